@@ -128,7 +128,7 @@ async def test_a_cluster_that_took_none_of_the_last_machines_is_avoided() -> Non
     refusals |= {"observedGeneration": found["metadata"]["generation"]}
     await hub.client.patch(CLUSTERS, "az2", {"status": {"refusals": refusals}}, "default", "status")
     lines = await said(hub)
-    assert any(line.startswith("az2 ") and line.endswith("no       took none of the last machines") for line in lines)
+    assert any(line.startswith("az2 ") and line.endswith("no       refused the last machines") for line in lines)
 
 
 async def test_one_that_its_cluster_refuses_is_told_so_and_would_go_elsewhere() -> None:

@@ -144,6 +144,6 @@ def test_a_cluster_that_takes_no_machines_is_avoided_also_when_everything_was_ki
     shop.refuse("edge1")
     with shop.hub.client() as client:
         client.create(SHOP + PODS, machine("d"))
-    why = "0/1 clusters fit: 1 took none of the last machines"
+    why = "0/1 clusters fit: 1 refused the last machines"
     d = f"{SHOP}{PODS}/d"
     eventually(lambda: shop.condition(d, "PodScheduled").get("message") == why, "that d is kept away")

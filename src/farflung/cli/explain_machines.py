@@ -44,13 +44,13 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
         raise HiddenError(f"{error.sentence}; `{command}` says what the {kind} itself knows") from None
     cluster = str((document["metadata"].get("annotations") or {}).get(CLUSTER, ""))
     subject = SchedulingSubject(kind, Key(cluster, namespace, name))
-    seen = known.seen(kind, orjson.dumps(document))
-    known.world.hear(subject, seen, 0.0)
-    held = known.world.holds(seen.uid)
+    seen = known.observed(kind, orjson.dumps(document))
+    known.world.observe(subject, seen, 0.0)
+    held = known.world.reservations(seen.uid)
     head = {"kind": kind, "workspace": workspace_name(hub), "namespace": namespace, "name": name}
     request, problem = _request(document, kind, known)
     excluded = {} if request is None else known.world.excluded(request, 0.0)
-    known.world.hear(subject, None, 0.0)  # it would not stand in its own way
+    known.world.observe(subject, None, 0.0)  # it would not stand in its own way
     unwell = {"unwell": _unwell(known, seen, held)}
     remarks = await scheduler_lease.remarks(hub.root, configured)
     if request is None:
@@ -90,7 +90,7 @@ def _request(document: Obj, kind: str, known: Known) -> tuple[MachineRequest | N
     metadata = {name: value for name, value in document["metadata"].items() if name != "deletionTimestamp"}
     status = document.get("status")
     said = {name: value for name, value in (status if isinstance(status, dict) else {}).items() if name != "phase"}
-    anew = known.seen(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": said}))
+    anew = known.observed(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": said}))
     return anew.request, anew.problem
 
 
@@ -152,7 +152,7 @@ def _now(
         return {**found, "agrees": _says(condition, "Invalid", seen.problem)}
     if decision is None:
         return {**found, "agrees": None}
-    if not seen.asks:
+    if not seen.pending:
         would = sorted((one.site for one in decision.chosen), key=str)
         return {**found, "agrees": would == sorted((one.site for one in held), key=str)}
     message = add_refusal_reason(decision.message, decision.reasons, seen.refusal)

@@ -9,7 +9,7 @@ from typing import Final
 from farflung.cli import fields, scheduler_lease
 from farflung.cli.output import NONE, table
 from farflung.controllers.global_scheduler.cluster_health import HEALTH_TAINTS
-from farflung.controllers.global_scheduler.inventory import TAKING, TARGET
+from farflung.controllers.global_scheduler.inventory import TAKES_MACHINES, TARGET
 from farflung.controllers.global_scheduler.refusals import remove_refusal_reason
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
 from farflung.lib.words import count
@@ -96,7 +96,7 @@ def _head(obj: Obj) -> Obj:
 def _cluster(obj: Obj) -> Obj:
     phase = fields.text(obj, "status", "phase") or UNKNOWN
     stacks = fields.number(obj, "status", "stacks")
-    why = _message(obj, TARGET) or _message(obj, TAKING)
+    why = _message(obj, TARGET) or _message(obj, TAKES_MACHINES)
     return {**_head(obj), "phase": phase, "stacks": stacks, "why": why}
 
 

@@ -71,7 +71,7 @@ class Known(NamedTuple):
     seeing: SubjectDecoder
     departures: Departures
 
-    def seen(self, kind: str, document: bytes) -> ObservedSubject:
+    def observed(self, kind: str, document: bytes) -> ObservedSubject:
         """A Pod or an Allocation, as the scheduler reads it."""
         return self.seeing.pod(document) if kind == POD else self.seeing.allocation(document)
 
@@ -119,7 +119,7 @@ async def read(
     for kind, found in ((POD, pods), (ALLOCATION, allocations)):
         for key, seen in found:
             if seen is not None and seen.uid and key.cluster not in mailboxes:
-                known.world.hear(SchedulingSubject(kind, key), seen, 0.0)
+                known.world.observe(SchedulingSubject(kind, key), seen, 0.0)
     _put_sites(known, [one for one in clusters if one is not None], targets, now)
     return known
 
@@ -134,15 +134,15 @@ def _put_sites(
     sharing = TargetShares()
     for one in clusters:
         if one.site.key in targets:
-            sharing.come(targets[one.site.key][0], one.created, one.site.key)
+            sharing.add(targets[one.site.key][0], one.created, one.site.key)
     for one in clusters:
         key, target = targets.get(one.site.key, (None, None))
         share = TargetShare() if key is None else sharing.share(key, one.site.key, known.world.usage)
         site = merge_target(one, target, share)
         known.world.put_site(site, 0.0)
         known.departures.put(one, site, target)
-        known.world.lead(one.site.key, key)
-        known.world.remember_refusals(one.site.key, one.refusals, refusal_age(one.refusals, now), 0.0)
+        known.world.set_target(one.site.key, key)
+        known.world.set_refusals(one.site.key, one.refusals, refusal_age(one.refusals, now), 0.0)
 
 
 async def _mailboxes(hub: Hub) -> set[str]:

@@ -58,7 +58,7 @@ def _cluster(one: Becoming, cluster: str) -> ObservedCluster | None:
 def _about(known: Known, one: Becoming, cluster: str) -> Obj:
     if not one.gone:
         return {}
-    holders = known.world.holders(cluster_key(one.document, cluster))
+    holders = known.world.subjects_at(cluster_key(one.document, cluster))
     return {"leaving": [{"kind": kind, **key._asdict()} for kind, key in sorted(holders)]}
 
 
@@ -74,7 +74,7 @@ def _decisions(known: Known, cluster: str, wanted: Sequence[Becoming]) -> list[O
     before = [_held(known, subject) for subject in subjects]
     for subject, one in zip(subjects, wanted, strict=True):
         if one.gone:
-            known.world.hear(subject, None, 0.0)
+            known.world.observe(subject, None, 0.0)
     seen = [_seen(known, one.document, cluster) for one in wanted]
     order = sorted(range(len(wanted)), key=lambda at: (-_priority(seen[at]), at))
     found = {
@@ -95,12 +95,12 @@ def _seen(known: Known, document: Obj, cluster: str) -> ObservedSubject:
     """What is only checked has no uid yet, perhaps."""
     metadata = document["metadata"]
     uid = metadata.get("uid") or f"{metadata.get('namespace')}/{metadata['name']}"
-    return known.seen(kind_of(document), orjson.dumps(_noted(document, cluster, uid=uid)))
+    return known.observed(kind_of(document), orjson.dumps(_noted(document, cluster, uid=uid)))
 
 
 def _held(known: Known, subject: SchedulingSubject) -> tuple[Reservation, ...]:
-    seen = known.world.seen(subject)
-    return () if seen is None else known.world.holds(seen.uid)
+    seen = known.world.observed(subject)
+    return () if seen is None else known.world.reservations(seen.uid)
 
 
 def _priority(seen: ObservedSubject) -> int:
@@ -110,12 +110,12 @@ def _priority(seen: ObservedSubject) -> int:
 def _decide(known: Known, subject: SchedulingSubject, seen: ObservedSubject, before: tuple[Reservation, ...]) -> Obj:
     if seen.problem:
         return {"placed": False, "message": f"it cannot be understood: {seen.problem}", "reasons": {}}
-    if before and not seen.asks:
+    if before and not seen.pending:
         return {"placed": True, "stays": _placements(before)}
-    if seen.request is None or not seen.asks:
+    if seen.request is None or not seen.pending:
         return {"placed": False, "message": "the global scheduler leaves it alone", "reasons": {}}
     engine, excluded = known.world.engine, known.world.excluded(seen.request, 0.0, subject)
-    known.world.hear(subject, None, 0.0)
+    known.world.observe(subject, None, 0.0)
     decision = engine.decide(seen.request, excluded=excluded)
     engine.reserve(engine.reservations_of(seen.request, decision) if decision.is_placed else before)
     stays = {"stays": _placements(before)} if before and not decision.is_placed else {}

@@ -66,7 +66,7 @@ class SchedulingQueue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
 
-    def asked(self, uid: str) -> float:
+    def added_at(self, uid: str) -> float:
         """When the request was added."""
         return self._entries[uid].added
 

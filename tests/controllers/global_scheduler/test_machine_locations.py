@@ -27,18 +27,18 @@ def test_whatever_happened_a_name_is_taken_where_another_one_has_it(steps: list[
     one, targets, places = MachineLocations(), dict[SiteKey, Hashable](), dict[Key, SiteKey]()
     for what, who, where in steps:
         if what == "lead":
-            one.lead(who, where)
+            one.set_target(who, where)
             targets[who] = where
             continue
         if who in places:
-            one.go(who, places.pop(who))
+            one.remove(who, places.pop(who))
         if where is not None:
-            one.come(who, where)
+            one.add(who, where)
             places[who] = where
     for machine_ in MACHINES:
         others = {targets.get(site) for key, site in places.items() if key[1:] == machine_[1:] and key != machine_}
         expected = {site for site, target in targets.items() if target is not None and target in others}
-        assert one.taken(machine_) == expected
+        assert one.conflicting_sites(machine_) == expected
     for site in SITES:
         assert one.workspaces(site) == {key.cluster for key, place in places.items() if place == site}
 
@@ -56,7 +56,7 @@ async def test_a_machine_does_not_go_where_it_would_become_one_with_that_of_anot
         await one.of_home("POST", PODS, machine("b"))
 
         async def is_told() -> bool:
-            return await said(one, "a") == "0/2 clusters fit: 1 sold out, 1 with another of that name"
+            return await said(one, "a") == "0/2 clusters fit: 1 sold out, 1 has a machine of that name"
 
         await one.fleet.eventually(is_told, "why not")
         await one.fleet.eventually(lambda: is_bound(one, "b"), "that others go there")

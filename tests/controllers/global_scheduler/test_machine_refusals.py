@@ -53,7 +53,7 @@ def test_a_refusal_is_told_in_few_words_and_with_the_time_of_the_next_try() -> N
     assert describe_machine_refusal(f"{'|'.join(AZ1[:2])}/az1=2", AZ1, "no\nroom", now) == (
         "no room; not tried there again before 2024-05-01T12:02:00Z"
     )
-    assert describe_machine_refusal("", AZ1, "", now).startswith("default/az1 does not take it; not tried")
+    assert describe_machine_refusal("", AZ1, "", now).startswith("default/az1 refused it; not tried")
     long = describe_machine_refusal("", AZ1, "x" * 10_000, now)
     assert len(long) < 400
     assert add_refusal_reason("0/1", ["refused it"], long) == f"0/1 ({long})"
@@ -71,11 +71,11 @@ def test_a_machine_that_is_not_taken_leaves_after_a_while_and_may_come_back_late
     one.accept("a", AZ1)
     assert not one
     for number, until in ((1, 160.0), (2, 220.0), (20, 3700.0)):
-        assert not one.remember("a", {AZ1: number}, 100.0)
-        assert not one.remember("a", {AZ1: number}, 150.0)  # the same as before
+        assert not one.set_recorded("a", {AZ1: number}, 100.0)
+        assert not one.set_recorded("a", {AZ1: number}, 150.0)  # the same as before
         assert one.avoided("a", until - 1) == [AZ1]
         assert one.avoided("a", until) == []
-    assert one.remember("a", {AZ2: 1}, 100.0)  # somebody forgave az1
+    assert one.set_recorded("a", {AZ2: 1}, 100.0)  # somebody forgave az1
     assert one.avoided("a", 101.0) == [AZ2]
     one.forget("a")
     assert one.avoided("a", 101.0) == []

@@ -24,7 +24,7 @@ from farflung.http.messages import Request
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
-WHY = "its syncer cannot bring it to az1: Pods are no virtual machines there: .*field not declared in schema.*"
+WHY = "the syncer cannot apply it to az1: the cluster supports no virtual machines: .*field not declared in schema.*"
 AGAIN = "not tried there again before 20..-..-..T..:..:..Z"
 SOON = FailoverOptions(refused=0.0, vanished=0.0)
 
@@ -76,10 +76,10 @@ async def machine_room() -> AsyncIterator[MachineRoom]:
 
 @asynccontextmanager
 async def linked_machines(
-    directory: Path, edge: Any, room: int = 1, patience: FailoverOptions = SOON
+    directory: Path, edge: Any, room: int = 1, failover: FailoverOptions = SOON
 ) -> AsyncIterator[tuple[Machines, Link]]:
     """With a Cluster az1 that a SyncTarget stands for, and a syncer there.  `room`: for how many machines."""
-    async with machines(start=False, patience=patience) as one:
+    async with machines(start=False, failover=failover) as one:
         imw = await one.fleet.hub.workspace("imw")
         await bind_edge(one.fleet, one.shop)
         await one.fleet.target(imw, "edge1", {})
@@ -152,7 +152,7 @@ async def a_refused_change_moves_nothing(one: Machines, link: Link) -> None:
     await one.fleet.eventually(is_told, "what is wrong")
     scheduler = one.fleet.global_scheduler
     assert scheduler is not None
-    assert not scheduler.state.has_unwell
+    assert not scheduler.state.may_evict
     await link.start()
 
 
@@ -173,16 +173,16 @@ async def test_a_machine_that_its_edge_refuses_says_so_and_goes_elsewhere_and_do
 
         await one.fleet.eventually(refused, "no place, because it is not brought there again at once")
         assert (await one.used())["az1", "small"] == 0
-        reasons = {"FailedDelivery", "LeftCluster", "FailedScheduling"}
+        reasons = {"FailedDelivery", "Evicted", "FailedScheduling"}
 
         async def are_told() -> bool:
             return reasons <= {reason for reason, _ in await one.events("a")}
 
         await one.fleet.eventually(are_told, "the events")
         messages = dict(await one.events("a"))
-        assert messages["FailedDelivery"].startswith("its syncer cannot bring it to az1: Pods are no virtual machines")
+        assert messages["FailedDelivery"].startswith("the syncer cannot apply it to az1: the cluster supports no virtual machines")
         assert "field not declared in schema" in messages["FailedDelivery"]
-        assert messages["LeftCluster"] == "Left default/az1, which does not take it"
+        assert messages["Evicted"] == "Evicted from default/az1: the Cluster refused it"
         noted = (await one.pod("a"))["metadata"]["annotations"]["globalscheduler.com/refused-by"]
         assert noted.rpartition("=")[0] == f"{one.home}|default/az1"  # once, or more often where this takes long
         await start_again(one)
@@ -219,7 +219,7 @@ async def deleted_while_its_edge_is_away(one: Machines, link: Link, edge: Machin
 
 async def test_a_machine_that_was_deleted_keeps_its_room_until_its_edge_has_stopped_it(tmp_path: Path) -> None:
     forever = FailoverOptions(refused=0.0, vanished=0.0, tolerated=1e9)
-    async with machine_room() as edge, linked_machines(tmp_path, edge, patience=forever) as (one, link):
+    async with machine_room() as edge, linked_machines(tmp_path, edge, failover=forever) as (one, link):
         await deleted_while_its_edge_is_away(one, link, edge)
         assert await one.refused("b") == "0/1 clusters fit: 1 out of small"
         await start_again(one)
@@ -237,7 +237,7 @@ async def test_a_machine_that_was_deleted_keeps_its_room_until_its_edge_has_stop
 
 async def test_an_edge_that_is_away_for_too_long_does_not_keep_the_room_of_what_was_deleted(tmp_path: Path) -> None:
     soon = FailoverOptions(refused=0.0, vanished=0.0, tolerated=20.0)
-    async with machine_room() as edge, linked_machines(tmp_path, edge, patience=soon) as (one, link):
+    async with machine_room() as edge, linked_machines(tmp_path, edge, failover=soon) as (one, link):
         await deleted_while_its_edge_is_away(one, link, edge)
         assert await one.bound("b") == "az1"
         assert await edge.ask("GET", f"{PODS}/a") is not None
@@ -245,7 +245,7 @@ async def test_an_edge_that_is_away_for_too_long_does_not_keep_the_room_of_what_
 
 async def test_a_machine_that_comes_back_before_its_copy_is_withdrawn_has_its_room_once(tmp_path: Path) -> None:
     forever = FailoverOptions(refused=0.0, vanished=0.0, tolerated=1e9)
-    async with machine_room() as edge, linked_machines(tmp_path, edge, room=2, patience=forever) as (one, link):
+    async with machine_room() as edge, linked_machines(tmp_path, edge, room=2, failover=forever) as (one, link):
         await one.machine("a")
         assert await one.bound("a") == "az1"
         await link.eventually(lambda: edge.ask("GET", f"{PODS}/a"), "the machine at the edge")
@@ -293,7 +293,7 @@ async def test_a_cluster_that_took_none_of_several_machines_is_avoided_by_all_al
 
         async def is_avoided(name: str) -> bool:
             said = of_type(await one.pod(name), "PodScheduled").get("message", "")
-            return bool(said == "0/1 clusters fit: 1 took none of the last machines")
+            return bool(said == "0/1 clusters fit: 1 refused the last machines")
 
         await one.machine("d")
         await one.fleet.eventually(lambda: is_avoided("d"), "that d is kept away")

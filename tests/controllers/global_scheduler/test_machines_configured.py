@@ -60,7 +60,7 @@ async def test_who_is_bound_to_a_site_stays_when_files_do_not_name_it_any_more()
         configure(one)
         scheduler = one.fleet.global_scheduler
         assert scheduler is not None
-        assert not scheduler.state.has_unwell
+        assert not scheduler.state.may_evict
         await one.machine("b")
         assert await one.refused("b") == "there are no clusters"
         configure(one, None, None, HALL)
@@ -77,5 +77,5 @@ def test_what_was_read_with_another_catalogue_and_is_heard_of_now_is_counted_by_
     )
     world.configure(default_policy(), {"large": Flavor("large", 2, 1024)}, (), 0.0)
     held = Reservation("uid", there, ResourceClaim((("large", 1),), 4, 8192))
-    world.hear(SchedulingSubject(POD, Key("c", "d", "a")), ObservedSubject("uid", "1", held=(held,)), 0.0)
+    world.observe(SchedulingSubject(POD, Key("c", "d", "a")), ObservedSubject("uid", "1", reservations=(held,)), 0.0)
     assert (world.usage(there).vcpus, world.usage(there).memory) == (2, 1024)

@@ -112,10 +112,10 @@ async def test_a_cluster_says_what_is_missing_of_its_synctarget() -> None:
         async def is_said() -> bool:
             conditions = [cluster.get("status", {}).get("conditions", ()) for cluster in await one.clusters()]
             return [c.get("message") for several in conditions for c in several if c["type"] == "SyncTarget"] == [
-                "there is no SyncTarget egde1 in the workspace root:imw",
-                "there is no workspace root:iwm",
-                f"there is no SyncTarget edge1 in the workspace {imw}",
-                "there is no SyncTarget edge1 in the workspace of the Cluster",
+                "no SyncTarget egde1 in the workspace root:imw",
+                "no workspace root:iwm",
+                f"no SyncTarget edge1 in the workspace {imw}",
+                "no SyncTarget edge1 in the workspace of the Cluster",
             ]
 
         await one.fleet.eventually(is_said, "what is missing")

@@ -61,8 +61,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(patience: FailoverOptions | None = None) -> AsyncIterator[Stage]:
-    async with machines(start=False, **({} if patience is None else {"patience": patience})) as one:
+async def stage(failover: FailoverOptions | None = None) -> AsyncIterator[Stage]:
+    async with machines(start=False, **({} if failover is None else {"failover": failover})) as one:
         imw = await one.fleet.hub.workspace("imw")
         for workspace in (one.home, one.shop):
             await bind_edge(one.fleet, workspace)
@@ -108,7 +108,7 @@ async def test_of_machines_of_one_name_that_were_bound_before_one_is_brought_and
         for name in ("a", "b"):
             await one.bound(name)
         await here.stands_for("az1", "edge1")
-        why = "0/1 clusters fit: 1 with another of that name"
+        why = "0/1 clusters fit: 1 has a machine of that name"
 
         async def is_told() -> bool:
             return await one.refused("a") == why
@@ -116,7 +116,7 @@ async def test_of_machines_of_one_name_that_were_bound_before_one_is_brought_and
         await one.fleet.eventually(is_told, "why the younger one has no place")
 
         async def has_left() -> bool:
-            return ("LeftCluster", "Left default/az1, which does not take it") in await one.events("a")
+            return ("Evicted", "Evicted from default/az1: the Cluster refused it") in await one.events("a")
 
         await one.fleet.eventually(has_left, "the event")
         assert LABEL not in (await one.pod("a"))["metadata"].get("labels", {})

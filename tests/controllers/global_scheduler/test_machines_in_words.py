@@ -184,7 +184,7 @@ async def test_a_machine_that_is_edited_while_it_is_bound_takes_no_more_than_the
 
 
 async def test_machines_of_a_cluster_that_went_while_nobody_looked_are_placed_elsewhere() -> None:
-    async with machines(patience=SOON) as one:
+    async with machines(failover=SOON) as one:
         await one.cluster("az1", {"small": 1})
         await one.machine("a")
         await one.bound("a")
@@ -315,7 +315,7 @@ async def test_a_cluster_says_what_is_bound_to_it() -> None:
 
 
 async def test_a_cluster_that_is_down_for_too_long_loses_its_stacks_to_others() -> None:
-    async with machines(patience=SOON) as one:
+    async with machines(failover=SOON) as one:
         for name in ("az1", "az2", "az3"):
             await one.cluster(name, {"small": 4}, zone=name)
         await one.machine("a", selector={"regions": [{"region": "r1", "availabilityZone": ["az1", "az2"]}]})
@@ -338,7 +338,7 @@ async def moved(one: Machines, name: str) -> bool:
 
 
 async def test_nothing_leaves_while_most_clusters_seem_down() -> None:
-    async with machines(patience=SOON) as one:
+    async with machines(failover=SOON) as one:
         for name in ("az1", "az2", "az3"):
             await one.cluster(name, {"small": 1}, zone=name)
         await one.machine("a")
@@ -348,12 +348,12 @@ async def test_nothing_leaves_while_most_clusters_seem_down() -> None:
                 await one.phase(name, "Unreachable")
         scheduler = one.fleet.global_scheduler
         assert scheduler is not None
-        await one.fleet.eventually(lambda: len(scheduler.state.unwell) >= 2, "the outage")
-        assert scheduler.state.leaving(1e9) == []
+        await one.fleet.eventually(lambda: len(scheduler.state.unhealthy) >= 2, "the outage")
+        assert scheduler.state.due_evictions(1e9) == []
 
 
 async def test_a_machine_whose_cluster_is_no_more_is_placed_elsewhere() -> None:
-    async with machines(patience=SOON) as one:
+    async with machines(failover=SOON) as one:
         for name in ("az1", "az2", "az3"):
             await one.cluster(name, {"small": 1}, zone=name)
         await one.machine("a")

@@ -16,7 +16,7 @@ from farflung.scheduling.values import Health, SiteKey
 
 @pytest.mark.parametrize("what", ["moved", "ended"])
 async def test_nothing_is_taken_from_where_it_does_not_have_to_leave(what: str) -> None:
-    async with machines(patience=FailoverOptions(tolerated=0.0)) as one:
+    async with machines(failover=FailoverOptions(tolerated=0.0)) as one:
         await one.cluster("az1", {"small": 1})
         await one.machine("a")
         assert await one.bound("a") == "az1"
@@ -37,6 +37,6 @@ async def test_nothing_is_taken_from_where_it_does_not_have_to_leave(what: str) 
         assert known is not None
         scheduler.state.put_site(replace(known, health=Health.DOWN), 0.0)
         subject = SchedulingSubject(POD, Key(one.shop, "default", "a"))
-        assert scheduler.state.has_to_leave(subject, site, 1.0)
-        await scheduler.moving.move(subject, site)
+        assert scheduler.state.is_eviction_due(subject, site, 1.0)
+        await scheduler.evictor.move(subject, site)
         assert await one.pod("a") == after

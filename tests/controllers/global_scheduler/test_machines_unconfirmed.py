@@ -26,7 +26,7 @@ async def test_only_what_its_own_cluster_refuses_leaves_it() -> None:
     """Otherwise a syncer that may not look into its mailbox for a while, or not into its cluster, would have machines
     bound elsewhere that it cannot take away; and who changes one that runs would lose it if its cluster takes no
     changes."""
-    async with machines(start=False, patience=FailoverOptions(refused=0.0)) as one:
+    async with machines(start=False, failover=FailoverOptions(refused=0.0)) as one:
         imw = await one.fleet.hub.workspace("imw")
         await bind_edge(one.fleet, one.shop)
         await one.fleet.target(imw, "edge1", {})

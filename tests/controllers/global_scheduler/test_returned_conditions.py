@@ -51,7 +51,7 @@ def returned(pod: Obj, asked: Asked) -> bool:
 
 def settled(pod: Obj, reason: str) -> bool:
     seen = SubjectDecoder({}).pod(orjson.dumps(pod))
-    found = statuses.bound_pod_status(pod, reason, "", NOW) if seen.unsettled or reason else None
+    found = statuses.bound_pod_status(pod, reason, "", NOW) if seen.status_outdated or reason else None
     pod["status"] |= found or {}
     return found is not None
 

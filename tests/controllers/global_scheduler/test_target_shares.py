@@ -26,10 +26,10 @@ def test_whoever_was_there_first_has_it_and_all_hear_of_another_first(history: l
     for number, created in history:
         site, before = SiteKey("home", "default", f"az{number}"), sharing.users(TARGET)
         if site in known:
-            told = sharing.go(TARGET, known.pop(site), site)
+            told = sharing.remove(TARGET, known.pop(site), site)
         else:
             known[site] = created
-            told = sharing.come(TARGET, created, site)
+            told = sharing.add(TARGET, created, site)
         assert sharing.users(TARGET) == sorted(known, key=lambda one: (known[one], one))
         if sharing.users(TARGET)[:1] != before[:1]:
             assert set(told) == set(known)
@@ -61,7 +61,7 @@ async def test_two_clusters_are_not_both_given_the_room_of_one_synctarget() -> N
 
         for _ in range(2):
             await one.fleet.eventually(partial(reason_is, "az1", "Taken"), "which of them has it")
-            assert "SyncTarget edge1 is that of the Cluster default/az2," in (await said(one, "az1"))["message"]
+            assert "SyncTarget edge1 already represents the Cluster default/az2 " in (await said(one, "az1"))["message"]
             assert (await said(one, "az2"))["status"] == "True"
             await one.restart()
             await one.at_rest()

@@ -432,7 +432,7 @@ async def test_whatever_a_tenant_sends_the_scheduler_sees_the_same_room_taken(se
     def seen() -> tuple[object, ...]:
         [home] = [home for home in cloud.hub.store.storage_prefixes() if home.startswith("/core/pods:")]
         found = {objects.name_in(one.key)[1]: seeing.pod(one.value) for one in cloud.hub.store.list(home).entries}
-        return found["bound"].held, found["waiting"].held, found["waiting"].asks
+        return found["bound"].reservations, found["waiting"].reservations, found["waiting"].pending
 
     before = seen()
     assert before[0] and before[1:] == ((), True)

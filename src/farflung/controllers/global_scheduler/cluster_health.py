@@ -31,14 +31,14 @@ class FailoverOptions:
 class EvictionBudget:
     """A token bucket of evictions."""
 
-    def __init__(self, patience: FailoverOptions) -> None:
-        self._patience = patience
-        self._left = patience.per_second
+    def __init__(self, failover: FailoverOptions) -> None:
+        self._failover = failover
+        self._left = failover.per_second
         self._at: float | None = None
 
     def refill(self, now: float, stacks: int) -> None:
         """`stacks`: the number of all machines."""
-        rate = max(self._patience.per_second, self._patience.share * stacks)
+        rate = max(self._failover.per_second, self._failover.share * stacks)
         passed = 0.0 if self._at is None else now - self._at
         self._left = min(max(rate, 1.0), self._left + rate * passed)
         self._at = now
@@ -64,9 +64,9 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.key == taint.key and toleration.value == taint.value
 
 
-def is_eviction_suspended(unwell: int, sites: int, patience: FailoverOptions) -> bool:
+def is_eviction_suspended(unhealthy: int, sites: int, failover: FailoverOptions) -> bool:
     """Whether so many sites are unhealthy that the fault is probably the scheduler's own connection."""
-    return unwell > sites * patience.held_above
+    return unhealthy > sites * failover.held_above
 
 
 class HealthCause(NamedTuple):
@@ -90,8 +90,8 @@ def find_causes(site: Site) -> Iterator[tuple[HealthCause, Taint]]:
 
 
 class ClusterHealth:
-    def __init__(self, patience: FailoverOptions) -> None:
-        self._patience = patience
+    def __init__(self, failover: FailoverOptions) -> None:
+        self._failover = failover
         self._since: dict[SiteKey, dict[HealthCause, float]] = {}
         self._taints: dict[SiteKey, dict[HealthCause, Taint]] = {}
 
@@ -127,9 +127,9 @@ class ClusterHealth:
         """When a machine with these tolerations is evicted."""
         since, known = self._since.get(key, {}), tuple(tolerations)
         if DELETED in since:
-            return since[DELETED] + self._patience.vanished
+            return since[DELETED] + self._failover.vanished
         found = self._taints.get(key, {})
         return min((since[cause] + self._grace(cause, taint, known) for cause, taint in found.items()), default=inf)
 
     def _grace(self, cause: HealthCause, taint: Taint, tolerations: tuple[Toleration, ...]) -> float:
-        return toleration_seconds(taint, tolerations, self._patience.tolerated if cause == UNHEALTHY else 0.0)
+        return toleration_seconds(taint, tolerations, self._failover.tolerated if cause == UNHEALTHY else 0.0)

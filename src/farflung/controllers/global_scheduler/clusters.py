@@ -64,10 +64,10 @@ class ClusterController:
         self._paths: dict[
             str, str
         ] = {}  #: path → logical cluster of workspaces that Clusters name; empty: no such workspace
-        self._namers: dict[str, set[Key]] = {}  #: Clusters by the path that they name
-        self._sharing = TargetShares()
+        self._by_path: dict[str, set[Key]] = {}  #: Clusters by the path that they name
+        self._shares = TargetShares()
         self._written: dict[SiteKey, float] = {}
-        self._late: dict[SiteKey, float] = {}  #: deadline of a delayed write
+        self._deadlines: dict[SiteKey, float] = {}  #: deadline of a delayed write
         self.controller: Controller[SiteKey] = context.controller(NAME, self.reconcile)
 
     def target_of(self, site: SiteKey) -> SyncTargetKey | None:
@@ -76,22 +76,22 @@ class ClusterController:
         key = None if cluster is None else self._target_key(Key(*site), cluster)
         return None if key is None or key not in self._targets.cache else SyncTargetKey(key.cluster, key.name)
 
-    def is_inventory(self, site: SiteKey) -> bool:
+    def names_no_target(self, site: SiteKey) -> bool:
         """Whether the Cluster exists and names no SyncTarget."""
         cluster = self._informer.cache.get(Key(*site))
         return cluster is not None and cluster.target is None
 
-    def has_target(self, site: SiteKey) -> bool:
+    def names_target(self, site: SiteKey) -> bool:
         """Whether the Cluster names a SyncTarget, which need not exist."""
         cluster = self._informer.cache.get(Key(*site))
         return cluster is not None and cluster.target is not None
 
-    def is_found(self, site: SiteKey) -> bool:
+    def is_target_resolved(self, site: SiteKey) -> bool:
         """Whether the logical cluster of its SyncTarget is known, or it names none."""
         cluster = self._informer.cache.get(Key(*site))
         return cluster is None or cluster.target is None or self._target_key(Key(*site), cluster) is not None
 
-    def key_of_target(self, site: SiteKey) -> Key | None:
+    def target_key(self, site: SiteKey) -> Key | None:
         """The key of the SyncTarget that it names, which need not exist; None: it names none, or its path is not
         resolved."""
         cluster = self._informer.cache.get(Key(*site))
@@ -99,7 +99,7 @@ class ClusterController:
 
     def users_of(self, target: Key) -> list[SiteKey]:
         """The sites that a SyncTarget represents."""
-        return self._sharing.users(target)
+        return self._shares.users(target)
 
     def _target_key(self, key: Key, cluster: ObservedCluster) -> Key | None:
         """None: it names none, or its path is not resolved."""
@@ -119,70 +119,70 @@ class ClusterController:
                 concerned.update(self._forget(change.key, old))
             if new is not None:
                 concerned.update(self._note(change.key, new))
-        self._look_at_all(concerned)
+        self._update_sites(concerned)
 
     def _note(self, key: Key, cluster: ObservedCluster) -> list[SiteKey]:
         """Returns the affected sites."""
         if path := _path(cluster):
-            self._namers.setdefault(path, set()).add(key)
+            self._by_path.setdefault(path, set()).add(key)
         target = self._target_key(key, cluster)
-        return [] if target is None else self._sharing.come(target, cluster.created, SiteKey(*key))
+        return [] if target is None else self._shares.add(target, cluster.created, SiteKey(*key))
 
     def _forget(self, key: Key, cluster: ObservedCluster) -> list[SiteKey]:
         """Returns the affected sites."""
         target = self._target_key(key, cluster)
         if path := _path(cluster):
-            discard_from(self._namers, path, key)
-            if path not in self._namers:
+            discard_from(self._by_path, path, key)
+            if path not in self._by_path:
                 self._paths.pop(path, None)
-        return [] if target is None else self._sharing.go(target, cluster.created, SiteKey(*key))
+        return [] if target is None else self._shares.remove(target, cluster.created, SiteKey(*key))
 
     def on_target(self, change: Change[ObservedTarget]) -> None:
         if change.old != change.new:
-            self._look_at_all(self.users_of(change.key))
+            self._update_sites(self.users_of(change.key))
 
-    def hear(self, site: SiteKey) -> None:
+    def on_usage(self, site: SiteKey) -> None:
         """Reservations at the site changed, so the free capacity of the Cluster that has its SyncTarget may have
         changed."""
         cluster = self._informer.cache.get(Key(*site))
         first = None if cluster is None else self._share(Key(*site), cluster).first
         if first is not None:
-            self._look_at(Key(*first))
-        self.touch(site)
+            self._update_site(Key(*first))
+        self.enqueue(site)
 
     def _share(self, key: Key, cluster: ObservedCluster) -> TargetShare:
         target = self._target_key(key, cluster)
-        return TargetShare() if target is None else self._sharing.share(target, SiteKey(*key), self._state.usage)
+        return TargetShare() if target is None else self._shares.share(target, SiteKey(*key), self._state.usage)
 
-    def _look_at_all(self, sites: Iterable[SiteKey]) -> None:
+    def _update_sites(self, sites: Iterable[SiteKey]) -> None:
         for site in sorted(sites):
-            self._look_at(Key(*site))
+            self._update_site(Key(*site))
 
-    def _look_at(self, key: Key) -> None:
+    def _update_site(self, key: Key) -> None:
         now, site_key = self._monotonic(), SiteKey(*key)
         cluster = self._informer.cache.get(key)
         if cluster is None:
             self._state.remove_site(site_key, now)
-            self._state.lead(site_key, None)
-            self._state.remember_refusals(site_key, None, 0.0, now)
+            self._state.set_target(site_key, None)
+            self._state.set_refusals(site_key, None, 0.0, now)
             self._hooks.on_target(site_key)
             self._written.pop(site_key, None)
-            self._late.pop(site_key, None)
+            self._deadlines.pop(site_key, None)
             return
         target_key = self._target_key(key, cluster)
         target = None if target_key is None else self._targets.cache.get(target_key)
         is_new = self._state.engine.site(site_key) is None
-        is_led_elsewhere = self._state.lead(site_key, target_key) or is_new
+        has_new_target = self._state.set_target(site_key, target_key) or is_new
         judged = cluster.target is None or target_key is not None
         site = merge_target(cluster, target, self._share(key, cluster)) if judged else cluster.site
         ages = cause_ages(cluster, site, target, self._now()) if judged else None
         self._state.put_site(site, now, ages=ages)
-        if is_led_elsewhere:
+        if has_new_target:
             self._hooks.on_target(site_key)
-        self._state.remember_refusals(site_key, cluster.refusals, refusal_age(cluster.refusals, self._now()), now)
-        self.touch(site_key)
+        self._state.set_refusals(site_key, cluster.refusals, refusal_age(cluster.refusals, self._now()), now)
+        self.enqueue(site_key)
 
-    def touch(self, key: SiteKey) -> None:
+    def enqueue(self, key: SiteKey) -> None:
         """Enqueue a status write."""
         if key.cluster:
             last = self._written.get(key)
@@ -194,14 +194,14 @@ class ClusterController:
         cluster, site = self._informer.cache.get(Key(*key)), self._state.engine.site(key)
         if cluster is None or site is None:
             return None
-        again = await self._seek(Key(*key), cluster)
+        again = await self._resolve_path(Key(*key), cluster)
         site = self._state.engine.site(key) or site
         if (last := self._written.get(key)) is not None and last + WRITE_PAUSE > self._monotonic():
             return last + WRITE_PAUSE - self._monotonic()
-        if self._hooks.is_busy() and self._late.setdefault(key, self._monotonic() + MAX_DELAY) > self._monotonic():
+        if self._hooks.is_busy() and self._deadlines.setdefault(key, self._monotonic() + MAX_DELAY) > self._monotonic():
             return WRITE_PAUSE
-        self._late.pop(key, None)
-        refusals = None if self._state.is_forgiven(key) else cluster.refusals
+        self._deadlines.pop(key, None)
+        refusals = None if self._state.has_recovered(key) else cluster.refusals
         try:
             await self._write(key, cluster, site, refusals)
         except NotFound:
@@ -210,8 +210,8 @@ class ClusterController:
 
     async def _write(self, key: SiteKey, cluster: ObservedCluster, site: Site, refusals: RefusalRecord | None) -> None:
         """Write the changed fields, if any."""
-        word = self._word(Key(*key), cluster)
-        status = plan_status(cluster, site, self._state.usage(key), self._now(), word, refusals)
+        condition = self._target_condition(Key(*key), cluster)
+        status = plan_status(cluster, site, self._state.usage(key), self._now(), condition, refusals)
         if not status:
             return
         self._written[key] = self._monotonic()
@@ -225,18 +225,18 @@ class ClusterController:
         cluster, site = self._informer.cache.get(Key(*key)), self._state.engine.site(key)
         if cluster is None or site is None:
             return
-        known = None if self._state.is_forgiven(key) else cluster.refusals
-        pausing = self._state.is_pausing(key, self._monotonic())
-        await self._write(key, cluster, site, add_cluster_refusal(known, machine, self._now(), pausing=pausing))
+        known = None if self._state.has_recovered(key) else cluster.refusals
+        avoided = self._state.is_avoided(key, self._monotonic())
+        await self._write(key, cluster, site, add_cluster_refusal(known, machine, self._now(), avoided=avoided))
 
-    def _word(self, key: Key, cluster: ObservedCluster) -> TargetCondition | None:
+    def _target_condition(self, key: Key, cluster: ObservedCluster) -> TargetCondition | None:
         if cluster.target is None:
             return None
         found, path = self.target_of(SiteKey(*key)) is not None, _path(cluster)
         reached = not path or self._paths.get(path) != ""
         return target_condition(cluster.target, found=found, reached=reached, share=self._share(key, cluster))
 
-    async def _seek(self, key: Key, cluster: ObservedCluster) -> float | None:
+    async def _resolve_path(self, key: Key, cluster: ObservedCluster) -> float | None:
         """Resolve the workspace path of its SyncTarget.  Returns seconds until the next attempt, because a workspace
         may be created later; None: resolved."""
         path, target = _path(cluster), self._target_key(key, cluster)
@@ -248,12 +248,12 @@ class ClusterController:
         except (NotFound, Forbidden):
             logical = ""  # no such workspace
         if logical != self._paths.get(path):
-            self._lead(path, logical)
+            self._set_path(path, logical)
         return LOOKUP_RETRY
 
-    def _lead(self, path: str, logical: str) -> None:
+    def _set_path(self, path: str, logical: str) -> None:
         """Set the logical cluster of all Clusters that name this path."""
-        found = [(key, self._informer.cache.get(key)) for key in sorted(self._namers.get(path, ()))]
+        found = [(key, self._informer.cache.get(key)) for key in sorted(self._by_path.get(path, ()))]
         known = [(key, cluster) for key, cluster in found if cluster is not None]
         concerned = {SiteKey(*key) for key, _ in known}
         for key, cluster in known:
@@ -261,7 +261,7 @@ class ClusterController:
         self._paths[path] = logical
         for key, cluster in known:
             concerned.update(self._note(key, cluster))
-        self._look_at_all(concerned)
+        self._update_sites(concerned)
         self._hooks.on_change()
 
 

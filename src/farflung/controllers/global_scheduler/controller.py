@@ -89,7 +89,7 @@ class GlobalSchedulerSetting:
     policy: SchedulerPolicy = field(default_factory=default_policy)
     catalogue: Mapping[str, Flavor] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()  #: sites from files
-    patience: FailoverOptions = field(default_factory=FailoverOptions)
+    failover: FailoverOptions = field(default_factory=FailoverOptions)
 
 
 class GlobalScheduler:
@@ -108,18 +108,18 @@ class GlobalScheduler:
         self._log = log
         self._workers = workers
         self._clients: dict[tuple[str, str], Client] = {}
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._placed: asyncio.Queue[PlacedSubject] = asyncio.Queue(workers)
         self._busy = 0  #: bindings in progress
-        self._wakes_at = 0.0
+        self._next_wake = 0.0
         self._synced = False
         self.figures = SchedulerMetrics()
         engine = SchedulingEngine(setting.policy, setting.catalogue)
-        self.state = SchedulerState(engine, setting.patience)
-        seeing = SubjectDecoder(setting.catalogue, self.state.expected)
+        self.state = SchedulerState(engine, setting.failover)
+        decoder = SubjectDecoder(setting.catalogue, self.state.expected)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
-        self.pods = self._informer(root.view(setting.pods_view), PODS, seeing.pod)
-        self.allocations = self._informer(scheduling, ALLOCATIONS, seeing.allocation)
+        self.pods = self._informer(root.view(setting.pods_view), PODS, decoder.pod)
+        self.allocations = self._informer(scheduling, ALLOCATIONS, decoder.allocation)
         self._clusters = self._informer(scheduling, CLUSTERS, decode_cluster)
         self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, decode_target)
         edge = setting.provider.view(setting.edge_view)
@@ -136,15 +136,15 @@ class GlobalScheduler:
                 client_of=lambda cluster: self._client(setting.scheduler_view, cluster),
                 workspace_of=setting.everywhere.workspace,
                 is_busy=lambda: len(self.state.queue) > FEW_WAITING,
-                on_change=self._news.set,
-                on_target=self._lead,
+                on_change=self._wakeup.set,
+                on_target=self._on_target_change,
             ),
         )
-        self._binder = MachineBinder(context, self.pods, self.allocations, self._client_of, self.clusters.has_target)
-        self._telling = SchedulingStatusWriter(context, self._binder, recorder)
-        self.moving = Evictor(context, self._binder, recorder, self._news.set, self.clusters.refuse)
-        self._marking = DeliveryLabels(context, self.clusters, self._binder, self._bring)
-        self._delivering = DeliveryController(
+        self._binder = MachineBinder(context, self.pods, self.allocations, self._client_of, self.clusters.names_target)
+        self._status_writer = SchedulingStatusWriter(context, self._binder, recorder)
+        self.evictor = Evictor(context, self._binder, recorder, self._wakeup.set, self.clusters.refuse)
+        self._labels = DeliveryLabels(context, self.clusters, self._binder, self._on_machines_change)
+        self._deliveries = DeliveryController(
             context,
             self._placements,
             self.clusters,
@@ -152,11 +152,11 @@ class GlobalScheduler:
             DeliveryHooks(
                 view=lambda cluster: setting.provider.view(setting.edge_view, cluster),
                 mailbox_of=lambda site: self._cluster_of(self._mailbox_of(site)),
-                is_clearing=self._marking.is_clearing,
-                on_served=lambda site: self._undelivered.look_at(site),
+                is_clearing=self._labels.is_clearing,
+                on_served=lambda site: self._delivery_status.update_site(site),
             ),
         )
-        self._undelivered = DeliveryStatusWriter(
+        self._delivery_status = DeliveryStatusWriter(
             context,
             self._binder,
             recorder,
@@ -165,17 +165,17 @@ class GlobalScheduler:
                 mailbox_of=self._mailbox_of,
                 cluster_of=self._cluster_of,
                 target_of=self.clusters.target_of,
-                unserved=self._delivering.unserved,
-                displaced=self._marking.displaced,
+                unserved=self._deliveries.unserved,
+                displaced=self._labels.displaced,
             ),
         )
-        self._lingering = TerminatingCopies(
+        self._terminating_copies = TerminatingCopies(
             context,
             self.pods,
             lambda cluster: self._mailboxes.of_cluster(cluster) is not None,
             lambda site: self._cluster_of(self._mailbox_of(site)),
-            self._news.set,
-            longest=setting.patience.tolerated,
+            self._wakeup.set,
+            longest=setting.failover.tolerated,
         )
         self._mailboxes = Mailboxes()
         self._subscribe()
@@ -183,7 +183,7 @@ class GlobalScheduler:
             self.state.put_site(site, env.monotonic())
 
     def _informer(self, client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
-        return Informer(client, collection, decode, self._env, self._trouble)
+        return Informer(client, collection, decode, self._env, self._log_error)
 
     def _subscribe(self) -> None:
         self.pods.subscribe(lambda change: self._on_subject(SchedulingSubject(POD, change.key), change))
@@ -195,7 +195,7 @@ class GlobalScheduler:
         self._configs.subscribe(self._on_config)
         self._bindings.subscribe(self._on_binding)
 
-    def _trouble(self, what: str, error: Exception) -> None:
+    def _log_error(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=NAME)
 
     def _client(self, view: str, cluster: str) -> Client:
@@ -221,14 +221,21 @@ class GlobalScheduler:
 
     @property
     def controllers(self) -> Sequence[Controller[Any]]:
-        several = (self._telling, self.clusters, self._marking, self._delivering, self._undelivered, self._lingering)
+        several = (
+            self._status_writer,
+            self.clusters,
+            self._labels,
+            self._deliveries,
+            self._delivery_status,
+            self._terminating_copies,
+        )
         return [one.controller for one in several]
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         """Mailboxes first: Pods in them are copies."""
-        asked: list[Informer[Any]] = [self.pods, self.allocations, self._clusters, self._targets]
-        return [self._workspaces, *asked, self._placements, self._configs, self._bindings]
+        queued_at: list[Informer[Any]] = [self.pods, self.allocations, self._clusters, self._targets]
+        return [self._workspaces, *queued_at, self._placements, self._configs, self._bindings]
 
     @property
     def synced(self) -> bool:
@@ -238,13 +245,13 @@ class GlobalScheduler:
     def idle(self) -> bool:
         """Whether no work is pending."""
         counts = self.state.queue.counts()
-        deciding = counts.ready or counts.held or self.state.has_news or self._busy or not self._placed.empty()
+        deciding = counts.ready or counts.held or self.state.has_changes or self._busy or not self._placed.empty()
         return self.synced and not deciding and all(one.queue.idle for one in self.controllers)
 
     def configure(self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
         """Replace policy, catalogue and sites.  Bindings stay."""
         self.state.configure(policy, catalogue, sites, self._env.monotonic())
-        self._news.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -261,13 +268,13 @@ class GlobalScheduler:
                 if informer is self._workspaces:
                     await informer.synced.wait()
             await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
-            self._lingering.look_at_all()
+            self._terminating_copies.check_all()
             for controller in self.controllers:
                 group.create_task(controller.run(), name=controller.name)
             for number in range(self._workers):
                 group.create_task(self._bind(), name=f"{NAME} bind {number}")
             group.create_task(self._recorder.run(), name=f"{NAME} events")
-            group.create_task(self.moving.run(), name=f"{NAME} failover")
+            group.create_task(self.evictor.run(), name=f"{NAME} failover")
             group.create_task(self._decide(), name=NAME)
 
     # --- triggers -------------------------------------------------------------------------------------
@@ -276,8 +283,8 @@ class GlobalScheduler:
         """The name of the site's mailbox; empty: none."""
         target = self.clusters.target_of(site)
         key = None if target is None else Key(target.cluster, "", target.name)
-        seen = None if key is None else self._targets.cache.get(key)
-        return "" if key is None or seen is None else mailbox_name(key.cluster, seen.uid)
+        observed = None if key is None else self._targets.cache.get(key)
+        return "" if key is None or observed is None else mailbox_name(key.cluster, observed.uid)
 
     def _cluster_of(self, mailbox: str) -> str:
         """The logical cluster of a mailbox; empty: none."""
@@ -289,59 +296,59 @@ class GlobalScheduler:
         for name in self._mailboxes.on_workspace(change):
             cluster = self._cluster_of(name)
             if cluster and (change.old is None or change.old.cluster != cluster):
-                self._leave_out(cluster)
-            self._undelivered.look_into(name)
-            for site in self._undelivered.sites_of(name):
-                self._delivering.look_at(site)
+                self._ignore_copies(cluster)
+            self._delivery_status.update_mailbox(name)
+            for site in self._delivery_status.sites_of(name):
+                self._deliveries.enqueue_site(site)
 
-    def _leave_out(self, mailbox: str) -> None:
+    def _ignore_copies(self, mailbox: str) -> None:
         """Pods in a mailbox are copies and are not scheduled."""
         for key in [one for one in self.pods.cache if one.cluster == mailbox]:
-            self.state.hear(SchedulingSubject(POD, key), None, self._env.monotonic())
+            self.state.observe(SchedulingSubject(POD, key), None, self._env.monotonic())
 
     def _on_config(self, change: Change[RefusedParts]) -> None:
         name = self._mailboxes.of_cluster(change.key.cluster)
         if name is not None and change.key.name == CONFIG and (change.old or {}) != (change.new or {}):
-            self._undelivered.look_into(name)
+            self._delivery_status.update_mailbox(name)
 
     def _on_binding(self, change: Change[bool]) -> None:
         if change.new and not change.old:
-            self._delivering.hear_of_api(change.key.cluster)
+            self._deliveries.on_edge_api(change.key.cluster)
 
     def _on_subject(self, subject: SchedulingSubject, change: Change[ObservedSubject]) -> None:
-        seen = change.new if change.new is not None and change.new.uid else None
+        observed = change.new if change.new is not None and change.new.uid else None
         if self._mailboxes.of_cluster(subject.key.cluster) is not None:
-            self._lingering.hear(subject.key, seen)
+            self._terminating_copies.on_copy(subject.key, observed)
             return
-        before = self.state.seen(subject)
+        before = self.state.observed(subject)
         left = None if before is None or subject.kind != POD else before.site
-        self.state.hear(subject, seen, self._env.monotonic())
-        if left is not None and self.state.is_led(left) and (seen is None or seen.site != left):
-            self._lingering.leave(subject.key, left)
-        if subject.kind == POD and seen is not None and seen.site is not None:
-            self._lingering.come(subject.key, seen.site)
-        if seen is None or not seen.asks:
-            self._telling.forget(subject)
-        elif seen.problem:
-            self._telling.say(subject, seen, statuses.INVALID, seen.problem)
-        self._marking.hear(subject, seen)
-        self._undelivered.hear(subject, seen)
-        self._news.set()
+        self.state.observe(subject, observed, self._env.monotonic())
+        if left is not None and self.state.has_target(left) and (observed is None or observed.site != left):
+            self._terminating_copies.on_left(subject.key, left)
+        if subject.kind == POD and observed is not None and observed.site is not None:
+            self._terminating_copies.on_bound(subject.key, observed.site)
+        if observed is None or not observed.pending:
+            self._status_writer.forget(subject)
+        elif observed.problem:
+            self._status_writer.report(subject, observed, statuses.INVALID, observed.problem)
+        self._labels.on_subject(subject, observed)
+        self._delivery_status.on_subject(subject, observed)
+        self._wakeup.set()
 
     def _on_cluster(self, change: Change[Any]) -> None:
         self.clusters.on_cluster(change)
-        self._news.set()
+        self._wakeup.set()
 
     def _on_target(self, change: Change[Any]) -> None:
         self.clusters.on_target(change)
         for site in self.clusters.users_of(change.key):
-            self._undelivered.look_at(site)
-        self._news.set()
+            self._delivery_status.update_site(site)
+        self._wakeup.set()
 
     def _on_placement(self, change: Change[ExistingPlacement]) -> None:
         for one in (change.old, change.new):
             if one is not None and one.owner:
-                self._delivering.hear(change.key, one)
+                self._deliveries.on_placement(change.key, one)
 
     # --- decisions ------------------------------------------------------------------------------------
 
@@ -349,10 +356,10 @@ class GlobalScheduler:
         """Decides about one request after the other, until cancelled.  Does no I/O."""
         monotonic = self._env.monotonic
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             now = monotonic()
             self._wake(now)
-            self._spread_word()
+            self._handle_touched()
             until = now + DECISION_SLICE
             while now < until:
                 found = self.state.next(now)
@@ -360,10 +367,10 @@ class GlobalScheduler:
                     break
                 self.figures.decided(monotonic() - now)
                 if isinstance(found, PlacedSubject):
-                    self.figures.waited(now - found.asked)
+                    self.figures.waited(now - found.queued_at)
                     await self._placed.put(found)
                 else:
-                    self._refuse(found)
+                    self._report_unplaced(found)
                 now = monotonic()
             else:
                 await asyncio.sleep(0)
@@ -371,37 +378,37 @@ class GlobalScheduler:
             await self._pause(monotonic())
 
     def _wake(self, now: float) -> None:
-        if self.state.has_news and self._wakes_at <= now:
+        if self.state.has_changes and self._next_wake <= now:
             self.state.wake(now)
             spent = self._env.monotonic() - now
-            self._wakes_at = now + max(WAKE_PAUSE, spent / WAKE_SHARE)
+            self._next_wake = now + max(WAKE_PAUSE, spent / WAKE_SHARE)
 
-    def _lead(self, site: SiteKey) -> None:
+    def _on_target_change(self, site: SiteKey) -> None:
         """The SyncTarget of the site is known or has changed."""
-        self._marking.look_at(site)
-        self._lingering.look_at(site)
+        self._labels.on_target(site)
+        self._terminating_copies.on_target(site)
 
-    def _bring(self, site: SiteKey) -> None:
+    def _on_machines_change(self, site: SiteKey) -> None:
         """The machines to deliver to the site changed."""
-        self._delivering.look_at(site)
-        self._undelivered.look_at(site)
+        self._deliveries.enqueue_site(site)
+        self._delivery_status.update_site(site)
 
-    def _spread_word(self) -> None:
+    def _handle_touched(self) -> None:
         touched, self.state.touched = self.state.touched, {}
         for key in touched:
-            self.clusters.hear(key)
-            self._bring(key)
+            self.clusters.on_usage(key)
+            self._on_machines_change(key)
 
     async def _pause(self, now: float) -> None:
         """Until a change, or until the next request is due."""
         next_at = self.state.queue.next_at()
-        if self.state.has_news:
-            next_at = min(self._wakes_at, next_at if next_at is not None else self._wakes_at)
+        if self.state.has_changes:
+            next_at = min(self._next_wake, next_at if next_at is not None else self._next_wake)
         if next_at is None:
-            await self._news.wait()
+            await self._wakeup.wait()
             return
         either = {
-            asyncio.create_task(self._news.wait()),
+            asyncio.create_task(self._wakeup.wait()),
             asyncio.ensure_future(self._env.sleep(max(0.0, next_at - now))),
         }
         try:
@@ -410,13 +417,13 @@ class GlobalScheduler:
             for one in either:
                 one.cancel()
 
-    def _refuse(self, refused: UnplacedSubject) -> None:
+    def _report_unplaced(self, refused: UnplacedSubject) -> None:
         self.figures.refused(refused.reasons)
         self._log.info("not placed", v=3, key=str(refused.subject.key), reason=refused.message)
-        if refused.seen.asks:
-            message = add_refusal_reason(refused.message, refused.reasons, refused.seen.refusal)
-            self._telling.say(refused.subject, refused.seen, statuses.UNSCHEDULABLE, message)
-            self._undelivered.hear(refused.subject, refused.seen)
+        if refused.observed.pending:
+            message = add_refusal_reason(refused.message, refused.reasons, refused.observed.refusal)
+            self._status_writer.report(refused.subject, refused.observed, statuses.UNSCHEDULABLE, message)
+            self._delivery_status.on_subject(refused.subject, refused.observed)
 
     # --- bindings -------------------------------------------------------------------------------------
 
@@ -428,22 +435,22 @@ class GlobalScheduler:
                 began = self._env.monotonic()
                 if await self._binder.bind(placed):
                     now = self._env.monotonic()
-                    self.figures.bound(now - began, now - placed.asked)
-                    self._tell(placed)
+                    self.figures.bound(now - began, now - placed.queued_at)
+                    self._report_placed(placed)
                 else:
                     self.figures.failed()
             except Exception as error:  # a bug that concerns one machine must not stop the others
                 self.figures.failed()
-                self.state.failed(placed.request.uid, self._env.monotonic())
-                self._trouble(f"cannot bind {placed.subject.key}", error)
+                self.state.fail_write(placed.request.uid, self._env.monotonic())
+                self._log_error(f"cannot bind {placed.subject.key}", error)
             finally:
                 self._busy -= 1
-                self._news.set()
+                self._wakeup.set()
 
-    def _tell(self, placed: PlacedSubject) -> None:
+    def _report_placed(self, placed: PlacedSubject) -> None:
         names = sorted({str(chosen.site) for chosen in placed.decision.chosen})
         self._log.info("placed", v=3, key=str(placed.subject.key), clusters=",".join(names))
-        self._telling.forget(placed.subject)
+        self._status_writer.forget(placed.subject)
         if len(self.state.queue) <= FEW_WAITING:
             message = f"Successfully assigned {placed.subject.key.namespace}/{placed.subject.key.name} to "
-            self._telling.placed(placed.subject, placed.seen, message + ", ".join(names))
+            self._status_writer.record_scheduled(placed.subject, placed.observed, message + ", ".join(names))

@@ -117,17 +117,17 @@ class DeliveryController:
         self._known: dict[str, set[Delivery]] = {}  #: by the name of the EdgePlacement
         self.controller: Controller[Delivery] = context.controller(DELIVERY_CONTROLLER, self.reconcile)
 
-    def look_at(self, site: SiteKey) -> None:
+    def enqueue_site(self, site: SiteKey) -> None:
         """Machines or the SyncTarget of the site changed."""
         known = {one for one in self._known.get(placement_name(site), ()) if one.site == site}
-        if self._clusters.is_found(site) and self._clusters.target_of(site) is None and not known:
+        if self._clusters.is_target_resolved(site) and self._clusters.target_of(site) is None and not known:
             return
         wanted = {Delivery(workspace, site) for workspace in self._state.workspaces(site)}
         for delivery in sorted(wanted | known):
             self.controller.queue.add(delivery)
         self._known.setdefault(placement_name(site), set()).update(wanted)
 
-    def hear(self, key: Key, found: ExistingPlacement) -> None:
+    def on_placement(self, key: Key, found: ExistingPlacement) -> None:
         """An EdgePlacement of the scheduler was created, changed or deleted."""
         cluster, _, rest = found.owner.partition("|")
         namespace, _, name = rest.rpartition("/")
@@ -137,13 +137,13 @@ class DeliveryController:
             self._known.setdefault(key.name, set()).add(delivery)
             self.controller.queue.add(delivery)
 
-    def hear_of_api(self, workspace: str) -> None:
+    def on_edge_api(self, workspace: str) -> None:
         """The workspace may have the edge API now."""
         for site in sorted(site for site, unserved in self._unserved.items() if workspace in unserved):
             self.controller.queue.add(Delivery(workspace, site))
 
     async def reconcile(self, delivery: Delivery, worker: int) -> float | None:
-        if not self._clusters.is_found(delivery.site):
+        if not self._clusters.is_target_resolved(delivery.site):
             return LOOKUP_RETRY
         name, target = placement_name(delivery.site), self._clusters.target_of(delivery.site)
         there = self._placements.cache.get(Key(delivery.workspace, "", name))
@@ -158,14 +158,14 @@ class DeliveryController:
             return UNSERVED_RETRY
         if self._hooks.is_clearing(delivery):
             return None  # enqueued again when the labels are removed
-        again = await self._lead(delivery, new_placement(delivery.site, target), there)
+        again = await self._ensure_placement(delivery, new_placement(delivery.site, target), there)
         mailbox = self._hooks.mailbox_of(delivery.site)
         if again is not None or not mailbox:  # enqueued again when the mailbox exists
             return again
         await self._setup.ensure_pods_api(mailbox)
         return RECHECK
 
-    async def _lead(self, delivery: Delivery, wanted: Obj, there: ExistingPlacement | None) -> float | None:
+    async def _ensure_placement(self, delivery: Delivery, wanted: Obj, there: ExistingPlacement | None) -> float | None:
         """Create or correct the EdgePlacement.  Returns seconds until a retry; None: done."""
         if there is None:
             return await self._create(delivery, wanted)
@@ -224,12 +224,12 @@ class MailboxSetup:
         """`workspace`: full access to a logical cluster."""
         self._workspace = workspace
         self._monotonic = monotonic
-        self._seen: dict[str, float] = {}  #: when a mailbox last served Pods
+        self._served: dict[str, float] = {}  #: when a mailbox last served Pods
 
     async def ensure_pods_api(self, mailbox: str) -> None:
         """Raises ClientError."""
         now = self._monotonic()
-        if now < self._seen.get(mailbox, -RECHECK) + RECHECK:
+        if now < self._served.get(mailbox, -RECHECK) + RECHECK:
             return
         client = self._workspace(mailbox)
         try:
@@ -238,7 +238,7 @@ class MailboxSetup:
             with contextlib.suppress(AlreadyExists):
                 await client.create(API_BINDINGS, new_pods_binding())
         else:
-            self._seen[mailbox] = now
+            self._served[mailbox] = now
 
 
 def new_pods_binding() -> Obj:

@@ -39,13 +39,13 @@ class DeliveryLabels:
         context: SchedulerContext,
         clusters: ClusterController,
         binder: MachineBinder,
-        tell: Callable[[SiteKey], None],
+        on_change: Callable[[SiteKey], None],
     ) -> None:
-        """`tell`: called when the machines to deliver to a site change."""
+        """`on_change`: called when the machines to deliver to a site change."""
         self._state = context.state
         self._clusters = clusters
         self._binder = binder
-        self._tell = tell
+        self._on_change = on_change
         self._states: dict[SchedulingSubject, _LabelProblem] = {}
         self._clearing: dict[Delivery, set[SchedulingSubject]] = {}
         self._displaced: dict[SiteKey, set[SchedulingSubject]] = {}
@@ -65,37 +65,37 @@ class DeliveryLabels:
 
     # --- triggers -------------------------------------------------------------------------------------
 
-    def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None) -> None:
+    def on_subject(self, subject: SchedulingSubject, observed: ObservedSubject | None) -> None:
         if subject.kind != POD:
             return
-        site = None if seen is None else seen.site
-        may_be_wrong = seen is not None and site is not None and (seen.mark or self._state.is_led(site))
+        site = None if observed is None else observed.site
+        may_be_wrong = observed is not None and site is not None and (observed.label or self._state.has_target(site))
         if may_be_wrong or self._states:
             self._check_all(subject, site)
 
-    def look_at(self, site: SiteKey) -> None:
+    def on_target(self, site: SiteKey) -> None:
         """The SyncTarget of the site changed."""
         for subject in self._state.machines(site):
             self._check_all(subject, site)
 
     def _check_all(self, subject: SchedulingSubject, site: SiteKey | None) -> None:
         """Check the machine and those that may be in a name conflict with it."""
-        namesakes = [] if site is None else self._state.together(subject, site)
+        namesakes = [] if site is None else self._state.namesakes(subject, site)
         waiting = self._waiting.get((subject.key.namespace, subject.key.name), set())
         for one in sorted({subject, *namesakes, *waiting}):
             self._check(one)
 
     def _check(self, subject: SchedulingSubject) -> None:
-        seen = self._state.seen(subject)
-        site = None if seen is None else seen.site
-        if seen is None or site is None:
+        observed = self._state.observed(subject)
+        site = None if observed is None else observed.site
+        if observed is None or site is None:
             self._note(subject, None)
             return
-        wanted = self._wanted(subject, seen, site)
-        is_displaced = not wanted and seen.ended_at is None and self._state.is_led(site)
-        clearing = bool(seen.mark) and not wanted
+        wanted = self._desired_label(subject, observed, site)
+        is_displaced = not wanted and observed.finished_at is None and self._state.has_target(site)
+        clearing = bool(observed.label) and not wanted
         self._note(subject, _LabelProblem(site, clearing, is_displaced) if clearing or is_displaced else None)
-        if wanted != seen.mark:
+        if wanted != observed.label:
             self.controller.queue.add(subject)
 
     def _note(self, subject: SchedulingSubject, state: _LabelProblem | None) -> None:
@@ -115,57 +115,61 @@ class DeliveryLabels:
                 self._displaced.setdefault(state.site, set()).add(subject)
                 self._waiting.setdefault(name, set()).add(subject)
         for site in sorted({one.site for one in (before, state) if one is not None}):
-            self._tell(site)
+            self._on_change(site)
 
     # --- decisions ------------------------------------------------------------------------------------
 
-    def _wanted(self, subject: SchedulingSubject, seen: ObservedSubject, site: SiteKey) -> str:
+    def _desired_label(self, subject: SchedulingSubject, observed: ObservedSubject, site: SiteKey) -> str:
         """The label that it must have.  A finished machine is not run again elsewhere."""
-        target = self._clusters.key_of_target(site)
+        target = self._clusters.target_key(site)
         if target is None:
-            return "" if self._clusters.is_inventory(site) else seen.mark
-        if seen.ended_at is not None and not (seen.mark and seen.returned_from == target.name):
+            return "" if self._clusters.names_no_target(site) else observed.label
+        if observed.finished_at is not None and not (observed.label and observed.returned_from == target.name):
             return ""
         return statuses.delivery_label(site) if self._first(subject, site) == subject else ""
 
     def _first(self, subject: SchedulingSubject, site: SiteKey) -> SchedulingSubject | None:
         """The machine of this name that is delivered."""
-        found = self._state.together(subject, site)
+        found = self._state.namesakes(subject, site)
         if found == [subject]:
             return subject
-        ranked = [(self._rank(one), one) for one in found if self._counts(one)]
+        ranked = [(self._rank(one), one) for one in found if self._may_be_delivered(one)]
         return min(ranked)[1] if ranked else None
 
-    def _counts(self, subject: SchedulingSubject) -> bool:
-        seen = self._state.seen(subject)
-        return seen is not None and seen.site is not None and (seen.ended_at is None or bool(seen.mark))
+    def _may_be_delivered(self, subject: SchedulingSubject) -> bool:
+        observed = self._state.observed(subject)
+        return (
+            observed is not None
+            and observed.site is not None
+            and (observed.finished_at is None or bool(observed.label))
+        )
 
     def _rank(self, subject: SchedulingSubject) -> tuple[int, bool, str]:
-        seen = self._state.seen(subject)
-        assert seen is not None and seen.site is not None
-        target = self._clusters.key_of_target(seen.site)
+        observed = self._state.observed(subject)
+        assert observed is not None and observed.site is not None
+        target = self._clusters.target_key(observed.site)
         users = [] if target is None else self._clusters.users_of(target)
-        place = users.index(seen.site) if seen.site in users else len(users)
-        return place, seen.mark != statuses.delivery_label(seen.site), seen.created
+        place = users.index(observed.site) if observed.site in users else len(users)
+        return place, observed.label != statuses.delivery_label(observed.site), observed.created
 
     # --- writes ---------------------------------------------------------------------------------------
 
     async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
-        seen = self._state.seen(subject)
-        site = None if seen is None else seen.site
-        if seen is None or site is None or self._state.is_under_way(seen.uid):
+        observed = self._state.observed(subject)
+        site = None if observed is None else observed.site
+        if observed is None or site is None or self._state.is_in_progress(observed.uid):
             return None
-        if not self._clusters.is_found(site):
+        if not self._clusters.is_target_resolved(site):
             return LABEL_RETRY
-        wanted = self._wanted(subject, seen, site)
-        if wanted == seen.mark:
+        wanted = self._desired_label(subject, observed, site)
+        if wanted == observed.label:
             return None
-        if wanted and any(self._is_marked(one) for one in self._state.together(subject, site) if one != subject):
+        if wanted and any(self._is_labeled(one) for one in self._state.namesakes(subject, site) if one != subject):
             return LABEL_RETRY
         with suppress(NotFound):
-            await self._binder.mark(subject, seen, wanted or None)
+            await self._binder.set_label(subject, observed, wanted or None)
         return None
 
-    def _is_marked(self, subject: SchedulingSubject) -> bool:
-        seen = self._state.seen(subject)
-        return seen is not None and bool(seen.mark)
+    def _is_labeled(self, subject: SchedulingSubject) -> bool:
+        observed = self._state.observed(subject)
+        return observed is not None and bool(observed.label)

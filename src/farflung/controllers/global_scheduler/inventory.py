@@ -27,7 +27,7 @@ from farflung.scheduling.values import Health, Site
 CLUSTER: Final = "kcp.io/cluster"
 READY: Final = "Ready"
 TARGET: Final = "SyncTarget"  #: condition of a Cluster with a SyncTarget: whether it exists
-TAKING: Final = "TakesMachines"  #: the condition of a Cluster that took none of the last machines
+TAKES_MACHINES: Final = "TakesMachines"  #: the condition of a Cluster that refused the last machines
 UNSHARED: Final = TargetShare()
 MEBIBYTE: Final = 1 << 20
 HEALTHY: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
@@ -219,10 +219,10 @@ def plan_status(
     site: Site,
     usage: UsageSummary,
     now: datetime,
-    word: TargetCondition | None,
+    condition: TargetCondition | None,
     refusals: RefusalRecord | None = None,
 ) -> Obj:
-    """The changed fields of the status; empty: no change.  `word`: the condition about its SyncTarget, if it names one.
+    """The changed fields of the status; empty: no change.  `condition`: of its SyncTarget, if it names one.
 
     Without a SyncTarget, the phase belongs to other writers, and is Ready until they set it.
     """
@@ -239,14 +239,14 @@ def plan_status(
         changed["used"] = _replacing(before.get("used"), wanted["used"])
     status = {Health.READY: "True", Health.SELLOUT: "True", Health.UNKNOWN: "Unknown"}.get(site.health, "False")
     conditions = _with(before.get("conditions"), READY, status, site.health.value, now=now)
-    if word is not None:
-        conditions = _with(conditions, TARGET, *word, now=now)
+    if condition is not None:
+        conditions = _with(conditions, TARGET, *condition, now=now)
     elif _is_of_target(cluster):
         conditions = _without(conditions, TARGET)
     if refusals is not None and refusals.several:
-        conditions = _with(conditions, TAKING, "False", "Refused", describe_cluster_refusals(refusals), now=now)
-    elif find_condition(before, TAKING):
-        conditions = _without(conditions, TAKING)
+        conditions = _with(conditions, TAKES_MACHINES, "False", "Refused", describe_cluster_refusals(refusals), now=now)
+    elif find_condition(before, TAKES_MACHINES):
+        conditions = _without(conditions, TAKES_MACHINES)
     noted_now = None if refusals is None else write_cluster_refusals(refusals, cluster.generation)
     if before.get("refusals") != noted_now:
         changed["refusals"] = noted_now

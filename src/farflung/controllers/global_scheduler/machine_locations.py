@@ -22,10 +22,10 @@ class MachineLocations:
     def __init__(self) -> None:
         self._target: dict[SiteKey, Hashable] = {}
         self._sites: dict[Hashable, set[SiteKey]] = {}  #: several sites may have one SyncTarget
-        self._there: dict[tuple[str, str], Counter[tuple[Key, SiteKey]]] = {}  #: by namespace and name
+        self._machines: dict[tuple[str, str], Counter[tuple[Key, SiteKey]]] = {}  #: by namespace and name
         self._workspaces: dict[SiteKey, Counter[str]] = {}
 
-    def lead(self, site: SiteKey, target: Hashable | None) -> bool:
+    def set_target(self, site: SiteKey, target: Hashable | None) -> bool:
         """Set the SyncTarget of a site.  True if it changed."""
         before = self._target.pop(site, None)
         if before is not None:
@@ -37,30 +37,30 @@ class MachineLocations:
             self._sites.setdefault(target, set()).add(site)
         return before != target
 
-    def is_led(self, site: SiteKey) -> bool:
+    def has_target(self, site: SiteKey) -> bool:
         return site in self._target
 
-    def come(self, machine: Key, site: SiteKey) -> None:
-        self._there.setdefault((machine.namespace, machine.name), Counter())[machine, site] += 1
+    def add(self, machine: Key, site: SiteKey) -> None:
+        self._machines.setdefault((machine.namespace, machine.name), Counter())[machine, site] += 1
         self._workspaces.setdefault(site, Counter())[machine.cluster] += 1
 
-    def go(self, machine: Key, site: SiteKey) -> None:
-        _decrement(self._there, (machine.namespace, machine.name), (machine, site))
+    def remove(self, machine: Key, site: SiteKey) -> None:
+        _decrement(self._machines, (machine.namespace, machine.name), (machine, site))
         _decrement(self._workspaces, site, machine.cluster)
 
     def workspaces(self, site: SiteKey) -> set[str]:
         """Logical clusters with machines at the site."""
         return set(self._workspaces.get(site, ()))
 
-    def taken(self, machine: Key) -> set[SiteKey]:
+    def conflicting_sites(self, machine: Key) -> set[SiteKey]:
         """Sites whose SyncTarget has another machine of that name."""
-        there = self._there.get((machine.namespace, machine.name), ())
+        there = self._machines.get((machine.namespace, machine.name), ())
         targets = {self._target[site] for other, site in there if other != machine and site in self._target}
         return set().union(*(self._sites[target] for target in targets))
 
-    def together(self, machine: Key, site: SiteKey) -> list[Key]:
+    def namesakes(self, machine: Key, site: SiteKey) -> list[Key]:
         """Machines of that name at the SyncTarget of the site, including itself."""
-        there, target = self._there.get((machine.namespace, machine.name), ()), self._target.get(site)
+        there, target = self._machines.get((machine.namespace, machine.name), ()), self._target.get(site)
         found = {other for other, where in there if target is not None and self._target.get(where) == target}
         return sorted(found)
 
@@ -86,13 +86,13 @@ class TargetShares:
     def __init__(self) -> None:
         self._users: dict[Key, list[tuple[str, SiteKey]]] = {}  #: by SyncTarget, the oldest Cluster first
 
-    def come(self, target: Key, created: str, site: SiteKey) -> list[SiteKey]:
+    def add(self, target: Key, created: str, site: SiteKey) -> list[SiteKey]:
         """Returns the affected sites: all of that SyncTarget, if its first Cluster changed."""
         users = self._users.setdefault(target, [])
         insort(users, (created, site))
         return self.users(target) if users[0] == (created, site) else [site]
 
-    def go(self, target: Key, created: str, site: SiteKey) -> list[SiteKey]:
+    def remove(self, target: Key, created: str, site: SiteKey) -> list[SiteKey]:
         """Returns the affected sites."""
         users = self._users.get(target, [])
         place = bisect_left(users, (created, site))
@@ -112,5 +112,5 @@ class TargetShares:
         first, *others = self.users(target) or [site]
         if first != site:
             return TargetShare(first)
-        held = [usage(other) for other in others]
-        return TargetShare(None, sum(one.vcpus for one in held), sum(one.memory for one in held))
+        usages = [usage(other) for other in others]
+        return TargetShare(None, sum(one.vcpus for one in usages), sum(one.memory for one in usages))

@@ -334,9 +334,9 @@ class SubjectDecoder:
             return ObservedSubject(
                 metadata.uid,
                 metadata.resource_version,
-                ended_at=there,
+                finished_at=there,
                 returned_from=_annotation(metadata, RETURNED),
-                mark=_delivery_label(metadata),
+                label=_delivery_label(metadata),
                 created=metadata.creation_timestamp,
             )
         if metadata.deletion_timestamp is not None and not bound_to:
@@ -352,33 +352,33 @@ class SubjectDecoder:
             metadata.generation,
             request,
             problem,
-            asks=True,
+            pending=True,
             tolerations=_tolerations(spec),
             refused_by=_refused_by(metadata),
             refusal=_annotation(metadata, LAST_REFUSAL),
-            unsettled=DELIVERED_BYTES in bytes(pod.status) or BOUND_CLUSTER in (metadata.labels or ()),
+            status_outdated=DELIVERED_BYTES in bytes(pod.status) or BOUND_CLUSTER in (metadata.labels or ()),
             status=bytes(pod.status),
         )
 
     def _bound(self, document: bytes, pod: _Pod, bound_to: str) -> ObservedSubject:
         metadata = pod.metadata
         annotated = _annotation(metadata, BOUND_CLUSTER)
-        guest_of = "" if annotated.endswith(f"/{bound_to}") else bound_to
-        held = self._expected(metadata.uid)
-        if not held or annotated != "{}|{}/{}".format(*held[0].site):
+        foreign_cluster = "" if annotated.endswith(f"/{bound_to}") else bound_to
+        reservations = self._expected(metadata.uid)
+        if not reservations or annotated != "{}|{}/{}".format(*reservations[0].site):
             read = read_pod_reservation(orjson.loads(document), _logical_cluster(metadata), self._catalogue)
-            held = () if read is None else (read,)
+            reservations = () if read is None else (read,)
         return ObservedSubject(
             metadata.uid,
             metadata.resource_version,
-            held=held,
-            guest_of=guest_of,
+            reservations=reservations,
+            foreign_cluster=foreign_cluster,
             tolerations=_tolerations(pod.spec),
             refused_by=_refused_by(metadata),
-            unsettled=not guest_of and not _is_status_current(metadata, bytes(pod.status)),
-            ending=metadata.deletion_timestamp is not None,
+            status_outdated=not foreign_cluster and not _is_status_current(metadata, bytes(pod.status)),
+            terminating=metadata.deletion_timestamp is not None,
             returned_from=_annotation(metadata, RETURNED),
-            mark=_delivery_label(metadata),
+            label=_delivery_label(metadata),
             created=metadata.creation_timestamp,
         )
 
@@ -388,19 +388,19 @@ class SubjectDecoder:
         cluster = _logical_cluster(metadata)
         status = obj.get("status")
         status = status if isinstance(status, dict) else {}
-        held = tuple(read_allocation_reservations(obj, cluster, self._catalogue))
+        reservations = tuple(read_allocation_reservations(obj, cluster, self._catalogue))
         if status.get("phase") == "Failed":
             return ObservedSubject(metadata.uid, metadata.resource_version)
         request, problem = _decode_request(read_allocation_request, obj, cluster)
-        settled = bool(held) and status.get("observedGeneration") == metadata.generation
+        settled = bool(reservations) and status.get("observedGeneration") == metadata.generation
         return ObservedSubject(
             metadata.uid,
             metadata.resource_version,
             metadata.generation,
             request,
             problem,
-            asks=not settled and metadata.deletion_timestamp is None,
-            held=held,
+            pending=not settled and metadata.deletion_timestamp is None,
+            reservations=reservations,
             tolerations=() if request is None else request.selector.tolerations,
             status=orjson.dumps(status),
         )

@@ -18,7 +18,7 @@ from farflung.machinery.errors import Obj
 from farflung.scheduling.values import SiteKey
 
 ENOUGH_REFUSALS: Final = 3  #: different machines in succession
-CLUSTER_REFUSED: Final = "took none of the last machines"
+CLUSTER_REFUSED: Final = "refused the last machines"
 BACKOFF_BASE: Final = 60.0  #: seconds after the first refusal; doubles with each further one
 TRIAL: Final = 2 * BACKOFF_BASE  #: seconds for which one trial machine keeps others away from a Cluster
 BACKOFF_MAX: Final = 3600.0
@@ -74,8 +74,8 @@ def remove_refusal_reason(message: str) -> str:
 
 
 class MachineRefusals:
-    def __init__(self, patience: FailoverOptions) -> None:
-        self._patience = patience
+    def __init__(self, failover: FailoverOptions) -> None:
+        self._failover = failover
         self._since: dict[
             str, tuple[SiteKey, float]
         ] = {}  #: uid → the site that refuses the bound machine, and since when
@@ -101,9 +101,9 @@ class MachineRefusals:
     def due(self, uid: str, site: SiteKey) -> float:
         """When it is evicted."""
         where, since = self._since.get(uid, (None, 0.0))
-        return since + self._patience.refused if where == site else inf
+        return since + self._failover.refused if where == site else inf
 
-    def remember(self, uid: str, times: Mapping[SiteKey, int], now: float) -> bool:
+    def set_recorded(self, uid: str, times: Mapping[SiteKey, int], now: float) -> bool:
         """Set the recorded refusals.  True if one was removed, so that the machine may be placed there again."""
         before = self._avoided.get(uid, {})
         if not before and not times:
@@ -189,16 +189,16 @@ def write_cluster_refusals(refusals: RefusalRecord, generation: int) -> Obj:
 
 
 def add_cluster_refusal(
-    known: RefusalRecord | None, machine: MachineRef, now: datetime, *, pausing: bool
+    known: RefusalRecord | None, machine: MachineRef, now: datetime, *, avoided: bool
 ) -> RefusalRecord:
-    """`pausing`: the Cluster is already avoided, so that a machine bound before adds only its workspace."""
+    """`avoided`: the Cluster is already avoided, so that a machine bound before adds only its workspace."""
     if known is not None and (
-        known.concern(machine.workspace) if pausing else machine in known.machines and not known.several
+        known.concern(machine.workspace) if avoided else machine in known.machines and not known.several
     ):
         return known
     others = () if known is None else tuple(one for one in known.machines if one != machine)
     machines = (*others, machine)[-ENOUGH_REFUSALS:]
-    if known is not None and pausing:
+    if known is not None and avoided:
         return known._replace(machines=machines)
     number = (0 if known is None else known.times) + (len(machines) >= ENOUGH_REFUSALS)
     return RefusalRecord(machines, min(MAX_REFUSALS, number), times.format_seconds(now))
@@ -227,7 +227,7 @@ def describe_cluster_refusals(refusals: RefusalRecord) -> str:
 class _Known(NamedTuple):
     refusals: RefusalRecord
     until: float  #: end of the backoff
-    is_over: bool = False  #: the Cluster accepted a machine since
+    has_recovered: bool = False  #: the Cluster accepted a machine since
 
 
 class ClusterRefusals:
@@ -235,7 +235,7 @@ class ClusterRefusals:
         self._known: dict[SiteKey, _Known] = {}
         self._trying: dict[SiteKey, float] = {}  #: end of the current trial
 
-    def remember(self, site: SiteKey, refusals: RefusalRecord | None, age: float, now: float) -> bool:
+    def set_recorded(self, site: SiteKey, refusals: RefusalRecord | None, age: float, now: float) -> bool:
         """Set the recorded refusals.  `age`: seconds since the last one.  True if they were removed."""
         before = self._known.get(site)
         if refusals is None:
@@ -246,9 +246,9 @@ class ClusterRefusals:
             self._trying.pop(site, None)
         return False
 
-    def is_pausing(self, site: SiteKey, now: float) -> bool:
+    def is_avoided(self, site: SiteKey, now: float) -> bool:
         known = self._known.get(site)
-        return known is not None and known.refusals.several and not known.is_over and now < known.until
+        return known is not None and known.refusals.several and not known.has_recovered and now < known.until
 
     def avoided(self, workspace: str, now: float) -> list[SiteKey]:
         """Sites that get no machines of this workspace now."""
@@ -256,23 +256,23 @@ class ClusterRefusals:
             site
             for site, known in self._known.items()
             if known.refusals.concern(workspace)
-            and not known.is_over
+            and not known.has_recovered
             and now < max(known.until, self._trying.get(site, known.until))
         ]
 
-    def send(self, site: SiteKey, now: float) -> None:
+    def on_bound(self, site: SiteKey, now: float) -> None:
         """A machine is bound to the site."""
         if site in self._known:
             self._trying[site] = now + TRIAL
 
-    def take(self, site: SiteKey) -> bool:
+    def accept(self, site: SiteKey) -> bool:
         """The site accepted a machine.  True if it had refused the last ones."""
         known = self._known.get(site)
-        if known is None or known.is_over:
+        if known is None or known.has_recovered:
             return False
-        self._known[site] = known._replace(is_over=True)
+        self._known[site] = known._replace(has_recovered=True)
         return True
 
-    def is_over(self, site: SiteKey) -> bool:
+    def has_recovered(self, site: SiteKey) -> bool:
         known = self._known.get(site)
-        return known is not None and known.is_over
+        return known is not None and known.has_recovered

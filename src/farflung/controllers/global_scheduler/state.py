@@ -42,32 +42,32 @@ M = TypeVar("M")
 
 EVICTION_RETRY: Final = 10.0  #: seconds between two attempts to evict the same machine
 MAX_CHECKS: Final = 20_000  #: most calls of `could_help` per wake-up; beyond that, every request is retried
-NAME_CONFLICT: Final = "with another of that name"
-UNHEALTHY_TOO_LONG: Final = "not well for too long"
+NAME_CONFLICT: Final = "has a machine of that name"
+UNHEALTHY_TOO_LONG: Final = "unhealthy for too long"
 CONFIRMED_BY: Final = 30.0  #: seconds after which a written binding that no watch event confirmed is read again
 
 
 class SchedulerState:
-    def __init__(self, engine: SchedulingEngine, patience: FailoverOptions) -> None:
+    def __init__(self, engine: SchedulingEngine, failover: FailoverOptions) -> None:
         self.engine = engine
         self.queue = SchedulingQueue()
-        self._patience = patience
-        self._budget = EvictionBudget(patience)
-        self._known: dict[SchedulingSubject, ObservedSubject] = {}
+        self._failover = failover
+        self._budget = EvictionBudget(failover)
+        self._observed: dict[SchedulingSubject, ObservedSubject] = {}
         self._subjects: dict[str, SchedulingSubject] = {}  #: by uid
-        self._held: dict[str, tuple[Reservation, ...]] = {}  #: by uid of the subject
-        self._holders: dict[SiteKey, dict[str, None]] = {}  #: uids of subjects
-        self._under_way: dict[str, float] = {}  #: by uid; when it was written, inf while the write is in progress
-        self._named: dict[str, set[SiteKey]] = {}  #: sites by name
-        self._guests: dict[
+        self._reservations: dict[str, tuple[Reservation, ...]] = {}  #: by uid of the subject
+        self._uids_at: dict[SiteKey, dict[str, None]] = {}  #: uids of subjects
+        self._in_progress: dict[str, float] = {}  #: by uid; when it was written, inf while the write is in progress
+        self._sites_by_name: dict[str, set[SiteKey]] = {}  #: sites by name
+        self._foreign: dict[
             str, set[SchedulingSubject]
         ] = {}  #: by the name of the Cluster to which another scheduler bound them
-        self._ended: dict[SiteKey, set[SchedulingSubject]] = {}
-        self._unwell = ClusterHealth(patience)
-        self._refusing = MachineRefusals(patience)
-        self._avoiding = ClusterRefusals()
-        self._whereabouts = MachineLocations()
-        self._tried: dict[str, float] = {}  #: when the scheduler last tried to evict it
+        self._finished: dict[SiteKey, set[SchedulingSubject]] = {}
+        self._health = ClusterHealth(failover)
+        self._machine_refusals = MachineRefusals(failover)
+        self._cluster_refusals = ClusterRefusals()
+        self._locations = MachineLocations()
+        self._eviction_tried: dict[str, float] = {}  #: when the scheduler last tried to evict it
         self._changes: dict[SiteKey, Site | None] = {}  #: changed sites, with their value before the change
         self.touched: dict[SiteKey, None] = {}  #: sites with changed reservations, whose status must be written
 
@@ -80,11 +80,11 @@ class SchedulerState:
             return
         self.engine.put_site(site)
         self._changed(site.key, before)
-        self._unwell.put(site, now, ages or {})
+        self._health.put(site, now, ages or {})
         if before is None:
-            self._named.setdefault(site.key.name, set()).add(site.key)
-            self.engine.reserve(self._held_at(site.key))
-            self._reconsider_guests(site.key.name, now)
+            self._sites_by_name.setdefault(site.key.name, set()).add(site.key)
+            self.engine.reserve(self._reservations_at(site.key))
+            self._reconsider_foreign(site.key.name, now)
 
     def remove_site(self, key: SiteKey, now: float) -> None:
         before = self.engine.site(key)
@@ -93,11 +93,11 @@ class SchedulerState:
         self.engine.remove_site(key)
         self._changed(key, before)
         if key.cluster:
-            self._unwell.lose(key, now)
+            self._health.lose(key, now)
         else:
-            self._unwell.forget(key)  # a site of a file evicts nothing when it is removed
-        discard_from(self._named, key.name, key)
-        self._reconsider_guests(key.name, now)
+            self._health.forget(key)  # a site of a file evicts nothing when it is removed
+        discard_from(self._sites_by_name, key.name, key)
+        self._reconsider_foreign(key.name, now)
         self._forget_if_empty(key)
 
     def configure(
@@ -105,8 +105,8 @@ class SchedulerState:
     ) -> None:
         """Replace policy, catalogue and the sites from files.  Bindings stay."""
         if self.engine.configure(policy, catalogue):
-            for uid, held in list(self._held.items()):
-                self._hold(uid, self.engine.counted(held), now)
+            for uid, reservations in list(self._reservations.items()):
+                self._set_reservations(uid, self.engine.counted(reservations), now)
             for site in self.engine.sites():
                 self._changes.setdefault(site.key, site)  # every site may fit now
         there = {site.key: site for site in sites}
@@ -116,177 +116,179 @@ class SchedulerState:
         for site in there.values():
             self.put_site(site, now)
 
-    def _held_at(self, key: SiteKey) -> Iterator[Reservation]:
-        return (one for uid in self._holders.get(key, ()) for one in self._held[uid] if one.site == key)
+    def _reservations_at(self, key: SiteKey) -> Iterator[Reservation]:
+        return (one for uid in self._uids_at.get(key, ()) for one in self._reservations[uid] if one.site == key)
 
     def _forget_if_empty(self, key: SiteKey) -> None:
-        if self.engine.site(key) is None and not self._holders.get(key):
-            self._unwell.forget(key)
+        if self.engine.site(key) is None and not self._uids_at.get(key):
+            self._health.forget(key)
 
     def _changed(self, key: SiteKey, before: Site | None) -> None:
         self._changes.setdefault(key, before)
         self.touched[key] = None
 
-    def lead(self, site: SiteKey, target: Hashable | None) -> bool:
+    def set_target(self, site: SiteKey, target: Hashable | None) -> bool:
         """Set the SyncTarget that represents a site.  True if it changed."""
-        is_new = self._whereabouts.lead(site, target)
+        is_new = self._locations.set_target(site, target)
         if is_new:
             self.touched[site] = None
         return is_new
 
-    def is_led(self, site: SiteKey) -> bool:
-        return self._whereabouts.is_led(site)
+    def has_target(self, site: SiteKey) -> bool:
+        return self._locations.has_target(site)
 
     # --- Pods and Allocations -------------------------------------------------------------------------
 
-    def seen(self, subject: SchedulingSubject) -> ObservedSubject | None:
-        return self._known.get(subject)
+    def observed(self, subject: SchedulingSubject) -> ObservedSubject | None:
+        return self._observed.get(subject)
 
-    def holds(self, uid: str) -> tuple[Reservation, ...]:
-        return self._held.get(uid, ())
+    def reservations(self, uid: str) -> tuple[Reservation, ...]:
+        return self._reservations.get(uid, ())
 
     def subject_of(self, uid: str) -> SchedulingSubject | None:
         return self._subjects.get(uid)
 
-    def holders(self, key: SiteKey) -> list[SchedulingSubject]:
-        return [self._subjects[uid] for uid in self._holders.get(key, ()) if uid in self._subjects]
+    def subjects_at(self, key: SiteKey) -> list[SchedulingSubject]:
+        return [self._subjects[uid] for uid in self._uids_at.get(key, ()) if uid in self._subjects]
 
     def machines(self, key: SiteKey) -> list[SchedulingSubject]:
         """Machines that are bound to the site or finished there."""
-        return [*(one for one in self.holders(key) if one.kind == POD), *self._ended.get(key, ())]
+        return [*(one for one in self.subjects_at(key) if one.kind == POD), *self._finished.get(key, ())]
 
-    def together(self, subject: SchedulingSubject, site: SiteKey) -> list[SchedulingSubject]:
+    def namesakes(self, subject: SchedulingSubject, site: SiteKey) -> list[SchedulingSubject]:
         """Machines with the same namespace and name at the same SyncTarget, including itself."""
-        return [SchedulingSubject(POD, key) for key in self._whereabouts.together(subject.key, site)]
+        return [SchedulingSubject(POD, key) for key in self._locations.namesakes(subject.key, site)]
 
     def workspaces(self, key: SiteKey) -> set[str]:
         """Logical clusters with machines at the site, also finished ones."""
-        return self._whereabouts.workspaces(key)
+        return self._locations.workspaces(key)
 
-    def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None, now: float) -> None:
-        before = self._known.get(subject)
-        if before is not None and (seen is None or seen.uid != before.uid):
+    def observe(self, subject: SchedulingSubject, observed: ObservedSubject | None, now: float) -> None:
+        before = self._observed.get(subject)
+        if before is not None and (observed is None or observed.uid != before.uid):
             self._forget(subject, before, now)
-        if seen is None:
+        if observed is None:
             return
-        if before is not None and before.guest_of and before.guest_of != seen.guest_of:
-            discard_from(self._guests, before.guest_of, subject)
-        self._known[subject] = seen
-        self._subjects[seen.uid] = subject
-        if seen.guest_of:
-            self._guests.setdefault(seen.guest_of, set()).add(subject)
-        known = before if before is not None and before.uid == seen.uid else None
-        self._note_end(subject, known, seen)
-        if seen.returned_from and known is not None and not known.returned_from and seen.site is not None:
-            self._take(seen.site)
-        forgiven = self._refusing.remember(seen.uid, dict(seen.refused_by), now)
-        if forgiven and seen.uid not in self._under_way:
-            self.queue.remove(seen.uid)  # retry it at once
-        self._look_at(subject, seen, now)
+        if before is not None and before.foreign_cluster and before.foreign_cluster != observed.foreign_cluster:
+            discard_from(self._foreign, before.foreign_cluster, subject)
+        self._observed[subject] = observed
+        self._subjects[observed.uid] = subject
+        if observed.foreign_cluster:
+            self._foreign.setdefault(observed.foreign_cluster, set()).add(subject)
+        former = before if before is not None and before.uid == observed.uid else None
+        self._note_finished(subject, former, observed)
+        if observed.returned_from and former is not None and not former.returned_from and observed.site is not None:
+            self._on_accepted(observed.site)
+        retry = self._machine_refusals.set_recorded(observed.uid, dict(observed.refused_by), now)
+        if retry and observed.uid not in self._in_progress:
+            self.queue.remove(observed.uid)  # retry it at once
+        self._update(subject, observed, now)
 
-    def _take(self, site: SiteKey) -> None:
+    def _on_accepted(self, site: SiteKey) -> None:
         """The site accepted a machine."""
-        if self._avoiding.take(site):
+        if self._cluster_refusals.accept(site):
             self._changed(site, self.engine.site(site))
 
-    def _note_end(self, subject: SchedulingSubject, old: ObservedSubject | None, new: ObservedSubject | None) -> None:
-        before = None if old is None else old.ended_at
-        after = None if new is None else new.ended_at
+    def _note_finished(
+        self, subject: SchedulingSubject, old: ObservedSubject | None, new: ObservedSubject | None
+    ) -> None:
+        before = None if old is None else old.finished_at
+        after = None if new is None else new.finished_at
         if before == after:
             return
         if before is not None:
-            self._whereabouts.go(subject.key, before)
-            discard_from(self._ended, before, subject)
+            self._locations.remove(subject.key, before)
+            discard_from(self._finished, before, subject)
             self._changed(before, self.engine.site(before))
         if after is not None:
-            self._whereabouts.come(subject.key, after)
-            self._ended.setdefault(after, set()).add(subject)
+            self._locations.add(subject.key, after)
+            self._finished.setdefault(after, set()).add(subject)
             self.touched[after] = None
 
-    def _forget(self, subject: SchedulingSubject, seen: ObservedSubject, now: float) -> None:
-        del self._known[subject]
-        if seen.guest_of:
-            discard_from(self._guests, seen.guest_of, subject)
-        self._under_way.pop(seen.uid, None)
-        self._tried.pop(seen.uid, None)
-        self._note_end(subject, seen, None)
-        self._refusing.forget(seen.uid)
-        self.queue.remove(seen.uid)
-        self._hold(seen.uid, (), now)
-        self._subjects.pop(seen.uid, None)
+    def _forget(self, subject: SchedulingSubject, observed: ObservedSubject, now: float) -> None:
+        del self._observed[subject]
+        if observed.foreign_cluster:
+            discard_from(self._foreign, observed.foreign_cluster, subject)
+        self._in_progress.pop(observed.uid, None)
+        self._eviction_tried.pop(observed.uid, None)
+        self._note_finished(subject, observed, None)
+        self._machine_refusals.forget(observed.uid)
+        self.queue.remove(observed.uid)
+        self._set_reservations(observed.uid, (), now)
+        self._subjects.pop(observed.uid, None)
 
-    def _look_at(self, subject: SchedulingSubject, seen: ObservedSubject, now: float) -> None:
-        held = self._resolved(subject, seen)
-        asks = seen.asks and seen.request is not None
-        if seen.uid in self._under_way:
-            if asks and not self._is_news(subject, seen.uid, held):
-                if seen.uid in self.queue and seen.request is not None:
-                    self.queue.update(seen.request, now)
+    def _update(self, subject: SchedulingSubject, observed: ObservedSubject, now: float) -> None:
+        reservations = self._resolved(subject, observed)
+        pending = observed.pending and observed.request is not None
+        if observed.uid in self._in_progress:
+            if pending and not self._is_newer(subject, observed.uid, reservations):
+                if observed.uid in self.queue and observed.request is not None:
+                    self.queue.update(observed.request, now)
                 return
-            del self._under_way[seen.uid]
-        self._hold(seen.uid, held, now)
-        if asks and seen.request is not None:
-            self.queue.update(seen.request, now)
+            del self._in_progress[observed.uid]
+        self._set_reservations(observed.uid, reservations, now)
+        if pending and observed.request is not None:
+            self.queue.update(observed.request, now)
         else:
-            self.queue.remove(seen.uid)
+            self.queue.remove(observed.uid)
 
-    def _is_news(self, subject: SchedulingSubject, uid: str, held: tuple[Reservation, ...]) -> bool:
+    def _is_newer(self, subject: SchedulingSubject, uid: str, reservations: tuple[Reservation, ...]) -> bool:
         """Whether the observed reservations are newer than the write in progress."""
-        return bool(held) and (subject.kind == POD or set(held) == set(self._held.get(uid, ())))
+        return bool(reservations) and (subject.kind == POD or set(reservations) == set(self._reservations.get(uid, ())))
 
-    def _resolved(self, subject: SchedulingSubject, seen: ObservedSubject) -> tuple[Reservation, ...]:
+    def _resolved(self, subject: SchedulingSubject, observed: ObservedSubject) -> tuple[Reservation, ...]:
         """Another scheduler records only the name of a Cluster: it means the one in the same workspace, else the only
         one of that name."""
-        if not seen.guest_of:
-            return self.engine.counted(seen.held)
-        named = self._named.get(seen.guest_of, set())
+        if not observed.foreign_cluster:
+            return self.engine.counted(observed.reservations)
+        named = self._sites_by_name.get(observed.foreign_cluster, set())
         near = sorted(key for key in named if key.cluster == subject.key.cluster) or sorted(named)
         if len(near) != 1:
             return ()
-        return self.engine.counted(one._replace(site=near[0]) for one in seen.held)
+        return self.engine.counted(one._replace(site=near[0]) for one in observed.reservations)
 
-    def _reconsider_guests(self, name: str, now: float) -> None:
-        for subject in sorted(self._guests.get(name, ())):
-            self._look_at(subject, self._known[subject], now)
+    def _reconsider_foreign(self, name: str, now: float) -> None:
+        for subject in sorted(self._foreign.get(name, ())):
+            self._update(subject, self._observed[subject], now)
 
-    def _hold(self, uid: str, held: tuple[Reservation, ...], now: float) -> None:
-        before = self._held.get(uid, ())
-        if before == held:
+    def _set_reservations(self, uid: str, reservations: tuple[Reservation, ...], now: float) -> None:
+        before = self._reservations.get(uid, ())
+        if before == reservations:
             return
-        self._rename(self._subjects[uid], before, held)
-        kept = {one.uid: one for one in held}
+        self._update_locations(self._subjects[uid], before, reservations)
+        kept = {one.uid: one for one in reservations}
         for one in before:
             new = kept.get(one.uid)
             if new is None:
                 self.engine.release(one.uid)
             if new is None or (new.site, new.claim) != (one.site, one.claim):
                 self._changed(one.site, self.engine.site(one.site))
-            if one.site in self._holders:
-                self._holders[one.site].pop(uid, None)
-                if not self._holders[one.site]:
-                    del self._holders[one.site]
-        self.engine.reserve(held)
-        for one in held:
-            self._holders.setdefault(one.site, {})[uid] = None
+            if one.site in self._uids_at:
+                self._uids_at[one.site].pop(uid, None)
+                if not self._uids_at[one.site]:
+                    del self._uids_at[one.site]
+        self.engine.reserve(reservations)
+        for one in reservations:
+            self._uids_at.setdefault(one.site, {})[uid] = None
             self.touched[one.site] = None
             if one.site.cluster and self.engine.site(one.site) is None:
-                self._unwell.lose(one.site, now)  # deleted while the scheduler was down, or not observed yet
-        if held:
-            self._held[uid] = held
+                self._health.lose(one.site, now)  # deleted while the scheduler was down, or not observed yet
+        if reservations:
+            self._reservations[uid] = reservations
         else:
-            self._held.pop(uid, None)
+            self._reservations.pop(uid, None)
         for one in before:
             self._forget_if_empty(one.site)
 
-    def _rename(
+    def _update_locations(
         self, subject: SchedulingSubject, before: tuple[Reservation, ...], after: tuple[Reservation, ...]
     ) -> None:
         """Update the names of machines at sites.  Allocations are not delivered."""
         if subject.kind == POD:
             for one in before:
-                self._whereabouts.go(subject.key, one.site)
+                self._locations.remove(subject.key, one.site)
             for one in after:
-                self._whereabouts.come(subject.key, one.site)
+                self._locations.add(subject.key, one.site)
 
     # --- decisions ------------------------------------------------------------------------------------
 
@@ -303,7 +305,7 @@ class SchedulerState:
         self.queue.wake(now, lambda request: any(could_help(request, before, after) for before, after in pairs))
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self._changes)
 
     def next(self, now: float) -> PlacedSubject | UnplacedSubject | None:
@@ -315,34 +317,34 @@ class SchedulerState:
                 return None
             subject = self._subjects.get(request.uid)
             if subject is not None:
-                return self._decide(subject, self._known[subject], request, now)
+                return self._decide(subject, self._observed[subject], request, now)
             self.queue.remove(request.uid)
 
     def _decide(
-        self, subject: SchedulingSubject, seen: ObservedSubject, request: MachineRequest, now: float
+        self, subject: SchedulingSubject, observed: ObservedSubject, request: MachineRequest, now: float
     ) -> PlacedSubject | UnplacedSubject:
-        before = self._held.get(request.uid, ())
+        before = self._reservations.get(request.uid, ())
         for one in before:
             self.engine.release(one.uid)
-        decision = self._decided(request, now)
+        decision = self._choose(request, now)
         if not decision.is_placed:
             self.engine.reserve(before)
             self.queue.refuse(request.uid, now)
-            if not seen.asks:
+            if not observed.pending:
                 self.queue.remove(request.uid)  # it stays where it is; the evictor tries again
-            return UnplacedSubject(subject, seen, decision.message, decision.reasons)
-        self._hold(request.uid, tuple(self.engine.reservations_of(request, decision)), now)
-        self.engine.reserve(self._held[request.uid])
-        self._under_way[request.uid] = inf
+            return UnplacedSubject(subject, observed, decision.message, decision.reasons)
+        self._set_reservations(request.uid, tuple(self.engine.reservations_of(request, decision)), now)
+        self.engine.reserve(self._reservations[request.uid])
+        self._in_progress[request.uid] = inf
         if subject.kind == POD:
-            self._avoiding.send(decision.chosen[0].site, now)
-        return PlacedSubject(subject, seen, request, decision, self.queue.asked(request.uid))
+            self._cluster_refusals.on_bound(decision.chosen[0].site, now)
+        return PlacedSubject(subject, observed, request, decision, self.queue.added_at(request.uid))
 
-    def _decided(self, request: MachineRequest, now: float) -> SchedulingDecision:
+    def _choose(self, request: MachineRequest, now: float) -> SchedulingDecision:
         """Without sites from which the machine would be evicted at once."""
-        closed = self._closed(request, self._subjects.get(request.uid), now)
+        closed = self._undeliverable(request, self._subjects.get(request.uid), now)
         decision = self.engine.decide(request, excluded=closed)
-        if not any(one.site in self._unwell for one in decision.chosen):
+        if not any(one.site in self._health for one in decision.chosen):
             return decision
         overdue = self._overdue(request, now)
         if overdue.keys().isdisjoint(one.site for one in decision.chosen):
@@ -354,138 +356,146 @@ class SchedulerState:
     ) -> dict[SiteKey, str]:
         """Sites that are not available to the request, with the reason.  `subject`: for a request that is not observed
         yet."""
-        return self._overdue(request, now) | self._closed(request, subject or self._subjects.get(request.uid), now)
+        return self._overdue(request, now) | self._undeliverable(
+            request, subject or self._subjects.get(request.uid), now
+        )
 
-    def _closed(self, request: MachineRequest, subject: SchedulingSubject | None, now: float) -> dict[SiteKey, str]:
+    def _undeliverable(
+        self, request: MachineRequest, subject: SchedulingSubject | None, now: float
+    ) -> dict[SiteKey, str]:
         """Sites to which the machine cannot be delivered."""
-        found = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
+        found = dict.fromkeys(self._machine_refusals.avoided(request.uid, now), REFUSED)
         if subject is not None and subject.kind == POD:
-            found = dict.fromkeys(self._avoiding.avoided(request.tenant, now), CLUSTER_REFUSED) | found
-            found |= dict.fromkeys(self._whereabouts.taken(subject.key), NAME_CONFLICT)
+            found = dict.fromkeys(self._cluster_refusals.avoided(request.tenant, now), CLUSTER_REFUSED) | found
+            found |= dict.fromkeys(self._locations.conflicting_sites(subject.key), NAME_CONFLICT)
         return found
 
     def _overdue(self, request: MachineRequest, now: float) -> dict[SiteKey, str]:
         """Sites that are unhealthy for longer than the request tolerates."""
         tolerations = request.selector.tolerations
-        return {key: UNHEALTHY_TOO_LONG for key in self._unwell if self._unwell.due(key, tolerations) <= now}
+        return {key: UNHEALTHY_TOO_LONG for key in self._health if self._health.due(key, tolerations) <= now}
 
     def expected(self, uid: str) -> tuple[Reservation, ...]:
         """Its reservations once the write in progress is observed; empty if there is none."""
-        return self._held.get(uid, ()) if uid in self._under_way else ()
+        return self._reservations.get(uid, ()) if uid in self._in_progress else ()
 
-    def is_under_way(self, uid: str) -> bool:
-        return uid in self._under_way
+    def is_in_progress(self, uid: str) -> bool:
+        return uid in self._in_progress
 
-    def written(self, uid: str, now: float) -> None:
+    def confirm_write(self, uid: str, now: float) -> None:
         """The write succeeded; a watch event will confirm it."""
         self.queue.remove(uid)
-        if uid in self._under_way:
-            self._under_way[uid] = now
+        if uid in self._in_progress:
+            self._in_progress[uid] = now
 
-    def failed(self, uid: str, now: float) -> None:
+    def fail_write(self, uid: str, now: float) -> None:
         """The write failed: release the reservation and retry later."""
         subject = self._subjects.get(uid)
-        if self._under_way.pop(uid, None) is None or subject is None:
+        if self._in_progress.pop(uid, None) is None or subject is None:
             return
-        seen = self._known[subject]
+        observed = self._observed[subject]
         self.queue.refuse(uid, now)
-        if seen.request is not None:
-            shape = shape_of(seen.request)
+        if observed.request is not None:
+            shape = shape_of(observed.request)
             self.queue.wake(now, lambda request: shape_of(request) == shape)
-        self._look_at(subject, seen, now)
+        self._update(subject, observed, now)
 
-    def unheard(self, now: float) -> list[SchedulingSubject]:
+    def unconfirmed(self, now: float) -> list[SchedulingSubject]:
         """Machines whose binding was written long ago without a confirming watch event."""
-        late = [uid for uid, since in self._under_way.items() if since + CONFIRMED_BY < now]
+        late = [uid for uid, since in self._in_progress.items() if since + CONFIRMED_BY < now]
         return [self._subjects[uid] for uid in late]
 
     # --- evictions ------------------------------------------------------------------------------------
 
     @property
-    def unwell(self) -> list[SiteKey]:
-        return sorted(self._unwell)
+    def unhealthy(self) -> list[SiteKey]:
+        return sorted(self._health)
 
     @property
-    def has_unwell(self) -> bool:
-        refused = any(not self._known[self._subjects[uid]].returned_from for uid, _ in self._refusing)
-        return refused or any(self._holders.get(key) for key in self._unwell)
+    def may_evict(self) -> bool:
+        refused = any(not self._observed[self._subjects[uid]].returned_from for uid, _ in self._machine_refusals)
+        return refused or any(self._uids_at.get(key) for key in self._health)
 
-    def leaving(self, now: float) -> list[tuple[SchedulingSubject, SiteKey]]:
+    def due_evictions(self, now: float) -> list[tuple[SchedulingSubject, SiteKey]]:
         """Evictions that are due and within the budget, the longest overdue first."""
-        self._budget.refill(now, len(self._held))
-        there = {key for key in self._unwell if self.engine.site(key) is not None}
-        held = is_eviction_suspended(len(there), sum(1 for _ in self.engine.sites()), self._patience)
+        self._budget.refill(now, len(self._reservations))
+        there = {key for key in self._health if self.engine.site(key) is not None}
+        suspended = is_eviction_suspended(len(there), sum(1 for _ in self.engine.sites()), self._failover)
         due: list[tuple[float, SchedulingSubject, SiteKey]] = []
-        for key in [one for one in self._unwell if one not in there] if held else self._unwell:
-            for uid in self._holders.get(key, ()):
+        for key in [one for one in self._health if one not in there] if suspended else self._health:
+            for uid in self._uids_at.get(key, ()):
                 subject = self._subjects[uid]
                 if subject.kind == COPY:
                     continue
-                when = self._unwell.due(key, self._known[subject].tolerations)
-                if when <= now and self._may_leave(uid, self._known[subject], now):
+                when = self._health.due(key, self._observed[subject].tolerations)
+                if when <= now and self._may_be_evicted(uid, self._observed[subject], now):
                     due.append((when, subject, key))
-        for uid, key in self._refusing:
+        for uid, key in self._machine_refusals:
             subject = self._subjects[uid]
-            when = self._refusal_due(self._known[subject], key)
-            if when <= now and self._may_leave(uid, self._known[subject], now):
+            when = self._refusal_due(self._observed[subject], key)
+            if when <= now and self._may_be_evicted(uid, self._observed[subject], now):
                 due.append((when, subject, key))
         found: list[tuple[SchedulingSubject, SiteKey]] = []
         for _, subject, key in sorted(due):
             if not self._budget.take():
                 break
-            self._tried[self._known[subject].uid] = now
+            self._eviction_tried[self._observed[subject].uid] = now
             found.append((subject, key))
         return found
 
-    def has_to_leave(self, subject: SchedulingSubject, site: SiteKey, now: float) -> bool:
+    def is_eviction_due(self, subject: SchedulingSubject, site: SiteKey, now: float) -> bool:
         """Whether it is still at the site and its toleration time has expired."""
-        seen = self._known.get(subject)
-        if seen is None or seen.uid not in self._holders.get(site, ()):
+        observed = self._observed.get(subject)
+        if observed is None or observed.uid not in self._uids_at.get(site, ()):
             return False
-        return min(self._unwell.due(site, seen.tolerations), self._refusal_due(seen, site)) <= now
+        return min(self._health.due(site, observed.tolerations), self._refusal_due(observed, site)) <= now
 
-    def _refusal_due(self, seen: ObservedSubject, site: SiteKey) -> float:
+    def _refusal_due(self, observed: ObservedSubject, site: SiteKey) -> float:
         """When it has to leave a site that refuses it.  A machine that already runs there stays: only a change of it is
         refused."""
-        return inf if seen.returned_from else self._refusing.due(seen.uid, site)
+        return inf if observed.returned_from else self._machine_refusals.due(observed.uid, site)
 
     def refuse(self, subject: SchedulingSubject, site: SiteKey, now: float) -> None:
         """The site of a bound machine refuses it."""
-        if (seen := self._known.get(subject)) is not None:
-            self._refusing.refuse(seen.uid, site, now)
+        if (observed := self._observed.get(subject)) is not None:
+            self._machine_refusals.refuse(observed.uid, site, now)
 
     def accept(self, subject: SchedulingSubject, site: SiteKey) -> None:
         """The site no longer refuses the machine."""
-        if (seen := self._known.get(subject)) is not None:
-            self._refusing.accept(seen.uid, site)
+        if (observed := self._observed.get(subject)) is not None:
+            self._machine_refusals.accept(observed.uid, site)
 
     def is_refused(self, subject: SchedulingSubject, site: SiteKey) -> bool:
-        seen = self._known.get(subject)
-        return seen is not None and self._refusal_due(seen, site) < inf
+        observed = self._observed.get(subject)
+        return observed is not None and self._refusal_due(observed, site) < inf
 
-    def remember_refusals(self, site: SiteKey, refusals: RefusalRecord | None, age: float, now: float) -> None:
+    def set_refusals(self, site: SiteKey, refusals: RefusalRecord | None, age: float, now: float) -> None:
         """Set the refusals recorded in the Cluster's status.  `age`: seconds since the last one."""
-        if self._avoiding.remember(site, refusals, age, now):
+        if self._cluster_refusals.set_recorded(site, refusals, age, now):
             self._changed(site, self.engine.site(site))
 
-    def is_forgiven(self, site: SiteKey) -> bool:
+    def has_recovered(self, site: SiteKey) -> bool:
         """Whether the site accepted a machine after the recorded refusals."""
-        return self._avoiding.is_over(site)
+        return self._cluster_refusals.has_recovered(site)
 
-    def is_pausing(self, site: SiteKey, now: float) -> bool:
+    def is_avoided(self, site: SiteKey, now: float) -> bool:
         """Whether the site gets no new machines because of refusals."""
-        return self._avoiding.is_pausing(site, now)
+        return self._cluster_refusals.is_avoided(site, now)
 
-    def is_taken(self, subject: SchedulingSubject, site: SiteKey) -> bool:
+    def has_name_conflict(self, subject: SchedulingSubject, site: SiteKey) -> bool:
         """Whether another machine has its name at the SyncTarget of the site."""
-        return site in self._whereabouts.taken(subject.key)
+        return site in self._locations.conflicting_sites(subject.key)
 
-    def _may_leave(self, uid: str, seen: ObservedSubject, now: float) -> bool:
-        return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + EVICTION_RETRY <= now
+    def _may_be_evicted(self, uid: str, observed: ObservedSubject, now: float) -> bool:
+        return (
+            uid not in self._in_progress
+            and not observed.foreign_cluster
+            and self._eviction_tried.get(uid, -inf) + EVICTION_RETRY <= now
+        )
 
-    def finds_another(self, request: MachineRequest, site: SiteKey, now: float) -> bool:
+    def fits_elsewhere(self, request: MachineRequest, site: SiteKey, now: float) -> bool:
         """Whether it fits without that site.  Reserves nothing."""
-        before = self._held.get(request.uid, ())
+        before = self._reservations.get(request.uid, ())
         for one in before:
             self.engine.release(one.uid)
         placed = self.engine.decide(
@@ -494,14 +504,14 @@ class SchedulerState:
         self.engine.reserve(before)
         return placed
 
-    def ask_again(self, request: MachineRequest, now: float) -> None:
+    def reschedule(self, request: MachineRequest, now: float) -> None:
         """Decide anew about a request that may already be placed."""
         self.queue.update(request, now)
 
     # --- usage ----------------------------------------------------------------------------------------
 
     def usage(self, key: SiteKey) -> UsageSummary:
-        return summarize_usage(one.claim for one in self._held_at(key))
+        return summarize_usage(one.claim for one in self._reservations_at(key))
 
 
 def discard_from(groups: dict[K, set[M]], name: K, member: M) -> None:

@@ -77,49 +77,49 @@ class SchedulingStatusWriter:
         self._monotonic = context.env.monotonic
         self._now = context.now
         self._wanted: dict[SchedulingSubject, tuple[str, str]] = {}  #: reason and message
-        self._told: dict[SchedulingSubject, _LastWrite] = {}
+        self._reported: dict[SchedulingSubject, _LastWrite] = {}
         self.controller: Controller[SchedulingSubject] = context.controller(STATUS_CONTROLLER, self.reconcile)
 
-    def say(self, subject: SchedulingSubject, seen: ObservedSubject, reason: str, message: str) -> None:
+    def report(self, subject: SchedulingSubject, observed: ObservedSubject, reason: str, message: str) -> None:
         """Record that it is not placed."""
         message = message[:MAX_MESSAGE]
-        if statuses.has_condition(seen.status, reason, message, _condition(subject)):
+        if statuses.has_condition(observed.status, reason, message, _condition(subject)):
             self._wanted.pop(subject, None)
             return
         self._wanted[subject] = reason, message
-        told = self._told.get(subject)
-        if told is None:
+        reported = self._reported.get(subject)
+        if reported is None:
             self.controller.queue.add(subject)
         else:
-            self.controller.queue.add_after(subject, max(0.0, told.at + told.pause - self._monotonic()))
+            self.controller.queue.add_after(subject, max(0.0, reported.at + reported.pause - self._monotonic()))
 
     def forget(self, subject: SchedulingSubject) -> None:
         """It is placed or deleted."""
         self._wanted.pop(subject, None)
-        self._told.pop(subject, None)
+        self._reported.pop(subject, None)
 
-    def placed(self, subject: SchedulingSubject, seen: ObservedSubject, message: str) -> None:
-        self._recorder.record(event_object(subject, seen), "Normal", "Scheduled", message)
+    def record_scheduled(self, subject: SchedulingSubject, observed: ObservedSubject, message: str) -> None:
+        self._recorder.record(event_object(subject, observed), "Normal", "Scheduled", message)
 
     async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
-        wanted, seen = self._wanted.get(subject), self._state.seen(subject)
-        if wanted is None or seen is None or not seen.asks or self._state.is_under_way(seen.uid):
+        wanted, observed = self._wanted.get(subject), self._state.observed(subject)
+        if wanted is None or observed is None or not observed.pending or self._state.is_in_progress(observed.uid):
             return None
         reason, message = wanted
-        if not statuses.has_condition(seen.status, reason, message, _condition(subject)):
+        if not statuses.has_condition(observed.status, reason, message, _condition(subject)):
             now = times.format_seconds(self._now())
             if subject.kind == POD:
-                status = {"conditions": statuses.pod_conditions(seen.status, "False", reason, message, now)}
+                status = {"conditions": statuses.pod_conditions(observed.status, "False", reason, message, now)}
             else:
-                status = statuses.unplaced_allocation_status(seen, reason, message, now)
+                status = statuses.unplaced_allocation_status(observed, reason, message, now)
             try:
-                await self._binder.write_status(subject, seen, status)
+                await self._binder.write_status(subject, observed, status)
             except NotFound:
                 return None
-            self._recorder.record(event_object(subject, seen), "Warning", "FailedScheduling", message)
-            before = self._told.get(subject)
+            self._recorder.record(event_object(subject, observed), "Warning", "FailedScheduling", message)
+            before = self._reported.get(subject)
             pause = WRITE_PAUSE if before is None else min(MAX_WRITE_PAUSE, 2 * before.pause)
-            self._told[subject] = _LastWrite(self._monotonic(), pause)
+            self._reported[subject] = _LastWrite(self._monotonic(), pause)
         if self._wanted.get(subject) == wanted:
             del self._wanted[subject]
         return None
@@ -131,12 +131,12 @@ def _condition(subject: SchedulingSubject) -> str:
 
 def decode_refusals(document: bytes) -> RefusedParts:
     """Problems of Pods in a syncer's report."""
-    return {part: verdict for part, verdict in parse_syncer_report(document).refused.items() if part.kind == POD_KIND}
+    return {part: cause for part, cause in parse_syncer_report(document).refused.items() if part.kind == POD_KIND}
 
 
 class DeliveryProblem(NamedTuple):
     site: SiteKey
-    verdict: CopyProblem
+    cause: CopyProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,59 +165,59 @@ class DeliveryStatusWriter:
         self._monotonic = context.env.monotonic
         self._now = context.now
         self._sites: dict[str, set[SiteKey]] = {}  #: by mailbox
-        self._troubled: dict[SiteKey, dict[SchedulingSubject, CopyProblem]] = {}
-        self._told: dict[SchedulingSubject, DeliveryProblem] = {}
+        self._problems: dict[SiteKey, dict[SchedulingSubject, CopyProblem]] = {}
+        self._reported: dict[SchedulingSubject, DeliveryProblem] = {}
         self.controller: Controller[SchedulingSubject] = context.controller(DELIVERY_STATUS_CONTROLLER, self.reconcile)
 
     # --- triggers -------------------------------------------------------------------------------------
 
-    def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None) -> None:
+    def on_subject(self, subject: SchedulingSubject, observed: ObservedSubject | None) -> None:
         """Enqueue a machine with an outdated status, unless it is being bound."""
-        if seen is None or not seen.unsettled or self._state.is_under_way(seen.uid):
+        if observed is None or not observed.status_outdated or self._state.is_in_progress(observed.uid):
             return
-        if subject not in self._told:
+        if subject not in self._reported:
             self.controller.queue.add(subject)
 
     def sites_of(self, mailbox: str) -> list[SiteKey]:
         return sorted(self._sites.get(mailbox, ()))
 
-    def look_into(self, mailbox: str) -> None:
+    def update_mailbox(self, mailbox: str) -> None:
         """The report of the mailbox's syncer changed."""
         for site in self.sites_of(mailbox):
-            self.look_at(site)
+            self.update_site(site)
 
-    def look_at(self, site: SiteKey) -> None:
+    def update_site(self, site: SiteKey) -> None:
         """The machines of the site or their problems changed."""
-        target, before = self._sources.target_of(site), self._troubled.get(site, {})
+        target, before = self._sources.target_of(site), self._problems.get(site, {})
         if target is None and not before:
             return
-        now, after = self._monotonic(), {} if target is None else self._troubles(site)
+        now, after = self._monotonic(), {} if target is None else self._find_problems(site)
         for subject in before.keys() - after.keys():
             self._state.accept(subject, site)
-            self._told.pop(subject, None)
+            self._reported.pop(subject, None)
             self.controller.queue.add(subject)
         refused = self._refused_at(site) if after else {}
-        for subject, verdict in after.items():
-            if verdict == NAME_TAKEN or (_part(subject.key) in refused and is_refusal(verdict)):
+        for subject, cause in after.items():
+            if cause == NAME_TAKEN or (_part(subject.key) in refused and is_refusal(cause)):
                 self._state.refuse(subject, site, now)
-            if self._told.get(subject) != DeliveryProblem(site, verdict):
-                self._told[subject] = DeliveryProblem(site, verdict)
+            if self._reported.get(subject) != DeliveryProblem(site, cause):
+                self._reported[subject] = DeliveryProblem(site, cause)
                 self.controller.queue.add(subject)
         if after:
-            self._troubled[site] = after
+            self._problems[site] = after
         else:
-            self._troubled.pop(site, None)
+            self._problems.pop(site, None)
 
-    def _troubles(self, site: SiteKey) -> dict[SchedulingSubject, CopyProblem]:
+    def _find_problems(self, site: SiteKey) -> dict[SchedulingSubject, CopyProblem]:
         refused, unserved = self._refused_at(site), self._sources.unserved(site)
         found: dict[SchedulingSubject, CopyProblem] = dict.fromkeys(sorted(self._sources.displaced(site)), NAME_TAKEN)
-        for subject in self._state.holders(site) if refused or unserved else ():
+        for subject in self._state.subjects_at(site) if refused or unserved else ():
             if subject.kind != POD or subject in found:
                 continue
             if subject.key.cluster in unserved:
                 found[subject] = NO_EDGE_API
-            elif (verdict := _find_verdict(refused, subject.key)) is not None:
-                found[subject] = verdict
+            elif (cause := _find_problem(refused, subject.key)) is not None:
+                found[subject] = cause
         return found
 
     def _refused_at(self, site: SiteKey) -> RefusedParts:
@@ -228,17 +228,17 @@ class DeliveryStatusWriter:
     # --- writes ---------------------------------------------------------------------------------------
 
     async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
-        trouble = self._told.get(subject)
-        if self._state.seen(subject) is None:
+        problem = self._reported.get(subject)
+        if self._state.observed(subject) is None:
             return None
         try:
             found = await self._binder.fetch(subject)
         except NotFound:
             return None
-        if statuses.is_half_bound(found) and not self._state.is_under_way(found["metadata"]["uid"]):
+        if statuses.is_half_bound(found) and not self._state.is_in_progress(found["metadata"]["uid"]):
             await self._binder.unbind(subject, found)
             return None
-        reason, message = ("", "") if trouble is None else (trouble.verdict.reason, _message(trouble))
+        reason, message = ("", "") if problem is None else (problem.cause.reason, _message(problem))
         now = times.format_seconds(self._now())
         status = statuses.bound_pod_status(found, reason, message, now)
         if status is None:
@@ -254,23 +254,23 @@ class DeliveryStatusWriter:
         return None
 
 
-def _find_verdict(refused: RefusedParts, key: Key) -> CopyProblem | None:
+def _find_problem(refused: RefusedParts, key: Key) -> CopyProblem | None:
     """The problem of one machine, or of all Pods: then the mailbox serves no Pods, and existing machines stay."""
     return refused.get(_part(key)) or refused.get(Part(POD_KIND, "", ANY))
 
 
-def is_refusal(verdict: CopyProblem) -> bool:
+def is_refusal(cause: CopyProblem) -> bool:
     """Whether the cluster refuses the machine.  Kubernetes answers 500 without a reason for unknown fields."""
-    return verdict != NO_EDGE_API and (verdict.reason not in TRANSIENT_REASONS or UNDECLARED in verdict.message)
+    return cause != NO_EDGE_API and (cause.reason not in TRANSIENT_REASONS or UNDECLARED in cause.message)
 
 
 def _part(key: Key) -> Part:
     return Part(POD_KIND, key.namespace, key.name)
 
 
-def _message(trouble: DeliveryProblem) -> str:
-    if trouble.verdict in (NO_EDGE_API, NAME_TAKEN):
-        return trouble.verdict.message
-    message = trouble.verdict.message
+def _message(problem: DeliveryProblem) -> str:
+    if problem.cause in (NO_EDGE_API, NAME_TAKEN):
+        return problem.cause.message
+    message = problem.cause.message
     known = f"the cluster supports no virtual machines: {message}" if UNDECLARED in message else message
-    return f"the syncer cannot apply it to {trouble.site.name}{f': {known}' if known else ''}"
+    return f"the syncer cannot apply it to {problem.site.name}{f': {known}' if known else ''}"

@@ -45,7 +45,7 @@ def bound_annotations(chosen: PlacedReplica, site: Site) -> dict[str, str]:
     }
 
 
-def binding(key: Key, seen: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
+def binding(key: Key, observed: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
     """The resourceVersion lets the server refuse it if the Pod changed since the decision."""
     target = {"apiVersion": "globalscheduler.com/v1", "kind": "Cluster", "name": chosen.site.name}
     if chosen.site.namespace:
@@ -53,8 +53,8 @@ def binding(key: Key, seen: ObservedSubject, chosen: PlacedReplica, site: Site) 
     metadata = {
         "name": key.name,
         "namespace": key.namespace,
-        "uid": seen.uid,
-        "resourceVersion": seen.version,
+        "uid": observed.uid,
+        "resourceVersion": observed.version,
         "annotations": bound_annotations(chosen, site),
     }
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
@@ -69,9 +69,13 @@ def delivery_labels(site: SiteKey) -> dict[str, str]:
     return {BOUND_CLUSTER: delivery_label(site)}
 
 
-def bind_patch(seen: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
+def bind_patch(observed: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
     """A binding as a merge patch, for servers without Bindings."""
-    metadata: Obj = {"uid": seen.uid, "resourceVersion": seen.version, "annotations": bound_annotations(chosen, site)}
+    metadata: Obj = {
+        "uid": observed.uid,
+        "resourceVersion": observed.version,
+        "annotations": bound_annotations(chosen, site),
+    }
     return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
 
 
@@ -203,7 +207,7 @@ def _spot(spot: Spot) -> Obj:
 
 
 def bound_allocation_status(placed: PlacedSubject, now: str) -> Obj:
-    generation = placed.seen.generation
+    generation = placed.observed.generation
     placements = [placement(number, chosen) for number, chosen in enumerate(placed.decision.chosen)]
     condition = {"type": PLACED, "status": "True", "reason": BOUND, "observedGeneration": generation}
     return {
@@ -211,15 +215,15 @@ def bound_allocation_status(placed: PlacedSubject, now: str) -> Obj:
         "cluster_names": [one.site.name for one in placed.decision.chosen],
         "placements": placements,
         "resources": [resource(item) for item in placed.request.items],
-        "conditions": _with(_status(placed.seen.status), condition, now),
+        "conditions": _with(_status(placed.observed.status), condition, now),
         "observedGeneration": generation,
     }
 
 
-def unplaced_allocation_status(seen: ObservedSubject, reason: str, message: str, now: str) -> Obj:
+def unplaced_allocation_status(observed: ObservedSubject, reason: str, message: str, now: str) -> Obj:
     """Existing placements stay."""
     condition = {"type": PLACED, "status": "False", "reason": reason, "message": message}
-    status: Obj = {"conditions": _with(_status(seen.status), condition, now)}
-    if not seen.held:
+    status: Obj = {"conditions": _with(_status(observed.status), condition, now)}
+    if not observed.reservations:
         status["phase"] = NOT_SCHEDULED
     return status

@@ -44,39 +44,39 @@ class ObservedSubject:
     generation: int = 0
     request: MachineRequest | None = None  #: None: it requests nothing, or the request is invalid
     problem: str = ""  #: why the request is invalid
-    asks: bool = False  #: it waits for a decision
-    held: tuple[Reservation, ...] = ()  #: of its machines that are bound
-    guest_of: str = ""  #: the name of the Cluster to which another scheduler bound it
-    ended_at: SiteKey | None = None  #: the site of a finished machine, whose copy may still be there
+    pending: bool = False  #: it waits for a decision
+    reservations: tuple[Reservation, ...] = ()  #: of its machines that are bound
+    foreign_cluster: str = ""  #: the name of the Cluster to which another scheduler bound it
+    finished_at: SiteKey | None = None  #: the site of a finished machine, whose copy may still be there
     refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: Clusters that refused it, and how often
     refusal: str = ""  #: the message of the last refusal
-    unsettled: bool = False  #: its status does not agree with its binding
+    status_outdated: bool = False  #: its status does not agree with its binding
     returned_from: str = ""  #: the SyncTarget from which its status was returned
-    mark: str = ""  #: the value of the label that selects it for delivery
+    label: str = ""  #: the value of the label that selects it for delivery
     created: str = ""
-    ending: bool = False  #: it has a deletionTimestamp
+    terminating: bool = False  #: it has a deletionTimestamp
     tolerations: tuple[Toleration, ...] = ()
     status: bytes = b"{}"  #: JSON, if it is pending
 
     @property
     def site(self) -> SiteKey | None:
         """The site to which this scheduler bound a machine, even if it is finished."""
-        return None if self.guest_of else self.held[0].site if self.held else self.ended_at
+        return None if self.foreign_cluster else self.reservations[0].site if self.reservations else self.finished_at
 
 
 class PlacedSubject(NamedTuple):
     """A decision with a place for every replica, all of them reserved."""
 
     subject: SchedulingSubject
-    seen: ObservedSubject
+    observed: ObservedSubject
     request: MachineRequest
     decision: SchedulingDecision
-    asked: float = 0.0  #: when it was queued
+    queued_at: float = 0.0  #: when it was queued
 
 
 class UnplacedSubject(NamedTuple):
     subject: SchedulingSubject
-    seen: ObservedSubject
+    observed: ObservedSubject
     message: str
     reasons: Mapping[str, int]
 

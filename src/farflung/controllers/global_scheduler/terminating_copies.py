@@ -31,76 +31,84 @@ class TerminatingCopies:
         pods: Informer[ObservedSubject],
         is_mailbox: Callable[[str], bool],
         mailbox_of: Callable[[SiteKey], str],
-        tell: Callable[[], None],
+        wake: Callable[[], None],
         *,
         longest: float,
     ) -> None:
         """`is_mailbox`: whether a logical cluster is one; `mailbox_of`: the mailbox of a site, empty if unknown;
-        `tell`: wakes the decision loop; `longest`: seconds."""
+        `wake`: wakes the decision loop; `longest`: seconds."""
         self._state = context.state
         self._pods = pods
         self._is_mailbox = is_mailbox
         self._mailbox_of = mailbox_of
-        self._tell = tell
+        self._wake = wake
         self._monotonic = context.env.monotonic
         self._longest = longest
         self._kept: dict[Key, _KeptCopy] = {}
-        self._unsure: dict[SiteKey, set[Key]] = {}  #: copies at sites whose mailbox is not known yet
+        self._unresolved: dict[SiteKey, set[Key]] = {}  #: copies at sites whose mailbox is not known yet
         self.controller: Controller[Key] = context.controller(NAME, self.reconcile, workers=1)
 
-    def leave(self, machine: Key, site: SiteKey) -> None:
+    def on_left(self, machine: Key, site: SiteKey) -> None:
         """The machine left the site; its copy may still exist."""
         copy = self._copy_of(machine, site)
-        seen = self._pods.cache.get(copy)
-        if seen is not None and self._is_mailbox(copy.cluster):
-            self._keep(copy, seen)
+        observed = self._pods.cache.get(copy)
+        if observed is not None and self._is_mailbox(copy.cluster):
+            self._keep(copy, observed)
 
-    def come(self, machine: Key, site: SiteKey) -> None:
+    def on_bound(self, machine: Key, site: SiteKey) -> None:
         """A machine at the site replaces a copy of the same name."""
         if not self._kept:
             return
         copy = self._copy_of(machine, site)
-        seen = self._pods.cache.get(copy)
-        if copy in self._kept and seen is not None and not seen.ending:
+        observed = self._pods.cache.get(copy)
+        if copy in self._kept and observed is not None and not observed.terminating:
             self._forget(copy)
 
     def _copy_of(self, machine: Key, site: SiteKey) -> Key:
         return Key(self._mailbox_of(site), machine.namespace, machine.name)
 
-    def hear(self, copy: Key, seen: ObservedSubject | None) -> None:
+    def on_copy(self, copy: Key, observed: ObservedSubject | None) -> None:
         """A Pod in a mailbox changed."""
         kept = self._kept.get(copy)
-        if kept is not None and (seen is None or seen.uid != kept.uid):
+        if kept is not None and (observed is None or observed.uid != kept.uid):
             self._forget(copy)
-        if seen is not None and seen.ending:
-            self._keep(copy, seen)
+        if observed is not None and observed.terminating:
+            self._keep(copy, observed)
 
-    def look_at_all(self) -> None:
+    def check_all(self) -> None:
         """Keep the copies that were left while the scheduler was down."""
         for key in [one for one in self._pods.cache if self._is_mailbox(one.cluster)]:
-            self._look_at(key)
+            self._check(key)
 
-    def look_at(self, site: SiteKey) -> None:
+    def on_target(self, site: SiteKey) -> None:
         """The SyncTarget of the site is known now."""
-        for key in sorted(self._unsure.pop(site, ())):
-            self._look_at(key)
+        for key in sorted(self._unresolved.pop(site, ())):
+            self._check(key)
 
-    def _look_at(self, copy: Key) -> None:
-        seen = self._pods.cache.get(copy)
-        site = None if seen is None else seen.site
-        if seen is None or site is None:
+    def _check(self, copy: Key) -> None:
+        observed = self._pods.cache.get(copy)
+        site = None if observed is None else observed.site
+        if observed is None or site is None:
             return
         if not self._mailbox_of(site):
-            self._unsure.setdefault(site, set()).add(copy)
-        elif seen.ending or not self._state.together(SchedulingSubject(POD, copy), site):
-            self._keep(copy, seen)
+            self._unresolved.setdefault(site, set()).add(copy)
+        elif observed.terminating or not self._state.namesakes(SchedulingSubject(POD, copy), site):
+            self._keep(copy, observed)
 
-    def _keep(self, copy: Key, seen: ObservedSubject) -> None:
-        if copy in self._kept or not seen.held or self._mailbox_of(seen.held[0].site) != copy.cluster:
+    def _keep(self, copy: Key, observed: ObservedSubject) -> None:
+        if (
+            copy in self._kept
+            or not observed.reservations
+            or self._mailbox_of(observed.reservations[0].site) != copy.cluster
+        ):
             return
         now = self._monotonic()
-        self._kept[copy] = _KeptCopy(seen.uid, now + self._longest)
-        self._state.hear(SchedulingSubject(COPY, copy), ObservedSubject(seen.uid, seen.version, held=seen.held), now)
+        self._kept[copy] = _KeptCopy(observed.uid, now + self._longest)
+        self._state.observe(
+            SchedulingSubject(COPY, copy),
+            ObservedSubject(observed.uid, observed.version, reservations=observed.reservations),
+            now,
+        )
         self.controller.queue.add_after(copy, self._longest)
 
     def _forget(self, copy: Key) -> None:
@@ -108,8 +116,8 @@ class TerminatingCopies:
         self._release(copy)
 
     def _release(self, copy: Key) -> None:
-        self._state.hear(SchedulingSubject(COPY, copy), None, self._monotonic())
-        self._tell()
+        self._state.observe(SchedulingSubject(COPY, copy), None, self._monotonic())
+        self._wake()
 
     async def reconcile(self, copy: Key, worker: int) -> float | None:
         kept = self._kept.get(copy)
