@@ -10,13 +10,13 @@ import pytest
 from asked_hub import custom
 from asked_machines import FLAVOR, NOW, MachineHub, allocation, machine
 
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.names import PODS
 from farflung.cli.connection import time_at
 from farflung.cli.explain_machines import explain
 from farflung.cli.inventory import HiddenError
 from farflung.cli.machine_output import BEHIND, GONE, STAYS, UNSIZED, printed
 from farflung.cli.scheduler_configuration import Configuration
-from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
-from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery import times
 from farflung.scheduling.policy import SchedulerPolicy
 from farflung.scheduling.values import Capacity, Flavor, Site, SiteKey

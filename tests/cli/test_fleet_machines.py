@@ -10,9 +10,9 @@ from asked_machines import MachineHub, allocation, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.apis.globalscheduler.names import CLUSTERS
 from farflung.cli.fleet_machines import is_well, lines, machines
 from farflung.cli.fleet_status import printed, status
-from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery import times
 from farflung.runtime.leader import LEASES
 

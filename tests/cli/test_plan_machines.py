@@ -5,10 +5,10 @@ from __future__ import annotations
 from asked_hub import BINDINGS, custom
 from asked_machines import FLAVOR, MachineHub, allocation, machine, named
 
+from farflung.apis.globalscheduler.names import CLUSTERS
+from farflung.apis.names import PODS
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan import check, is_change, plan, printed
-from farflung.controllers.global_scheduler.binder import PODS
-from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery.errors import Obj
 
 

@@ -22,14 +22,13 @@ from local_transport import LocalTransport
 from platform_harness import OPERATOR
 from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
 
-from farflung.apis.names import Collection
+from farflung.apis.names import PODS, Collection
 from farflung.cli.connection import Hub, hub_of
 from farflung.cli.main import main
 from farflung.cli.trace import Question, is_stuck, named, trace
 from farflung.cli.trace_source import machine_conclusion
 from farflung.cli.trace_steps import printed
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.binder import PODS
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
 from farflung.placement.names import PLACEMENTS

@@ -8,10 +8,10 @@ from asked_hub import BINDINGS, AskedHub, custom
 from hub_harness import ADMIN_TOKEN
 from local_transport import LocalTransport
 
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.names import PODS
 from farflung.cli.global_scheduler import FILES
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
-from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.controllers.global_scheduler.statuses import bound_allocation_status, pod_conditions
 from farflung.controllers.global_scheduler.subjects import (
     BOUND_CLUSTER,

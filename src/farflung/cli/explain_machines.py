@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 import orjson
 
+from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.cli import scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
@@ -17,9 +18,9 @@ from farflung.cli.machine_output import asked, found_of, placement_of, site_of
 from farflung.cli.machine_world import KINDS, Known, kind_of, read
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import NotFound
+from farflung.controllers.global_scheduler.failover import add_refusal_reason
 from farflung.controllers.global_scheduler.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
-from farflung.controllers.global_scheduler.refusals import add_refusal_reason
-from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED, SCORE, find_condition
+from farflung.controllers.global_scheduler.statuses import PLACED, SCHEDULED, SCORE, find_condition
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key

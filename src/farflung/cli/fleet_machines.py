@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from farflung.apis.globalscheduler.names import DELIVERED, TAKES_MACHINES
 from farflung.cli import fields, scheduler_lease
 from farflung.cli.output import NONE, table
-from farflung.controllers.global_scheduler.cluster_health import HEALTH_TAINTS
-from farflung.controllers.global_scheduler.inventory import TAKES_MACHINES, TARGET
-from farflung.controllers.global_scheduler.refusals import remove_refusal_reason
-from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
+from farflung.controllers.global_scheduler.failover import HEALTH_TAINTS, remove_refusal_reason
+from farflung.controllers.global_scheduler.inventory import TARGET
+from farflung.controllers.global_scheduler.statuses import PLACED, SCHEDULED
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 

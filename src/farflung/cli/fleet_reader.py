@@ -11,7 +11,8 @@ from typing import Final
 import click
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.names import PODS, Collection
 from farflung.cli import fields, scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
@@ -19,8 +20,6 @@ from farflung.cli.global_scheduler import PODS as POD_EXPORT
 from farflung.cli.inventory import HiddenError, everywhere
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
-from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery.errors import Obj
 from farflung.placement.names import CONFIG, CONFIGS, LOCATIONS, PLACEMENTS, SYNC_TARGETS, WORKSPACES
 

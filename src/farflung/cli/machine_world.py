@@ -9,6 +9,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.kcp.names import LOGICAL_CLUSTERS, SYNC_TARGETS
+from farflung.apis.names import PODS
 from farflung.cli import fields, global_scheduler
 from farflung.cli.connection import Hub, time_at
 from farflung.cli.global_scheduler import COMPUTE
@@ -16,8 +19,8 @@ from farflung.cli.inventory import everywhere
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
-from farflung.controllers.global_scheduler.cluster_health import (
+from farflung.controllers.global_scheduler.decide import SchedulerState
+from farflung.controllers.global_scheduler.failover import (
     HEALTH_TAINTS,
     UNHEALTHY,
     ClusterHealth,
@@ -25,21 +28,19 @@ from farflung.controllers.global_scheduler.cluster_health import (
     find_causes,
     is_eviction_suspended,
 )
-from farflung.controllers.global_scheduler.clusters import CLUSTERS, LOGICAL_CLUSTERS
-from farflung.controllers.global_scheduler.controller import SYNC_TARGETS
 from farflung.controllers.global_scheduler.inventory import (
     ObservedCluster,
     ObservedTarget,
+    TargetShare,
     cause_ages,
     decode_cluster,
     decode_target,
     merge_target,
     refusal_age,
 )
-from farflung.controllers.global_scheduler.machine_locations import TargetShare, TargetShares
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
-from farflung.controllers.global_scheduler.state import SchedulerState
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
+from farflung.controllers.global_scheduler.triggers import TargetShares
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.placement.names import WORKSPACES, is_mailbox_name

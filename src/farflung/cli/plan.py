@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.names import Collection
 from farflung.cli import inventory, placement_model, plan_machines, scheduler_lease
 from farflung.cli.connection import Hub, placement_of, workspace_name
@@ -30,7 +31,6 @@ from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import Refused
 from farflung.controllers.edge_scheduler import decide
-from farflung.controllers.global_scheduler.subjects import GROUP as MACHINES
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.placement.names import CLUSTER, PLACEMENTS, Kind, Part
@@ -195,7 +195,7 @@ def _resource(hub: Hub, served: Served, obj: Obj) -> Resource:
     found = served.find_kind(group, version, obj["kind"])
     if found is None:
         where = workspace_name(hub)
-        export = "kubernetes" if "." not in group else group if group == MACHINES else ""
+        export = "kubernetes" if "." not in group else group if group == GLOBALSCHEDULER_GROUP else ""
         advice = (
             f"; is it the right one? There, `kubectl kcp bind apiexport {COMPUTE}:{export}` binds it" if export else ""
         )

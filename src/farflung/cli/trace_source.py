@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.names import Collection
 from farflung.cli import fields
 from farflung.cli.machine_world import kind_of
@@ -16,7 +17,7 @@ from farflung.cli.plan_copies import CUSTOMIZERS
 from farflung.cli.trace_steps import Facts, State, written_to
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
+from farflung.controllers.global_scheduler.statuses import PLACED, SCHEDULED
 from farflung.controllers.global_scheduler.subjects import POD
 from farflung.machinery.errors import Obj
 from farflung.placement import names

@@ -11,9 +11,9 @@ from asked_machines import machine, named
 from edge_contract import INVENTORY, PROVIDER, Link
 from hub_process import FARFLUNG, PATIENCE
 
+from farflung.apis.globalscheduler.names import CLUSTERS
+from farflung.apis.names import PODS
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.binder import PODS
-from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
 from farflung.placement.names import SYNC_TARGETS

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
-from farflung.controllers.global_scheduler.refusals import (
+from farflung.controllers.global_scheduler.decide import SchedulerState
+from farflung.controllers.global_scheduler.failover import (
     CLUSTER_REFUSED,
     TRIAL,
     ClusterRefusals,
+    FailoverOptions,
     MachineRef,
     RefusalRecord,
     add_cluster_refusal,
@@ -21,7 +22,6 @@ from farflung.controllers.global_scheduler.refusals import (
     read_cluster_refusals,
     write_cluster_refusals,
 )
-from farflung.controllers.global_scheduler.state import SchedulerState
 from farflung.controllers.global_scheduler.subjects import (
     POD,
     ObservedSubject,
@@ -123,7 +123,9 @@ def test_whatever_is_noted_is_understood_or_left_out(said: Any) -> None:
     ],
 )
 def test_a_cluster_says_so_in_words(machines: tuple[MachineRef, ...], words: str) -> None:
-    expected = f"the Cluster refused the last {words} is bound to it before 2026-11-16T12:01:00Z, and then one at a time"
+    expected = (
+        f"the Cluster refused the last {words} is bound to it before 2026-11-16T12:01:00Z, and then one at a time"
+    )
     assert describe_cluster_refusals(refused(*machines)) == expected
 
 

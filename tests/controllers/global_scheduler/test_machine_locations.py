@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import PODS, Machines, machine, machines, report
 
-from farflung.controllers.global_scheduler.machine_locations import MachineLocations
+from farflung.controllers.global_scheduler.decide import MachineLocations
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey
 

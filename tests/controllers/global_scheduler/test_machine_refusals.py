@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
-from farflung.controllers.global_scheduler.refusals import (
+from farflung.controllers.global_scheduler.failover import (
     MAX_CLUSTERS,
     MAX_REFUSALS,
+    FailoverOptions,
     MachineRefusals,
     add_machine_refusal,
     add_refusal_reason,

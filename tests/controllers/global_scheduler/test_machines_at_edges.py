@@ -19,7 +19,7 @@ from syncing import Link, mailbox_path
 
 from farflung.client import transport
 from farflung.client.errors import Unreachable
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.http.messages import Request
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
@@ -180,7 +180,9 @@ async def test_a_machine_that_its_edge_refuses_says_so_and_goes_elsewhere_and_do
 
         await one.fleet.eventually(are_told, "the events")
         messages = dict(await one.events("a"))
-        assert messages["FailedDelivery"].startswith("the syncer cannot apply it to az1: the cluster supports no virtual machines")
+        assert messages["FailedDelivery"].startswith(
+            "the syncer cannot apply it to az1: the cluster supports no virtual machines"
+        )
         assert "field not declared in schema" in messages["FailedDelivery"]
         assert messages["Evicted"] == "Evicted from default/az1: the Cluster refused it"
         noted = (await one.pod("a"))["metadata"]["annotations"]["globalscheduler.com/refused-by"]

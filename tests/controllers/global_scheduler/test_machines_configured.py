@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from machines import CATALOGUE, Machines, machines
 
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
-from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.decide import SchedulerState
+from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.controllers.global_scheduler.subjects import POD, ObservedSubject, SchedulingSubject
 from farflung.runtime.cache import Key
 from farflung.scheduling.engine import SchedulingEngine

@@ -12,7 +12,7 @@ from machines import CLUSTERS, PODS, Machines, bind_edge, machine, machines, rep
 from platform_harness import MASTER
 
 from farflung.client.transport import Request
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.machinery.errors import Obj
 
 LABEL = "globalscheduler.com/cluster"

@@ -11,7 +11,7 @@ from machines import ALLOCATIONS, CLUSTERS, PODS, Machines, allocation, cluster_
 
 from farflung.client.errors import NotFound
 from farflung.client.transport import Request
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.scheduling.values import Capacity, Site, SiteKey
 
 SOON = FailoverOptions(tolerated=0.0, vanished=0.0)

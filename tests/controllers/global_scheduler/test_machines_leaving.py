@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from farflung.controllers.global_scheduler import state as worlds
-from farflung.controllers.global_scheduler.cluster_health import UNHEALTHY, FailoverOptions
-from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.decide import SchedulerState
+from farflung.controllers.global_scheduler.failover import UNHEALTHY, FailoverOptions
 from farflung.controllers.global_scheduler.subjects import (
     COPY,
     POD,

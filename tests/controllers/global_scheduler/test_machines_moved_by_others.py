@@ -8,7 +8,7 @@ import pytest
 from hub_harness import MERGE_PATCH
 from machines import PODS, machines
 
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.controllers.global_scheduler.subjects import POD, SchedulingSubject
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import Health, SiteKey

@@ -10,7 +10,7 @@ from machines import PODS, bind_edge, machines, report
 from platform_harness import MASTER
 from syncing import mailbox_path
 
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.controllers.global_scheduler.subjects import REFUSED_BY
 from farflung.machinery.errors import Obj

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import CLUSTERS, PODS, Machines, machines, report
 
-from farflung.controllers.global_scheduler.machine_locations import TargetShares
 from farflung.controllers.global_scheduler.subjects import summarize_usage
+from farflung.controllers.global_scheduler.triggers import TargetShares
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey

@@ -12,7 +12,8 @@ import pytest
 from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Answer
 from platform_harness import ALICE, APIS, MASTER, OPERATOR, PlatformHub
 
-from farflung.controllers.global_scheduler.delivery import OWNER, PREFIX, new_placement
+from farflung.apis.globalscheduler.names import DELIVERS_TO
+from farflung.controllers.global_scheduler.delivery import PREFIX, new_placement
 from farflung.controllers.global_scheduler.subjects import SyncTargetKey
 from farflung.controllers.status_summarizer.status_return import BRINGS
 from farflung.hub.tenancy import deliveries
@@ -77,22 +78,22 @@ def forbids(answer: Answer, path: str) -> bool:
 
 
 def test_the_hub_and_those_who_make_and_believe_them_mean_the_same_ones() -> None:
-    assert (deliveries.PREFIX, deliveries.DELIVERS) == (PREFIX, OWNER)
+    assert (deliveries.PREFIX, deliveries.DELIVERS) == (PREFIX, DELIVERS_TO)
     assert BRINGS == PREFIX
 
 
 async def test_nobody_leads_a_machine_elsewhere(grounds: Grounds) -> None:
-    forged = {OWNER: "clouds|default/az9"}
+    forged = {DELIVERS_TO: "clouds|default/az9"}
     with grounds.hub.writes_nothing():
         for answer in await grounds.every_way(ALICE, NAME, spec=ELSEWHERE):
             assert forbids(answer, "spec"), answer.body
         for answer in await grounds.every_way(ALICE, NAME, spec={"upsync": [{"apiGroup": "", "resources": ["pods"]}]}):
             assert forbids(answer, "spec"), answer.body
         for answer in await grounds.every_way(ALICE, NAME, metadata={"annotations": forged}):
-            assert forbids(answer, f"metadata.annotations[{OWNER}]"), answer.body
-        for gone in ({"annotations": {OWNER: None}}, {"annotations": None}):
+            assert forbids(answer, f"metadata.annotations[{DELIVERS_TO}]"), answer.body
+        for gone in ({"annotations": {DELIVERS_TO: None}}, {"annotations": None}):
             answer = await grounds.of(ALICE, "PATCH", NAME, {"metadata": gone}, content_type=MERGE_PATCH)
-            assert forbids(answer, f"metadata.annotations[{OWNER}]"), answer.body
+            assert forbids(answer, f"metadata.annotations[{DELIVERS_TO}]"), answer.body
     answers = await grounds.every_way(OPERATOR, NAME, spec=ELSEWHERE)
     assert {answer.status for answer in answers} <= {200, 409}  # some come after others
 
@@ -102,8 +103,8 @@ async def test_nobody_makes_one_that_looks_as_if_the_scheduler_had(grounds: Grou
     named, free = f"{PREFIX}az9-0123456789abcdef", "mine"
     for metadata, path in (
         ({"name": named}, "spec"),
-        ({"name": named, "annotations": {OWNER: "clouds|default/az9"}}, "spec"),
-        ({"name": free, "annotations": {OWNER: "clouds|default/az9"}}, f"metadata.annotations[{OWNER}]"),
+        ({"name": named, "annotations": {DELIVERS_TO: "clouds|default/az9"}}, "spec"),
+        ({"name": free, "annotations": {DELIVERS_TO: "clouds|default/az9"}}, f"metadata.annotations[{DELIVERS_TO}]"),
         ({"generateName": PREFIX}, "spec"),
     ):
         with grounds.hub.writes_nothing():
@@ -116,9 +117,9 @@ async def test_nobody_makes_one_that_looks_as_if_the_scheduler_had(grounds: Grou
     assert (await grounds.of(ALICE, "POST", "", {**bare, "metadata": {"name": free}})).status == 201
     assert (await grounds.of(ALICE, "PATCH", free, {"spec": ELSEWHERE}, content_type=MERGE_PATCH)).status == 200
     with grounds.hub.writes_nothing():
-        mark = {"metadata": {"annotations": {OWNER: "clouds|default/az1"}}}
+        mark = {"metadata": {"annotations": {DELIVERS_TO: "clouds|default/az1"}}}
         answer = await grounds.of(ALICE, "PATCH", free, mark, content_type=MERGE_PATCH)
-        assert forbids(answer, f"metadata.annotations[{OWNER}]")
+        assert forbids(answer, f"metadata.annotations[{DELIVERS_TO}]")
 
 
 async def test_what_is_no_claim_is_free_and_so_is_deleting_it(grounds: Grounds) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from farflung.apis.names import Collection
+from farflung.apis.globalscheduler.names import ALLOCATIONS
+from farflung.apis.names import PODS
 from farflung.client.errors import ClientError, NotFound, Refused, TooMany
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.context import SchedulerContext
+from farflung.controllers.global_scheduler.failover import MachineRef
 from farflung.controllers.global_scheduler.object_readers import (
     InvalidRequestError,
     read_pod_request,
     read_pod_reservation,
 )
-from farflung.controllers.global_scheduler.refusals import MachineRef
 from farflung.controllers.global_scheduler.subjects import (
     ALLOCATION,
     BOUND_CLUSTER,
@@ -30,8 +31,6 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import About, Recorder
 from farflung.scheduling.values import Site, SiteKey
 
-PODS: Final = Collection("", "v1", "pods", "Pod")
-ALLOCATIONS: Final = Collection("globalscheduler.com", "v1", "allocations", "Allocation")
 NO_BINDING_API: Final = (404, 405)  #: answers of servers without the Binding subresource
 EVICTION_PERIOD: Final = 1.0  #: seconds between two rounds of evictions
 

@@ -6,33 +6,31 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.apis.names import Collection
+from farflung.apis.globalscheduler.names import CLUSTERS
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.context import SchedulerContext
+from farflung.controllers.global_scheduler.failover import MachineRef, RefusalRecord, add_cluster_refusal
 from farflung.controllers.global_scheduler.inventory import (
     ObservedCluster,
     ObservedTarget,
     TargetCondition,
+    TargetShare,
     cause_ages,
     merge_target,
     plan_status,
     refusal_age,
     target_condition,
 )
-from farflung.controllers.global_scheduler.machine_locations import TargetShare, TargetShares
-from farflung.controllers.global_scheduler.refusals import MachineRef, RefusalRecord, add_cluster_refusal
-from farflung.controllers.global_scheduler.state import discard_from
 from farflung.controllers.global_scheduler.subjects import SyncTargetKey
+from farflung.controllers.global_scheduler.triggers import TargetIndex, target_path
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.values import Site, SiteKey
 
 NAME: Final = "global-scheduler-clusters"
-CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
-LOGICAL_CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
 MAX_DELAY: Final = 10.0  #: seconds for which a status write waits while many requests are pending
 LOOKUP_RETRY: Final = 60.0  #: seconds between two lookups of a workspace path whose SyncTarget does not exist
 WRITE_PAUSE: Final = 1.0  #: seconds between two writes to the same Cluster
@@ -61,11 +59,7 @@ class ClusterController:
         self._hooks = hooks
         self._monotonic = context.env.monotonic
         self._now = context.now
-        self._paths: dict[
-            str, str
-        ] = {}  #: path → logical cluster of workspaces that Clusters name; empty: no such workspace
-        self._by_path: dict[str, set[Key]] = {}  #: Clusters by the path that they name
-        self._shares = TargetShares()
+        self._index = TargetIndex()
         self._written: dict[SiteKey, float] = {}
         self._deadlines: dict[SiteKey, float] = {}  #: deadline of a delayed write
         self.controller: Controller[SiteKey] = context.controller(NAME, self.reconcile)
@@ -73,7 +67,7 @@ class ClusterController:
     def target_of(self, site: SiteKey) -> SyncTargetKey | None:
         """The SyncTarget that represents the site, if it exists."""
         cluster = self._informer.cache.get(Key(*site))
-        key = None if cluster is None else self._target_key(Key(*site), cluster)
+        key = None if cluster is None else self._index.target_key(Key(*site), cluster)
         return None if key is None or key not in self._targets.cache else SyncTargetKey(key.cluster, key.name)
 
     def names_no_target(self, site: SiteKey) -> bool:
@@ -89,53 +83,22 @@ class ClusterController:
     def is_target_resolved(self, site: SiteKey) -> bool:
         """Whether the logical cluster of its SyncTarget is known, or it names none."""
         cluster = self._informer.cache.get(Key(*site))
-        return cluster is None or cluster.target is None or self._target_key(Key(*site), cluster) is not None
+        return cluster is None or cluster.target is None or self._index.target_key(Key(*site), cluster) is not None
 
     def target_key(self, site: SiteKey) -> Key | None:
         """The key of the SyncTarget that it names, which need not exist; None: it names none, or its path is not
         resolved."""
         cluster = self._informer.cache.get(Key(*site))
-        return None if cluster is None else self._target_key(Key(*site), cluster)
+        return None if cluster is None else self._index.target_key(Key(*site), cluster)
 
     def users_of(self, target: Key) -> list[SiteKey]:
         """The sites that a SyncTarget represents."""
-        return self._shares.users(target)
+        return self._index.users(target)
 
-    def _target_key(self, key: Key, cluster: ObservedCluster) -> Key | None:
-        """None: it names none, or its path is not resolved."""
-        if cluster.target is None:
-            return None
-        workspace = cluster.target.workspace or key.cluster
-        logical = self._paths.get(workspace) if ":" in workspace else workspace
-        return None if logical is None else Key(logical, "", cluster.target.name)
-
-    # --- triggers -------------------------------------------------------------------------------------
+    # --- triggers ---------------------------------------------------------------------------------
 
     def on_cluster(self, change: Change[ObservedCluster]) -> None:
-        old, new = change.old, change.new
-        concerned = {SiteKey(*change.key)}
-        if old is None or new is None or (old.target, old.created) != (new.target, new.created):
-            if old is not None:
-                concerned.update(self._forget(change.key, old))
-            if new is not None:
-                concerned.update(self._note(change.key, new))
-        self._update_sites(concerned)
-
-    def _note(self, key: Key, cluster: ObservedCluster) -> list[SiteKey]:
-        """Returns the affected sites."""
-        if path := _path(cluster):
-            self._by_path.setdefault(path, set()).add(key)
-        target = self._target_key(key, cluster)
-        return [] if target is None else self._shares.add(target, cluster.created, SiteKey(*key))
-
-    def _forget(self, key: Key, cluster: ObservedCluster) -> list[SiteKey]:
-        """Returns the affected sites."""
-        target = self._target_key(key, cluster)
-        if path := _path(cluster):
-            discard_from(self._by_path, path, key)
-            if path not in self._by_path:
-                self._paths.pop(path, None)
-        return [] if target is None else self._shares.remove(target, cluster.created, SiteKey(*key))
+        self._update_sites(self._index.on_cluster(change))
 
     def on_target(self, change: Change[ObservedTarget]) -> None:
         if change.old != change.new:
@@ -151,8 +114,7 @@ class ClusterController:
         self.enqueue(site)
 
     def _share(self, key: Key, cluster: ObservedCluster) -> TargetShare:
-        target = self._target_key(key, cluster)
-        return TargetShare() if target is None else self._shares.share(target, SiteKey(*key), self._state.usage)
+        return self._index.share(key, cluster, self._state.usage)
 
     def _update_sites(self, sites: Iterable[SiteKey]) -> None:
         for site in sorted(sites):
@@ -169,7 +131,7 @@ class ClusterController:
             self._written.pop(site_key, None)
             self._deadlines.pop(site_key, None)
             return
-        target_key = self._target_key(key, cluster)
+        target_key = self._index.target_key(key, cluster)
         target = None if target_key is None else self._targets.cache.get(target_key)
         is_new = self._state.engine.site(site_key) is None
         has_new_target = self._state.set_target(site_key, target_key) or is_new
@@ -232,39 +194,22 @@ class ClusterController:
     def _target_condition(self, key: Key, cluster: ObservedCluster) -> TargetCondition | None:
         if cluster.target is None:
             return None
-        found, path = self.target_of(SiteKey(*key)) is not None, _path(cluster)
-        reached = not path or self._paths.get(path) != ""
+        found, path = self.target_of(SiteKey(*key)) is not None, target_path(cluster)
+        reached = not path or self._index.logical_cluster(path) != ""
         return target_condition(cluster.target, found=found, reached=reached, share=self._share(key, cluster))
 
     async def _resolve_path(self, key: Key, cluster: ObservedCluster) -> float | None:
         """Resolve the workspace path of its SyncTarget.  Returns seconds until the next attempt, because a workspace
         may be created later; None: resolved."""
-        path, target = _path(cluster), self._target_key(key, cluster)
+        path, target = target_path(cluster), self._index.target_key(key, cluster)
         if not path or (target is not None and target in self._targets.cache):
             return None
         try:
             found = await self._hooks.workspace_of(path).get(LOGICAL_CLUSTERS, "cluster")
-            logical = str((found["metadata"].get("annotations") or {}).get(CLUSTER, ""))
+            logical = str((found["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION, ""))
         except (NotFound, Forbidden):
             logical = ""  # no such workspace
-        if logical != self._paths.get(path):
-            self._set_path(path, logical)
+        if logical != self._index.logical_cluster(path):
+            self._update_sites(self._index.on_path(path, logical))
+            self._hooks.on_change()
         return LOOKUP_RETRY
-
-    def _set_path(self, path: str, logical: str) -> None:
-        """Set the logical cluster of all Clusters that name this path."""
-        found = [(key, self._informer.cache.get(key)) for key in sorted(self._by_path.get(path, ()))]
-        known = [(key, cluster) for key, cluster in found if cluster is not None]
-        concerned = {SiteKey(*key) for key, _ in known}
-        for key, cluster in known:
-            concerned.update(self._forget(key, cluster))
-        self._paths[path] = logical
-        for key, cluster in known:
-            concerned.update(self._note(key, cluster))
-        self._update_sites(concerned)
-        self._hooks.on_change()
-
-
-def _path(cluster: ObservedCluster) -> str:
-    """The workspace path of its SyncTarget; empty if it names none, or a logical cluster."""
-    return "" if cluster.target is None or ":" not in cluster.target.workspace else cluster.target.workspace

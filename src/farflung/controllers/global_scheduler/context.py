@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.decide import SchedulerState
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.reflector import Environment

@@ -10,28 +10,30 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.kcp.names import SYNC_TARGETS
+from farflung.apis.names import PODS, Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS, Evictor, MachineBinder
-from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
-from farflung.controllers.global_scheduler.clusters import CLUSTERS, ClusterController, ClusterHooks
+from farflung.controllers.global_scheduler.binder import Evictor, MachineBinder
+from farflung.controllers.global_scheduler.clusters import ClusterController, ClusterHooks
 from farflung.controllers.global_scheduler.context import SchedulerContext
+from farflung.controllers.global_scheduler.decide import SchedulerState
 from farflung.controllers.global_scheduler.delivery import (
-    PLACEMENTS,
     DeliveryController,
     DeliveryHooks,
+    DeliveryLabels,
     ExistingPlacement,
     MailboxSetup,
+    TerminatingCopies,
     decode_binding_phase,
     decode_placement,
 )
-from farflung.controllers.global_scheduler.delivery_labels import DeliveryLabels
+from farflung.controllers.global_scheduler.failover import FailoverOptions, add_refusal_reason
 from farflung.controllers.global_scheduler.inventory import decode_cluster, decode_target
 from farflung.controllers.global_scheduler.metrics import SchedulerMetrics
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
-from farflung.controllers.global_scheduler.refusals import add_refusal_reason
-from farflung.controllers.global_scheduler.state import SchedulerState
 from farflung.controllers.global_scheduler.status_writer import (
     DeliverySources,
     DeliveryStatusWriter,
@@ -47,7 +49,6 @@ from farflung.controllers.global_scheduler.subjects import (
     SchedulingSubject,
     UnplacedSubject,
 )
-from farflung.controllers.global_scheduler.terminating_copies import TerminatingCopies
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.placement.names import API_BINDINGS, CONFIG, CONFIGS, WORKSPACES, mailbox_name
@@ -65,7 +66,6 @@ from farflung.scheduling.values import Flavor, Site, SiteKey
 T = TypeVar("T")
 
 NAME: Final = "global-scheduler"
-SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
 DECISION_SLICE: Final = 0.004  #: seconds of decisions before other tasks run
 WAKE_PAUSE: Final = 0.05  #: seconds between two wake-ups of waiting requests
 WAKE_SHARE: Final = 0.1  #: largest share of time for wake-ups
@@ -123,7 +123,7 @@ class GlobalScheduler:
         self._clusters = self._informer(scheduling, CLUSTERS, decode_cluster)
         self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, decode_target)
         edge = setting.provider.view(setting.edge_view)
-        self._placements = self._informer(edge, PLACEMENTS, decode_placement)
+        self._placements = self._informer(edge, EDGE_PLACEMENTS, decode_placement)
         self._configs = self._informer(edge, CONFIGS, decode_refusals)
         self._bindings = self._informer(edge, API_BINDINGS, decode_binding_phase)
         self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)

@@ -1,26 +1,38 @@
-"""Delivers machines to the SyncTarget of their Cluster, by one EdgePlacement per Cluster and workspace with machines
-there."""
+"""Delivers machines to the SyncTarget of their Cluster: EdgePlacements, delivery labels, and copies that terminate.
+
+There is one EdgePlacement per Cluster and workspace with machines there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.globalscheduler.names import DELIVERS_TO
+from farflung.apis.names import PODS
 from farflung.client.errors import AlreadyExists, Conflict, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.binder import PODS
+from farflung.controllers.global_scheduler.binder import MachineBinder
 from farflung.controllers.global_scheduler.clusters import ClusterController
 from farflung.controllers.global_scheduler.context import SchedulerContext
-from farflung.controllers.global_scheduler.state import discard_from
-from farflung.controllers.global_scheduler.subjects import Delivery, SyncTargetKey
+from farflung.controllers.global_scheduler.decide import discard_from
+from farflung.controllers.global_scheduler.subjects import (
+    COPY,
+    POD,
+    Delivery,
+    ObservedSubject,
+    SchedulingSubject,
+    SyncTargetKey,
+)
 from farflung.machinery.errors import Obj
 from farflung.placement.names import API_BINDINGS
 from farflung.placement.types import Binding
@@ -29,10 +41,8 @@ from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.scheduling.values import SiteKey
 
-DELIVERY_CONTROLLER: Final = "global-scheduler-delivering"
-PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
+DELIVERY_CONTROLLER: Final = "global-scheduler-delivery"
 PREFIX: Final = "global-scheduler-"
-OWNER: Final = "globalscheduler.com/delivers-to"  #: annotation of the scheduler's EdgePlacements: their Cluster
 LOOKUP_RETRY: Final = 1.0  #: seconds until the path of a SyncTarget may be resolved
 UNSERVED_RETRY: Final = 60.0  #: seconds between two attempts to write to a workspace without the edge API
 
@@ -53,7 +63,7 @@ def decode_placement(document: bytes) -> ExistingPlacement:
     obj = orjson.loads(document)
     metadata = obj["metadata"]
     return ExistingPlacement(
-        metadata.get("uid", ""), (metadata.get("annotations") or {}).get(OWNER, ""), obj.get("spec") or {}
+        metadata.get("uid", ""), (metadata.get("annotations") or {}).get(DELIVERS_TO, ""), obj.get("spec") or {}
     )
 
 
@@ -77,8 +87,8 @@ def new_placement(site: SiteKey, target: SyncTargetKey) -> Obj:
             {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": statuses.delivery_labels(site)}]}
         ],
     }
-    metadata = {"name": placement_name(site), "annotations": {OWNER: owner_annotation(site)}}
-    return {"apiVersion": PLACEMENTS.api_version, "kind": PLACEMENTS.kind, "metadata": metadata, "spec": spec}
+    metadata = {"name": placement_name(site), "annotations": {DELIVERS_TO: owner_annotation(site)}}
+    return {"apiVersion": EDGE_PLACEMENTS.api_version, "kind": EDGE_PLACEMENTS.kind, "metadata": metadata, "spec": spec}
 
 
 def owner_annotation(site: SiteKey) -> str:
@@ -172,7 +182,7 @@ class DeliveryController:
         if any(there.spec.get(field) != value for field, value in wanted["spec"].items()):
             patch = {"metadata": {"uid": there.uid}, "spec": wanted["spec"]}
             name, view = wanted["metadata"]["name"], self._hooks.view(delivery.workspace)
-            self._placements.assume(await view.patch(PLACEMENTS, name, patch))
+            self._placements.assume(await view.patch(EDGE_PLACEMENTS, name, patch))
         return None
 
     def _forget(self, name: str, delivery: Delivery) -> None:
@@ -200,7 +210,7 @@ class DeliveryController:
 
     async def _create(self, delivery: Delivery, wanted: Obj) -> float | None:
         try:
-            self._placements.assume(await self._hooks.view(delivery.workspace).create(PLACEMENTS, wanted))
+            self._placements.assume(await self._hooks.view(delivery.workspace).create(EDGE_PLACEMENTS, wanted))
         except AlreadyExists:
             return 1.0  # not observed yet
         except NotFound:
@@ -215,7 +225,7 @@ class DeliveryController:
         key = Key(delivery.workspace, "", name)
         version = self._placements.cache.version(key)
         with contextlib.suppress(NotFound, Conflict):
-            await self._hooks.view(delivery.workspace).delete(PLACEMENTS, name, uid=uid)
+            await self._hooks.view(delivery.workspace).delete(EDGE_PLACEMENTS, name, uid=uid)
         self._placements.forget(key, version)
 
 
@@ -249,3 +259,287 @@ def new_pods_binding() -> Obj:
         "metadata": {"name": PODS_BINDING},
         "spec": spec,
     }
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+LABEL_CONTROLLER: Final = "global-scheduler-labels"
+
+
+class _LabelProblem(NamedTuple):
+    """The delivery label of a bound machine is wrong."""
+
+    site: SiteKey
+    is_clearing: bool  #: it has the label and must not
+    is_displaced: bool  #: it is not delivered, because of a name conflict
+
+
+class DeliveryLabels:
+    """Sets and removes the delivery label of bound machines when the SyncTarget of their Cluster changes.
+
+    The scheduler's EdgePlacements select machines by this label.  A binding to a Cluster with a SyncTarget sets it;
+    this controller handles later changes.  Of several machines with the same namespace and name one is delivered: by
+    the Cluster that uses the SyncTarget first, then the one already delivered, then the oldest.
+    """
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        clusters: ClusterController,
+        binder: MachineBinder,
+        on_change: Callable[[SiteKey], None],
+    ) -> None:
+        """`on_change`: called when the machines to deliver to a site change."""
+        self._state = context.state
+        self._clusters = clusters
+        self._binder = binder
+        self._on_change = on_change
+        self._states: dict[SchedulingSubject, _LabelProblem] = {}
+        self._clearing: dict[Delivery, set[SchedulingSubject]] = {}
+        self._displaced: dict[SiteKey, set[SchedulingSubject]] = {}
+        self._waiting: dict[
+            tuple[str, str], set[SchedulingSubject]
+        ] = {}  #: machines in a name conflict, by namespace and name
+        self.controller: Controller[SchedulingSubject] = context.controller(LABEL_CONTROLLER, self.reconcile)
+
+    def is_clearing(self, delivery: Delivery) -> bool:
+        """Whether machines of the workspace still have a wrong label.  Other workspaces have EdgePlacements of their
+        own."""
+        return delivery in self._clearing
+
+    def displaced(self, site: SiteKey) -> set[SchedulingSubject]:
+        """Machines at the site that a name conflict keeps from delivery."""
+        return self._displaced.get(site, set())
+
+    # --- triggers -------------------------------------------------------------------------------------
+
+    def on_subject(self, subject: SchedulingSubject, observed: ObservedSubject | None) -> None:
+        if subject.kind != POD:
+            return
+        site = None if observed is None else observed.site
+        may_be_wrong = observed is not None and site is not None and (observed.label or self._state.has_target(site))
+        if may_be_wrong or self._states:
+            self._check_all(subject, site)
+
+    def on_target(self, site: SiteKey) -> None:
+        """The SyncTarget of the site changed."""
+        for subject in self._state.machines(site):
+            self._check_all(subject, site)
+
+    def _check_all(self, subject: SchedulingSubject, site: SiteKey | None) -> None:
+        """Check the machine and those that may be in a name conflict with it."""
+        namesakes = [] if site is None else self._state.namesakes(subject, site)
+        waiting = self._waiting.get((subject.key.namespace, subject.key.name), set())
+        for one in sorted({subject, *namesakes, *waiting}):
+            self._check(one)
+
+    def _check(self, subject: SchedulingSubject) -> None:
+        observed = self._state.observed(subject)
+        site = None if observed is None else observed.site
+        if observed is None or site is None:
+            self._note(subject, None)
+            return
+        wanted = self._desired_label(subject, observed, site)
+        is_displaced = not wanted and observed.finished_at is None and self._state.has_target(site)
+        clearing = bool(observed.label) and not wanted
+        self._note(subject, _LabelProblem(site, clearing, is_displaced) if clearing or is_displaced else None)
+        if wanted != observed.label:
+            self.controller.queue.add(subject)
+
+    def _note(self, subject: SchedulingSubject, state: _LabelProblem | None) -> None:
+        before, name = self._states.get(subject), (subject.key.namespace, subject.key.name)
+        if state == before:
+            return
+        if before is not None:
+            del self._states[subject]
+            discard_from(self._clearing, Delivery(subject.key.cluster, before.site), subject)
+            discard_from(self._displaced, before.site, subject)
+            discard_from(self._waiting, name, subject)
+        if state is not None:
+            self._states[subject] = state
+            if state.is_clearing:
+                self._clearing.setdefault(Delivery(subject.key.cluster, state.site), set()).add(subject)
+            if state.is_displaced:
+                self._displaced.setdefault(state.site, set()).add(subject)
+                self._waiting.setdefault(name, set()).add(subject)
+        for site in sorted({one.site for one in (before, state) if one is not None}):
+            self._on_change(site)
+
+    # --- decisions ------------------------------------------------------------------------------------
+
+    def _desired_label(self, subject: SchedulingSubject, observed: ObservedSubject, site: SiteKey) -> str:
+        """The label that it must have.  A finished machine is not run again elsewhere."""
+        target = self._clusters.target_key(site)
+        if target is None:
+            return "" if self._clusters.names_no_target(site) else observed.label
+        if observed.finished_at is not None and not (observed.label and observed.returned_from == target.name):
+            return ""
+        return statuses.delivery_label(site) if self._first(subject, site) == subject else ""
+
+    def _first(self, subject: SchedulingSubject, site: SiteKey) -> SchedulingSubject | None:
+        """The machine of this name that is delivered."""
+        found = self._state.namesakes(subject, site)
+        if found == [subject]:
+            return subject
+        ranked = [(self._rank(one), one) for one in found if self._may_be_delivered(one)]
+        return min(ranked)[1] if ranked else None
+
+    def _may_be_delivered(self, subject: SchedulingSubject) -> bool:
+        observed = self._state.observed(subject)
+        return (
+            observed is not None
+            and observed.site is not None
+            and (observed.finished_at is None or bool(observed.label))
+        )
+
+    def _rank(self, subject: SchedulingSubject) -> tuple[int, bool, str]:
+        observed = self._state.observed(subject)
+        assert observed is not None and observed.site is not None
+        target = self._clusters.target_key(observed.site)
+        users = [] if target is None else self._clusters.users_of(target)
+        place = users.index(observed.site) if observed.site in users else len(users)
+        return place, observed.label != statuses.delivery_label(observed.site), observed.created
+
+    # --- writes ---------------------------------------------------------------------------------------
+
+    async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
+        observed = self._state.observed(subject)
+        site = None if observed is None else observed.site
+        if observed is None or site is None or self._state.is_in_progress(observed.uid):
+            return None
+        if not self._clusters.is_target_resolved(site):
+            return LOOKUP_RETRY
+        wanted = self._desired_label(subject, observed, site)
+        if wanted == observed.label:
+            return None
+        if wanted and any(self._is_labeled(one) for one in self._state.namesakes(subject, site) if one != subject):
+            return LOOKUP_RETRY
+        with suppress(NotFound):
+            await self._binder.set_label(subject, observed, wanted or None)
+        return None
+
+    def _is_labeled(self, subject: SchedulingSubject) -> bool:
+        observed = self._state.observed(subject)
+        return observed is not None and bool(observed.label)
+
+
+# --- terminating copies ---------------------------------------------------------------------------
+
+COPIES_CONTROLLER: Final = "global-scheduler-copies"
+
+
+class _KeptCopy(NamedTuple):
+    uid: str
+    until: float
+
+
+class TerminatingCopies:
+    """Reservations of deleted or moved machines that still run at their cluster.
+
+    A syncer keeps the copy in the mailbox by a finalizer until the cluster has deleted the machine.  So a copy without
+    its machine keeps its reservation while it exists, but not longer than the default toleration of an unreachable
+    cluster.
+    """
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        pods: Informer[ObservedSubject],
+        is_mailbox: Callable[[str], bool],
+        mailbox_of: Callable[[SiteKey], str],
+        wake: Callable[[], None],
+        *,
+        longest: float,
+    ) -> None:
+        """`is_mailbox`: whether a logical cluster is one; `mailbox_of`: the mailbox of a site, empty if unknown;
+        `wake`: wakes the decision loop; `longest`: seconds."""
+        self._state = context.state
+        self._pods = pods
+        self._is_mailbox = is_mailbox
+        self._mailbox_of = mailbox_of
+        self._wake = wake
+        self._monotonic = context.env.monotonic
+        self._longest = longest
+        self._kept: dict[Key, _KeptCopy] = {}
+        self._unresolved: dict[SiteKey, set[Key]] = {}  #: copies at sites whose mailbox is not known yet
+        self.controller: Controller[Key] = context.controller(COPIES_CONTROLLER, self.reconcile, workers=1)
+
+    def on_left(self, machine: Key, site: SiteKey) -> None:
+        """The machine left the site; its copy may still exist."""
+        copy = self._copy_of(machine, site)
+        observed = self._pods.cache.get(copy)
+        if observed is not None and self._is_mailbox(copy.cluster):
+            self._keep(copy, observed)
+
+    def on_bound(self, machine: Key, site: SiteKey) -> None:
+        """A machine at the site replaces a copy of the same name."""
+        if not self._kept:
+            return
+        copy = self._copy_of(machine, site)
+        observed = self._pods.cache.get(copy)
+        if copy in self._kept and observed is not None and not observed.terminating:
+            self._forget(copy)
+
+    def _copy_of(self, machine: Key, site: SiteKey) -> Key:
+        return Key(self._mailbox_of(site), machine.namespace, machine.name)
+
+    def on_copy(self, copy: Key, observed: ObservedSubject | None) -> None:
+        """A Pod in a mailbox changed."""
+        kept = self._kept.get(copy)
+        if kept is not None and (observed is None or observed.uid != kept.uid):
+            self._forget(copy)
+        if observed is not None and observed.terminating:
+            self._keep(copy, observed)
+
+    def check_all(self) -> None:
+        """Keep the copies that were left while the scheduler was down."""
+        for key in [one for one in self._pods.cache if self._is_mailbox(one.cluster)]:
+            self._check(key)
+
+    def on_target(self, site: SiteKey) -> None:
+        """The SyncTarget of the site is known now."""
+        for key in sorted(self._unresolved.pop(site, ())):
+            self._check(key)
+
+    def _check(self, copy: Key) -> None:
+        observed = self._pods.cache.get(copy)
+        site = None if observed is None else observed.site
+        if observed is None or site is None:
+            return
+        if not self._mailbox_of(site):
+            self._unresolved.setdefault(site, set()).add(copy)
+        elif observed.terminating or not self._state.namesakes(SchedulingSubject(POD, copy), site):
+            self._keep(copy, observed)
+
+    def _keep(self, copy: Key, observed: ObservedSubject) -> None:
+        if (
+            copy in self._kept
+            or not observed.reservations
+            or self._mailbox_of(observed.reservations[0].site) != copy.cluster
+        ):
+            return
+        now = self._monotonic()
+        self._kept[copy] = _KeptCopy(observed.uid, now + self._longest)
+        self._state.observe(
+            SchedulingSubject(COPY, copy),
+            ObservedSubject(observed.uid, observed.version, reservations=observed.reservations),
+            now,
+        )
+        self.controller.queue.add_after(copy, self._longest)
+
+    def _forget(self, copy: Key) -> None:
+        del self._kept[copy]
+        self._release(copy)
+
+    def _release(self, copy: Key) -> None:
+        self._state.observe(SchedulingSubject(COPY, copy), None, self._monotonic())
+        self._wake()
+
+    async def reconcile(self, copy: Key, worker: int) -> float | None:
+        kept = self._kept.get(copy)
+        if kept is None:
+            return None
+        if (left := kept.until - self._monotonic()) > 0:
+            return left
+        self._release(copy)  # stays in `_kept`, so that it is not kept again
+        return None

@@ -9,28 +9,39 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from farflung.controllers.global_scheduler.cluster_health import UNHEALTHY, HealthCause, find_causes
-from farflung.controllers.global_scheduler.machine_locations import TargetShare
-from farflung.controllers.global_scheduler.object_readers import read_site
-from farflung.controllers.global_scheduler.refusals import (
+from farflung.apis.globalscheduler.names import TAKES_MACHINES
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.controllers.global_scheduler.failover import (
+    UNHEALTHY,
+    HealthCause,
     RefusalRecord,
     describe_cluster_refusals,
+    find_causes,
     read_cluster_refusals,
     write_cluster_refusals,
 )
-from farflung.controllers.global_scheduler.statuses import find_condition
+from farflung.controllers.global_scheduler.object_readers import read_site
+from farflung.controllers.global_scheduler.statuses import find_condition, remove_condition, set_condition
 from farflung.controllers.global_scheduler.subjects import UsageSummary
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
-from farflung.scheduling.values import Health, Site
+from farflung.scheduling.values import Health, Site, SiteKey
 
-CLUSTER: Final = "kcp.io/cluster"
 READY: Final = "Ready"
 TARGET: Final = "SyncTarget"  #: condition of a Cluster with a SyncTarget: whether it exists
-TAKES_MACHINES: Final = "TakesMachines"  #: the condition of a Cluster that refused the last machines
-UNSHARED: Final = TargetShare()
 MEBIBYTE: Final = 1 << 20
 HEALTHY: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
+
+
+class TargetShare(NamedTuple):
+    """The part of a SyncTarget's capacity that a Cluster has."""
+
+    first: SiteKey | None = None  #: the Cluster that uses the SyncTarget; None: this one
+    vcpus: int = 0  #: reserved by the other Clusters of this SyncTarget
+    memory: int = 0
+
+
+UNSHARED: Final = TargetShare()
 
 
 class SyncTargetRef(NamedTuple):
@@ -57,7 +68,7 @@ def decode_cluster(document: bytes) -> ObservedCluster:
     obj = orjson.loads(document)
     metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     status = obj.get("status")
-    cluster = (metadata.get("annotations") or {}).get(CLUSTER, "")
+    cluster = (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
     generation = metadata.get("generation")
     return ObservedCluster(
         read_site(obj, cluster),
@@ -226,7 +237,7 @@ def plan_status(
 
     Without a SyncTarget, the phase belongs to other writers, and is Ready until they set it.
     """
-    before = cluster.status
+    before, written = cluster.status, times.format_seconds(now)
     wanted: Obj = {
         "stacks": usage.stacks,
         "used": _used(usage),
@@ -238,15 +249,19 @@ def plan_status(
     if "used" in changed:
         changed["used"] = _replacing(before.get("used"), wanted["used"])
     status = {Health.READY: "True", Health.SELLOUT: "True", Health.UNKNOWN: "Unknown"}.get(site.health, "False")
-    conditions = _with(before.get("conditions"), READY, status, site.health.value, now=now)
+    conditions = set_condition(
+        before.get("conditions"), {"type": READY, "status": status, "reason": site.health.value}, written
+    )
     if condition is not None:
-        conditions = _with(conditions, TARGET, *condition, now=now)
+        conditions = set_condition(conditions, {"type": TARGET, **condition._asdict()}, written)
     elif _is_of_target(cluster):
-        conditions = _without(conditions, TARGET)
+        conditions = remove_condition(conditions, TARGET)
     if refusals is not None and refusals.several:
-        conditions = _with(conditions, TAKES_MACHINES, "False", "Refused", describe_cluster_refusals(refusals), now=now)
+        text = describe_cluster_refusals(refusals)
+        taking = {"type": TAKES_MACHINES, "status": "False", "reason": "Refused", "message": text}
+        conditions = set_condition(conditions, taking, written)
     elif find_condition(before, TAKES_MACHINES):
-        conditions = _without(conditions, TAKES_MACHINES)
+        conditions = remove_condition(conditions, TAKES_MACHINES)
     noted_now = None if refusals is None else write_cluster_refusals(refusals, cluster.generation)
     if before.get("refusals") != noted_now:
         changed["refusals"] = noted_now
@@ -272,22 +287,3 @@ def _replacing(before: object, wanted: Obj) -> Obj:
         old = before.get(name) if isinstance(before, dict) else None
         found[name] = {**dict.fromkeys(old if isinstance(old, dict) else {}, None), **wanted[name]}
     return found
-
-
-def _without(conditions: list[Obj], type: str) -> list[Obj]:
-    return [one for one in conditions if one.get("type") != type]
-
-
-def _with(existing: object, type: str, status: str, reason: str, message: str = "", *, now: datetime) -> list[Obj]:
-    """All conditions, with this one added or replaced."""
-    known = [one for one in existing if isinstance(one, dict)] if isinstance(existing, list) else []
-    old = find_condition({"conditions": known}, type)
-    new: Obj = {"type": type, "status": status, "reason": reason, **({"message": message} if message else {})}
-    new["lastTransitionTime"] = (
-        old["lastTransitionTime"]
-        if old.get("status") == status and old.get("lastTransitionTime")
-        else times.format_seconds(now)
-    )
-    if old and all(old.get(name) == value for name, value in new.items()):
-        return known
-    return [*(one for one in known if one.get("type") != type), new]

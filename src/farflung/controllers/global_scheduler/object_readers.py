@@ -12,7 +12,10 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.globalscheduler.selection import MOST_COPIES, MOST_RESOURCES
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.controllers.global_scheduler.failover import read_machine_refusals
 from farflung.controllers.global_scheduler.fields import (
     EFFECTS,
     MAX_INTEGER,
@@ -25,8 +28,7 @@ from farflung.controllers.global_scheduler.fields import (
     read_point,
     read_selector,
 )
-from farflung.controllers.global_scheduler.refusals import read_machine_refusals
-from farflung.controllers.global_scheduler.statuses import DELIVERED, is_returned, is_scheduled
+from farflung.controllers.global_scheduler.statuses import is_returned, is_scheduled
 from farflung.controllers.global_scheduler.subjects import (
     BOUND_CLUSTER,
     BOUND_FLAVOR,
@@ -57,7 +59,6 @@ FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: a finished machine uses no 
 MAX_OFFERS: Final = 1024
 MAX_LABELS: Final = 1024
 MAX_PRIORITY: Final = 2**31 - 1
-LOGICAL_CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
 SCHEDULER_NAMES: Final = (
     "",
     "default-scheduler",
@@ -418,7 +419,7 @@ def _decode_request(
 
 
 def _logical_cluster(metadata: _Metadata) -> str:
-    return _annotation(metadata, LOGICAL_CLUSTER)
+    return _annotation(metadata, CLUSTER_ANNOTATION)
 
 
 def _is_status_current(metadata: _Metadata, status: bytes) -> bool:

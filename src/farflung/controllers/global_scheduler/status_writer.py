@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import MachineBinder, event_object
@@ -22,12 +23,12 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
 from farflung.scheduling.values import SiteKey
 
-STATUS_CONTROLLER: Final = "global-scheduler-telling"
+STATUS_CONTROLLER: Final = "global-scheduler-status"
 WRITE_PAUSE: Final = 5.0  #: seconds between two writes to the same object; doubles each time
 MAX_WRITE_PAUSE: Final = 60.0
 MAX_MESSAGE: Final = 1024
 COMPONENT: Final = "global-scheduler"
-DELIVERY_STATUS_CONTROLLER: Final = "global-scheduler-undelivered"
+DELIVERY_STATUS_CONTROLLER: Final = "global-scheduler-delivery-status"
 POD_KIND: Final = Kind("", "pods")
 #: reasons of syncers that are temporary, or that do not concern the machine
 TRANSIENT_REASONS: Final = frozenset(
@@ -249,7 +250,7 @@ class DeliveryStatusWriter:
             await self._binder.write_status(subject, as_found, status)
         except NotFound:
             return None
-        if reason and reason != find_condition(found.get("status") or {}, statuses.DELIVERED).get("reason"):
+        if reason and reason != find_condition(found.get("status") or {}, DELIVERED).get("reason"):
             self._recorder.record(event_object(subject, as_found), "Warning", "FailedDelivery", message)
         return None
 

@@ -9,11 +9,11 @@ from typing import Final
 
 import orjson
 
-from farflung.controllers.global_scheduler.refusals import add_machine_refusal, describe_machine_refusal
+from farflung.apis.globalscheduler.names import DELIVERED, GLOBALSCHEDULER_GROUP
+from farflung.controllers.global_scheduler.failover import add_machine_refusal, describe_machine_refusal
 from farflung.controllers.global_scheduler.subjects import (
     BOUND_CLUSTER,
     BOUND_FLAVOR,
-    GROUP,
     LAST_REFUSAL,
     REFUSED_BY,
     ObservedSubject,
@@ -24,10 +24,9 @@ from farflung.placement.project import RETURNED
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import Item, PlacedReplica, Site, SiteKey, Spot
 
-SITE: Final = f"{GROUP}/site-id"
-SCORE: Final = f"{GROUP}/score"
+SITE: Final = f"{GLOBALSCHEDULER_GROUP}/site-id"
+SCORE: Final = f"{GLOBALSCHEDULER_GROUP}/score"
 SCHEDULED: Final = "PodScheduled"
-DELIVERED: Final = "Delivered"  #: condition of a Pod that is not delivered
 BOUND: Final = "Bound"
 NOT_SCHEDULED: Final = "NotScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -116,7 +115,9 @@ def _status(document: bytes) -> Obj:
 def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now: str) -> list[Obj]:
     """All conditions of a Pod, with PodScheduled replaced."""
     before = _status(status)
-    return _with(before, {"type": SCHEDULED, "status": scheduled, "reason": reason, "message": message}, now)
+    return set_condition(
+        before.get("conditions"), {"type": SCHEDULED, "status": scheduled, "reason": reason, "message": message}, now
+    )
 
 
 def bound_pod_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
@@ -129,12 +130,12 @@ def bound_pod_status(obj: Obj, reason: str, message: str, now: str) -> Obj | Non
     if is_ours and not before.get("phase"):
         changed["phase"] = "Pending"
     if is_ours and not is_scheduled(before):
-        changed["conditions"] = _with(before, {"type": SCHEDULED, "status": "True"}, now)
+        changed["conditions"] = set_condition(before.get("conditions"), {"type": SCHEDULED, "status": "True"}, now)
     old = find_condition(before, DELIVERED)
     if (old.get("reason", ""), old.get("message", "")) != (reason, message):
-        known = {"conditions": changed.get("conditions", before.get("conditions"))}
+        known = changed.get("conditions", before.get("conditions"))
         wrong = {"type": DELIVERED, "status": "False", "reason": reason, "message": message}
-        changed["conditions"] = _with(known, wrong, now) if reason else _without(known, DELIVERED)
+        changed["conditions"] = set_condition(known, wrong, now) if reason else remove_condition(known or [], DELIVERED)
     return changed or None
 
 
@@ -162,17 +163,17 @@ def is_scheduled(status: Obj) -> bool:
     return bool(find_condition(status, SCHEDULED).get("status") == "True")
 
 
-def _without(before: Obj, type: str) -> list[Obj]:
-    return [one for one in before["conditions"] if not isinstance(one, dict) or one.get("type") != type]
+def remove_condition(conditions: list[Obj], type: str) -> list[Obj]:
+    return [one for one in conditions if not isinstance(one, dict) or one.get("type") != type]
 
 
-def _with(before: Obj, condition: Obj, now: str) -> list[Obj]:
-    existing = before.get("conditions")
-    others = [one for one in existing if isinstance(one, dict)] if isinstance(existing, list) else []
-    old = next((one for one in others if one.get("type") == condition["type"]), {})
+def set_condition(existing: object, condition: Obj, now: str) -> list[Obj]:
+    """All conditions, with this one added or replaced.  Its empty fields are omitted."""
+    known = [one for one in existing if isinstance(one, dict)] if isinstance(existing, list) else []
+    old = find_condition({"conditions": known}, condition["type"])
     since = old.get("lastTransitionTime") if old.get("status") == condition["status"] else None
     new = {**{name: value for name, value in condition.items() if value}, "lastTransitionTime": since or now}
-    return [*(one for one in others if one.get("type") != condition["type"]), new]
+    return known if old == new else [*remove_condition(known, condition["type"]), new]
 
 
 # --- Allocations ----------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ def bound_allocation_status(placed: PlacedSubject, now: str) -> Obj:
         "cluster_names": [one.site.name for one in placed.decision.chosen],
         "placements": placements,
         "resources": [resource(item) for item in placed.request.items],
-        "conditions": _with(_status(placed.observed.status), condition, now),
+        "conditions": set_condition(_status(placed.observed.status).get("conditions"), condition, now),
         "observedGeneration": generation,
     }
 
@@ -223,7 +224,7 @@ def bound_allocation_status(placed: PlacedSubject, now: str) -> Obj:
 def unplaced_allocation_status(observed: ObservedSubject, reason: str, message: str, now: str) -> Obj:
     """Existing placements stay."""
     condition = {"type": PLACED, "status": "False", "reason": reason, "message": message}
-    status: Obj = {"conditions": _with(_status(observed.status), condition, now)}
+    status: Obj = {"conditions": set_condition(_status(observed.status).get("conditions"), condition, now)}
     if not observed.reservations:
         status["phase"] = NOT_SCHEDULED
     return status

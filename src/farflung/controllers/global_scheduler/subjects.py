@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import (
     MachineRequest,
@@ -17,12 +18,11 @@ from farflung.scheduling.values import (
     Toleration,
 )
 
-GROUP: Final = "globalscheduler.com"
-BOUND_CLUSTER: Final = f"{GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`
-BOUND_FLAVOR: Final = f"{GROUP}/flavor-id"
+BOUND_CLUSTER: Final = f"{GLOBALSCHEDULER_GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`
+BOUND_FLAVOR: Final = f"{GLOBALSCHEDULER_GROUP}/flavor-id"
 #: annotation: Clusters that refused the Pod, `<logical cluster>|<namespace>/<name>=<times>,…`
-REFUSED_BY: Final = f"{GROUP}/refused-by"
-LAST_REFUSAL: Final = f"{GROUP}/last-refusal"  #: annotation: why the last of them refused it
+REFUSED_BY: Final = f"{GLOBALSCHEDULER_GROUP}/refused-by"
+LAST_REFUSAL: Final = f"{GLOBALSCHEDULER_GROUP}/last-refusal"  #: annotation: why the last of them refused it
 POD: Final = "Pod"
 ALLOCATION: Final = "Allocation"
 COPY: Final = "copy"  #: a copy of a Pod in a mailbox that still exists after the Pod was deleted or moved

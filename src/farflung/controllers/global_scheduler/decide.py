@@ -3,24 +3,22 @@ argument, in monotonic seconds."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Final, TypeVar
 
-from farflung.controllers.global_scheduler.cluster_health import (
+from farflung.controllers.global_scheduler.failover import (
+    CLUSTER_REFUSED,
+    REFUSED,
     ClusterHealth,
+    ClusterRefusals,
     EvictionBudget,
     FailoverOptions,
     HealthCause,
-    is_eviction_suspended,
-)
-from farflung.controllers.global_scheduler.machine_locations import MachineLocations
-from farflung.controllers.global_scheduler.refusals import (
-    CLUSTER_REFUSED,
-    REFUSED,
-    ClusterRefusals,
     MachineRefusals,
     RefusalRecord,
+    is_eviction_suspended,
 )
 from farflung.controllers.global_scheduler.subjects import (
     COPY,
@@ -32,6 +30,7 @@ from farflung.controllers.global_scheduler.subjects import (
     UsageSummary,
     summarize_usage,
 )
+from farflung.runtime.cache import Key
 from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import SchedulerPolicy
 from farflung.scheduling.queue import SchedulingQueue, shape_of
@@ -45,6 +44,62 @@ MAX_CHECKS: Final = 20_000  #: most calls of `could_help` per wake-up; beyond th
 NAME_CONFLICT: Final = "has a machine of that name"
 UNHEALTHY_TOO_LONG: Final = "unhealthy for too long"
 CONFIRMED_BY: Final = 30.0  #: seconds after which a written binding that no watch event confirmed is read again
+
+
+class MachineLocations:
+    def __init__(self) -> None:
+        self._target: dict[SiteKey, Hashable] = {}
+        self._sites: dict[Hashable, set[SiteKey]] = {}  #: several sites may have one SyncTarget
+        self._machines: dict[tuple[str, str], Counter[tuple[Key, SiteKey]]] = {}  #: by namespace and name
+        self._workspaces: dict[SiteKey, Counter[str]] = {}
+
+    def set_target(self, site: SiteKey, target: Hashable | None) -> bool:
+        """Set the SyncTarget of a site.  True if it changed."""
+        before = self._target.pop(site, None)
+        if before is not None:
+            self._sites[before].discard(site)
+            if not self._sites[before]:
+                del self._sites[before]
+        if target is not None:
+            self._target[site] = target
+            self._sites.setdefault(target, set()).add(site)
+        return before != target
+
+    def has_target(self, site: SiteKey) -> bool:
+        return site in self._target
+
+    def add(self, machine: Key, site: SiteKey) -> None:
+        self._machines.setdefault((machine.namespace, machine.name), Counter())[machine, site] += 1
+        self._workspaces.setdefault(site, Counter())[machine.cluster] += 1
+
+    def remove(self, machine: Key, site: SiteKey) -> None:
+        _decrement(self._machines, (machine.namespace, machine.name), (machine, site))
+        _decrement(self._workspaces, site, machine.cluster)
+
+    def workspaces(self, site: SiteKey) -> set[str]:
+        """Logical clusters with machines at the site."""
+        return set(self._workspaces.get(site, ()))
+
+    def conflicting_sites(self, machine: Key) -> set[SiteKey]:
+        """Sites whose SyncTarget has another machine of that name."""
+        there = self._machines.get((machine.namespace, machine.name), ())
+        targets = {self._target[site] for other, site in there if other != machine and site in self._target}
+        return set().union(*(self._sites[target] for target in targets))
+
+    def namesakes(self, machine: Key, site: SiteKey) -> list[Key]:
+        """Machines of that name at the SyncTarget of the site, including itself."""
+        there, target = self._machines.get((machine.namespace, machine.name), ()), self._target.get(site)
+        found = {other for other, where in there if target is not None and self._target.get(where) == target}
+        return sorted(found)
+
+
+def _decrement(counters: dict[K, Counter[M]], key: K, member: M) -> None:
+    counter = counters[key]
+    counter[member] -= 1
+    if not counter[member]:
+        del counter[member]
+    if not counter:
+        del counters[key]
 
 
 class SchedulerState:
