@@ -56,7 +56,7 @@ async def test_a_machine_does_not_go_where_it_would_become_one_with_that_of_anot
         await one.of_home("POST", PODS, machine("b"))
 
         async def is_told() -> bool:
-            return await said(one, "a") == "0/2 clusters fit: 1 sold out, 1 has a machine of that name"
+            return await said(one, "a") == "0/2 clusters fit: 1 has a machine of that name, 1 sold out"
 
         await one.fleet.eventually(is_told, "why not")
         await one.fleet.eventually(lambda: is_bound(one, "b"), "that others go there")

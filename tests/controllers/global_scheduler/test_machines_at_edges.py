@@ -287,9 +287,9 @@ async def test_a_cluster_that_took_none_of_several_machines_is_avoided_by_all_al
             return (await taking(one)).get("reason") == "Refused"
 
         await one.fleet.eventually(is_told, "that it takes none")
-        told = "the last 3 machines, all of one workspace, were not taken, so no other of that workspace goes there"
+        told = "the Cluster refused the last 3 machines, all of one workspace; no other machine of that workspace is bound"
         said = (await taking(one))["message"]
-        assert re.fullmatch(f"{told} before 20..-..-..T..:..:..Z, and then one at a time", said)
+        assert re.fullmatch(f"{told} to it before 20..-..-..T..:..:..Z, and then one at a time", said)
         often = {"status": {"refusals": {"times": 20}}}  # so that no other is tried as long as we look
         await one.of_home("PATCH", f"{CLUSTERS}/az1/status", often, content_type=MERGE_PATCH)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from farflung.controllers.global_scheduler import state as worlds
+from farflung.controllers.global_scheduler import decide as worlds
 from farflung.controllers.global_scheduler.decide import SchedulerState
 from farflung.controllers.global_scheduler.failover import UNHEALTHY, FailoverOptions
 from farflung.controllers.global_scheduler.subjects import (

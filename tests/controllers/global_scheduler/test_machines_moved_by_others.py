@@ -38,5 +38,5 @@ async def test_nothing_is_taken_from_where_it_does_not_have_to_leave(what: str) 
         scheduler.state.put_site(replace(known, health=Health.DOWN), 0.0)
         subject = SchedulingSubject(POD, Key(one.shop, "default", "a"))
         assert scheduler.state.is_eviction_due(subject, site, 1.0)
-        await scheduler.evictor.move(subject, site)
+        await scheduler.evictor.evict(subject, site)
         assert await one.pod("a") == after
