@@ -24,6 +24,7 @@ from farflung.http.messages import Request
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
+BOTH = "the Cluster refused the last 3 machines, all of 2 workspaces; "
 WHY = "the syncer cannot apply it to az1: the cluster supports no virtual machines: .*field not declared in schema.*"
 AGAIN = "not tried there again before 20..-..-..T..:..:..Z"
 SOON = FailoverOptions(refused=0.0, vanished=0.0)
@@ -287,7 +288,9 @@ async def test_a_cluster_that_took_none_of_several_machines_is_avoided_by_all_al
             return (await taking(one)).get("reason") == "Refused"
 
         await one.fleet.eventually(is_told, "that it takes none")
-        told = "the Cluster refused the last 3 machines, all of one workspace; no other machine of that workspace is bound"
+        told = (
+            "the Cluster refused the last 3 machines, all of one workspace; no other machine of that workspace is bound"
+        )
         said = (await taking(one))["message"]
         assert re.fullmatch(f"{told} to it before 20..-..-..T..:..:..Z, and then one at a time", said)
         often = {"status": {"refusals": {"times": 20}}}  # so that no other is tried as long as we look
@@ -306,7 +309,7 @@ async def test_a_cluster_that_took_none_of_several_machines_is_avoided_by_all_al
         await one.of_home("POST", PODS, machine("of-another-workspace"))
 
         async def concerns_both() -> bool:
-            return (await taking(one)).get("message", "").startswith("the last 3 machines, all of 2 workspaces, were ")
+            return (await taking(one)).get("message", "").startswith(BOTH)
 
         await one.fleet.eventually(concerns_both, "that another workspace has found out by itself")
         patch = {"spec": {"serverprice": 7}}  # whoever changes the Cluster may have mended it
