@@ -37,7 +37,7 @@ from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
-from farflung.syncer.manifest import Server, kubeconfig
+from farflung.syncer.manifest import MailboxServer, kubeconfig
 
 PROVIDER = "root:espw"
 SPACE = "shop"
@@ -185,7 +185,7 @@ async def one_edge(figures: Figures, changes: int) -> None:
 
 def start_syncer(one: Fleet, edge_hub: HubProcess, name: str, told: Registered) -> subprocess.Popen[bytes]:
     directory = one.directory.parent
-    server = Server(f"{one.hub.url}/clusters/{told.cluster}", one.hub.certificate_authority.read_bytes())
+    server = MailboxServer(f"{one.hub.url}/clusters/{told.cluster}", one.hub.certificate_authority.read_bytes())
     (directory / "mailbox.kubeconfig").write_text(kubeconfig(server, {"token": told.token}))
     ways = [
         "--from-kubeconfig",

@@ -33,7 +33,7 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
-from farflung.syncer.syncer import Setting, Syncer, is_idle
+from farflung.syncer.syncer import Syncer, SyncerOptions, is_idle
 from farflung.syncer.types import MANAGER
 
 REPORT = "/syncerconfigs/the-one/status"
@@ -123,7 +123,7 @@ class Fleet:
             edge = LightEdge()
             self.edges.append(edge)
             with closing(Journal.open(path)) as journal:
-                setting = Setting(mailbox, Client(edge, "", MANAGER), name, uid, lambda: datetime.now(UTC))
+                setting = SyncerOptions(mailbox, Client(edge, "", MANAGER), name, uid, lambda: datetime.now(UTC))
                 syncer = Syncer(setting, journal, env, Logger(sys.stderr, 0))
                 self.syncers.append(syncer)
                 await syncer.run()

@@ -40,10 +40,10 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import SYNC_TARGETS
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
-from farflung.syncer.manifest import Server, edge_objects, kubeconfig
-from farflung.syncer.manifest import Syncer as Manifest
+from farflung.syncer.manifest import MailboxServer, edge_objects, kubeconfig
+from farflung.syncer.manifest import SyncerInstallation as Manifest
 from farflung.syncer.rbac import edge_rules
-from farflung.syncer.syncer import Setting, Syncer, is_idle
+from farflung.syncer.syncer import Syncer, SyncerOptions, is_idle
 from farflung.syncer.tokens import ACCOUNTS
 from farflung.syncer.types import FINALIZER, MANAGER, Adopt, Resource
 
@@ -152,7 +152,7 @@ class Link:
         self.registered = await register(self.inventory, wanted, lambda sentence: None, time.time)
         address = self.grounds.hub.address
         url = f"{address.scheme}://{address.netloc}/clusters/{self.registered.cluster}"
-        server = Server(url, (self.grounds.hub.directory / "ca.crt").read_bytes())
+        server = MailboxServer(url, (self.grounds.hub.directory / "ca.crt").read_bytes())
         self.hub_kubeconfig.write_text(kubeconfig(server, {"token": self.registered.token}))
         hidden = set(map(resource, withheld))
         rules = [_without(rule, hidden) for rule in edge_rules(self.registered.kinds)]
@@ -192,7 +192,9 @@ class Link:
         edge = Client(self.down, edge_access.prefix, MANAGER)
         assert self.registered is not None
         uid = self.registered.uid
-        setting = Setting(mailbox, edge, self.name, uid, lambda: datetime.now(UTC), self.adopt, beat=2.0, pause=0.05)
+        setting = SyncerOptions(
+            mailbox, edge, self.name, uid, lambda: datetime.now(UTC), self.adopt, beat=2.0, pause=0.05
+        )
         self.syncer = Syncer(setting, journal, environment(), Logger(self.log, 5))
         self._running = asyncio.create_task(self.syncer.run())
 

@@ -13,9 +13,9 @@ from syncing import CONFIGS
 
 from farflung.machinery.errors import Obj
 from farflung.syncer.conversion import for_edge, identical, is_create_only, is_downsynced, is_upsynced, takes_status
-from farflung.syncer.discovery import Kinds
+from farflung.syncer.discovery import ServedKinds
 from farflung.syncer.types import FINALIZER, Part, Resource
-from farflung.syncer.wanted import Wanted, read
+from farflung.syncer.wanted import SyncScope, read_scope
 
 DEFINITION = Part(Resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
 
@@ -49,12 +49,12 @@ async def agreed(world: World) -> None:
 async def complaints(world: World) -> list[str]:
     """What is not as it should be."""
     the_one = await world.link.mailbox.get(CONFIGS, "the-one")
-    wanted = read([the_one], Kinds().named)
+    wanted = read_scope([the_one], ServedKinds().named)
     report = the_one.get("status") or {}
     return [*_down(world, wanted, report), *_up(world, wanted, report), *_orphans(world, report)]
 
 
-def _down(world: World, wanted: Wanted, report: Obj) -> Iterator[str]:
+def _down(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
     copies, objects, problems = world.copies(), world.objects(), _problems(report)
     for part, copy in copies.items():
         if is_upsynced(copy) or (part in world.unreported and not wanted.covers(part)):
@@ -89,7 +89,7 @@ def _differences(part: Part, copy: Obj, live: Obj) -> Iterator[str]:
         yield f"{part} has the status {live['status']} at the edge and {copy.get('status')} in the mailbox"
 
 
-def _up(world: World, wanted: Wanted, report: Obj) -> Iterator[str]:
+def _up(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
     copies, objects, problems = world.copies(), world.objects(), _problems(report)
     for part in BORN:
         obj, copy = objects.get(part), copies.get(part)

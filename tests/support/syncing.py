@@ -25,7 +25,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
-from farflung.syncer.syncer import Setting, Syncer, is_idle
+from farflung.syncer.syncer import Syncer, SyncerOptions, is_idle
 from farflung.syncer.types import Adopt
 
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
@@ -79,7 +79,7 @@ class Link:
         mailbox = Client(self.up, f"/clusters/{self.path}", "farflung-syncer")
         edge = Client(self.down, "", "farflung-syncer")
         uid = self.path.rpartition("-mb-")[2]
-        setting = Setting(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=self.pause)
+        setting = SyncerOptions(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=self.pause)
         self.syncer = Syncer(setting, self._journal, self.env, Logger(self.log, 3))
         self._task = asyncio.create_task(self.syncer.run())
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
-from farflung.syncer.nodes import LARGEST, MOST_NAMES, Share, Sums, share_of
+from farflung.syncer.nodes import LARGEST, MOST_NAMES, CapacitySums, NodeShare, share_of
 
 
 def node(
@@ -27,7 +27,7 @@ def node(
 
 
 def told(*nodes: Obj) -> Obj:
-    sums = Sums()
+    sums = CapacitySums()
     for number, one in enumerate(nodes):
         sums.put(str(number), share_of(orjson.dumps(one)))
     return sums.told()
@@ -96,7 +96,7 @@ def test_whatever_a_node_says_it_adds_something_or_makes_no_sense(status: Obj, s
         share = share_of(json.dumps({"spec": {"unschedulable": spec}, "status": status}).encode())
     except msgspec.MsgspecError:
         return
-    sums = Sums()
+    sums = CapacitySums()
     sums.put("hostile", share)
     for amounts in (sums.told()["capacity"], sums.told()["allocatable"]):
         assert len(amounts) <= MOST_NAMES + 4
@@ -106,12 +106,12 @@ def test_whatever_a_node_says_it_adds_something_or_makes_no_sense(status: Obj, s
 AMOUNTS = st.lists(
     st.tuples(st.sampled_from(["cpu", "memory", "pods", "a/b"]), st.integers(0, 5)), unique_by=lambda one: one[0]
 )
-SHARES = st.builds(lambda all, room: Share(tuple(all), tuple(room), bool(room)), AMOUNTS, AMOUNTS)
+SHARES = st.builds(lambda all, room: NodeShare(tuple(all), tuple(room), bool(room)), AMOUNTS, AMOUNTS)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.none() | SHARES)))
-def test_sums_do_not_depend_on_how_they_came_about(history: list[tuple[str, Share | None]]) -> None:
-    sums, nodes = Sums(), dict[str, Share]()
+def test_sums_do_not_depend_on_how_they_came_about(history: list[tuple[str, NodeShare | None]]) -> None:
+    sums, nodes = CapacitySums(), dict[str, NodeShare]()
     for name, share in history:
         before = sums.told()
         if not sums.put(name, share):
@@ -119,7 +119,7 @@ def test_sums_do_not_depend_on_how_they_came_about(history: list[tuple[str, Shar
         nodes.pop(name, None)
         if share is not None:
             nodes[name] = share
-    anew = Sums()
+    anew = CapacitySums()
     for name in sorted(nodes):
         anew.put(name, nodes[name])
     assert sums.told() == anew.told()

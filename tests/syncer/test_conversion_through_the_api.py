@@ -19,8 +19,8 @@ from farflung.syncer.conversion import (
     owned_fields,
     updated_upsync,
 )
-from farflung.syncer.decide import Apply, Nothing, Why, about
-from farflung.syncer.journal import Entry
+from farflung.syncer.decide import ApplyObject, ApplyReason, NoChange, decide
+from farflung.syncer.journal import JournalEntry
 from farflung.syncer.types import MANAGER, Adopt, Part, Resource
 
 
@@ -51,9 +51,9 @@ async def side() -> Side:
     return Side(await LocalHub.in_memory().furnish())
 
 
-def entry_of(desired: Obj) -> Entry:
+def entry_of(desired: Obj) -> JournalEntry:
     metadata = desired["metadata"]
-    return Entry(
+    return JournalEntry(
         part=Part(Resource("x", "x"), metadata.get("namespace", ""), metadata["name"]),
         version="v1",
         kind=desired["kind"],
@@ -65,7 +65,7 @@ def entry_of(desired: Obj) -> Entry:
     )
 
 
-def noted(entry: Entry, live: Obj) -> Entry:
+def noted(entry: JournalEntry, live: Obj) -> JournalEntry:
     return replace(
         entry,
         applied=digest(entry.desired),
@@ -81,29 +81,29 @@ async def goes_down(mailbox: Side, edge: Side, example: Example) -> None:
     assert is_downsynced(live)
     assert identical(desired, live), "what the server made of it is no difference"
     entry = noted(entry_of(desired), live)
-    assert about(entry, live, Adopt.NEVER) == Nothing()
+    assert decide(entry, live, Adopt.NEVER) == NoChange()
     again = await edge.apply(example.path, desired)
     assert again["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
     await edge.patch(example.path, {"metadata": {"labels": {"theirs": "x"}}})
     live = await edge.get(example.path)
-    assert about(entry, live, Adopt.NEVER) == Nothing(), "others may add what is theirs"
+    assert decide(entry, live, Adopt.NEVER) == NoChange(), "others may add what is theirs"
     live = await edge.patch(example.path, {"metadata": {"labels": {"app": "changed"}}})
-    assert about(entry, live, Adopt.NEVER) == Apply(Why.DRIFT, entry.edge_uid)
+    assert decide(entry, live, Adopt.NEVER) == ApplyObject(ApplyReason.DRIFT, entry.edge_uid)
     live = await edge.apply(example.path, desired)
-    assert about(noted(entry, live), live, Adopt.NEVER) == Nothing()
+    assert decide(noted(entry, live), live, Adopt.NEVER) == NoChange()
     await changes(mailbox, edge, example, entry)
 
 
-async def changes(mailbox: Side, edge: Side, example: Example, entry: Entry) -> None:
+async def changes(mailbox: Side, edge: Side, example: Example, entry: JournalEntry) -> None:
     copy = await mailbox.patch(example.path, example.change)
     desired = for_edge(copy)
     changed = replace(entry, desired=encoded(desired))
     live = await edge.get(example.path)
-    assert about(changed, live, Adopt.NEVER) == Apply(Why.CHANGED, entry.edge_uid)
+    assert decide(changed, live, Adopt.NEVER) == ApplyObject(ApplyReason.CHANGED, entry.edge_uid)
     live = await edge.apply(example.path, desired)
     assert "app" not in live["metadata"]["labels"], "what has gone at the source goes at the edge"
     assert live["metadata"]["labels"]["theirs"] == "x"
-    assert about(noted(changed, live), live, Adopt.NEVER) == Nothing()
+    assert decide(noted(changed, live), live, Adopt.NEVER) == NoChange()
 
 
 async def test_every_built_in_kind_goes_down() -> None:

@@ -11,8 +11,19 @@ import pytest
 
 from farflung.machinery.errors import Obj
 from farflung.syncer.conversion import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
-from farflung.syncer.decide import Apply, Delete, Done, Leave, Nothing, Reason, Step, Wait, Why, about
-from farflung.syncer.journal import Entry
+from farflung.syncer.decide import (
+    Action,
+    ApplyObject,
+    ApplyReason,
+    AwaitDeletion,
+    DeleteObject,
+    LeaveObject,
+    LeaveReason,
+    NoChange,
+    ReleaseCopy,
+    decide,
+)
+from farflung.syncer.journal import JournalEntry
 from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, MANAGER, Adopt, Part, Resource
 
 CONFIGMAPS = Resource("", "configmaps")
@@ -47,10 +58,12 @@ def deleting(live: Obj) -> Obj:
     return {**live, "metadata": {**live["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
-def entry_of(resource: Resource = CONFIGMAPS, *, create_only: bool = False, value: str = "1", **more: Any) -> Entry:
+def entry_of(
+    resource: Resource = CONFIGMAPS, *, create_only: bool = False, value: str = "1", **more: Any
+) -> JournalEntry:
     """Applied, and found as it was."""
     desired = encoded(for_edge(copy_of(resource, create_only=create_only, value=value)))
-    entry = Entry(
+    entry = JournalEntry(
         part=Part(resource, "shop" if resource == CONFIGMAPS else "", "x"),
         version="v1",
         kind=KINDS[resource],
@@ -74,117 +87,171 @@ OURS = live_of(DESIRED)
 NOT_OURS = unmarked(OURS)
 OTHER = unmarked(live_of(for_edge(copy_of(value="2"))))
 
-SITUATIONS: list[tuple[str, Entry | None, Obj | None, Adopt, Step]] = [
-    ("in order", entry_of(), OURS, Adopt.NEVER, Nothing()),
-    ("new", entry_of(applied="", owned="", edge_uid=""), None, Adopt.NEVER, Apply(Why.NEW)),
-    ("deleted by somebody at the edge", entry_of(), None, Adopt.NEVER, Apply(Why.DRIFT)),
-    ("changed at the hub", entry_of(value="2", applied="before"), OURS, Adopt.NEVER, Apply(Why.CHANGED, "edge")),
-    ("applied, but not noted", entry_of(applied="", owned=""), OURS, Adopt.NEVER, Apply(Why.CHANGED, "edge")),
-    ("changed at the edge", entry_of(), live_of(DESIRED, fields={"f:data": {}}), Adopt.NEVER, Apply(Why.DRIFT, "edge")),
-    ("taken from us at the edge", entry_of(), live_of(DESIRED, fields=None), Adopt.NEVER, Apply(Why.DRIFT, "edge")),
-    ("made anew at the edge", entry_of(), live_of(DESIRED, uid="e2"), Adopt.NEVER, Apply(Why.DRIFT, "e2")),
-    ("a server without owners", entry_of(owned=""), live_of(DESIRED, fields=None), Adopt.NEVER, Nothing()),
+SITUATIONS: list[tuple[str, JournalEntry | None, Obj | None, Adopt, Action]] = [
+    ("in order", entry_of(), OURS, Adopt.NEVER, NoChange()),
+    ("new", entry_of(applied="", owned="", edge_uid=""), None, Adopt.NEVER, ApplyObject(ApplyReason.NEW)),
+    ("deleted by somebody at the edge", entry_of(), None, Adopt.NEVER, ApplyObject(ApplyReason.DRIFT)),
+    (
+        "changed at the hub",
+        entry_of(value="2", applied="before"),
+        OURS,
+        Adopt.NEVER,
+        ApplyObject(ApplyReason.CHANGED, "edge"),
+    ),
+    (
+        "applied, but not noted",
+        entry_of(applied="", owned=""),
+        OURS,
+        Adopt.NEVER,
+        ApplyObject(ApplyReason.CHANGED, "edge"),
+    ),
+    (
+        "changed at the edge",
+        entry_of(),
+        live_of(DESIRED, fields={"f:data": {}}),
+        Adopt.NEVER,
+        ApplyObject(ApplyReason.DRIFT, "edge"),
+    ),
+    (
+        "taken from us at the edge",
+        entry_of(),
+        live_of(DESIRED, fields=None),
+        Adopt.NEVER,
+        ApplyObject(ApplyReason.DRIFT, "edge"),
+    ),
+    (
+        "made anew at the edge",
+        entry_of(),
+        live_of(DESIRED, uid="e2"),
+        Adopt.NEVER,
+        ApplyObject(ApplyReason.DRIFT, "e2"),
+    ),
+    ("a server without owners", entry_of(owned=""), live_of(DESIRED, fields=None), Adopt.NEVER, NoChange()),
     (
         "drift at a server without owners",
         entry_of(owned=""),
         {**live_of(DESIRED, fields=None), "data": {"a": "3"}},
         Adopt.NEVER,
-        Apply(Why.DRIFT, "edge"),
+        ApplyObject(ApplyReason.DRIFT, "edge"),
     ),
-    ("going, but wanted", entry_of(), deleting(OURS), Adopt.NEVER, Wait()),
-    ("somebody else's, going", entry_of(), deleting(OTHER), Adopt.ALWAYS, Wait()),
+    ("going, but wanted", entry_of(), deleting(OURS), Adopt.NEVER, AwaitDeletion()),
+    ("somebody else's, going", entry_of(), deleting(OTHER), Adopt.ALWAYS, AwaitDeletion()),
     # withdrawn
-    ("withdrawn", entry_of(withdrawn=True), OURS, Adopt.NEVER, Delete("edge")),
-    ("withdrawn and changed", entry_of(value="2", withdrawn=True), OURS, Adopt.NEVER, Delete("edge")),
-    ("withdrawn and going", entry_of(withdrawn=True), deleting(OURS), Adopt.NEVER, Wait()),
-    ("withdrawn and gone", entry_of(withdrawn=True), None, Adopt.NEVER, Done()),
-    ("withdrawn, never ours", entry_of(withdrawn=True), OTHER, Adopt.ALWAYS, Done()),
-    ("withdrawn, not ours any more", entry_of(withdrawn=True), NOT_OURS, Adopt.ALWAYS, Done()),
+    ("withdrawn", entry_of(withdrawn=True), OURS, Adopt.NEVER, DeleteObject("edge")),
+    ("withdrawn and changed", entry_of(value="2", withdrawn=True), OURS, Adopt.NEVER, DeleteObject("edge")),
+    ("withdrawn and going", entry_of(withdrawn=True), deleting(OURS), Adopt.NEVER, AwaitDeletion()),
+    ("withdrawn and gone", entry_of(withdrawn=True), None, Adopt.NEVER, ReleaseCopy()),
+    ("withdrawn, never ours", entry_of(withdrawn=True), OTHER, Adopt.ALWAYS, ReleaseCopy()),
+    ("withdrawn, not ours any more", entry_of(withdrawn=True), NOT_OURS, Adopt.ALWAYS, ReleaseCopy()),
     (
         "a withdrawn namespace",
         entry_of(NAMESPACES, withdrawn=True),
         live_of(for_edge(copy_of(NAMESPACES))),
         Adopt.NEVER,
-        Delete("edge", container=True),
+        DeleteObject("edge", container=True),
     ),
     (
         "a withdrawn definition",
         entry_of(DEFINITIONS, withdrawn=True),
         live_of(for_edge(copy_of(DEFINITIONS))),
         Adopt.NEVER,
-        Delete("edge", container=True),
+        DeleteObject("edge", container=True),
     ),
     # not ours
-    ("identical, adopted", entry_of(applied=""), NOT_OURS, Adopt.IF_IDENTICAL, Apply(Why.ADOPTED, "edge", "5")),
-    ("different, adopted", entry_of(applied=""), OTHER, Adopt.ALWAYS, Apply(Why.ADOPTED, "edge", "5")),
+    (
+        "identical, adopted",
+        entry_of(applied=""),
+        NOT_OURS,
+        Adopt.IF_IDENTICAL,
+        ApplyObject(ApplyReason.ADOPTED, "edge", "5"),
+    ),
+    ("different, adopted", entry_of(applied=""), OTHER, Adopt.ALWAYS, ApplyObject(ApplyReason.ADOPTED, "edge", "5")),
     (
         "somebody else's namespace",
         entry_of(NAMESPACES),
         unmarked(live_of(for_edge(copy_of(NAMESPACES)))),
         Adopt.ALWAYS,
-        Nothing(),
+        NoChange(),
     ),
     # made only once
-    ("to be made once", entry_of(create_only=True, applied=""), None, Adopt.NEVER, Apply(Why.NEW)),
-    ("made once, deleted at the edge", entry_of(create_only=True), None, Adopt.NEVER, Apply(Why.DRIFT)),
+    ("to be made once", entry_of(create_only=True, applied=""), None, Adopt.NEVER, ApplyObject(ApplyReason.NEW)),
+    ("made once, deleted at the edge", entry_of(create_only=True), None, Adopt.NEVER, ApplyObject(ApplyReason.DRIFT)),
     (
         "made once, changed on both sides",
         entry_of(create_only=True, value="2", applied="before"),
         {**live_of(ONCE, fields={}), "data": {"a": "3"}},
         Adopt.NEVER,
-        Leave(Reason.CREATE_ONLY),
+        LeaveObject(LeaveReason.CREATE_ONLY),
     ),
     (
         "left alone from now on",
         entry_of(create_only=True, applied="b"),
         OURS,
         Adopt.NEVER,
-        Apply(Why.PROTECTED, "edge"),
+        ApplyObject(ApplyReason.PROTECTED, "edge"),
     ),
-    ("mark removed at the edge", entry_of(create_only=True), OURS, Adopt.NEVER, Leave(Reason.CREATE_ONLY)),
-    ("not left alone any more", entry_of(applied="before"), live_of(ONCE), Adopt.NEVER, Apply(Why.CHANGED, "edge")),
-    ("made once, somebody else's", entry_of(create_only=True), OTHER, Adopt.ALWAYS, Leave(Reason.CREATE_ONLY)),
-    ("made once, withdrawn", entry_of(create_only=True, withdrawn=True), live_of(ONCE), Adopt.NEVER, Done()),
-    ("the edge knows it as made once", entry_of(withdrawn=True), live_of(ONCE), Adopt.NEVER, Done()),
-    ("the edge does not yet", entry_of(create_only=True, withdrawn=True), OURS, Adopt.NEVER, Done()),
+    ("mark removed at the edge", entry_of(create_only=True), OURS, Adopt.NEVER, LeaveObject(LeaveReason.CREATE_ONLY)),
+    (
+        "not left alone any more",
+        entry_of(applied="before"),
+        live_of(ONCE),
+        Adopt.NEVER,
+        ApplyObject(ApplyReason.CHANGED, "edge"),
+    ),
+    (
+        "made once, somebody else's",
+        entry_of(create_only=True),
+        OTHER,
+        Adopt.ALWAYS,
+        LeaveObject(LeaveReason.CREATE_ONLY),
+    ),
+    ("made once, withdrawn", entry_of(create_only=True, withdrawn=True), live_of(ONCE), Adopt.NEVER, ReleaseCopy()),
+    ("the edge knows it as made once", entry_of(withdrawn=True), live_of(ONCE), Adopt.NEVER, ReleaseCopy()),
+    ("the edge does not yet", entry_of(create_only=True, withdrawn=True), OURS, Adopt.NEVER, ReleaseCopy()),
     # orphans
-    ("an orphan in order", entry_of(orphaned=True), OURS, Adopt.NEVER, Leave(Reason.ORPHANED)),
-    ("an orphan deleted at the edge", entry_of(orphaned=True), None, Adopt.NEVER, Apply(Why.DRIFT)),
+    ("an orphan in order", entry_of(orphaned=True), OURS, Adopt.NEVER, LeaveObject(LeaveReason.ORPHANED)),
+    ("an orphan deleted at the edge", entry_of(orphaned=True), None, Adopt.NEVER, ApplyObject(ApplyReason.DRIFT)),
     (
         "an orphan changed at the edge",
         entry_of(orphaned=True),
         live_of(DESIRED, fields={}),
         Adopt.NEVER,
-        Apply(Why.DRIFT, "edge"),
+        ApplyObject(ApplyReason.DRIFT, "edge"),
     ),
     (
         "an orphan that was withdrawn",
         entry_of(orphaned=True, withdrawn=True),
         OURS,
         Adopt.NEVER,
-        Leave(Reason.ORPHANED),
+        LeaveObject(LeaveReason.ORPHANED),
     ),
-    ("an orphan that is somebody else's", entry_of(orphaned=True), OTHER, Adopt.ALWAYS, Leave(Reason.ORPHANED)),
-    ("marked, and nobody knows of it", None, OURS, Adopt.ALWAYS, Leave(Reason.ORPHANED)),
-    ("made once, and forgotten", None, live_of(ONCE), Adopt.ALWAYS, Leave(Reason.CREATE_ONLY)),
-    ("nobody knows of it", None, OTHER, Adopt.ALWAYS, Nothing()),
-    ("nothing anywhere", None, None, Adopt.ALWAYS, Nothing()),
+    (
+        "an orphan that is somebody else's",
+        entry_of(orphaned=True),
+        OTHER,
+        Adopt.ALWAYS,
+        LeaveObject(LeaveReason.ORPHANED),
+    ),
+    ("marked, and nobody knows of it", None, OURS, Adopt.ALWAYS, LeaveObject(LeaveReason.ORPHANED)),
+    ("made once, and forgotten", None, live_of(ONCE), Adopt.ALWAYS, LeaveObject(LeaveReason.CREATE_ONLY)),
+    ("nobody knows of it", None, OTHER, Adopt.ALWAYS, NoChange()),
+    ("nothing anywhere", None, None, Adopt.ALWAYS, NoChange()),
 ]
 
 
 @pytest.mark.parametrize(
     ("entry", "live", "adopt", "step"), [one[1:] for one in SITUATIONS], ids=[one[0] for one in SITUATIONS]
 )
-def test_the_situation(entry: Entry | None, live: Obj | None, adopt: Adopt, step: Step) -> None:
-    assert about(entry, live, adopt) == step
+def test_the_situation(entry: JournalEntry | None, live: Obj | None, adopt: Adopt, step: Action) -> None:
+    assert decide(entry, live, adopt) == step
 
 
 @pytest.mark.parametrize(
     ("live", "adopt"), [(NOT_OURS, Adopt.NEVER), (OTHER, Adopt.NEVER), (OTHER, Adopt.IF_IDENTICAL)]
 )
 def test_what_is_not_ours_is_left_with_a_sentence_that_says_what_to_do(live: Obj, adopt: Adopt) -> None:
-    step = about(entry_of(), live, adopt)
-    assert isinstance(step, Leave) and step.reason is Reason.NOT_OURS
+    step = decide(entry_of(), live, adopt)
+    assert isinstance(step, LeaveObject) and step.reason is LeaveReason.NOT_OURS
     assert step.sentence.startswith("configmaps shop/x is at the edge already")
     assert ("differs" in step.sentence) == (adopt is Adopt.IF_IDENTICAL)
     assert "--adopt always" in step.sentence
@@ -194,13 +261,13 @@ def test_what_is_not_ours_is_left_with_a_sentence_that_says_what_to_do(live: Obj
 
 
 class Case(NamedTuple):
-    entry: Entry | None
+    entry: JournalEntry | None
     live: Obj | None
     adopt: Adopt
-    step: Step
+    step: Action
 
 
-def entries() -> Iterator[Entry | None]:
+def entries() -> Iterator[JournalEntry | None]:
     yield None
     for resource, *flags in itertools.product(KINDS, *[[False, True]] * 6):
         create_only, withdrawn, orphaned, applied, changed, owned = flags
@@ -229,26 +296,33 @@ def lives(resource: Resource) -> Iterator[Obj | None]:
 def cases() -> list[Case]:
     objects = {resource: list(lives(resource)) for resource in KINDS}
     return [
-        Case(entry, live, adopt, about(entry, live, adopt))
+        Case(entry, live, adopt, decide(entry, live, adopt))
         for entry in entries()
         for live in objects[entry.part.resource if entry else CONFIGMAPS]
         for adopt in Adopt
     ]
 
 
-def desired_of(entry: Entry) -> Obj:
+def desired_of(entry: JournalEntry) -> Obj:
     resource = entry.part.resource
     return for_edge(copy_of(resource, create_only=entry.create_only))
 
 
 def test_the_cases_are_many(cases: list[Case]) -> None:
     assert len(cases) > 30_000
-    assert {type(case.step) for case in cases} == {Apply, Delete, Done, Leave, Nothing, Wait}
+    assert {type(case.step) for case in cases} == {
+        ApplyObject,
+        DeleteObject,
+        ReleaseCopy,
+        LeaveObject,
+        NoChange,
+        AwaitDeletion,
+    }
 
 
 def test_nothing_is_deleted_that_is_not_marked_or_was_not_withdrawn(cases: list[Case]) -> None:
     for entry, live, _, step in cases:
-        if isinstance(step, Delete):
+        if isinstance(step, DeleteObject):
             assert entry is not None and entry.withdrawn and not entry.orphaned and not entry.create_only
             assert live is not None and is_downsynced(live) and not is_create_only(live)
             assert step.uid == live["metadata"]["uid"]
@@ -257,15 +331,15 @@ def test_nothing_is_deleted_that_is_not_marked_or_was_not_withdrawn(cases: list[
 
 def test_nothing_is_written_to_what_is_not_marked_unless_it_is_adopted(cases: list[Case]) -> None:
     for entry, live, adopt, step in cases:
-        if not isinstance(step, Apply):
+        if not isinstance(step, ApplyObject):
             continue
         assert entry is not None and (not entry.withdrawn or entry.orphaned)
         if live is None:
-            assert step.uid == "" and step.why in (Why.NEW, Why.DRIFT)
+            assert step.uid == "" and step.why in (ApplyReason.NEW, ApplyReason.DRIFT)
             continue
         assert step.uid == live["metadata"]["uid"]
-        assert (step.why is Why.ADOPTED) is not is_downsynced(live)
-        if step.why is Why.ADOPTED:
+        assert (step.why is ApplyReason.ADOPTED) is not is_downsynced(live)
+        if step.why is ApplyReason.ADOPTED:
             assert step.version == live["metadata"]["resourceVersion"]
             assert not entry.orphaned and not entry.create_only and entry.part.resource != NAMESPACES
             assert adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(desired_of(entry), live))
@@ -274,37 +348,37 @@ def test_nothing_is_written_to_what_is_not_marked_unless_it_is_adopted(cases: li
 def test_what_is_being_deleted_is_not_touched(cases: list[Case]) -> None:
     for _, live, _, step in cases:
         if live is not None and "deletionTimestamp" in live["metadata"]:
-            assert not isinstance(step, Apply | Delete)
+            assert not isinstance(step, ApplyObject | DeleteObject)
 
 
 def test_what_is_made_only_once_is_never_written_again_once_the_edge_knows(cases: list[Case]) -> None:
     for entry, live, _, step in cases:
         if entry is not None and entry.create_only and live is not None and is_create_only(live):
-            assert not isinstance(step, Apply | Delete)
+            assert not isinstance(step, ApplyObject | DeleteObject)
 
 
 def test_an_orphan_is_never_deleted_or_forgotten_and_is_healed(cases: list[Case]) -> None:
     for entry, live, _, step in cases:
         if entry is None or not entry.orphaned:
             continue
-        assert not isinstance(step, Delete | Done)
+        assert not isinstance(step, DeleteObject | ReleaseCopy)
         if live is None:
-            assert isinstance(step, Apply)
+            assert isinstance(step, ApplyObject)
 
 
 def test_whatever_was_withdrawn_comes_to_an_end(cases: list[Case]) -> None:
     for entry, live, adopt, step in cases:
         if entry is None or not entry.withdrawn or entry.orphaned:
             continue
-        assert isinstance(step, Delete | Done | Wait)
-        if not isinstance(step, Done):
+        assert isinstance(step, DeleteObject | ReleaseCopy | AwaitDeletion)
+        if not isinstance(step, ReleaseCopy):
             assert live is not None
-            assert about(entry, None, adopt) == Done()
+            assert decide(entry, None, adopt) == ReleaseCopy()
 
 
 def test_what_was_applied_and_noted_is_in_order(cases: list[Case]) -> None:
     for entry, _, adopt, step in cases:
-        if not isinstance(step, Apply):
+        if not isinstance(step, ApplyObject):
             continue
         assert entry is not None
         after = live_of(desired_of(entry), uid=step.uid or "new")
@@ -314,19 +388,19 @@ def test_what_was_applied_and_noted_is_in_order(cases: list[Case]) -> None:
             owned=owned_fields(after, MANAGER),
             edge_uid=after["metadata"]["uid"],
         )
-        then = about(noted, after, adopt)
-        expected: Step = Nothing()
+        then = decide(noted, after, adopt)
+        expected: Action = NoChange()
         if entry.orphaned:
-            expected = Leave(Reason.ORPHANED)
+            expected = LeaveObject(LeaveReason.ORPHANED)
         if entry.create_only:
-            expected = Leave(Reason.CREATE_ONLY)
+            expected = LeaveObject(LeaveReason.CREATE_ONLY)
         assert then == expected
 
 
 def test_only_what_is_not_ours_is_a_problem(cases: list[Case]) -> None:
     for entry, live, _, step in cases:
-        if isinstance(step, Leave):
-            assert bool(step.sentence) is (step.reason is Reason.NOT_OURS)
-            if step.reason is Reason.NOT_OURS:
+        if isinstance(step, LeaveObject):
+            assert bool(step.sentence) is (step.reason is LeaveReason.NOT_OURS)
+            if step.reason is LeaveReason.NOT_OURS:
                 assert entry is not None and entry.part.resource != NAMESPACES
                 assert live is not None and not is_downsynced(live)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.syncer.decide import PATIENT, QUIET, Contests
+from farflung.syncer.decide import PATIENT, QUIET, DriftBackoff
 from farflung.syncer.types import Part, Resource
 
 ONE, OTHER = (Part(Resource("", "configmaps"), "shop", name) for name in ("a", "b"))
 
 
 def test_what_was_never_corrected_is_corrected_at_once() -> None:
-    assert Contests().pause(ONE, 5.0) == 0.0
+    assert DriftBackoff().pause(ONE, 5.0) == 0.0
 
 
 def test_the_first_corrections_are_done_at_once_and_then_each_waits_twice_as_long() -> None:
-    contests, now, pauses = Contests(), 0.0, []
+    contests, now, pauses = DriftBackoff(), 0.0, []
     for _ in range(PATIENT + 12):
         contests.corrected(ONE, now)
         pauses.append(contests.pause(ONE, now))
@@ -26,7 +26,7 @@ def test_the_first_corrections_are_done_at_once_and_then_each_waits_twice_as_lon
 
 
 def test_it_is_told_from_the_first_pause_on() -> None:
-    contests = Contests()
+    contests = DriftBackoff()
     told = [contests.corrected(ONE, 0.0) for _ in range(PATIENT + 1)]
     assert told == [""] * PATIENT + ["somebody at the edge has changed it 4 times: it is corrected in 2 s again"]
 
@@ -36,7 +36,7 @@ SECONDS = st.integers(0, 1000 * 64).map(lambda number: number / 64)  #: without 
 
 @given(st.lists(SECONDS, max_size=20))
 def test_after_a_long_rest_a_contest_is_forgotten(rests: list[float]) -> None:
-    contests, now, rounds = Contests(), 0.0, 0
+    contests, now, rounds = DriftBackoff(), 0.0, 0
     for rest in rests:
         now += contests.pause(ONE, now) + rest
         rounds = 1 if contests.pause(ONE, now) == 0.0 and rest > QUIET else rounds + 1

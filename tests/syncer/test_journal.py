@@ -20,14 +20,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from farflung.syncer.journal import MOST_ASIDE, Entry, Heard, Journal, JournalError
+from farflung.syncer.journal import MOST_ASIDE, Journal, JournalEntry, JournalError, WatchPosition
 from farflung.syncer.types import Part, Resource
 
 CONFIGMAPS = Resource("", "configmaps")
 DEPLOYMENTS = Resource("apps", "deployments")
 
 
-def entry(name: str = "a", resource: Resource = CONFIGMAPS, **more: Any) -> Entry:
+def entry(name: str = "a", resource: Resource = CONFIGMAPS, **more: Any) -> JournalEntry:
     defaults: dict[str, Any] = {
         "part": Part(resource, "shop", name),
         "version": "v1",
@@ -38,7 +38,7 @@ def entry(name: str = "a", resource: Resource = CONFIGMAPS, **more: Any) -> Entr
         "incarnation": "m",
         "desired": b"{}",
     }
-    return Entry(**{**defaults, **more})
+    return JournalEntry(**{**defaults, **more})
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_everything_survives_a_restart(path: Path) -> None:
     assert [again.get(entry().part), again.get(whole.part)] == [entry(), whole]
     assert list(again.entries_of(DEPLOYMENTS)) == [whole]
     assert set(again.resources()) == {CONFIGMAPS, DEPLOYMENTS}
-    assert again.heard() == {CONFIGMAPS: Heard("v1", "12")} and again.revision_of(CONFIGMAPS) == "12"
+    assert again.heard() == {CONFIGMAPS: WatchPosition("v1", "12")} and again.revision_of(CONFIGMAPS) == "12"
     assert again.get_fact("incarnation") == "m"
     assert again.damage == ""
 
@@ -380,7 +380,7 @@ class History(RuleBasedStateMachine):
     @rule(resource=RESOURCES, version=st.sampled_from(["v1", "v2"]), revision=st.text(max_size=5))
     def hear(self, resource: Resource, version: str, revision: str) -> None:
         self.journal.set_revision(resource, version, revision)
-        self.now[resource] = Heard(version, revision)
+        self.now[resource] = WatchPosition(version, revision)
 
     @rule(name=NAMES, value=st.text(max_size=5))
     def state(self, name: str, value: str) -> None:

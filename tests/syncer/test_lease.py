@@ -9,19 +9,19 @@ from hostile import ANYTHING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.syncer.lease import CHOSEN, Seen, Turn, seen
+from farflung.syncer.lease import CHOSEN, HolderRecord, LeaseTracker, holder_record
 
 PATIENCE = 60
 BEAT = 20
-NOBODY = Seen("", "", "")
+NOBODY = HolderRecord("", "", "")
 
 
-def beat(number: int, uid: str = "theirs", chosen: str = "") -> Seen:
-    return Seen(uid, str(number), chosen)
+def beat(number: int, uid: str = "theirs", chosen: str = "") -> HolderRecord:
+    return HolderRecord(uid, str(number), chosen)
 
 
 def test_a_mailbox_that_nobody_serves_or_we_do_is_ours() -> None:
-    turn = Turn(PATIENCE)
+    turn = LeaseTracker(PATIENCE)
     assert turn.judge(NOBODY, {"ours"}, 0)
     assert turn.judge(beat(1, "ours"), {"ours"}, 0)
     assert turn.judge(beat(1, "replaced"), {"ours", "replaced"}, 0)
@@ -29,7 +29,7 @@ def test_a_mailbox_that_nobody_serves_or_we_do_is_ours() -> None:
 
 
 def test_somebody_else_is_believed_until_they_were_silent_for_long_enough_however_old_their_heartbeat_looks() -> None:
-    turn = Turn(PATIENCE)
+    turn = LeaseTracker(PATIENCE)
     for now in (1000, 1030, 1059):
         assert not turn.judge(beat(1), {"ours"}, now)
     assert (turn.rival, turn.silence(1059)) == ("theirs", 59)
@@ -40,7 +40,7 @@ def test_somebody_else_is_believed_until_they_were_silent_for_long_enough_howeve
 
 
 def test_time_in_which_nobody_could_look_is_no_silence() -> None:
-    turn = Turn(PATIENCE)
+    turn = LeaseTracker(PATIENCE)
     assert not turn.judge(beat(1), {"ours"}, 0)
     assert not turn.judge(beat(1), {"ours"}, 500)
     assert not turn.judge(beat(1), {"ours"}, 530)
@@ -51,14 +51,14 @@ def test_time_in_which_nobody_could_look_is_no_silence() -> None:
 
 
 def test_whom_an_operator_chose_need_not_wait() -> None:
-    turn = Turn(PATIENCE)
+    turn = LeaseTracker(PATIENCE)
     assert not turn.judge(beat(1, chosen="third"), {"ours"}, 0)
     assert turn.judge(beat(2, chosen="ours"), {"ours"}, 1)
 
 
 def test_who_does_not_know_its_own_cluster_yet_waits_for_everybody() -> None:
-    assert not Turn(PATIENCE).judge(beat(1), set(), 0)
-    assert Turn(PATIENCE).judge(NOBODY, set(), 0)
+    assert not LeaseTracker(PATIENCE).judge(beat(1), set(), 0)
+    assert LeaseTracker(PATIENCE).judge(NOBODY, set(), 0)
 
 
 @given(ANYTHING, ANYTHING, ANYTHING)
@@ -68,7 +68,7 @@ def test_whatever_is_said_there_is_read(metadata: Any, status: Any, edge: Any) -
         {"metadata": {"annotations": metadata}, "status": {"edge": edge, "lastSyncerHeartbeatTime": status}},
         {"metadata": {"annotations": {CHOSEN: metadata}}, "status": {"edge": {"uid": edge}}},
     ):
-        Turn(PATIENCE).judge(seen(config), {"ours"}, 0)
+        LeaseTracker(PATIENCE).judge(holder_record(config), {"ours"}, 0)
 
 
 # --- histories ------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_whatever_is_said_there_is_read(metadata: Any, status: Any, edge: Any) -
 
 @dataclass
 class Mailbox:
-    said: Seen = NOBODY
+    said: HolderRecord = NOBODY
     away: int = 0  #: until when the hub is
     takeovers: list[str] = field(default_factory=list)  #: of a mailbox whose syncer was alive and was not told to go
 
@@ -86,7 +86,7 @@ class Model:
     """A syncer as far as turns go: what it reports is in the place of what it reported before, or of what it saw."""
 
     uid: str
-    turn: Turn = field(default_factory=lambda: Turn(PATIENCE))
+    turn: LeaseTracker = field(default_factory=lambda: LeaseTracker(PATIENCE))
     serves: bool = False
     online: bool = True
     gone: float = float("-inf")  #: when it was last cut off
@@ -108,7 +108,7 @@ class Model:
         elif found.uid != self.uid or now - self.beaten >= BEAT:
             if found.uid in alive - {self.uid} and found.chosen != self.uid:
                 box.takeovers.append(self.uid)
-            box.said = Seen(self.uid, f"{self.uid}{now}", found.chosen)
+            box.said = HolderRecord(self.uid, f"{self.uid}{now}", found.chosen)
             self.serves, self.beaten = True, now
         else:
             self.serves = True

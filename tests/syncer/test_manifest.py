@@ -17,25 +17,27 @@ from farflung.syncer.manifest import (
     HEALTH_PORT,
     LABEL_LENGTH,
     USER,
-    Server,
-    Syncer,
-    dumped,
+    MailboxServer,
+    SyncerInstallation,
+    as_yaml,
     edge_objects,
+    find_token,
     identity,
     kubeconfig,
     mailbox_objects,
     policy_objects,
-    token_in,
 )
-from farflung.syncer.rbac import edge_rules, kinds_of
+from farflung.syncer.rbac import edge_rules, synced_kinds
 
 UID = "0c2bf0c3-3f0e-4b1e-8a3b-5a1e2d6f7a10"
-SERVER = Server("https://hub.example.com:6443/clusters/abc", b"PEM")
+SERVER = MailboxServer("https://hub.example.com:6443/clusters/abc", b"PEM")
 NAME = identity("florin", UID)
 
 
-def syncer(**how: Any) -> Syncer:
-    return Syncer("florin", UID, SERVER, **{"token": "a.b.c", "rules": edge_rules(kinds_of({})), "image": "i:1", **how})
+def syncer(**how: Any) -> SyncerInstallation:
+    return SyncerInstallation(
+        "florin", UID, SERVER, **{"token": "a.b.c", "rules": edge_rules(synced_kinds({})), "image": "i:1", **how}
+    )
 
 
 def by_kind(objects: list[Obj]) -> dict[str, Obj]:
@@ -75,8 +77,8 @@ def test_everything_is_there_in_the_order_in_which_it_is_needed() -> None:
 
 
 def test_the_same_syncer_has_the_same_manifest_and_another_token_changes_nothing_but_itself() -> None:
-    one, other = (dumped(edge_objects(syncer(token=token))) for token in ("a.b.c", "d.e.f"))
-    assert one == dumped(edge_objects(syncer()))
+    one, other = (as_yaml(edge_objects(syncer(token=token))) for token in ("a.b.c", "d.e.f"))
+    assert one == as_yaml(edge_objects(syncer()))
     different = [line for line, twin in zip(one.splitlines(), other.splitlines(), strict=True) if line != twin]
     assert different == [f"  token: {base64.b64encode(b'a.b.c').decode()}"]
     assert list(yaml.safe_load_all(one)) == edge_objects(syncer())
@@ -162,13 +164,13 @@ def test_a_pod_starts_anew_when_the_hub_is_elsewhere_and_not_when_the_token_is_n
         found: Obj = by_kind(edge_objects(syncer(**how)))["Deployment"]["spec"]["template"]["metadata"]
         return found
 
-    moved = Syncer("florin", UID, Server("https://elsewhere/clusters/abc"), "a.b.c", [], "i:1")
+    moved = SyncerInstallation("florin", UID, MailboxServer("https://elsewhere/clusters/abc"), "a.b.c", [], "i:1")
     assert template() == template(token="x.y.z")
     assert template() != by_kind(edge_objects(moved))["Deployment"]["spec"]["template"]["metadata"]
 
 
 def test_how_a_server_is_trusted_is_said_in_its_kubeconfig() -> None:
-    server = Server("https://1.2.3.4/clusters/x", name="hub", insecure=True)
+    server = MailboxServer("https://1.2.3.4/clusters/x", name="hub", insecure=True)
     cluster = yaml.safe_load(kubeconfig(server, {"token": "t"}))["clusters"][0]["cluster"]
     assert cluster == {"server": server.url, "tls-server-name": "hub", "insecure-skip-tls-verify": True}
 
@@ -191,8 +193,8 @@ def test_all_syncers_together_are_a_group_for_the_owner_of_an_export() -> None:
 
 
 def test_a_token_is_found_in_what_was_written_before() -> None:
-    assert token_in(dumped(edge_objects(syncer()))) == "a.b.c"
-    assert token_in(kubeconfig(SERVER, {"token": "a.b.c"})) == "a.b.c"
+    assert find_token(as_yaml(edge_objects(syncer()))) == "a.b.c"
+    assert find_token(kubeconfig(SERVER, {"token": "a.b.c"})) == "a.b.c"
 
 
 @pytest.mark.parametrize(
@@ -211,4 +213,4 @@ def test_a_token_is_found_in_what_was_written_before() -> None:
     ],
 )
 def test_no_token_is_found_in_anything_else(text: str) -> None:
-    assert token_in(text) == ""
+    assert find_token(text) == ""

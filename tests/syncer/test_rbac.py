@@ -17,12 +17,12 @@ from farflung.syncer.rbac import (
     NAMESPACES,
     SEEN,
     USUAL,
-    Kinds,
+    SyncedKinds,
     edge_rules,
-    kinds_of,
     mailbox_rules,
     parse_resource,
     policy_rules,
+    synced_kinds,
 )
 from farflung.syncer.types import Resource
 
@@ -58,16 +58,16 @@ def allowing(rules: list[Obj], verb: str) -> set[tuple[str, str]]:
 
 
 def test_what_the_mailbox_lists_is_allowed_beside_the_usual_kinds() -> None:
-    kinds = kinds_of(SPEC)
+    kinds = synced_kinds(SPEC)
     assert kinds.down == USUAL | {JOBS, WIDGETS}
     assert kinds.up == {FLANGES}
 
 
 def test_kinds_that_give_rights_and_those_that_nobody_can_list_are_left_out_until_they_are_named() -> None:
-    kinds = kinds_of(SPEC)
+    kinds = synced_kinds(SPEC)
     assert kinds.left_out == {ROLES}
     assert kinds.left_out_up == {Resource("x.test", "*")}
-    named = kinds_of(SPEC, allowed=[ROLES], allowed_up=[WIDGETS])
+    named = synced_kinds(SPEC, allowed=[ROLES], allowed_up=[WIDGETS])
     assert ROLES in named.down
     assert named.left_out == frozenset()
     assert named.up == {FLANGES, WIDGETS}
@@ -75,30 +75,32 @@ def test_kinds_that_give_rights_and_those_that_nobody_can_list_are_left_out_unti
 
 def test_kinds_of_the_hub_go_to_no_edge() -> None:
     spec = {"clusterScope": [entry(Resource("tenancy.kcp.io", "workspaces"), objects=["w"])]}
-    assert kinds_of(spec) == Kinds(USUAL)
+    assert synced_kinds(spec) == SyncedKinds(USUAL)
 
 
 def test_nothing_is_written_by_a_wildcard_unless_it_is_asked_for() -> None:
-    kinds = kinds_of(SPEC)
+    kinds = synced_kinds(SPEC)
     rules = [*mailbox_rules(kinds, "me"), *edge_rules(kinds), *policy_rules()]
     wild = [rule for rule in rules if any("*" in rule[part] for part in ("apiGroups", "resources", "verbs"))]
     assert wild == [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}]
     assert wild[0] in edge_rules(kinds)
-    every = kinds_of(SPEC, everything=True)
+    every = synced_kinds(SPEC, everything=True)
     assert ("*", "*") in allowing(edge_rules(every), "patch")
     assert not any("*" in rule["verbs"] for rule in [*mailbox_rules(every, "me"), *edge_rules(every)])
     assert ("*", "*") not in allowing(mailbox_rules(every, "me"), "create")
 
 
 def test_at_the_edge_what_goes_there_is_written_and_what_comes_from_there_only_read() -> None:
-    rules = edge_rules(kinds_of(SPEC))
+    rules = edge_rules(synced_kinds(SPEC))
     assert allowing(rules, "patch") == allowing(rules, "create") == allowing(rules, "delete") == USUAL | {JOBS, WIDGETS}
     assert allowing(rules, "watch") == USUAL | {JOBS, WIDGETS, FLANGES, NODES}
     assert allowing(rules, "escalate") == allowing(rules, "bind") == allowing(rules, "update") == set()
 
 
 def test_who_may_bring_roles_may_give_what_they_do_not_have_and_nobody_else_may() -> None:
-    roles, bindings = (kinds_of({}, allowed=[Resource(GROUP, plural)]) for plural in ("roles", "clusterrolebindings"))
+    roles, bindings = (
+        synced_kinds({}, allowed=[Resource(GROUP, plural)]) for plural in ("roles", "clusterrolebindings")
+    )
     assert allowing(edge_rules(roles), "escalate") == {(GROUP, "roles")}
     assert allowing(edge_rules(roles), "bind") == set()
     assert allowing(edge_rules(bindings), "bind") == {(GROUP, "clusterroles")}
@@ -106,27 +108,27 @@ def test_who_may_bring_roles_may_give_what_they_do_not_have_and_nobody_else_may(
 
 
 def test_in_the_mailbox_only_what_comes_from_the_edge_is_made_and_deleted() -> None:
-    rules = mailbox_rules(kinds_of(SPEC), "me")
+    rules = mailbox_rules(synced_kinds(SPEC), "me")
     assert allowing(rules, "delete") == allowing(rules, "update") == {FLANGES, NAMESPACES}
     assert allowing(rules, "create") == {FLANGES, NAMESPACES, ("", "serviceaccounts/token")}
-    assert allowing(mailbox_rules(kinds_of({}), "me"), "delete") == set()
+    assert allowing(mailbox_rules(synced_kinds({}), "me"), "delete") == set()
 
 
 def test_what_gives_rights_in_namespaces_is_seen_in_the_mailbox_before_any_placement_names_it() -> None:
-    rules = mailbox_rules(kinds_of({}), "me")
+    rules = mailbox_rules(synced_kinds({}), "me")
     assert allowing(rules, "watch") >= SEEN
     assert not SEEN & allowing(rules, "patch")
-    assert allowing(mailbox_rules(kinds_of({}, allowed=SEEN), "me"), "patch") >= SEEN
+    assert allowing(mailbox_rules(synced_kinds({}, allowed=SEEN), "me"), "patch") >= SEEN
 
 
 def test_only_statuses_that_are_brought_back_are_written_and_only_in_the_way_they_are() -> None:
-    kinds = kinds_of(SPEC)
+    kinds = synced_kinds(SPEC)
     rules = mailbox_rules(kinds, "me")
     told = {("", "pods"), ("", "services"), ("apps", "deployments"), ("networking.k8s.io", "ingresses"), JOBS, WIDGETS}
     expected = {(group, f"{plural}/status") for group, plural in {*told, FLANGES, ("edge.kcp.io", "syncerconfigs")}}
     assert statuses(rules, "patch") == expected
     assert statuses(rules, "update") == statuses(policy_rules(), "update") == set()
-    every = mailbox_rules(kinds_of({}, everything=True), "me")
+    every = mailbox_rules(synced_kinds({}, everything=True), "me")
     for one in (rules, every):
         assert [rule.get("resourceNames") for rule in one if "syncerconfigs/status" in rule["resources"]] == [
             ["the-one"]
@@ -140,8 +142,8 @@ def statuses(rules: list[Obj], verb: str) -> set[tuple[str, str]]:
 def test_rules_do_not_depend_on_the_order_of_what_is_listed() -> None:
     there = {"clusterScope": [entry(WIDGETS, objects=["a"]), entry(JOBS, objects=["b"])]}
     back = {"clusterScope": [entry(JOBS, objects=["b"]), entry(WIDGETS, objects=["a"])]}
-    assert mailbox_rules(kinds_of(there), "me") == mailbox_rules(kinds_of(back), "me")
-    assert edge_rules(kinds_of(there)) == edge_rules(kinds_of(back))
+    assert mailbox_rules(synced_kinds(there), "me") == mailbox_rules(synced_kinds(back), "me")
+    assert edge_rules(synced_kinds(there)) == edge_rules(synced_kinds(back))
 
 
 def test_a_kind_is_named_with_its_group() -> None:

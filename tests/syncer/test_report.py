@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from farflung.syncer.report import Direction, Troubles, all_of
+from farflung.syncer.report import Direction, Problems, all_of
 from farflung.syncer.types import Part, Resource
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -12,7 +12,7 @@ MAPS, ROLES = Resource("", "configmaps"), Resource("rbac.authorization.k8s.io", 
 
 
 def test_a_problem_of_a_kind_ends_when_the_kind_is_not_watched_any_more() -> None:
-    troubles = Troubles()
+    troubles = Problems()
     for part in (all_of(MAPS), all_of(ROLES), Part(ROLES, "", "picker")):
         troubles.put(part, Direction.DOWN, "Forbidden", "may not list", NOON)
     troubles.put(all_of(ROLES), Direction.UP, "NotServed", "not served", NOON)

@@ -27,7 +27,17 @@ from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
 from farflung.lib.backoff import Backoff
 from farflung.runtime.reflector import Environment
-from farflung.syncer.tokens import FILE, LOOK, REST, Token, TokenKeeper, best, copying, keeping, read_token
+from farflung.syncer.tokens import (
+    FILE,
+    LOOK,
+    REST,
+    ServiceAccountToken,
+    TokenKeeper,
+    choose_token,
+    read_token,
+    renew_tokens,
+    secret_writer,
+)
 
 DAY = 24 * 3600.0
 
@@ -39,7 +49,7 @@ def jwt(issued: float = 0, lifetime: float = LIFETIME, name: str = "me", cluster
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
 
-def token(**how: Any) -> Token:
+def token(**how: Any) -> ServiceAccountToken:
     read = read_token(jwt(**how))
     assert read is not None
     return read
@@ -102,11 +112,11 @@ def test_it_is_renewed_at_once_if_it_is_from_the_future() -> None:
 
 def test_the_later_one_counts_unless_it_was_refused_or_is_somebody_elses() -> None:
     old, new = token(issued=1), token(issued=2)
-    assert best(old, new) is best(new, old) is new
-    assert best(old, new, refused=new.text) is old
-    assert best(None, new, refused=new.text) is new
-    assert best(None, None) is None
-    assert best(old, token(issued=5, cluster="other")) is old
+    assert choose_token(old, new) is choose_token(new, old) is new
+    assert choose_token(old, new, refused=new.text) is old
+    assert choose_token(None, new, refused=new.text) is new
+    assert choose_token(None, None) is None
+    assert choose_token(old, token(issued=5, cluster="other")) is old
 
 
 # --- a keeper with a hub that can be away or refuse -----------------------------------------------
@@ -200,7 +210,7 @@ async def test_an_older_one_is_renewed_kept_and_used_by_the_next_process(tmp_pat
         assert found.used == found.kept
 
 
-def token_of(text: str) -> Token:
+def token_of(text: str) -> ServiceAccountToken:
     read = read_token(text)
     assert read is not None
     return read
@@ -348,7 +358,7 @@ async def test_a_copy_goes_into_the_secret_and_leaves_the_rest_of_it(tmp_path: P
         await one.fleet.hub.made(
             OPERATOR, at, {"metadata": {"name": "s"}, "data": {"kubeconfig": "eA==", "token": "eQ=="}}
         )
-        await copying(one.fleet.client(f"/clusters/{cluster}"), "default", "s")("new")
+        await secret_writer(one.fleet.client(f"/clusters/{cluster}"), "default", "s")("new")
         found = (await one.fleet.hub.of(OPERATOR, "GET", f"{at}/s")).json
         assert found["data"] == {"kubeconfig": "eA==", "token": base64.b64encode(b"new").decode()}
 
@@ -408,7 +418,7 @@ async def test_an_access_without_such_a_token_stays_as_it_is(tmp_path: Path) -> 
     forgotten: list[str] = []
     access = Access("https://hub", "/clusters/x", "default", None, None, headers, None, lambda: forgotten.append("x"))
     problems: list[str] = []
-    wrapped, keeper = keeping(access, tmp_path / "new" / "state", lambda: 0.0, problems.append)
+    wrapped, keeper = renew_tokens(access, tmp_path / "new" / "state", lambda: 0.0, problems.append)
     assert await wrapped.credentials() == await headers()
     assert (wrapped.server, wrapped.prefix) == (access.server, access.prefix)
     wrapped.forget()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
 from farflung.syncer.types import Part, Resource
-from farflung.syncer.wanted import MOST_PROBLEMS, NAMESPACES, Wanted, read
+from farflung.syncer.wanted import MOST_PROBLEMS, NAMESPACES, SyncScope, read_scope
 
 CONFIGMAPS = Resource("", "configmaps")
 SECRETS = Resource("", "secrets")
@@ -32,8 +32,8 @@ def kinds(group: str, kind: str) -> tuple[str, bool] | None:
     return KINDS.get((group, kind))
 
 
-def wanted_of(*specs: Any) -> Wanted:
-    return read([{"metadata": {"name": f"c{number}"}, "spec": one} for number, one in enumerate(specs)], kinds)
+def wanted_of(*specs: Any) -> SyncScope:
+    return read_scope([{"metadata": {"name": f"c{number}"}, "spec": one} for number, one in enumerate(specs)], kinds)
 
 
 def asked(resource: Resource, version: str = "v1", **more: Any) -> Obj:
@@ -177,7 +177,7 @@ def test_the_syncer_config_of_the_seed_is_understood() -> None:
 # --- what comes back ------------------------------------------------------------------------------
 
 
-def upsync(**one: Any) -> Wanted:
+def upsync(**one: Any) -> SyncScope:
     return wanted_of({"upsync": [{"apiGroup": "cheese.test", **one}]})
 
 
@@ -330,7 +330,7 @@ def test_nonsense_anywhere_does_no_harm(place: tuple[Any, ...], nonsense: Any) -
     for key in path[:-1]:
         below = below[key]
     below[path[-1]] = nonsense
-    wanted = read(holder, kinds)
+    wanted = read_scope(holder, kinds)
     assert all(isinstance(version, str) for version in wanted.resources.values())
     if len(place) >= 2 and place[1] != "clusterScope":
         assert wanted.covers(Part(ROLES, "", "x"))  # the other sections count

@@ -26,7 +26,7 @@ from farflung.cli.syncer_gen import server_of
 from farflung.client.rest import Client
 from farflung.edge.ports_taken import PortTaken, check
 from farflung.lib.files import write_private
-from farflung.syncer.manifest import Server, kubeconfig
+from farflung.syncer.manifest import MailboxServer, kubeconfig
 
 LIFETIME: Final = 30 * 24 * 3600  #: seconds, of a syncer's token
 LOCATIONS: Final = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
@@ -188,7 +188,7 @@ class Story(Stage):
             wanted = Wanted(cluster.target, PROVIDER, LIFETIME, PATIENCE)
             registered = await register(self.hub.workspace(INVENTORY), wanted, said.append, time.time)
             server = server_of(Asking(str(self.where.hub / KUBECONFIG), "base"), "")
-            mailbox = Server(f"{server.url}/clusters/{registered.cluster}", server.authority)
+            mailbox = MailboxServer(f"{server.url}/clusters/{registered.cluster}", server.authority)
             path = self.where.directory / f"{cluster.name}-syncer.kubeconfig"
             write_private(path, kubeconfig(mailbox, {"token": registered.token}).encode())
             words = ["syncer", "--from-kubeconfig", str(path), "--to-kubeconfig", str(self.where.edges)]

@@ -18,7 +18,7 @@ from farflung.placement.names import API_BINDINGS, BINDING, CONFIG, CONFIGS, SYN
 from farflung.placement.types import Binding, Workspace
 from farflung.runtime.reflector import CLUSTER
 from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
-from farflung.syncer.rbac import RBAC, Kinds, kinds_of, mailbox_rules, policy_rules
+from farflung.syncer.rbac import RBAC, SyncedKinds, mailbox_rules, policy_rules, synced_kinds
 from farflung.syncer.tokens import ACCOUNTS, read_token
 from farflung.syncer.types import Resource
 
@@ -58,7 +58,7 @@ class Registered:
     uid: str  #: of the SyncTarget
     cluster: str  #: of the mailbox
     token: str = field(repr=False)
-    kinds: Kinds
+    kinds: SyncedKinds
 
 
 async def register(client: Client, wanted: Wanted, tell: Tell, now: Callable[[], float]) -> Registered:
@@ -69,7 +69,7 @@ async def register(client: Client, wanted: Wanted, tell: Tell, now: Callable[[],
     cluster = await _mailbox(client, target, wanted, tell)
     mailbox = client.workspace(cluster)
     spec = (await _config(mailbox, wanted, tell)).get("spec") or {}
-    kinds = kinds_of(spec, allowed=wanted.allowed, allowed_up=wanted.allowed_up, everything=wanted.everything)
+    kinds = synced_kinds(spec, allowed=wanted.allowed, allowed_up=wanted.allowed_up, everything=wanted.everything)
     name = identity(wanted.name, uid)
     account: Obj = {}
     for obj in mailbox_objects(name, mailbox_rules(kinds, name)):

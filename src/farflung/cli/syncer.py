@@ -26,8 +26,8 @@ from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.lease import WrongMailboxError, cluster_of
-from farflung.syncer.syncer import Setting, Syncer
-from farflung.syncer.tokens import copying, keeping
+from farflung.syncer.syncer import Syncer, SyncerOptions
+from farflung.syncer.tokens import renew_tokens, secret_writer
 from farflung.syncer.types import MANAGER, Adopt
 
 JOURNAL: Final = "journal.sqlite"
@@ -102,7 +102,7 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
             if settings.from_cluster:
                 mailbox = mailbox.workspace(settings.from_cluster)
             await _check(mailbox, settings)
-            setting = Setting(mailbox, edge, settings.name, settings.uid, _now, settings.adopt)
+            setting = SyncerOptions(mailbox, edge, settings.name, settings.uid, _now, settings.adopt)
             syncer = Syncer(setting, journal, env, log)
             if settings.bind_address:
                 await stack.enter_async_context(_shown(settings.bind_address, syncer))
@@ -154,8 +154,8 @@ def _renewing(settings: Settings, access: Access, edge: Client, log: Logger) -> 
             log.warning("cannot renew the token", error=sentence)
 
     namespace, _, name = settings.token_secret.partition("/")
-    copy = copying(edge, namespace, name) if name else None
-    access, keeper = keeping(access, settings.state, time.time, report, copy)
+    copy = secret_writer(edge, namespace, name) if name else None
+    access, keeper = renew_tokens(access, settings.state, time.time, report, copy)
     return access, keeper.run
 
 
@@ -170,10 +170,10 @@ def _shown(address: str, syncer: Syncer) -> contextlib.AbstractAsyncContextManag
     from prometheus_client import CollectorRegistry
 
     from farflung.runtime.health import served
-    from farflung.syncer.metrics import Figures
+    from farflung.syncer.metrics import SyncerMetrics
 
     registry = CollectorRegistry()
-    registry.register(Figures(syncer))
+    registry.register(SyncerMetrics(syncer))
     return served(
         address, {"configuration": lambda: syncer.configured}, registry, lambda: filter(None, [syncer.obstacle])
     )

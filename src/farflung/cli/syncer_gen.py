@@ -23,7 +23,7 @@ from farflung.client.kubeconfig import files_of_environment, load, merge
 from farflung.lib.files import write_private
 from farflung.lib.version import __version__
 from farflung.machinery.names import dns_label, label_value, qualified_name
-from farflung.syncer.manifest import Server, Syncer, dumped, edge_objects, kubeconfig, token_in
+from farflung.syncer.manifest import MailboxServer, SyncerInstallation, as_yaml, edge_objects, find_token, kubeconfig
 from farflung.syncer.rbac import edge_rules, parse_resource
 from farflung.syncer.tokens import LONGEST_LIFETIME, SHORTEST_LIFETIME
 from farflung.syncer.types import Resource
@@ -66,7 +66,7 @@ def generate(options: Options, asking: Asking) -> None:
         resources_of(options.allowed),
         resources_of(options.allowed_up),
         options.everything,
-        token_in(_content(place)),
+        find_token(_content(place)),
     )
     registered = change(asking, lambda client: register(client, wanted, tell, time.time))
     server = replace(server, url=f"{server.url}{CLUSTERS}{registered.cluster}")
@@ -78,7 +78,7 @@ def generate(options: Options, asking: Asking) -> None:
         tell(
             f"Warning: {server.url} is an address of this machine alone; --server names one that the cluster can reach"
         )
-    syncer = Syncer(
+    syncer = SyncerInstallation(
         options.name,
         registered.uid,
         server,
@@ -90,7 +90,7 @@ def generate(options: Options, asking: Asking) -> None:
         labels,
         options.claim,
     )
-    _write(place, dumped(edge_objects(syncer)))
+    _write(place, as_yaml(edge_objects(syncer)))
     if place != STANDARD_OUTPUT:
         tell(f"Wrote {place}, for the namespace {syncer.home}; in the cluster, run `kubectl apply -f {place}`")
 
@@ -147,7 +147,7 @@ def labels_of(texts: Iterable[str]) -> Mapping[str, str]:
 # --- where the hub is -----------------------------------------------------------------------------
 
 
-def server_of(asking: Asking, told: str) -> Server:
+def server_of(asking: Asking, told: str) -> MailboxServer:
     """As the kubeconfig says it, without the path of a workspace.  `told`: another address of the same server."""
     try:
         address = load(asking.kubeconfig or None, context=asking.context).server
@@ -162,7 +162,7 @@ def server_of(asking: Asking, told: str) -> Server:
         address = f"https://{parts.netloc}"
     name = section.get("tls-server-name")
     insecure = section.get("insecure-skip-tls-verify") is True
-    return Server(address, authority, name if isinstance(name, str) else "", insecure)
+    return MailboxServer(address, authority, name if isinstance(name, str) else "", insecure)
 
 
 def _cluster_section(asking: Asking) -> Mapping[str, Any]:

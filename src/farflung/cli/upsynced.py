@@ -31,7 +31,7 @@ from farflung.syncer import wanted
 from farflung.syncer.conversion import is_upsynced
 from farflung.syncer.types import Part
 from farflung.syncer.types import Resource as Kind
-from farflung.syncer.wanted import Wanted
+from farflung.syncer.wanted import SyncScope
 
 AT_ONCE: Final = 8  #: mailboxes that are read at the same time
 ASKED: Final = 20  #: mailboxes that are asked what a word means, if the workspace does not know
@@ -191,7 +191,7 @@ class Way(NamedTuple):
     """How objects come back from one place."""
 
     place: Route
-    wanted: Wanted  #: by the placements that lead there
+    wanted: SyncScope  #: by the placements that lead there
 
     def may_bring(self, resource: Kind) -> bool:
         return self.wanted.may_bring(resource)
@@ -225,5 +225,5 @@ def ways(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, Way]:
     }
 
 
-def _understood(sets: frozenset[UpsyncSet]) -> Wanted:
-    return wanted.read([{"spec": SyncerSpec(upsync=sets).spec()}], lambda _group, _kind: None)
+def _understood(sets: frozenset[UpsyncSet]) -> SyncScope:
+    return wanted.read_scope([{"spec": SyncerSpec(upsync=sets).spec()}], lambda _group, _kind: None)

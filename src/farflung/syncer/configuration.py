@@ -15,24 +15,24 @@ from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
-from farflung.syncer.discovery import Kinds
-from farflung.syncer.informers import Feeds
+from farflung.syncer.discovery import ServedKinds
+from farflung.syncer.informers import KindInformers
 from farflung.syncer.report import CONFIGS, THE_ONE
 from farflung.syncer.status import release
 from farflung.syncer.types import Part, Resource
-from farflung.syncer.upsync import whole
-from farflung.syncer.wanted import read
+from farflung.syncer.upsync import read_object
+from farflung.syncer.wanted import read_scope
 
 REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
 OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
 CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (CONFIGS, OLD_CONFIGS)}
 
 
-class Configuration:
+class ConfigInformers:
     def __init__(
         self,
         mailbox: Client,
-        kinds: Kinds,
+        kinds: ServedKinds,
         env: Environment,
         log: Logger,
         *,
@@ -41,13 +41,15 @@ class Configuration:
     ) -> None:
         """`counts`: whether what a configuration of this cluster says does; `news`: told when something else may be
         wanted, or it is known at last what is."""
-        self.wanted = read((), kinds.named)  #: as of the last `read`
+        self.wanted = read_scope((), kinds.named)  #: as of the last `read`
         self._kinds = kinds
         self._log = log
         self._counts = counts
         self._news = news
         self._configs: dict[Part, Obj] = {}
-        self._feeds: Feeds[Obj] = Feeds(mailbox, whole, self._hear, env, self._troubled, listed=lambda resource: news())
+        self._feeds: KindInformers[Obj] = KindInformers(
+            mailbox, read_object, self._hear, env, self._troubled, listed=lambda resource: news()
+        )
 
     def listen(self, group: asyncio.TaskGroup) -> None:
         self._feeds.want(group, CONFIGURATIONS)
@@ -97,9 +99,9 @@ class Configuration:
     def digest(self) -> str:
         return hashlib.sha256(orjson.dumps([one.get("spec") for one in self._sorted()])).hexdigest()
 
-    def read(self) -> bool:
+    def update_scope(self) -> bool:
         """Find out what is wanted now.  Whether that is something else than before."""
-        wanted = read(self._sorted(), self._kinds.named)
+        wanted = read_scope(self._sorted(), self._kinds.named)
         changed, self.wanted = wanted != self.wanted, wanted
         if changed:
             for problem in wanted.problems:

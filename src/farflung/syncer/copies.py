@@ -12,7 +12,7 @@ from farflung.placement.names import Kind, is_system
 from farflung.placement.project import OVERWRITE
 from farflung.runtime.cache import Key, Known
 from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
-from farflung.syncer.journal import GONE, Entry
+from farflung.syncer.journal import GONE, JournalEntry
 from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, Part, Resource
 
 #: of the annotations and labels of an object at the edge, those that decide what becomes of it
@@ -20,7 +20,7 @@ TELLING: Final = (DOWNSYNCED, CREATE_ONLY, OVERWRITE, PROJECTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class MailboxCopy:
     version: str  #: of its API
     kind: str
     uid: str
@@ -34,7 +34,7 @@ class Copy:
     status: str  #: digest of what it says of itself; empty: nothing
 
 
-def read(resource: Resource, document: bytes) -> Copy:
+def read_copy(resource: Resource, document: bytes) -> MailboxCopy:
     """Raises ValueError for what is no object."""
     obj = orjson.loads(document)
     metadata = obj["metadata"] if isinstance(obj, dict) and isinstance(obj.get("metadata"), dict) else {}
@@ -42,7 +42,7 @@ def read(resource: Resource, document: bytes) -> Copy:
     if not (isinstance(version, str) and version.isascii() and version.isdigit()):
         raise ValueError("an object without a resourceVersion")
     finalizers = tuple(str(one) for one in metadata.get("finalizers") or ())
-    return Copy(
+    return MailboxCopy(
         version=str(obj.get("apiVersion") or "").rpartition("/")[2],
         kind=str(obj.get("kind") or ""),
         uid=str(metadata.get("uid") or ""),
@@ -62,7 +62,7 @@ def status_digest(obj: Obj) -> str:
     return digest(encoded(status)) if status else ""
 
 
-def slim(resource: Resource, document: bytes) -> Obj:
+def read_edge_object(resource: Resource, document: bytes) -> Obj:
     """Of an object at the edge, what decides what becomes of it: its marks, what of it is ours, and its status."""
     obj: Obj = orjson.loads(document)
     metadata = obj["metadata"]
@@ -84,7 +84,7 @@ def slim(resource: Resource, document: bytes) -> Obj:
 # --- the journal ----------------------------------------------------------------------------------
 
 
-def entered(part: Part, copy: Copy, before: Entry | None, incarnation: str) -> Entry:
+def updated_entry(part: Part, copy: MailboxCopy, before: JournalEntry | None, incarnation: str) -> JournalEntry:
     """What the journal says once a copy was seen.  One that is being deleted, and is not the one that we brought, says
     nothing about what we brought: a hub that was restored from a backup shows such.  Unless nothing is left of what we
     remember: then we brought another one since, and were killed before that was written down."""
@@ -108,12 +108,12 @@ def entered(part: Part, copy: Copy, before: Entry | None, incarnation: str) -> E
     }
     if before is not None:
         return replace(before, **fresh)
-    return Entry(part=part, namespaced=bool(part.namespace), **fresh)
+    return JournalEntry(part=part, namespaced=bool(part.namespace), **fresh)
 
 
-def remembered(entry: Entry) -> Known[Copy]:
+def copy_from_entry(entry: JournalEntry) -> Known[MailboxCopy]:
     """The copy, as it was when the journal heard of it last."""
-    copy = Copy(
+    copy = MailboxCopy(
         version=entry.version,
         kind=entry.kind,
         uid=entry.uid,

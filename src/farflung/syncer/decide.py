@@ -16,14 +16,14 @@ from typing import Any, Final
 import orjson
 
 from farflung.syncer.conversion import digest, identical, is_create_only, is_downsynced, owned_fields
-from farflung.syncer.journal import Entry
+from farflung.syncer.journal import JournalEntry
 from farflung.syncer.types import MANAGER, Adopt, Part, Resource
 from farflung.syncer.wanted import NAMESPACES
 
 DEFINITIONS: Final = Resource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
-class Why(StrEnum):
+class ApplyReason(StrEnum):
     """Why something is applied."""
 
     NEW = "New"
@@ -33,7 +33,7 @@ class Why(StrEnum):
     PROTECTED = "Protected"  #: for the last time, to say that it is left alone from now on
 
 
-class Reason(StrEnum):
+class LeaveReason(StrEnum):
     """Why something is left alone."""
 
     NOT_OURS = "NotOurs"
@@ -42,19 +42,19 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class ApplyObject:
     """Apply `entry.desired`.
 
     With a uid: forced, to the object that has it.  Without: not forced, so that what somebody else makes at the same
     moment is not overwritten.  With a version as well: only if it has not changed since."""
 
-    why: Why
+    why: ApplyReason
     uid: str = ""
     version: str = ""  #: the resourceVersion
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteObject:
     """Delete the object that has this uid.  `container`: others are in it and go with it, so it may be deleted only if
     all of them are ours."""
 
@@ -63,39 +63,39 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    reason: Reason
+class LeaveObject:
+    reason: LeaveReason
     sentence: str = ""  #: for people, if this is a problem
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class AwaitDeletion:
     """It is being deleted: when it has gone, decide again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ReleaseCopy:
     """It was withdrawn, and nothing of it is left that we may delete: the finalizer goes, and the entry with it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class NoChange:
     """All is as it is to be."""
 
 
-Step = Apply | Delete | Leave | Wait | Done | Nothing
+Action = ApplyObject | DeleteObject | LeaveObject | AwaitDeletion | ReleaseCopy | NoChange
 
 
-def about(entry: Entry | None, live: Mapping[str, Any] | None, adopt: Adopt) -> Step:
+def decide(entry: JournalEntry | None, live: Mapping[str, Any] | None, adopt: Adopt) -> Action:
     """What is to be done."""
     if entry is None:
         return _forgotten(live)
     if entry.withdrawn and not entry.orphaned:
         return _withdraw(entry, live)
     if live is None:
-        return Apply(Why.DRIFT if entry.applied else Why.NEW)
+        return ApplyObject(ApplyReason.DRIFT if entry.applied else ApplyReason.NEW)
     if "deletionTimestamp" in live["metadata"]:
-        return Wait()
+        return AwaitDeletion()
     if not is_downsynced(live):
         return _meet(entry, live, adopt)
     if entry.create_only:
@@ -103,32 +103,32 @@ def about(entry: Entry | None, live: Mapping[str, Any] | None, adopt: Adopt) -> 
     return _keep(entry, live)
 
 
-def _forgotten(live: Mapping[str, Any] | None) -> Step:
+def _forgotten(live: Mapping[str, Any] | None) -> Action:
     if live is None or not is_downsynced(live):
-        return Nothing()
-    return Leave(Reason.CREATE_ONLY if is_create_only(live) else Reason.ORPHANED)
+        return NoChange()
+    return LeaveObject(LeaveReason.CREATE_ONLY if is_create_only(live) else LeaveReason.ORPHANED)
 
 
-def _withdraw(entry: Entry, live: Mapping[str, Any] | None) -> Step:
+def _withdraw(entry: JournalEntry, live: Mapping[str, Any] | None) -> Action:
     """What either side knows as made only once stays."""
     if live is None or not is_downsynced(live) or entry.create_only or is_create_only(live):
-        return Done()
+        return ReleaseCopy()
     if "deletionTimestamp" in live["metadata"]:
-        return Wait()
-    return Delete(_uid(live), container=entry.part.resource in (NAMESPACES, DEFINITIONS))
+        return AwaitDeletion()
+    return DeleteObject(_uid(live), container=entry.part.resource in (NAMESPACES, DEFINITIONS))
 
 
-def _meet(entry: Entry, live: Mapping[str, Any], adopt: Adopt) -> Step:
+def _meet(entry: JournalEntry, live: Mapping[str, Any], adopt: Adopt) -> Action:
     """What is there is not ours."""
     if entry.orphaned:
-        return Leave(Reason.ORPHANED)
+        return LeaveObject(LeaveReason.ORPHANED)
     if entry.create_only:
-        return Leave(Reason.CREATE_ONLY)
+        return LeaveObject(LeaveReason.CREATE_ONLY)
     if entry.part.resource == NAMESPACES:
-        return Nothing()
+        return NoChange()
     if adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(orjson.loads(entry.desired), live)):
-        return Apply(Why.ADOPTED, _uid(live), live["metadata"].get("resourceVersion") or "")
-    return Leave(Reason.NOT_OURS, _refusal(entry.part, adopt))
+        return ApplyObject(ApplyReason.ADOPTED, _uid(live), live["metadata"].get("resourceVersion") or "")
+    return LeaveObject(LeaveReason.NOT_OURS, _refusal(entry.part, adopt))
 
 
 def _refusal(part: Part, adopt: Adopt) -> str:
@@ -139,21 +139,21 @@ def _refusal(part: Part, adopt: Adopt) -> str:
     )
 
 
-def _protect(entry: Entry, live: Mapping[str, Any]) -> Step:
+def _protect(entry: JournalEntry, live: Mapping[str, Any]) -> Action:
     if is_create_only(live) or entry.applied == digest(entry.desired):
-        return Leave(Reason.CREATE_ONLY)
-    return Apply(Why.PROTECTED, _uid(live))
+        return LeaveObject(LeaveReason.CREATE_ONLY)
+    return ApplyObject(ApplyReason.PROTECTED, _uid(live))
 
 
-def _keep(entry: Entry, live: Mapping[str, Any]) -> Step:
+def _keep(entry: JournalEntry, live: Mapping[str, Any]) -> Action:
     if entry.applied != digest(entry.desired):
-        return Apply(Why.CHANGED, _uid(live))
+        return ApplyObject(ApplyReason.CHANGED, _uid(live))
     if _has_drifted(entry, live):
-        return Apply(Why.DRIFT, _uid(live))
-    return Leave(Reason.ORPHANED) if entry.orphaned else Nothing()
+        return ApplyObject(ApplyReason.DRIFT, _uid(live))
+    return LeaveObject(LeaveReason.ORPHANED) if entry.orphaned else NoChange()
 
 
-def _has_drifted(entry: Entry, live: Mapping[str, Any]) -> bool:
+def _has_drifted(entry: JournalEntry, live: Mapping[str, Any]) -> bool:
     if _uid(live) != entry.edge_uid:
         return True
     if not entry.owned:  # a server that does not say who owns what
@@ -170,14 +170,14 @@ QUIET: Final = 300.0  #: seconds after which a contest is over, and the longest 
 
 
 @dataclass(slots=True)
-class Contest:
+class DriftHistory:
     rounds: int  #: of corrections
     until: float  #: when it is our turn
 
 
-class Contests:
+class DriftBackoff:
     def __init__(self) -> None:
-        self._known: dict[Part, Contest] = {}
+        self._known: dict[Part, DriftHistory] = {}
 
     def pause(self, part: Part, now: float) -> float:
         """Seconds until it is our turn to correct it once more."""
@@ -189,7 +189,7 @@ class Contests:
 
     def corrected(self, part: Part, now: float) -> str:
         """It was.  What is to be told of that; empty if it has not happened often."""
-        contest = self._known.setdefault(part, Contest(0, now))
+        contest = self._known.setdefault(part, DriftHistory(0, now))
         contest.rounds += 1
         contest.until = now
         if contest.rounds <= PATIENT:

@@ -22,7 +22,7 @@ NOTHING = Served(())
 
 
 @dataclass(slots=True)
-class Kinds:
+class ServedKinds:
     """As discovery last said of each side; nothing until it did."""
 
     mailbox: Served = field(default_factory=lambda: NOTHING)
@@ -84,7 +84,7 @@ class Kinds:
         return found if found is not None and _readable(found) else None
 
 
-def found(collections: Mapping[Resource, Collection | None]) -> dict[Resource, Collection]:
+def served_only(collections: Mapping[Resource, Collection | None]) -> dict[Resource, Collection]:
     """Those that there are."""
     return {resource: collection for resource, collection in collections.items() if collection is not None}
 
@@ -99,14 +99,14 @@ Side = Literal["mailbox", "edge"]
 BOTH: Final[tuple[Side, ...]] = ("mailbox", "edge")
 
 
-class Discovering:
+class DiscoveryCache:
     """Keeps `kinds` as the sides last said, and listens to the definitions at the edge, which change that."""
 
     def __init__(
         self,
         mailbox: Client,
         edge: Client,
-        kinds: Kinds,
+        kinds: ServedKinds,
         env: Environment,
         log: Logger,
         news: Callable[[], None],

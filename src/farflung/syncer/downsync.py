@@ -17,12 +17,24 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.conversion import digest, is_downsynced, owned_fields, returned_status, takes_status
-from farflung.syncer.copies import Copy, entered, status_digest
-from farflung.syncer.decide import DEFINITIONS, Apply, Contests, Delete, Done, Leave, Reason, Step, Wait, Why, about
-from farflung.syncer.edge import Edge
-from farflung.syncer.journal import GONE, IN_DOUBT, Entry, Journal, JournalError
-from farflung.syncer.mailbox import Mailbox
-from farflung.syncer.report import Direction, Progress, Troubles, told
+from farflung.syncer.copies import MailboxCopy, status_digest, updated_entry
+from farflung.syncer.decide import (
+    DEFINITIONS,
+    Action,
+    ApplyObject,
+    ApplyReason,
+    AwaitDeletion,
+    DeleteObject,
+    DriftBackoff,
+    LeaveObject,
+    LeaveReason,
+    ReleaseCopy,
+    decide,
+)
+from farflung.syncer.edge import EdgeClient
+from farflung.syncer.journal import GONE, IN_DOUBT, Journal, JournalEntry, JournalError
+from farflung.syncer.mailbox import MailboxClient
+from farflung.syncer.report import Direction, Problems, Progress, describe_error
 from farflung.syncer.types import MANAGER, Adopt, Part, Resource
 from farflung.syncer.wanted import NAMESPACES
 
@@ -36,7 +48,7 @@ class NotServedError(ClientError):
 
 
 @dataclass(slots=True)
-class Tally:
+class WriteCounts:
     """What was done so far."""
 
     applied: int = 0
@@ -51,10 +63,10 @@ class Downsync:
 
     def __init__(
         self,
-        mailbox: Mailbox,
-        edge: Edge,
+        mailbox: MailboxClient,
+        edge: EdgeClient,
         journal: Journal,
-        troubles: Troubles,
+        troubles: Problems,
         progress: Progress,
         covers: Callable[[Part], bool],
         now: Callable[[], datetime],
@@ -64,7 +76,7 @@ class Downsync:
     ) -> None:
         self.down: WorkQueue[Part] | None = None
         self.back: WorkQueue[Part] | None = None
-        self.tally = Tally()
+        self.tally = WriteCounts()
         self._mailbox = mailbox
         self._edge = edge
         self._journal = journal
@@ -76,18 +88,18 @@ class Downsync:
         self._log = log
         self._adopt = adopt
         self._waiting: dict[str, set[Part]] = {}  #: for a namespace
-        self._contests = Contests()
+        self._contests = DriftBackoff()
 
     # --- what is heard ----------------------------------------------------------------------------
 
-    def hear_copy(self, part: Part, cluster: str, copy: Copy | None) -> None:
+    def hear_copy(self, part: Part, cluster: str, copy: MailboxCopy | None) -> None:
         entry = self._journal.get(part)
         if copy is None:
             self._lose(part, entry)
             return
         if copy.stays or (entry is None and not self._is_ours_to_bring(part, copy)):
             return
-        new = entered(part, copy, entry, cluster)
+        new = updated_entry(part, copy, entry, cluster)
         self._journal.put(new)
         if entry is None or (entry.desired, entry.withdrawn, entry.orphaned) != (
             new.desired,
@@ -101,12 +113,12 @@ class Downsync:
         if entry is not None and entry.returned != new.returned:
             self._look_back(part)
 
-    def _is_ours_to_bring(self, part: Part, copy: Copy) -> bool:
+    def _is_ours_to_bring(self, part: Part, copy: MailboxCopy) -> bool:
         """One that waits for us was brought before, whatever we remember; another one that goes already is none of
         ours."""
         return copy.guarded or (not copy.withdrawn and self._covers(part))
 
-    def _lose(self, part: Part, entry: Entry | None) -> None:
+    def _lose(self, part: Part, entry: JournalEntry | None) -> None:
         """It is not there any more, and nobody told us before: absence means nothing, so what is at the edge stays.
         One that was guarded may have been brought, whatever we remember."""
         if entry is None:
@@ -175,10 +187,10 @@ class Downsync:
             return await self._bring(part, entry)
         except ClientError as error:
             if not isinstance(error, Conflict):  # somebody else was faster, and we look again
-                self._report(part, Direction.DOWN, *told(part, error))
+                self._report(part, Direction.DOWN, *describe_error(part, error))
             raise
 
-    async def _bring(self, part: Part, entry: Entry) -> float | None:
+    async def _bring(self, part: Part, entry: JournalEntry) -> float | None:
         copy = self._mailbox.copies.get(part)
         if copy is not None and copy.withdrawn and copy.guarded and copy.uid != entry.uid:
             await self._mailbox.release(part, copy)
@@ -209,13 +221,13 @@ class Downsync:
                 return None  # which was heard meanwhile, and is looked at
             entry = known
         live = await self._live(collection, part, entry)
-        return await self._take(about(entry, live, self._adopt), part, entry, collection)
+        return await self._take(decide(entry, live, self._adopt), part, entry, collection)
 
-    def _is_guarded(self, entry: Entry) -> bool:
+    def _is_guarded(self, entry: JournalEntry) -> bool:
         """Before something is at the edge, the copy must not be able to go without a word."""
         return entry.guarded or entry.withdrawn or entry.orphaned
 
-    async def _without_kind(self, part: Part, entry: Entry) -> float | None:
+    async def _without_kind(self, part: Part, entry: JournalEntry) -> float | None:
         """With its definition everything of a kind goes.  That we do not remember to have brought it is not enough."""
         if entry.withdrawn and self._edge.kinds.edge_lacks(part.resource):
             return await self._end(part, entry)
@@ -229,38 +241,38 @@ class Downsync:
         self._waiting.setdefault(part.namespace, set()).add(part)
         return False
 
-    async def _live(self, collection: Collection, part: Part, entry: Entry) -> Obj | None:
+    async def _live(self, collection: Collection, part: Part, entry: JournalEntry) -> Obj | None:
         """What was heard, if that is enough: of strangers, and where nobody says who owns what, everything counts."""
         heard = self._edge.objects.get(part)
         if heard is not None and is_downsynced(heard) and (entry.owned or not entry.applied or entry.withdrawn):
             return heard
         return await self._edge.read(collection, part)
 
-    async def _take(self, step: Step, part: Part, entry: Entry, collection: Collection) -> float | None:
+    async def _take(self, step: Action, part: Part, entry: JournalEntry, collection: Collection) -> float | None:
         match step:
-            case Apply():
+            case ApplyObject():
                 if entry.orphaned and not entry.applied and not step.uid:
                     self._drop(part)  # it never was there, and is not wanted any more
                     return None
-                if step.why is Why.DRIFT and (pause := self._contests.pause(part, self._env.monotonic())):
+                if step.why is ApplyReason.DRIFT and (pause := self._contests.pause(part, self._env.monotonic())):
                     return pause
                 await self._apply(step, part, entry, collection)
                 self._arrived(part, entry)
                 return self._contests.pause(part, self._env.monotonic()) or None
-            case Delete():
+            case DeleteObject():
                 return await self._delete(step, part, entry, collection)
-            case Done():
+            case ReleaseCopy():
                 return await self._end(part, entry)
-            case Wait():
+            case AwaitDeletion():
                 return None if self._edge.objects.get(part) is not None else AGAIN
-            case Leave(Reason.NOT_OURS, sentence):
+            case LeaveObject(LeaveReason.NOT_OURS, sentence):
                 self._progress.ended(part)
                 self._report(part, Direction.DOWN, "NotOurs", sentence)
                 return STRANGERS
         self._arrived(part, entry)
         return None
 
-    def _arrived(self, part: Part, entry: Entry) -> None:
+    def _arrived(self, part: Part, entry: JournalEntry) -> None:
         self._settle(part)
         if part.resource == NAMESPACES:
             now = self._journal.get(part)
@@ -269,7 +281,7 @@ class Downsync:
             for waiting in self._waiting.pop(part.name, ()):
                 self._look(waiting)
 
-    async def _apply(self, step: Apply, part: Part, entry: Entry, collection: Collection) -> None:
+    async def _apply(self, step: ApplyObject, part: Part, entry: JournalEntry, collection: Collection) -> None:
         desired = orjson.loads(entry.desired)
         if step.uid:
             desired["metadata"]["uid"] = step.uid
@@ -282,7 +294,7 @@ class Downsync:
         self._journal.put(replace(now, applied=digest(entry.desired), owned=owned, edge_uid=uid))
         self._edge.objects.assume(part.resource, answer)
         self.tally.applied += 1
-        if step.why is Why.DRIFT:
+        if step.why is ApplyReason.DRIFT:
             self.tally.drift += 1
             if sentence := self._contests.corrected(part, self._env.monotonic()):
                 self._report(part, Direction.DOWN, "Contested", sentence)
@@ -299,7 +311,9 @@ class Downsync:
         if entry is not None and entry.applied:
             self._journal.put(replace(entry, applied=IN_DOUBT))
 
-    async def _delete(self, step: Delete, part: Part, entry: Entry, collection: Collection) -> float | None:
+    async def _delete(
+        self, step: DeleteObject, part: Part, entry: JournalEntry, collection: Collection
+    ) -> float | None:
         if not self._is_withdrawn(part, entry):
             return STRANGERS  # or sooner: the copy's event, or the list of copies, is still to arrive
         await self._mailbox.check(entry.incarnation)
@@ -326,13 +340,13 @@ class Downsync:
         self._log.info("deleted", v=2, object=str(part))
         return None if self._edge.objects.get(part) is not None else AGAIN
 
-    def _take_back(self, part: Part, entry: Entry) -> None:
+    def _take_back(self, part: Part, entry: JournalEntry) -> None:
         """We deleted it: that it is not at the edge is what the hub wanted."""
         now = self._journal.get(part)
         if now is not None and now.withdrawn and now.uid == entry.uid:
             self._journal.put(replace(now, applied=""))
 
-    async def _end(self, part: Part, entry: Entry) -> float | None:
+    async def _end(self, part: Part, entry: JournalEntry) -> float | None:
         """Nothing is left to delete.  What stays at the edge, because it was made only once or is not ours any more, is
         left to others only if the hub withdrew it; and only then is that forgotten which was brought and is not there,
         because an edge may have lost it.  Raises MailboxEndsError if all goes in the hub."""
@@ -342,14 +356,14 @@ class Downsync:
             await self._mailbox.check(entry.incarnation)
         return await self._finish(part, entry)
 
-    def _is_withdrawn(self, part: Part, entry: Entry) -> bool:
+    def _is_withdrawn(self, part: Part, entry: JournalEntry) -> bool:
         """The hub's word counts as long as the copy that it is about is there."""
         if entry.uid == RELEASED:
             return True
         copy = self._mailbox.copies.get(part)
         return copy is not None and copy.withdrawn and copy.uid == entry.uid
 
-    def _inside(self, container: Part) -> list[Entry]:
+    def _inside(self, container: Part) -> list[JournalEntry]:
         """Of what we brought, what is in a namespace, or of a kind that a definition defines."""
         room = container.name if container.resource == NAMESPACES else None
         parts = [
@@ -357,7 +371,7 @@ class Downsync:
         ]
         return [entry for part in parts if (entry := self._journal.get(part)) is not None]
 
-    async def _finish(self, part: Part, entry: Entry) -> float | None:
+    async def _finish(self, part: Part, entry: JournalEntry) -> float | None:
         """It is gone at the edge, or was never ours: the hub may let it go too.  Who remembered it as applied after
         that would take it for an orphan and bring it back."""
         self._journal.put(replace(entry, applied="", owned=GONE, edge_uid=""))
@@ -405,13 +419,13 @@ class Downsync:
         try:
             await self._mailbox.set_status(part, copy, status)
         except ClientError as error:
-            self._report(part, Direction.STATUS, *told(part, error))
+            self._report(part, Direction.STATUS, *describe_error(part, error))
             raise
         self.tally.statuses += 1
         self._troubles.clear(part, Direction.STATUS)
         return None
 
-    def _speaks_for(self, entry: Entry, copy: Copy, live: Obj) -> bool:
+    def _speaks_for(self, entry: JournalEntry, copy: MailboxCopy, live: Obj) -> bool:
         current = not entry.withdrawn and not entry.orphaned and entry.uid == copy.uid
         return current and takes_status(entry.part.resource) and is_downsynced(live)
 

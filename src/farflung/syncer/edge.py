@@ -18,9 +18,9 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, is_system
 from farflung.runtime.reflector import Environment
 from farflung.syncer.conversion import is_create_only, is_downsynced
-from farflung.syncer.discovery import Kinds
-from farflung.syncer.informers import Feeds
-from farflung.syncer.report import Condition
+from farflung.syncer.discovery import ServedKinds
+from farflung.syncer.informers import KindInformers
+from farflung.syncer.report import ReportCondition
 from farflung.syncer.types import Part, Resource
 
 #: what others write about objects, and what follows them
@@ -28,7 +28,7 @@ BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "c
 
 
 @contextlib.contextmanager
-def gone(part: Part) -> Iterator[None]:
+def ignore_absence(part: Part) -> Iterator[None]:
     """Nothing is wrong if a server says that the object is not there.  Another server, that knows nothing of it, is
     not believed."""
     try:
@@ -39,14 +39,14 @@ def gone(part: Part) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class EdgeClient:
     client: Client
-    kinds: Kinds
-    objects: Feeds[Obj]  #: those that look like ours, slim
+    kinds: ServedKinds
+    objects: KindInformers[Obj]  #: those that look like ours, slim
 
     async def read(self, collection: Collection, part: Part) -> Obj | None:
         """The whole of it, as it is now."""
-        with gone(part):
+        with ignore_absence(part):
             return await self.client.get(collection, part.name, part.namespace)
         return None
 
@@ -80,7 +80,7 @@ NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 LASTING: Final = "kube-system"  #: the namespace whose uid is the cluster's
 
 
-class EdgeWatch:
+class EdgeProbe:
     """Asks again and again."""
 
     def __init__(
@@ -129,11 +129,11 @@ class EdgeWatch:
             if before not in (None, self.said["uid"]):
                 self._replaced()
 
-    def condition(self) -> Condition:
+    def condition(self) -> ReportCondition:
         """Whether it can be reached."""
         if self.trouble:
-            return Condition("EdgeReachable", False, "Unreachable", self.trouble)
-        return Condition("EdgeReachable", True, "Reachable")
+            return ReportCondition("EdgeReachable", False, "Unreachable", self.trouble)
+        return ReportCondition("EdgeReachable", True, "Reachable")
 
     def _settle(self, trouble: str) -> None:
         before, self.trouble = self.trouble, trouble

@@ -15,33 +15,33 @@ from farflung.runtime.cache import Change, Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 from farflung.syncer import copies as copying
-from farflung.syncer.copies import Copy
+from farflung.syncer.copies import MailboxCopy
 from farflung.syncer.journal import SUSPICION, Journal
 from farflung.syncer.types import Part, Resource
 
 T = TypeVar("T")
 
-Heard = Callable[[Part, str, "T | None"], None]
-Resume = Callable[[Resource, Collection, "Informer[T]"], None]
+ChangeHandler = Callable[[Part, str, "T | None"], None]
+ResumeHook = Callable[[Resource, Collection, "Informer[T]"], None]
 
 
 def never(resource: Resource, collection: Collection, informer: Informer[T]) -> None:
     """Nothing is known from before."""
 
 
-class Feeds(Generic[T]):
+class KindInformers(Generic[T]):
     """One informer for each kind."""
 
     def __init__(
         self,
         client: Client,
         decode: Callable[[Resource, bytes], T],
-        heard: Heard[T],
+        heard: ChangeHandler[T],
         env: Environment,
         trouble: Callable[[Resource, Exception], None],
         *,
         selection: Selection = EVERYTHING,
-        resume: Resume[T] = never,
+        resume: ResumeHook[T] = never,
         listed: Callable[[Resource], None] = lambda resource: None,
         relisted: Callable[[], None] = lambda: None,
     ) -> None:
@@ -163,7 +163,7 @@ EARLIER: Final = "earlier"  #: kinds of which the mailbox may hold copies with o
 KINDS: Final = "kinds"  #: every kind of which the syncer ever watched copies
 
 
-class RememberedCopies:
+class CopyInformers:
     def __init__(
         self,
         mailbox: Client,
@@ -171,20 +171,20 @@ class RememberedCopies:
         env: Environment,
         log: Logger,
         *,
-        heard: Heard[Copy],
+        heard: ChangeHandler[MailboxCopy],
         listed: Callable[[Resource], None],
         relisted: Callable[[], None],
         trouble: Callable[[Resource, Exception], None],
     ) -> None:
         """The callbacks are those of `Feeds`."""
-        self.feeds: Feeds[Copy] = Feeds(
-            mailbox, copying.read, heard, env, trouble, resume=self._resume, listed=listed, relisted=relisted
+        self.feeds: KindInformers[MailboxCopy] = KindInformers(
+            mailbox, copying.read_copy, heard, env, trouble, resume=self._resume, listed=listed, relisted=relisted
         )
         self._journal = journal
         self._log = log
         self._resumed: set[Resource] = set()
 
-    def _resume(self, resource: Resource, collection: Collection, informer: Informer[Copy]) -> None:
+    def _resume(self, resource: Resource, collection: Collection, informer: Informer[MailboxCopy]) -> None:
         heard = self._journal.heard().get(resource)
         entries = list(self._journal.entries_of(resource))
         if heard is None or heard.version != collection.version or not heard.revision:
@@ -193,7 +193,7 @@ class RememberedCopies:
             return  # perhaps not all was said that there was
         if not entries and self.is_earlier(resource):
             return  # a watch may end before it delivers the copies that a list shows at once
-        remembered = list(map(copying.remembered, entries))
+        remembered = list(map(copying.copy_from_entry, entries))
         informer.resume(remembered, int(heard.revision))
         self._resumed.add(resource)
 

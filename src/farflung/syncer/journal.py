@@ -63,21 +63,21 @@ class JournalError(Exception):
     """The file cannot be used.  The message says what to do."""
 
 
-class DamageError(Exception):
+class JournalDamageError(Exception):
     """What is in the file makes no sense."""
 
 
 @contextmanager
-def trouble_told() -> Iterator[None]:
+def detect_damage() -> Iterator[None]:
     """Raises DamageError for trouble in the file, and lets trouble around it through."""
     try:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in AROUND:
             raise
-        raise DamageError(str(error)) from error
+        raise JournalDamageError(str(error)) from error
     except (TypeError, ValueError) as error:  # Python cannot even read what SQLite says of it
-        raise DamageError("it holds something that is no text") from error
+        raise JournalDamageError("it holds something that is no text") from error
 
 
 def sealed(row: Row) -> Row:
@@ -89,7 +89,7 @@ def unsealed(row: Row) -> Row:
     """Raises DamageError if it is not as it was `sealed`."""
     *content, checksum = row
     if checksum != _checksum(tuple(content)):
-        raise DamageError("a row of it is not as it was written")
+        raise JournalDamageError("a row of it is not as it was written")
     return tuple(content)
 
 
@@ -100,7 +100,7 @@ def _checksum(row: Row) -> int:
 # --- to open it -----------------------------------------------------------------------------------
 
 
-class Lock:
+class JournalLock:
     """Keeps other processes off the file; the system releases it when this one ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
@@ -130,7 +130,7 @@ def connect(path: Path) -> sqlite3.Connection:
     location = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
     try:
-        with trouble_told():
+        with detect_damage():
             _check(connection)
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = full")
@@ -145,12 +145,12 @@ def _check(connection: sqlite3.Connection) -> None:
     [(application,)] = connection.execute("pragma application_id")
     [(version,)] = connection.execute("pragma user_version")
     if application != APPLICATION:
-        raise DamageError("it is no journal of a syncer")
+        raise JournalDamageError("it is no journal of a syncer")
     if version != FORMAT:
-        raise DamageError(f"it has format {version}, and this version of Farflung knows format {FORMAT} only")
+        raise JournalDamageError(f"it has format {version}, and this version of Farflung knows format {FORMAT} only")
     [(finding,), *_] = connection.execute("pragma integrity_check(1)")
     if finding != "ok":
-        raise DamageError(str(finding))
+        raise JournalDamageError(str(finding))
 
 
 def _try_to_write(connection: sqlite3.Connection, path: Path) -> None:
@@ -159,7 +159,7 @@ def _try_to_write(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("delete from fact where false")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
-            raise DamageError(str(error)) from error
+            raise JournalDamageError(str(error)) from error
         raise
 
 
@@ -188,7 +188,7 @@ STATE: Final = "insert or replace into fact values (?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One object: what the hub last said of it, and what was made of that."""
 
     part: Part
@@ -210,7 +210,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class WatchPosition:
     """How far the mailbox was heard about a kind."""
 
     version: str = ""  #: of the API
@@ -221,8 +221,8 @@ class Heard:
 class _Changes:
     """What is not in the file yet."""
 
-    entries: dict[Part, Entry | None] = field(default_factory=dict)  #: None: dropped
-    heard: dict[Resource, Heard] = field(default_factory=dict)
+    entries: dict[Part, JournalEntry | None] = field(default_factory=dict)  #: None: dropped
+    heard: dict[Resource, WatchPosition] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -235,15 +235,15 @@ class _Changes:
 class Journal:
     """Made by `open`.  `flush` may run in another thread than the rest."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: Lock, damage: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, lock: JournalLock, damage: str) -> None:
         self.damage: Final = damage  #: a sentence, if what was there before could not be read and was put aside
         self._connection = connection
         self._lock = lock
         self._writing = threading.Lock()  #: for who uses the connection
         self._noting = threading.Lock()  #: for who uses `_changes`, never for long
         self._changes = _Changes()
-        self._entries: dict[Resource, dict[Part, Entry]] = {}
-        self._heard: dict[Resource, Heard] = {}
+        self._entries: dict[Resource, dict[Part, JournalEntry]] = {}
+        self._heard: dict[Resource, WatchPosition] = {}
         self._facts: dict[str, str] = {}
 
     @classmethod
@@ -252,7 +252,7 @@ class Journal:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with ExitStack() as undo:
-                lock = Lock(path)
+                lock = JournalLock(path)
                 undo.callback(lock.release)
                 journal = cls._whole(path, lock)
                 undo.pop_all()
@@ -265,27 +265,27 @@ class Journal:
         return journal
 
     @classmethod
-    def _whole(cls, path: Path, lock: Lock) -> Journal:
+    def _whole(cls, path: Path, lock: JournalLock) -> Journal:
         try:
             return cls._loaded(path, lock, damage="")
-        except DamageError as error:
+        except JournalDamageError as error:
             aside = put_aside(path)
             damage = f"{path} could not be read ({error}): it was put aside as {aside.name}, and a new one was begun"
         return cls._loaded(path, lock, damage=damage)
 
     @classmethod
-    def _loaded(cls, path: Path, lock: Lock, *, damage: str) -> Journal:
+    def _loaded(cls, path: Path, lock: JournalLock, *, damage: str) -> Journal:
         with ExitStack() as undo:
             connection = undo.enter_context(closing(connect(path)))
             journal = cls(connection, lock, damage)
-            with trouble_told():
+            with detect_damage():
                 journal._load()
             undo.pop_all()
         return journal
 
     # --- entries ----------------------------------------------------------------------------------
 
-    def get(self, part: Part) -> Entry | None:
+    def get(self, part: Part) -> JournalEntry | None:
         return self._entries.get(part.resource, {}).get(part)
 
     def parts(self) -> Iterator[Part]:
@@ -293,11 +293,11 @@ class Journal:
         for some in self._entries.values():
             yield from some
 
-    def entries_of(self, resource: Resource) -> Iterable[Entry]:
+    def entries_of(self, resource: Resource) -> Iterable[JournalEntry]:
         """Put and drop none meanwhile."""
         return self._entries.get(resource, {}).values()
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[JournalEntry]:
         """All of them.  Put and drop none meanwhile."""
         for some in self._entries.values():
             yield from some.values()
@@ -309,7 +309,7 @@ class Journal:
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: JournalEntry) -> None:
         """It is in the file after the next `flush`."""
         self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
         with self._noting:
@@ -328,15 +328,15 @@ class Journal:
 
     def revision_of(self, resource: Resource) -> str:
         """The resourceVersion up to which the mailbox was heard; empty if it was not."""
-        return self._heard.get(resource, Heard()).revision
+        return self._heard.get(resource, WatchPosition()).revision
 
-    def heard(self) -> Mapping[Resource, Heard]:
+    def heard(self) -> Mapping[Resource, WatchPosition]:
         """How far, for each kind."""
         return MappingProxyType(self._heard)
 
     def set_revision(self, resource: Resource, version: str, revision: str) -> None:
         """In the file it is never ahead of the entries that were put before."""
-        heard = Heard(version, revision)
+        heard = WatchPosition(version, revision)
         if self._heard.get(resource) == heard:
             return
         self._heard[resource] = heard
@@ -415,7 +415,7 @@ class Journal:
             self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
         for row in self._connection.execute("select * from heard"):
             group, plural, version, revision = unsealed(row)
-            self._heard[Resource(group, plural)] = Heard(version, revision)
+            self._heard[Resource(group, plural)] = WatchPosition(version, revision)
         for row in self._connection.execute("select * from fact"):
             name, value = unsealed(row)
             self._facts[name] = value
@@ -425,11 +425,11 @@ def _key(part: Part) -> tuple[str, str, str, str]:
     return *part.resource, part.namespace, part.name
 
 
-def _values(record: Entry | Heard) -> Row:
+def _values(record: JournalEntry | WatchPosition) -> Row:
     return tuple(getattr(record, one.name) for one in fields(record))
 
 
-def _row(entry: Entry) -> Row:
+def _row(entry: JournalEntry) -> Row:
     return sealed((*_key(entry.part), *map(_column, _values(entry)[1:])))
 
 
@@ -438,10 +438,10 @@ def _column(value: object) -> object:
     return int(value) if isinstance(value, bool) else str(value) if isinstance(value, int) else value
 
 
-def _entry(row: Row) -> Entry:
+def _entry(row: Row) -> JournalEntry:
     group, plural, namespace, name, version, kind, namespaced, uid, revision, incarnation, desired, *others = row
     create_only, withdrawn, orphaned, guarded, applied, owned, edge_uid, returned = others
-    return Entry(
+    return JournalEntry(
         part=Part(Resource(intern(group), intern(plural)), namespace, name),
         version=intern(version),
         kind=intern(kind),

@@ -20,7 +20,7 @@ CHOSEN: Final = "edge.kcp.io/served-by"  #: annotation of `the-one`: the uid of 
 HEARTBEAT: Final = "lastSyncerHeartbeatTime"
 
 
-class Seen(NamedTuple):
+class HolderRecord(NamedTuple):
     """What is said in a mailbox; empty: nothing."""
 
     uid: str  #: of the cluster whose syncer reported last
@@ -29,9 +29,9 @@ class Seen(NamedTuple):
     began: str = ""  #: when that syncer did
 
 
-def seen(config: Obj) -> Seen:
+def holder_record(config: Obj) -> HolderRecord:
     status, annotations = _fields(config, "status"), _fields(_fields(config, "metadata"), "annotations")
-    return Seen(
+    return HolderRecord(
         str(_fields(status, "edge").get("uid") or ""),
         str(status.get(HEARTBEAT) or ""),
         str(annotations.get(CHOSEN) or ""),
@@ -44,7 +44,7 @@ def _fields(obj: Obj, name: str) -> Obj:
     return found if isinstance(found, dict) else {}
 
 
-class Turn:
+class LeaseTracker:
     """Ours, until a syncer of another cluster is found to serve the mailbox; and again when it has been silent for so
     many seconds, or an operator says so."""
 
@@ -55,7 +55,7 @@ class Turn:
         self._since = 0.0  #: from when on it was seen to be the same
         self._looked = float("-inf")
 
-    def judge(self, said: Seen, own: Set[str], now: float) -> bool:
+    def judge(self, said: HolderRecord, own: Set[str], now: float) -> bool:
         """Whether it is ours.  `own`: the uids of our cluster, of which there are two after it was replaced, and none
         as long as it could not be asked."""
         if not said.uid or said.uid in own or said.chosen in own:

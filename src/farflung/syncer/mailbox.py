@@ -13,13 +13,21 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import CLUSTER as CLUSTER_NAME
 from farflung.runtime.reflector import Environment
-from farflung.syncer.copies import Copy
-from farflung.syncer.discovery import Kinds
-from farflung.syncer.edge import EdgeWatch, gone
-from farflung.syncer.informers import Feeds
+from farflung.syncer.copies import MailboxCopy
+from farflung.syncer.discovery import ServedKinds
+from farflung.syncer.edge import EdgeProbe, ignore_absence
+from farflung.syncer.informers import KindInformers
 from farflung.syncer.journal import SUSPICION, Journal
-from farflung.syncer.lease import CLUSTER, CLUSTERS, ServedElsewhereError, Turn, WrongMailboxError, cluster_of, seen
-from farflung.syncer.report import CONFIGS, THE_ONE, Reporter
+from farflung.syncer.lease import (
+    CLUSTER,
+    CLUSTERS,
+    LeaseTracker,
+    ServedElsewhereError,
+    WrongMailboxError,
+    cluster_of,
+    holder_record,
+)
+from farflung.syncer.report import CONFIGS, THE_ONE, StatusReporter
 from farflung.syncer.types import FINALIZER, Part
 
 
@@ -28,10 +36,10 @@ class MailboxEndsError(ClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Mailbox:
+class MailboxClient:
     client: Client
-    kinds: Kinds
-    copies: Feeds[Copy]
+    kinds: ServedKinds
+    copies: KindInformers[MailboxCopy]
 
     async def check(self, incarnation: str) -> None:
         """Whether what was being deleted there was withdrawn.  Raises MailboxEndsError if the mailbox itself is being
@@ -46,19 +54,19 @@ class Mailbox:
         if (metadata.get("annotations") or {}).get(CLUSTER_NAME) != incarnation:
             raise MailboxEndsError("the mailbox was made anew: what came from the old one stays at the edge")
 
-    async def guard(self, part: Part, copy: Copy) -> None:
+    async def guard(self, part: Part, copy: MailboxCopy) -> None:
         """Let it not go before it is gone at the edge."""
         await self._set_finalizers(part, copy, add=True)
 
-    async def release(self, part: Part, copy: Copy) -> None:
+    async def release(self, part: Part, copy: MailboxCopy) -> None:
         await self._set_finalizers(part, copy, add=False)
 
-    async def _set_finalizers(self, part: Part, copy: Copy, *, add: bool) -> None:
+    async def _set_finalizers(self, part: Part, copy: MailboxCopy, *, add: bool) -> None:
         collection = self.copies.collection(part.resource)
         if collection is None:
             raise MailboxEndsError(f"the mailbox does not serve {part.resource.plural}")
         finalizers, version = copy.finalizers, str(copy.revision)
-        with gone(part):
+        with ignore_absence(part):
             if finalizers is None:
                 metadata = (await self.client.get(collection, part.name, part.namespace))["metadata"]
                 finalizers, version = tuple(metadata.get("finalizers") or ()), metadata["resourceVersion"]
@@ -69,7 +77,7 @@ class Mailbox:
             if add or others:
                 self.copies.assume(part.resource, answer)
 
-    async def set_status(self, part: Part, copy: Copy, status: Obj) -> None:
+    async def set_status(self, part: Part, copy: MailboxCopy, status: Obj) -> None:
         """Nothing happens if it is gone, or another one by now."""
         collection = self.copies.collection(part.resource)
         if collection is None:
@@ -79,7 +87,7 @@ class Mailbox:
             {"op": "test", "path": "/metadata/uid", "value": copy.uid},
             {"op": "add", "path": "/status", "value": status},
         ]
-        with gone(part):
+        with ignore_absence(part):
             answer = await self.client.patch(
                 collection, part.name, patch, part.namespace, subresource, how=PatchType.JSON
             )
@@ -89,8 +97,8 @@ class Mailbox:
 INCARNATION: Final = "incarnation"  #: fact of the journal: the cluster that the mailbox was when it was last heard
 
 
-class Incarnation:
-    def __init__(self, mailbox: Client, uid: str, serving: Serving, journal: Journal, log: Logger) -> None:
+class MailboxIdentity:
+    def __init__(self, mailbox: Client, uid: str, serving: MailboxLease, journal: Journal, log: Logger) -> None:
         """`uid`: of the SyncTarget."""
         self.cluster: str | None = None  #: the one that was found to be our mailbox; None: it is to be asked
         self._mailbox = mailbox
@@ -151,13 +159,13 @@ LONGEST: Final = 64  #: characters of an uid that are told
 STANDING_BACK: Final = "standing back"  #: fact of the journal: for the syncer of which cluster
 
 
-class Serving:
+class MailboxLease:
     def __init__(
         self,
         name: str,
         mailbox: Client,
-        edge: EdgeWatch,
-        reporter: Reporter,
+        edge: EdgeProbe,
+        reporter: StatusReporter,
         journal: Journal,
         env: Environment,
         log: Logger,
@@ -175,7 +183,7 @@ class Serving:
         self._monotonic = env.monotonic
         self._log = log
         self._lost = lost
-        self._turn = Turn(BEATS * beat)
+        self._turn = LeaseTracker(BEATS * beat)
         self._is_told = False  #: whether it is known that we stand back
         if not journal.get_fact(STANDING_BACK):
             self.allowed.set()
@@ -202,7 +210,7 @@ class Serving:
             config = {}
         if not self.may(config):
             raise ServedElsewhereError(self.obstacle)
-        uid = seen(config).uid
+        uid = holder_record(config).uid
         if config and uid not in self._own and (uid or self._own):
             await self._reporter.claim(config)
             if uid:
@@ -211,7 +219,7 @@ class Serving:
 
     def may(self, config: Obj) -> bool:
         """Whether it is our turn, by what `the-one` says.  From now on nothing is done if it is not."""
-        if self._turn.judge(seen(config), self._own, self._monotonic()):
+        if self._turn.judge(holder_record(config), self._own, self._monotonic()):
             return True
         if not self._is_told:
             self._log.warning("standing back", error=self.obstacle)

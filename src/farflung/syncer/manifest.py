@@ -87,7 +87,7 @@ def _object(api_version: str, kind: str, name: str, namespace: str = "") -> Obj:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class MailboxServer:
     """Where a mailbox is, as its syncer sees it."""
 
     url: str  #: with the path of the mailbox
@@ -96,7 +96,7 @@ class Server:
     insecure: bool = False  #: whoever answers is believed
 
 
-def kubeconfig(server: Server, user: Mapping[str, str]) -> str:
+def kubeconfig(server: MailboxServer, user: Mapping[str, str]) -> str:
     """`user`: how they show who they are, as `token` or `tokenFile`."""
     cluster: dict[str, Any] = {"server": server.url}
     if server.authority:
@@ -120,12 +120,12 @@ def kubeconfig(server: Server, user: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Syncer:
+class SyncerInstallation:
     """One, and how it is to run."""
 
     target: str  #: the name of its SyncTarget
     uid: str
-    server: Server
+    server: MailboxServer
     token: str = field(repr=False)
     rules: Sequence[Obj]
     image: str
@@ -143,7 +143,7 @@ class Syncer:
         return self.namespace or self.name
 
 
-def edge_objects(syncer: Syncer) -> list[Obj]:
+def edge_objects(syncer: SyncerInstallation) -> list[Obj]:
     """To be applied at the edge, in this order."""
     name, home = syncer.name, syncer.home
     config = kubeconfig(syncer.server, {"tokenFile": "token"})
@@ -161,11 +161,11 @@ def edge_objects(syncer: Syncer) -> list[Obj]:
     return _labelled(objects, {**syncer.labels, **_labels(syncer)})
 
 
-def _labels(syncer: Syncer) -> dict[str, str]:
+def _labels(syncer: SyncerInstallation) -> dict[str, str]:
     return {**KNOWN, "app.kubernetes.io/instance": syncer.name}
 
 
-def _deployment(syncer: Syncer, checksum: str) -> Obj:
+def _deployment(syncer: SyncerInstallation, checksum: str) -> Obj:
     pod: Obj = {
         "metadata": {"labels": {**syncer.labels, **_labels(syncer)}, "annotations": {CHECKSUM: checksum}},
         "spec": {
@@ -197,7 +197,7 @@ def _deployment(syncer: Syncer, checksum: str) -> Obj:
     }
 
 
-def _container(syncer: Syncer) -> Obj:
+def _container(syncer: SyncerInstallation) -> Obj:
     return {
         "name": "syncer",
         "image": syncer.image,
@@ -232,7 +232,7 @@ def _container(syncer: Syncer) -> Obj:
     }
 
 
-def _state(syncer: Syncer) -> Obj:
+def _state(syncer: SyncerInstallation) -> Obj:
     if syncer.claim:
         return {"persistentVolumeClaim": {"claimName": syncer.claim}}
     return {"emptyDir": {"sizeLimit": "1Gi"}}
@@ -245,11 +245,11 @@ def _base64(text: str) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def dumped(objects: Iterable[Obj]) -> str:
+def as_yaml(objects: Iterable[Obj]) -> str:
     return "---\n".join(yaml.safe_dump(obj, sort_keys=False) for obj in objects)
 
 
-def token_in(text: str) -> str:
+def find_token(text: str) -> str:
     """The token in what was printed before: a manifest, or a kubeconfig.  Empty if there is none to be found."""
     try:
         documents = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]

@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 from farflung.syncer.syncer import Syncer
 
 
-class Figures(Collector):
+class SyncerMetrics(Collector):
     """Read when somebody asks."""
 
     def __init__(self, syncer: Syncer) -> None:

@@ -20,7 +20,7 @@ from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key, Known
 from farflung.runtime.reflector import Environment, Reflector
-from farflung.syncer.report import Condition
+from farflung.syncer.report import ReportCondition
 
 NODES: Final = Collection("", "v1", "nodes", "Node")
 LONGEST: Final = 60.0  #: seconds until a cluster that lets nobody see its Nodes is asked again
@@ -30,7 +30,7 @@ FIELDS: Final = ("capacity", "allocatable", "nodes")
 WITHHELD: Final = (403, 404, 405)  #: how a cluster says that its Nodes are none of our business
 
 
-class Nodes:
+class NodeCapacity:
     """Where a reflector puts what it hears: of each Node no more than what it adds."""
 
     def __init__(self, edge: Client, env: Environment, log: Logger, news: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class Nodes:
         self._forget()
 
     def _forget(self) -> None:
-        self._sums = Sums()
+        self._sums = CapacitySums()
         self._versions: dict[str, int] = {}
         self._listed = False
 
@@ -53,7 +53,7 @@ class Nodes:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                reflector: Reflector[Share] = Reflector(self._edge, NODES, share_of, self, self._env)
+                reflector: Reflector[NodeShare] = Reflector(self._edge, NODES, share_of, self, self._env)
                 listening = group.create_task(reflector.run(), name="nodes")
                 await self._anew.wait()
                 self._anew.clear()
@@ -66,19 +66,19 @@ class Nodes:
 
     # --- what is said -----------------------------------------------------------------------------
 
-    def told(self, before: Obj) -> tuple[Obj, list[Condition]]:
+    def told(self, before: Obj) -> tuple[Obj, list[ReportCondition]]:
         """The sums, and why there are none if the edge does not let us count.  Until it has answered, what was said
         `before` still counts."""
         if self._listed:
             return self._sums.told(), []
         if self._refusal is not None:
             message = str(self._refusal)[:LONGEST_MESSAGE]
-            return {}, [Condition(KNOWN, False, self._refusal.reason or "Refused", message)]
+            return {}, [ReportCondition(KNOWN, False, self._refusal.reason or "Refused", message)]
         return _as_before(before)
 
     # --- what is heard ----------------------------------------------------------------------------
 
-    def replace(self, everything: list[Known[Share]], version: int) -> None:
+    def replace(self, everything: list[Known[NodeShare]], version: int) -> None:
         known = {one.key.name: one for one in everything}
         gone = [self._sums.put(name, None) for name in self._sums.names() if name not in known]
         changed = [self._sums.put(name, one.value) for name, one in known.items()]
@@ -89,12 +89,12 @@ class Nodes:
             self._news()
         self._listed, self._refusal, self._watches = True, None, True
 
-    def apply(self, news: Known[Share]) -> None:
+    def apply(self, news: Known[NodeShare]) -> None:
         self._versions[news.key.name] = news.version
         if self._sums.put(news.key.name, news.value):
             self._news()
 
-    def remove(self, gone: Known[Share]) -> None:
+    def remove(self, gone: Known[NodeShare]) -> None:
         self._versions.pop(gone.key.name, None)
         if self._sums.put(gone.key.name, None):
             self._news()
@@ -105,7 +105,7 @@ class Nodes:
     def is_news(self, key: Key, version: int) -> bool:
         return version > self._versions.get(key.name, -1)
 
-    def previous(self, key: Key) -> Share | None:
+    def previous(self, key: Key) -> NodeShare | None:
         return self._sums.get(key.name)
 
     def trouble(self, what: str, error: Exception) -> None:
@@ -123,9 +123,11 @@ class Nodes:
         self._refusal = error
 
 
-def _as_before(before: Obj) -> tuple[Obj, list[Condition]]:
+def _as_before(before: Obj) -> tuple[Obj, list[ReportCondition]]:
     withheld = [one for one in before.get("conditions") or () if isinstance(one, dict) and one.get("type") == KNOWN]
-    conditions = [Condition(KNOWN, False, str(one.get("reason")), str(one.get("message"))) for one in withheld[:1]]
+    conditions = [
+        ReportCondition(KNOWN, False, str(one.get("reason")), str(one.get("message"))) for one in withheld[:1]
+    ]
     return {name: before[name] for name in FIELDS if name in before}, conditions
 
 
@@ -140,7 +142,7 @@ READY: Final = "Ready"
 Amounts = tuple[tuple[str, int], ...]  #: resources, and nanos of each
 
 
-class Share(NamedTuple):
+class NodeShare(NamedTuple):
     """What one Node adds."""
 
     capacity: Amounts
@@ -166,14 +168,14 @@ class _Node(msgspec.Struct):
 _node: Final = msgspec.json.Decoder(_Node)
 
 
-def share_of(document: bytes) -> Share:
+def share_of(document: bytes) -> NodeShare:
     """Raises msgspec.MsgspecError if it is no Node."""
     node = _node.decode(document)
     status = node.status or _Status()
     cordoned = node.spec is not None and bool(node.spec.unschedulable)
     usable = not cordoned and _is_ready(status.conditions)
     room = status.allocatable if isinstance(status.allocatable, dict) else status.capacity
-    return Share(_amounts(status.capacity), _amounts(room) if usable else (), usable)
+    return NodeShare(_amounts(status.capacity), _amounts(room) if usable else (), usable)
 
 
 def _is_ready(conditions: object) -> bool:
@@ -202,16 +204,16 @@ def _chosen(names: Iterable[str]) -> list[str]:
     return [*filter(known.__contains__, FIRST), *sorted(known.difference(FIRST))[:MOST_NAMES]]
 
 
-class Sums:
+class CapacitySums:
     """Over all Nodes that were put, whatever the order."""
 
     def __init__(self) -> None:
-        self._shares: dict[str, Share] = {}
+        self._shares: dict[str, NodeShare] = {}
         self._capacity: dict[str, int] = {}
         self._allocatable: dict[str, int] = {}
         self._usable = 0
 
-    def put(self, name: str, share: Share | None) -> bool:
+    def put(self, name: str, share: NodeShare | None) -> bool:
         """What a Node adds from now on; None: it is gone.  Whether that is news."""
         before = self._shares.get(name)
         if before == share:
@@ -224,13 +226,13 @@ class Sums:
             self._shares[name] = share
         return True
 
-    def get(self, name: str) -> Share | None:
+    def get(self, name: str) -> NodeShare | None:
         return self._shares.get(name)
 
     def names(self) -> list[str]:
         return list(self._shares)
 
-    def _add(self, share: Share, times: int) -> None:
+    def _add(self, share: NodeShare, times: int) -> None:
         self._usable += share.usable * times
         for sums, amounts in ((self._capacity, share.capacity), (self._allocatable, share.allocatable)):
             for name, nanos in amounts:

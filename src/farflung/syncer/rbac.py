@@ -73,7 +73,7 @@ STATUS: Final = ("patch",)
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class SyncedKinds:
     """What a syncer deals with."""
 
     down: frozenset[Resource]
@@ -83,13 +83,13 @@ class Kinds:
     everything: bool = False  #: down, also what is not known yet
 
 
-def kinds_of(
+def synced_kinds(
     spec: Mapping[str, Any],
     *,
     allowed: Iterable[Resource] = (),
     allowed_up: Iterable[Resource] = (),
     everything: bool = False,
-) -> Kinds:
+) -> SyncedKinds:
     """`spec`: of the SyncerConfig `the-one`; `allowed`: what is named one by one."""
     told = parse_syncer_spec(spec)
     down = _edge_kinds({*told.kinds, *(part.kind for part in told.parts)})
@@ -97,7 +97,7 @@ def kinds_of(
     allowed, allowed_up = frozenset(allowed), frozenset(allowed_up)
     guarded = {one for one in down if one.group in GUARDED} - allowed
     guarded_up = {one for one in up if one.group in GUARDED or "*" in one} - allowed_up
-    return Kinds(
+    return SyncedKinds(
         (USUAL | down | allowed) - guarded,
         (up | allowed_up) - guarded_up,
         frozenset() if everything else frozenset(guarded),
@@ -125,7 +125,7 @@ _RESOURCE: Final = re.compile(r"(?:(?P<group>[a-z0-9.-]*)/)?(?P<plural>[a-z0-9-]
 # --- in the mailbox -------------------------------------------------------------------------------
 
 
-def mailbox_rules(kinds: Kinds, account: str) -> list[Obj]:
+def mailbox_rules(kinds: SyncedKinds, account: str) -> list[Obj]:
     """`account`: the name of the syncer's ServiceAccount there, which may renew its own token and no other."""
     rules = [
         _rule("edge.kcp.io", ["edgesyncconfigs", "syncerconfigs"], READ),
@@ -160,7 +160,7 @@ def policy_rules() -> list[Obj]:
 # --- at the edge ----------------------------------------------------------------------------------
 
 
-def edge_rules(kinds: Kinds) -> list[Obj]:
+def edge_rules(kinds: SyncedKinds) -> list[Obj]:
     """Beside that, Nodes may be counted, and everything may be listed: a namespace or a definition is only deleted if
     there is nothing in it that is somebody else's, of whatever kind."""
     if kinds.everything:

@@ -18,7 +18,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds, parse
 from farflung.runtime.reflector import Environment
-from farflung.syncer.lease import HEARTBEAT, ServedElsewhereError, seen
+from farflung.syncer.lease import HEARTBEAT, ServedElsewhereError, holder_record
 from farflung.syncer.types import Part, Resource
 from farflung.syncer.wanted import ANY
 
@@ -34,16 +34,16 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class SyncProblem:
     reason: str
     message: str
     last_try: datetime
     tries: int
 
 
-class Troubles:
+class Problems:
     def __init__(self) -> None:
-        self._known: dict[tuple[Part, Direction], Trouble] = {}
+        self._known: dict[tuple[Part, Direction], SyncProblem] = {}
         self.changed = False  #: since somebody last said it is not
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Troubles:
         """Whether it is another one than before."""
         before = self._known.get((part, direction))
         tries = 1 if before is None else before.tries + 1
-        new = Trouble(reason, message[:LONGEST], now, tries)
+        new = SyncProblem(reason, message[:LONGEST], now, tries)
         self._known[part, direction] = new
         other = before is None or (before.reason, before.message) != (new.reason, new.message)
         self.changed = self.changed or other
@@ -105,7 +105,7 @@ def all_of(resource: Resource) -> Part:
     return Part(resource, "", ANY)
 
 
-def told(part: Part, error: ClientError) -> tuple[str, str]:
+def describe_error(part: Part, error: ClientError) -> tuple[str, str]:
     """Reason and message.  A server may quote what it refuses, and Secrets are quoted to nobody."""
     reason = error.reason if isinstance(error, Refused) and error.reason else type(error).__name__
     if part.resource == SECRETS and isinstance(error, Refused):
@@ -113,11 +113,11 @@ def told(part: Part, error: ClientError) -> tuple[str, str]:
     return reason, str(error)
 
 
-def quotable(part: Part, error: ClientError) -> ClientError:
+def without_secrets(part: Part, error: ClientError) -> ClientError:
     """The same in words that anybody may read, for logs."""
     if part.resource != SECRETS or not isinstance(error, Refused):
         return error
-    _, message = told(part, error)
+    _, message = describe_error(part, error)
     return type(error)(error.status, error.reason, message, retry_after=error.retry_after)
 
 
@@ -164,22 +164,22 @@ PAUSE: Final = 1.0  #: seconds, about, from news to a report, and so between two
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ReportCondition:
     type: str
     status: bool
     reason: str
     message: str = ""
 
 
-def with_conditions(status: Obj, conditions: list[Condition], before: Obj, now: datetime) -> Obj:
+def with_conditions(status: Obj, conditions: list[ReportCondition], before: Obj, now: datetime) -> Obj:
     """When each came about: what is as it was before came about then."""
     old = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
-    told = []
+    listed = []
     for one in conditions:
         said = "True" if one.status else "False"
         earlier = old.get(one.type, {})
         since = earlier.get("lastTransitionTime") if earlier.get("status") == said else None
-        told.append(
+        listed.append(
             {
                 "type": one.type,
                 "status": said,
@@ -188,10 +188,10 @@ def with_conditions(status: Obj, conditions: list[Condition], before: Obj, now: 
                 "lastTransitionTime": since or format_seconds(now),
             }
         )
-    return {**status, "conditions": told}
+    return {**status, "conditions": listed}
 
 
-def telling(status: Obj) -> Obj:
+def without_retries(status: Obj) -> Obj:
     """What is worth a report of its own: that something was tried once more without success can wait for the next."""
     problems = [
         {name: value for name, value in one.items() if name not in ("lastTry", "tries")}
@@ -200,7 +200,7 @@ def telling(status: Obj) -> Obj:
     return {**status, "problems": problems}
 
 
-class Reporter:
+class StatusReporter:
     """Writes what there is to say, when it had time to settle; and a sign of life if there is nothing."""
 
     def __init__(
@@ -251,14 +251,14 @@ class Reporter:
         said = config.get("status") or {}
         self.found(said)
         if self._is_forgotten(config):
-            self.heartbeat, self.edge = seen(config).heartbeat, seen(config).uid
+            self.heartbeat, self.edge = holder_record(config).heartbeat, holder_record(config).uid
         elif self.heartbeat and said.get(HEARTBEAT) != self.heartbeat:
             self._lose(config)
         self._last = {name: value for name, value in said.items() if name != HEARTBEAT}
 
     def _is_forgotten(self, config: Obj) -> bool:
         """Whether we said it ourselves, and ended before that was noted."""
-        found = seen(config)
+        found = holder_record(config)
         return bool(self.began) and found.began == self.began and found.heartbeat > self.heartbeat
 
     def _stamp(self) -> str:
@@ -313,7 +313,7 @@ class Reporter:
                 self.recall(await self._mailbox.get(CONFIGS, THE_ONE))
             status = self._compose(self._last)
             due = self._failures > 0 or self._env.monotonic() - self._beaten >= self._beat * 0.9
-            if not due and telling(status) == telling(self._last):
+            if not due and without_retries(status) == without_retries(self._last):
                 return
             await self._put({**status, HEARTBEAT: self._stamp()})
             self._last = status
@@ -339,7 +339,7 @@ class Reporter:
             if not here:
                 raise
             config = await self._mailbox.get(CONFIGS, THE_ONE)
-            found = seen(config)
+            found = holder_record(config)
             if found.heartbeat in self._tried and found.uid == _uid(status):  # an answer was lost
                 self.heartbeat, self.edge = found.heartbeat, found.uid
             else:
@@ -358,4 +358,4 @@ class Reporter:
 
 
 def _uid(status: Obj) -> str:
-    return seen({"status": status}).uid
+    return holder_record({"status": status}).uid

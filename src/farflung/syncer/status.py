@@ -13,10 +13,10 @@ from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.syncer.downsync import Downsync
-from farflung.syncer.edge import EdgeWatch
+from farflung.syncer.edge import EdgeProbe
 from farflung.syncer.journal import SUSPICION, Journal
-from farflung.syncer.nodes import Nodes
-from farflung.syncer.report import Condition, Progress, Troubles, with_conditions
+from farflung.syncer.nodes import NodeCapacity
+from farflung.syncer.report import Problems, Progress, ReportCondition, with_conditions
 from farflung.syncer.upsync import Upsync
 
 RELEASE: Final = "edge.kcp.io/release-orphans"  #: annotation of `the-one`: so many orphans may go
@@ -45,16 +45,16 @@ class Orphans:
         self._journal.set_fact(RELEASED, said)
         return bool(said) and said == str(self.count())
 
-    def condition(self) -> Condition:
+    def condition(self) -> ReportCondition:
         """Whether the hub has all that it had."""
         orphaned = self.count()
         if not orphaned:
-            return Condition("HubUnchanged", True, "AsBefore")
+            return ReportCondition("HubUnchanged", True, "AsBefore")
         reason, _, message = self._journal.get_fact(SUSPICION).partition(": ")
         stays = f"{count(orphaned, 'object')} {'stays' if orphaned == 1 else 'stay'} at the edge"
         kept = _why_kept(release(self._the_one() or {}), self._journal.get_fact(RELEASED), orphaned)
         told = f"{message or 'copies are gone, and nobody withdrew them'}; {stays}{kept}"
-        return Condition("HubUnchanged", False, reason or "Orphans", told)
+        return ReportCondition("HubUnchanged", False, reason or "Orphans", told)
 
 
 def release(config: Obj) -> str:
@@ -73,19 +73,19 @@ def _why_kept(said: str, released: str, orphaned: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class StatusComposer:
     """Reads what the others know, and changes nothing."""
 
     started: datetime
     now: Callable[[], datetime]
     journal: Journal
-    troubles: Troubles
+    troubles: Problems
     progress: Progress
     downsync: Downsync
     upsync: Upsync
     orphans: Orphans
-    edge: EdgeWatch
-    nodes: Nodes
+    edge: EdgeProbe
+    nodes: NodeCapacity
     has_heard_all: Callable[[], bool]  #: of whatever is wanted
 
     def counts(self) -> dict[str, int]:
@@ -121,11 +121,11 @@ class Summary:
         said, edge = report.get("edge"), self.edge.said.get("uid")
         return not edge or not isinstance(said, dict) or said.get("uid") in (None, edge)
 
-    def _synced(self, failing: int) -> Condition:
+    def _synced(self, failing: int) -> ReportCondition:
         if failing:
-            return Condition("Synced", False, "Failing", f"{count(failing, 'object')} cannot be synced")
+            return ReportCondition("Synced", False, "Failing", f"{count(failing, 'object')} cannot be synced")
         if self.progress.pending:
-            return Condition("Synced", False, "Pending", "changes are on their way")
+            return ReportCondition("Synced", False, "Pending", "changes are on their way")
         if not self.has_heard_all():
-            return Condition("Synced", False, "Pending", "what is wanted is still being read")
-        return Condition("Synced", True, "AllSynced")
+            return ReportCondition("Synced", False, "Pending", "what is wanted is still being read")
+        return ReportCondition("Synced", True, "AllSynced")

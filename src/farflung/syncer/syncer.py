@@ -18,21 +18,31 @@ from farflung.machinery.times import format_seconds
 from farflung.runtime.controller import Controller
 from farflung.runtime.reflector import Environment
 from farflung.syncer import copies as copying
-from farflung.syncer.configuration import REPORTED, Configuration
-from farflung.syncer.copies import Copy
-from farflung.syncer.discovery import Discovering, Kinds, Side
+from farflung.syncer.configuration import REPORTED, ConfigInformers
+from farflung.syncer.copies import MailboxCopy
+from farflung.syncer.discovery import DiscoveryCache, ServedKinds, Side
 from farflung.syncer.downsync import Downsync
-from farflung.syncer.edge import Edge, EdgeWatch
-from farflung.syncer.informers import KINDS, Feeds, RememberedCopies
+from farflung.syncer.edge import EdgeClient, EdgeProbe
+from farflung.syncer.informers import KINDS, CopyInformers, KindInformers
 from farflung.syncer.journal import SUSPICION, Journal, JournalError
-from farflung.syncer.mailbox import Incarnation, Mailbox, Serving
-from farflung.syncer.nodes import Nodes
+from farflung.syncer.mailbox import MailboxClient, MailboxIdentity, MailboxLease
+from farflung.syncer.nodes import NodeCapacity
 from farflung.syncer.reachability import Reachability
-from farflung.syncer.report import BEAT, PAUSE, Direction, Progress, Reporter, Troubles, all_of, quotable, told
-from farflung.syncer.status import Orphans, Summary
+from farflung.syncer.report import (
+    BEAT,
+    PAUSE,
+    Direction,
+    Problems,
+    Progress,
+    StatusReporter,
+    all_of,
+    describe_error,
+    without_secrets,
+)
+from farflung.syncer.status import Orphans, StatusComposer
 from farflung.syncer.types import PROJECTED, Adopt, Part, Resource
-from farflung.syncer.upsync import Upsync, whole
-from farflung.syncer.watch_plan import UPSYNCED, DownsyncKinds, UpsyncKinds
+from farflung.syncer.upsync import Upsync, read_object
+from farflung.syncer.watch_plan import UPSYNCED, DownsyncWatches, UpsyncWatches
 
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
 WORKERS: Final = 8
@@ -45,7 +55,7 @@ SERVED: Final = "served"  #: the uid of the cluster in our last report
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SyncerOptions:
     mailbox: Client
     edge: Client
     name: str  #: of the SyncTarget
@@ -59,7 +69,7 @@ class Setting:
 class Syncer:
     """Made of a journal, which it does not close."""
 
-    def __init__(self, setting: Setting, journal: Journal, env: Environment, log: Logger) -> None:
+    def __init__(self, setting: SyncerOptions, journal: Journal, env: Environment, log: Logger) -> None:
         self._mailbox_reachability = Reachability(setting.mailbox, env, self._retry)
         self._edge_reachability = Reachability(setting.edge, env, self._retry)
         setting = replace(setting, mailbox=self._mailbox_reachability.client, edge=self._edge_reachability.client)
@@ -68,16 +78,16 @@ class Syncer:
         self._env = env
         self._log = log.bind(syncTargetName=setting.name)
         self._started = setting.now()
-        self._kinds = Kinds()
+        self._kinds = ServedKinds()
         self._remembered_kinds: list[str] = []  #: which kinds the journal names on disk
         self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
         self._replan = asyncio.Event()
         self._planning = False
         self._misses = 0  #: plans in a row that lacked something
-        self._discovering = Discovering(
+        self._discovering = DiscoveryCache(
             setting.mailbox, setting.edge, self._kinds, self._edge_reachability.env, self._log, self._replan.set
         )
-        self._configuration = Configuration(
+        self._configuration = ConfigInformers(
             setting.mailbox,
             self._kinds,
             self._mailbox_reachability.env,
@@ -86,13 +96,13 @@ class Syncer:
             news=self._replan.set,
         )
         self._orphans = Orphans(journal, lambda: self._configuration.the_one)
-        self.troubles = Troubles()
+        self.troubles = Problems()
         self.progress = Progress()
         backoff = Backoff(env.backoff.first, 60.0, env.backoff.random)
         self._listen()
         self.downsync = Downsync(
-            Mailbox(setting.mailbox, self._kinds, self._copies.feeds),
-            Edge(setting.edge, self._kinds, self._objects),
+            MailboxClient(setting.mailbox, self._kinds, self._copies.feeds),
+            EdgeClient(setting.edge, self._kinds, self._objects),
             journal,
             self.troubles,
             self.progress,
@@ -114,8 +124,8 @@ class Syncer:
             setting.now,
             self._log,
         )
-        self._downsync_kinds = DownsyncKinds(self._kinds, journal, self._copies, self._objects, self.downsync)
-        self._upsync_kinds = UpsyncKinds(self._kinds, journal, self._upsynced, self._born, self.troubles, setting.now)
+        self._downsync_kinds = DownsyncWatches(self._kinds, journal, self._copies, self._objects, self.downsync)
+        self._upsync_kinds = UpsyncWatches(self._kinds, journal, self._upsynced, self._born, self.troubles, setting.now)
 
         def controller(name: str, reconcile: Callable[[Part, int], Any]) -> Controller[Part]:
             async def reported(part: Part, worker: int) -> float | None:
@@ -124,7 +134,7 @@ class Syncer:
                     again: float | None = await reconcile(part, worker)
                     return again
                 except ClientError as error:
-                    raise quotable(part, error) from None
+                    raise without_secrets(part, error) from None
                 finally:
                     self._reporter.look()
 
@@ -136,7 +146,7 @@ class Syncer:
             controller("upsync", self.upsync.bring),
         ]
         self.downsync.down, self.downsync.back, self.upsync.queue = [one.queue for one in self.controllers]
-        self._reporter = Reporter(
+        self._reporter = StatusReporter(
             setting.mailbox,
             self._know_mailbox,
             lambda before: self.summary.status(before),
@@ -149,7 +159,7 @@ class Syncer:
         self._reporter.heartbeat, self._reporter.edge = journal.get_fact(HEARTBEAT), journal.get_fact(SERVED)
         self._reporter.began = journal.get_fact(BEGAN)
         self._reporter.found, self._reporter.doubt = self._learn, self._doubt_hub
-        self._edge = EdgeWatch(
+        self._edge = EdgeProbe(
             setting.edge,
             setting.beat / 2,
             self._edge_reachability.env,
@@ -158,8 +168,8 @@ class Syncer:
             news=self._reporter.look,
             replaced=self._doubt_edge,
         )
-        self._nodes = Nodes(setting.edge, self._edge_reachability.env, self._log, self._reporter.look)
-        self._serving = Serving(
+        self._nodes = NodeCapacity(setting.edge, self._edge_reachability.env, self._log, self._reporter.look)
+        self._serving = MailboxLease(
             setting.name,
             setting.mailbox,
             self._edge,
@@ -170,8 +180,8 @@ class Syncer:
             beat=setting.beat,
             lost=self._leave_hub,
         )
-        self._incarnation = Incarnation(setting.mailbox, setting.uid, self._serving, journal, self._log)
-        self.summary = Summary(
+        self._incarnation = MailboxIdentity(setting.mailbox, setting.uid, self._serving, journal, self._log)
+        self.summary = StatusComposer(
             self._started,
             setting.now,
             journal,
@@ -190,7 +200,7 @@ class Syncer:
     def _listen(self) -> None:
         mailbox, mailbox_env = self._setting.mailbox, self._mailbox_reachability.env
         edge, edge_env = self._setting.edge, self._edge_reachability.env
-        self._copies = RememberedCopies(
+        self._copies = CopyInformers(
             mailbox,
             self._journal,
             mailbox_env,
@@ -200,25 +210,25 @@ class Syncer:
             relisted=self._relisted_copies,
             trouble=self._mailbox_troubled,
         )
-        self._objects: Feeds[Obj] = Feeds(
+        self._objects: KindInformers[Obj] = KindInformers(
             edge,
-            copying.slim,
+            copying.read_edge_object,
             self._hear_object,
             edge_env,
             self._edge_troubled,
             selection=OURS,
             listed=self._listed,
         )
-        self._upsynced: Feeds[Obj] = Feeds(
-            mailbox, whole, self._hear_upsynced, mailbox_env, self._mailbox_troubled, listed=self._listed_upsynced
+        self._upsynced: KindInformers[Obj] = KindInformers(
+            mailbox, read_object, self._hear_upsynced, mailbox_env, self._mailbox_troubled, listed=self._listed_upsynced
         )
-        self._born: Feeds[Obj] = Feeds(
-            edge, whole, self._hear_born, edge_env, self._edge_troubled, listed=self._listed_up
+        self._born: KindInformers[Obj] = KindInformers(
+            edge, read_object, self._hear_born, edge_env, self._edge_troubled, listed=self._listed_up
         )
 
     # --- what is heard ----------------------------------------------------------------------------
 
-    def _hear_copy(self, part: Part, cluster: str, copy: Copy | None) -> None:
+    def _hear_copy(self, part: Part, cluster: str, copy: MailboxCopy | None) -> None:
         if copy is not None and not self._is_ours(cluster):
             return
         self.downsync.hear_copy(part, cluster, copy)
@@ -337,7 +347,7 @@ class Syncer:
             self._discovering.doubt("mailbox")
         elif isinstance(error, Refused) and not isinstance(error, Expired):
             if resource in self._kinds_to_bring():
-                reason, message = told(all_of(resource), error)
+                reason, message = describe_error(all_of(resource), error)
                 self.troubles.put(all_of(resource), Direction.DOWN, reason, message, self._setting.now())
                 self._reporter.look()
             self._consider_release()
@@ -470,7 +480,7 @@ class Syncer:
         if not self._configuration.is_known:
             return
         self._copies.configure(self._configuration.digest())
-        if self._configuration.read():
+        if self._configuration.update_scope():
             self.upsync.look_again()
 
     def _reconsider(self) -> None:

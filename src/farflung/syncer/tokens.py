@@ -47,7 +47,7 @@ Copy = Callable[[str], Awaitable[None]]  #: puts a token where the next one find
 # --- what is in a token ---------------------------------------------------------------------------
 
 
-class Account(msgspec.Struct, frozen=True):
+class TokenSubject(msgspec.Struct, frozen=True):
     cluster: str
     namespace: str
     name: str
@@ -74,11 +74,11 @@ _claims: Final = msgspec.json.Decoder(_Claims).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ServiceAccountToken:
     """Of a ServiceAccount, as it says of itself.  Whether that is true only the server knows."""
 
     text: str = field(repr=False)
-    account: Account
+    account: TokenSubject
     issued: float  #: by the clock of whoever made it, as all times here
     expires: float
 
@@ -92,7 +92,7 @@ class Token:
         return 0.0 if age < -LEEWAY else max(0.0, self.lifetime * SHARE - age)
 
 
-def read_token(text: str) -> Token | None:
+def read_token(text: str) -> ServiceAccountToken | None:
     """None if it is not that of a ServiceAccount, or has no end."""
     parts = text.split(".")
     if len(parts) != 3 or len(text) > LONGEST or not text.isascii() or not text.isprintable():
@@ -104,16 +104,18 @@ def read_token(text: str) -> Token | None:
     private = claims.private
     if not private.namespace or not private.serviceaccount.name or not 0 <= claims.iat < claims.exp <= LAST:
         return None
-    account = Account(private.clusterName, private.namespace, private.serviceaccount.name)
-    return Token(text, account, claims.iat, claims.exp)
+    account = TokenSubject(private.clusterName, private.namespace, private.serviceaccount.name)
+    return ServiceAccountToken(text, account, claims.iat, claims.exp)
 
 
-def token_of(headers: Mapping[str, str]) -> Token | None:
+def token_of(headers: Mapping[str, str]) -> ServiceAccountToken | None:
     kind, _, text = headers.get("Authorization", "").partition(" ")
     return read_token(text) if kind == "Bearer" else None
 
 
-def best(given: Token | None, kept: Token | None, refused: str = "") -> Token | None:
+def choose_token(
+    given: ServiceAccountToken | None, kept: ServiceAccountToken | None, refused: str = ""
+) -> ServiceAccountToken | None:
     """The later of two, but rather the one that was not refused.  What was kept for another account does not count."""
     if given is not None and kept is not None and kept.account != given.account:
         kept = None
@@ -145,7 +147,7 @@ class TokenKeeper:
         self._copy = copy
         self._kept = _content(self._file)
         self._unwritten = False
-        self._used: Token | None = None
+        self._used: ServiceAccountToken | None = None
         self._refused = ""  #: the last one that was
         self._ahead = 0.0  #: seconds by which the server's clock is ahead of ours, as far as we know
 
@@ -162,7 +164,7 @@ class TokenKeeper:
         if given is None:
             self._used = None
             return headers
-        self._used = best(given, self._kept, self._refused)
+        self._used = choose_token(given, self._kept, self._refused)
         assert self._used is not None
         return headers if self._used is given else _showing(headers, self._used)
 
@@ -208,7 +210,7 @@ class TokenKeeper:
         """By the server's clock."""
         return self._clock() + self._ahead
 
-    async def _renewed(self, client: Client, token: Token) -> Token:
+    async def _renewed(self, client: Client, token: ServiceAccountToken) -> ServiceAccountToken:
         account = token.account
         wanted: Obj = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -240,7 +242,7 @@ class TokenKeeper:
             given = token_of(await self._given())
         except KubeconfigError:
             given = None
-        if given != self._kept and best(given, self._kept) is self._kept:
+        if given != self._kept and choose_token(given, self._kept) is self._kept:
             await self._copy(self._kept.text)
 
     def _without_secret(self, sentence: str) -> str:
@@ -248,7 +250,7 @@ class TokenKeeper:
         return sentence.replace(self._used.text, "…") if self._used is not None else sentence
 
 
-def keeping(
+def renew_tokens(
     access: Access, directory: Path, clock: Callable[[], float], report: Report, copy: Copy | None = None
 ) -> tuple[Access, TokenKeeper]:
     """The same, with a token that lasts as long as `run` of the keeper does.  An access that is not by the token of a
@@ -258,7 +260,7 @@ def keeping(
     return replace(access, credentials=keeper.headers, forget=keeper.forget), keeper
 
 
-def copying(edge: Client, namespace: str, name: str) -> Copy:
+def secret_writer(edge: Client, namespace: str, name: str) -> Copy:
     """Into the Secret that the kubeconfig of the syncer is from."""
 
     async def copy(token: str) -> None:
@@ -268,7 +270,7 @@ def copying(edge: Client, namespace: str, name: str) -> Copy:
     return copy
 
 
-def _content(file: Path) -> Token | None:
+def _content(file: Path) -> ServiceAccountToken | None:
     """None also for what somebody damaged: the kubeconfig still has one."""
     try:
         with file.open("rb") as opened:
@@ -277,7 +279,7 @@ def _content(file: Path) -> Token | None:
         return None
 
 
-def _showing(headers: Mapping[str, str], token: Token) -> Mapping[str, str]:
+def _showing(headers: Mapping[str, str], token: ServiceAccountToken) -> Mapping[str, str]:
     whole = CIMultiDict(headers)
     whole["Authorization"] = f"Bearer {token.text}"
     return whole

@@ -17,14 +17,14 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, is_system
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
-from farflung.syncer.discovery import Kinds
+from farflung.syncer.discovery import ServedKinds
 from farflung.syncer.downsync import STRANGERS, NotServedError
-from farflung.syncer.edge import gone
-from farflung.syncer.informers import Feeds
-from farflung.syncer.report import Direction, Troubles, told
+from farflung.syncer.edge import ignore_absence
+from farflung.syncer.informers import KindInformers
+from farflung.syncer.report import Direction, Problems, describe_error
 from farflung.syncer.types import UPSYNCED, Part, Resource
 from farflung.syncer.wanted import NAMESPACES as ROOMS
-from farflung.syncer.wanted import Wanted
+from farflung.syncer.wanted import SyncScope
 
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 
@@ -34,12 +34,12 @@ class Upsync:
         self,
         mailbox: Client,
         edge: Client,
-        copies: Feeds[Obj],
-        objects: Feeds[Obj],
-        kinds: Kinds,
-        wanted: Callable[[], Wanted],
+        copies: KindInformers[Obj],
+        objects: KindInformers[Obj],
+        kinds: ServedKinds,
+        wanted: Callable[[], SyncScope],
         holds: Callable[[str], bool],
-        troubles: Troubles,
+        troubles: Problems,
         now: Callable[[], datetime],
         log: Logger,
     ) -> None:
@@ -82,7 +82,7 @@ class Upsync:
         try:
             return await self._bring(part)
         except ClientError as error:
-            self._report(part, *told(part, error))
+            self._report(part, *describe_error(part, error))
             raise
 
     async def _bring(self, part: Part) -> float | None:
@@ -158,11 +158,11 @@ class Upsync:
             at_edge = self._objects.collection(part.resource)
             if at_edge is None:
                 return
-            with gone(part):
+            with ignore_absence(part):
                 found = await self._edge.get(at_edge, part.name, part.namespace)
                 if not is_downsynced(found):
                     return  # it is there again, and will be heard of
-        with gone(part):
+        with ignore_absence(part):
             await self._mailbox.delete(collection, part.name, part.namespace, uid=copy["metadata"]["uid"])
         self._troubles.clear(part, Direction.UP)
         self._log.info("withdrew from the mailbox", v=2, object=str(part))
@@ -177,7 +177,7 @@ def _was_born_there(part: Part, obj: Obj) -> bool:
     return not is_downsynced(obj) and not is_system(Kind(*part.resource), obj)
 
 
-def whole(resource: Resource, document: bytes) -> Obj:
+def read_object(resource: Resource, document: bytes) -> Obj:
     """An object without what only its server needs."""
     obj: Obj = orjson.loads(document)
     obj["metadata"].pop("managedFields", None)

@@ -22,7 +22,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.versions import version_order
 from farflung.syncer.types import Part, Resource
 
-Kinds = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is in namespaces
+KindLookup = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is in namespaces
 
 NAMESPACES: Final = Resource("", "namespaces")
 ANY: Final = "*"
@@ -33,7 +33,7 @@ _DOMAIN: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
-class UpsyncSet(NamedTuple):
+class UpsyncSelector(NamedTuple):
     """Objects that come from the edge.  Each list may hold `*`; an object without namespace fits any namespaces."""
 
     group: str
@@ -51,15 +51,15 @@ class UpsyncSet(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SyncScope:
     resources: Mapping[Resource, str]  #: that are watched in the mailbox → version; empty: whichever there is
-    upsync: tuple[UpsyncSet, ...] = ()  #: sorted, without those that hold nothing
+    upsync: tuple[UpsyncSelector, ...] = ()  #: sorted, without those that hold nothing
     unknown: tuple[tuple[str, str], ...] = ()  #: groups and kinds that `kinds` did not know, sorted
     problems: tuple[str, ...] = ()  #: sentences, sorted
     _whole: Mapping[Resource, tuple[frozenset[str], ...]] = field(default_factory=dict)  #: namespaces
     _parts: frozenset[Part] = frozenset()  #: one by one; a namespace or a name may be `*`
     _namespaces: frozenset[str] = _NOTHING  #: that are needed for what is in them
-    _upsync: Mapping[Resource, tuple[UpsyncSet, ...]] = field(default_factory=dict)
+    _upsync: Mapping[Resource, tuple[UpsyncSelector, ...]] = field(default_factory=dict)
 
     def covers(self, part: Part) -> bool:
         """Whether it goes to the edge."""
@@ -87,12 +87,12 @@ class Wanted:
         """The API groups of all that comes from the edge."""
         return frozenset(one.group for one in self.upsync)
 
-    def _sets(self, resource: Resource) -> Iterator[UpsyncSet]:
+    def _sets(self, resource: Resource) -> Iterator[UpsyncSelector]:
         yield from self._upsync.get(resource, ())
         yield from self._upsync.get(Resource(resource.group, ANY), ())
 
 
-def read(configs: Iterable[Obj], kinds: Kinds) -> Wanted:
+def read_scope(configs: Iterable[Obj], kinds: KindLookup) -> SyncScope:
     """All that SyncerConfigs and EdgeSyncConfigs say together, in whatever order they come.  It never raises."""
     reading = _Reading(kinds)
     for config in configs:
@@ -103,7 +103,7 @@ def read(configs: Iterable[Obj], kinds: Kinds) -> Wanted:
 class _Reading:
     """What was read so far."""
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: KindLookup) -> None:
         self._kinds = kinds
         self._versions: dict[Resource, str] = {}
         self._whole: dict[Resource, set[frozenset[str]]] = {}
@@ -114,15 +114,17 @@ class _Reading:
         self._problems: set[str] = set()
         self._config = ""
 
-    def result(self) -> Wanted:
+    def result(self) -> SyncScope:
         if self._namespaces:
             self._watch(NAMESPACES, "v1")
-        upsync = sorted((UpsyncSet(*key, frozenset(names)) for key, names in self._upsync.items()), key=UpsyncSet.order)
-        by_resource: dict[Resource, list[UpsyncSet]] = {}
+        upsync = sorted(
+            (UpsyncSelector(*key, frozenset(names)) for key, names in self._upsync.items()), key=UpsyncSelector.order
+        )
+        by_resource: dict[Resource, list[UpsyncSelector]] = {}
         for one in upsync:
             for plural in one.resources:
                 by_resource.setdefault(Resource(one.group, plural), []).append(one)
-        return Wanted(
+        return SyncScope(
             MappingProxyType(dict(sorted(self._versions.items()))),
             tuple(upsync),
             tuple(sorted(self._unknown)),

@@ -10,18 +10,23 @@ from typing import Final
 from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
-from farflung.syncer.discovery import Kinds, Side, found
+from farflung.syncer.discovery import ServedKinds, Side, served_only
 from farflung.syncer.downsync import Downsync
-from farflung.syncer.informers import Feeds, RememberedCopies
+from farflung.syncer.informers import CopyInformers, KindInformers
 from farflung.syncer.journal import Journal
-from farflung.syncer.report import Direction, Troubles, all_of
+from farflung.syncer.report import Direction, Problems, all_of
 from farflung.syncer.types import Resource
-from farflung.syncer.wanted import ANY, Wanted
+from farflung.syncer.wanted import ANY, SyncScope
 
 
-class DownsyncKinds:
+class DownsyncWatches:
     def __init__(
-        self, kinds: Kinds, journal: Journal, copies: RememberedCopies, objects: Feeds[Obj], downsync: Downsync
+        self,
+        kinds: ServedKinds,
+        journal: Journal,
+        copies: CopyInformers,
+        objects: KindInformers[Obj],
+        downsync: Downsync,
     ) -> None:
         self._kinds = kinds
         self._journal = journal
@@ -30,19 +35,19 @@ class DownsyncKinds:
         self._downsync = downsync
         self._brought: frozenset[Resource] = frozenset()
 
-    def plan(self, group: asyncio.TaskGroup, wanted: Wanted, *, is_known: bool) -> set[Side]:
+    def plan(self, group: asyncio.TaskGroup, wanted: SyncScope, *, is_known: bool) -> set[Side]:
         """Listen to what is wanted, as far as both sides have it, and at the edge only to kinds that there is something
         to bring of.  The sides that lack something.  `is_known`: whether that is wanted now, or only was."""
         self._brought = frozenset(self._journal.resources())
         versions = self._versions(wanted)
         copies = {one: self._kinds.in_mailbox(one, version) for one, version in versions.items()}
         if is_known:
-            self._copies.feeds.want(group, found(copies))
+            self._copies.feeds.want(group, served_only(copies))
             self._copies.forget_unwatched()
             self._lose([one for one, collection in copies.items() if collection is None])
         objects = {one: self._at_edge(one, copies[one], versions[one]) for one in versions if one in self._brought}
         gone = [one for one in objects if objects[one] is None and self._objects.collection(one) is not None]
-        self._objects.want(group, found(objects))
+        self._objects.want(group, served_only(objects))
         for resource in gone:
             self._downsync.look_at(resource)
         lacking: set[Side] = set()
@@ -52,7 +57,7 @@ class DownsyncKinds:
             lacking.add("edge")
         return lacking
 
-    def _versions(self, wanted: Wanted) -> dict[Resource, str]:
+    def _versions(self, wanted: SyncScope) -> dict[Resource, str]:
         """Of each kind of which there may be copies for us, the one that is asked for; empty: any."""
         earlier = self._copies.earlier()
         versions = {**dict.fromkeys([*self._served(earlier), *self._journal.resources()], ""), **wanted.resources}
@@ -76,13 +81,13 @@ class DownsyncKinds:
         """Whether there was something to bring of a kind, as of the plan."""
         return resource in self._brought
 
-    def is_complete(self, wanted: Wanted) -> bool:
+    def is_complete(self, wanted: SyncScope) -> bool:
         """There was a list of every kind of which there may be copies, as far as the mailbox has it and lets us."""
         feeds = self._copies.feeds
         served = self._served({*feeds.resources(), *self._journal.resources(), *wanted.resources})
         return all(feeds.is_known(one) or isinstance(feeds.error(one), Forbidden) for one in served)
 
-    def has_heard_all(self, wanted: Wanted) -> bool:
+    def has_heard_all(self, wanted: SyncScope) -> bool:
         """Of whatever is wanted, as far as the mailbox has it and lets us."""
         feeds = self._copies.feeds
         some = {*feeds.resources(), *self._served(wanted.resources)}
@@ -96,14 +101,14 @@ class DownsyncKinds:
 UPSYNCED: Final = "upsynced"  #: fact of the journal: the kinds that we may have put into the mailbox
 
 
-class UpsyncKinds:
+class UpsyncWatches:
     def __init__(
         self,
-        kinds: Kinds,
+        kinds: ServedKinds,
         journal: Journal,
-        copies: Feeds[Obj],
-        objects: Feeds[Obj],
-        troubles: Troubles,
+        copies: KindInformers[Obj],
+        objects: KindInformers[Obj],
+        troubles: Problems,
         now: Callable[[], datetime],
     ) -> None:
         """`copies`: in the mailbox; `objects`: at the edge."""
@@ -115,7 +120,7 @@ class UpsyncKinds:
         self._now = now
         self.wanted: frozenset[Resource] = frozenset()  #: as of the last plan
 
-    def plan(self, group: asyncio.TaskGroup, wanted: Wanted, *, is_known: bool, is_met: bool) -> bool:
+    def plan(self, group: asyncio.TaskGroup, wanted: SyncScope, *, is_known: bool, is_met: bool) -> bool:
         """Listen to them.  Whether the mailbox lacks one; a kind that the edge does not have is waited for without
         asking, because its definition will be heard of.  `is_known`: whether that is wanted now, or only was; `is_met`:
         whether the mailbox is known to be ours.
@@ -130,13 +135,13 @@ class UpsyncKinds:
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
         born = {one: self._kinds.at_edge(one, kind.version) for one in named if (kind := copies[one])}
         if is_met and is_known:
-            self._copies.want(group, found(copies))
-        self._objects.want(group, found(born))
+            self._copies.want(group, served_only(copies))
+        self._objects.want(group, served_only(born))
         lacking = {one for one in named if copies[one] is None and self._kinds.at_edge(one) is not None}
         self._tell(named, lacking if is_known else set())
         return bool(lacking)
 
-    def _named(self, wanted: Wanted) -> set[Resource]:
+    def _named(self, wanted: SyncScope) -> set[Resource]:
         named: set[Resource] = set()
         for one in wanted.upsync:
             for plural in one.resources:
