@@ -10,7 +10,7 @@ from shuffled_loop import ShuffledPolicy
 
 from farflung.lib import garbage
 
-LONG = 3600  #: seconds that a long test may take, unless it says otherwise
+LONG = 3600  #: seconds that a long test, or a property test with many examples, may take, unless it says otherwise
 
 # Property tests have no deadline: a slow machine is no bug. `make test` tries the same few examples every time;
 # `make long` (--hypothesis-profile=explore) tries many, from the seed it prints.
@@ -43,7 +43,9 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    explores = config.getoption("--hypothesis-profile") == "explore"
     for item in items:
-        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+        is_long = item.get_closest_marker("long") or (explores and item.get_closest_marker("hypothesis"))
+        if is_long and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG))

@@ -17,7 +17,9 @@ from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden, Unreachable
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
+from farflung.syncer.informers import KindInformers
 from farflung.syncer.types import FINALIZER, Part, Resource
+from farflung.syncer.upsync import read_object
 
 OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
 SHOP = Part(Resource("", "namespaces"), "", "shop")
@@ -370,3 +372,25 @@ async def test_a_kind_that_is_wanted_again_brings_copies_that_were_not_wanted_be
 
 def is_held(world: World, part: Part) -> bool:
     return FINALIZER in world.copies()[part]["metadata"].get("finalizers", ())
+
+
+async def test_a_kind_counts_as_listed_only_after_the_syncer_compared_the_list_with_its_journal(tmp_path: Path) -> None:
+    """A syncer that took over a mailbox forgot why it had orphans, because it counted them between the two."""
+    listed: list[Resource] = []
+    async with at_rest(tmp_path) as world:
+        informers: KindInformers[Obj] = KindInformers(
+            world.link.cluster,
+            read_object,
+            lambda part, cluster, obj: None,
+            world.link.env,
+            lambda resource, error: None,
+            listed=listed.append,
+        )
+        async with asyncio.TaskGroup() as group:
+            informers.want(group, {A_MAP.resource: MAPS})
+            while not listed:
+                assert not informers.is_known(A_MAP.resource)
+                assert not list(informers.heard())
+                await asyncio.sleep(0)
+            assert informers.is_known(A_MAP.resource)
+            informers.stop_all()

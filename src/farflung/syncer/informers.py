@@ -62,6 +62,7 @@ class KindInformers(Generic[T]):
         self._running: dict[Resource, asyncio.Task[None]] = {}
         self._known: dict[Resource, dict[Part, T]] = {}
         self._errors: dict[Resource, Exception] = {}
+        self._listed_kinds: set[Resource] = set()  #: of which there was a whole list, after `listed` was called
 
     def want(self, group: asyncio.TaskGroup, collections: Mapping[Resource, Collection]) -> None:
         """These, and no others."""
@@ -94,6 +95,7 @@ class KindInformers(Generic[T]):
             group.create_task(informer.run())
             await informer.synced.wait()
             self._errors.pop(resource, None)
+            self._listed_kinds.add(resource)
             self._listed(resource)
 
     def stop(self, resource: Resource) -> None:
@@ -101,6 +103,7 @@ class KindInformers(Generic[T]):
         self._running.pop(resource).cancel()
         del self._informers[resource], self._collections[resource], self._known[resource]
         self._errors.pop(resource, None)
+        self._listed_kinds.discard(resource)
 
     def stop_all(self) -> None:
         for resource in self.resources():
@@ -133,9 +136,9 @@ class KindInformers(Generic[T]):
         return self._collections.get(resource)
 
     def is_known(self, resource: Resource) -> bool:
-        """Whether there was a whole list of it."""
-        informer = self._informers.get(resource)
-        return informer is not None and informer.synced.is_set()
+        """Whether there was a whole list of the kind, and `listed` was called.  In between, the journal does not know
+        yet which copies the list lacks."""
+        return resource in self._listed_kinds
 
     def error(self, resource: Resource) -> Exception | None:
         """What went wrong last with a kind of which there was no whole list yet."""
@@ -143,9 +146,8 @@ class KindInformers(Generic[T]):
 
     def heard(self) -> Iterator[tuple[Resource, Collection, int]]:
         """Up to which version everything was heard of, of each kind of which there was a whole list."""
-        for resource, informer in self._informers.items():
-            if informer.synced.is_set():
-                yield resource, self._collections[resource], informer.cache.heard
+        for resource in self._listed_kinds:
+            yield resource, self._collections[resource], self._informers[resource].cache.heard
 
     # --- what we did ourselves --------------------------------------------------------------------
 
