@@ -176,8 +176,6 @@ def put_aside(path: Path) -> Path:
     return aside
 
 
-__all__ = ["Entry", "Heard", "Journal", "JournalError"]
-
 PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
 HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
