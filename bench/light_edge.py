@@ -14,9 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
+from farflung.apis.edge.names import PROJECTED
 from farflung.client.transport import Reply, Request
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import MANAGER, PROJECTED
+from farflung.syncer.types import MANAGER
 
 REMEMBERED = 100  #: changes, for who lists first and watches then
 VERSION = orjson.dumps({"gitVersion": "v1.30.0"})

@@ -30,6 +30,7 @@ from scheduler_wire import PLACEMENTS, TARGETS, headed
 from translator import CONFIGS, DEPLOYMENTS, NAMESPACES, Fleet, deployment, fleet, following, namespace, placement
 
 from edge import controllers_of
+from farflung.apis.edge.names import SYNC_TARGET_NAME
 from farflung.apis.names import Collection
 from farflung.client.rest import Events
 from farflung.controllers.status_summarizer.health import Subject
@@ -37,7 +38,7 @@ from farflung.controllers.status_summarizer.summaries import Summaries
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import Limits
 from farflung.placement.index import Copy
-from farflung.placement.names import SYNC_TARGET_NAME, Kind, Part, PlacementKey
+from farflung.placement.names import Kind, Part, PlacementKey
 from farflung.placement.project import projected
 from farflung.placement.state import PlacementState
 from farflung.placement.types import (

@@ -51,8 +51,9 @@ def described(api: ModuleType, provider: str) -> dict[str, Any]:
         del definition["status"]
         found[f"crds/{kind.group}_{kind.plural}.yaml"] = definition
         found[f"exports/apiresourceschema-{kind.qualified}.yaml"] = kind.resource_schema()
-    found[f"exports/apiexport-{api.GROUP}.yaml"] = api.api_export()
-    found[f"imports/apibinding-{api.GROUP}.yaml"] = api.api_binding(provider)
+    export = api.api_export()
+    found[f"exports/apiexport-{export['metadata']['name']}.yaml"] = export
+    found[f"imports/apibinding-{export['metadata']['name']}.yaml"] = api.api_binding(provider)
     return found
 
 

@@ -10,17 +10,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from farflung.apis.certificates.validation import (
-    GROUP,
-    RULES,
-    USAGES,
-    prepare_approval,
-    stamp_conditions,
-    validate_approval,
-)
+from farflung.apis.certificates.validation import RULES, USAGES, prepare_approval, stamp_conditions, validate_approval
+from farflung.apis.names import CERTIFICATES_GROUP
 from farflung.machinery.errors import Obj
 
-CSR = RULES[GROUP, "CertificateSigningRequest"]
+CSR = RULES[CERTIFICATES_GROUP, "CertificateSigningRequest"]
 NOW = "2024-01-01T00:00:00Z"
 APPROVED: Obj = {"type": "Approved", "status": "True", "reason": "R", "lastUpdateTime": NOW, "lastTransitionTime": NOW}
 

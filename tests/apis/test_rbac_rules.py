@@ -2,21 +2,22 @@
 
 from typing import Any
 
-from farflung.apis.rbac import GROUP, RULES
+from farflung.apis.names import RBAC_GROUP
+from farflung.apis.rbac import RULES
 from farflung.machinery.errors import Obj
 
 
 def told(kind: str, **members: Any) -> list[str]:
     obj: Obj = {"metadata": {"name": "x"}, **members}
-    RULES[GROUP, kind].default(obj)
-    return [str(error) for error in RULES[GROUP, kind].validate(obj)]
+    RULES[RBAC_GROUP, kind].default(obj)
+    return [str(error) for error in RULES[RBAC_GROUP, kind].validate(obj)]
 
 
 def test_a_role_without_rules_says_null() -> None:
     role: Obj = {"metadata": {"name": "x"}, "rules": []}
-    RULES[GROUP, "Role"].default(role)
+    RULES[RBAC_GROUP, "Role"].default(role)
     assert role["rules"] is None
-    assert RULES[GROUP, "Role"].validate(role) == []
+    assert RULES[RBAC_GROUP, "Role"].validate(role) == []
 
 
 def test_a_rule_names_verbs_and_what_they_are_about() -> None:
@@ -56,10 +57,10 @@ def test_groups_of_roles_and_subjects_are_filled_in() -> None:
         "roleRef": {"kind": "Role", "name": "r"},
         "subjects": [{"kind": "ServiceAccount", "name": "sa"}, {"kind": "User", "name": "u"}],
     }
-    RULES[GROUP, "RoleBinding"].default(binding)
+    RULES[RBAC_GROUP, "RoleBinding"].default(binding)
     assert binding == {
-        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "r"},
-        "subjects": [{"kind": "ServiceAccount", "name": "sa"}, {"kind": "User", "name": "u", "apiGroup": GROUP}],
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "sa"}, {"kind": "User", "name": "u", "apiGroup": RBAC_GROUP}],
     }
 
 
@@ -70,7 +71,7 @@ def test_a_binding_names_a_role_and_known_subjects() -> None:
         subjects=[{"kind": "ServiceAccount", "name": "sa"}, {"kind": "Zzz", "name": "u"}],
     )
     assert wrong == [
-        f'roleRef.apiGroup: Unsupported value: "x": supported values: "{GROUP}"',
+        f'roleRef.apiGroup: Unsupported value: "x": supported values: "{RBAC_GROUP}"',
         'roleRef.kind: Unsupported value: "Foo": supported values: "Role", "ClusterRole"',
         "roleRef.name: Required value",
         'subjects[1].kind: Unsupported value: "Zzz": supported values: "ServiceAccount", "User", "Group"',
@@ -93,9 +94,9 @@ def test_a_subject_has_a_name() -> None:
 
 
 def test_the_role_of_a_binding_is_fixed() -> None:
-    old: Obj = {"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "r"}}
-    new: Obj = {"roleRef": {"name": "other", "kind": "Role", "apiGroup": GROUP}}
-    assert [str(error) for error in RULES[GROUP, "RoleBinding"].validate_update(new, old)] == [
-        f'roleRef: Invalid value: {{"APIGroup":"{GROUP}","Kind":"Role","Name":"other"}}: cannot change roleRef'
+    old: Obj = {"roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": "r"}}
+    new: Obj = {"roleRef": {"name": "other", "kind": "Role", "apiGroup": RBAC_GROUP}}
+    assert [str(error) for error in RULES[RBAC_GROUP, "RoleBinding"].validate_update(new, old)] == [
+        f'roleRef: Invalid value: {{"APIGroup":"{RBAC_GROUP}","Kind":"Role","Name":"other"}}: cannot change roleRef'
     ]
-    assert RULES[GROUP, "RoleBinding"].validate_update(old, old) == []
+    assert RULES[RBAC_GROUP, "RoleBinding"].validate_update(old, old) == []

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.admissionregistration.validation import GROUP, RULES
+from farflung.apis.admissionregistration.validation import RULES
+from farflung.apis.names import POLICIES_GROUP
 from farflung.machinery.errors import Obj
 
 RULE: Obj = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
@@ -19,12 +20,12 @@ WEBHOOK: Obj = {
 
 def defaulted(kind: str, **members: Any) -> Obj:
     obj: Obj = {"metadata": {"name": "x"}, **members}
-    RULES[GROUP, kind].default(obj)
+    RULES[POLICIES_GROUP, kind].default(obj)
     return obj
 
 
 def told(kind: str, **members: Any) -> list[str]:
-    return [str(error) for error in RULES[GROUP, kind].validate(defaulted(kind, **members))]
+    return [str(error) for error in RULES[POLICIES_GROUP, kind].validate(defaulted(kind, **members))]
 
 
 def of_webhook(**members: Any) -> list[str]:

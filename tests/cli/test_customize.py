@@ -14,15 +14,16 @@ from click.testing import CliRunner, Result
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from farflung.apis.edge.names import CUSTOMIZERS
+from farflung.apis.kcp.names import LOCATIONS
 from farflung.apis.names import Collection
-from farflung.cli.customize import CUSTOMIZERS, Answer, Question, answered, completed, objects, printed
+from farflung.cli.customize import Answer, Question, answered, completed, objects, printed
 from farflung.cli.inventory import HiddenError
 from farflung.cli.main import main
 from farflung.cli.manifests import Manifest
 from farflung.client.errors import Forbidden
 from farflung.machinery.codec import yaml as kubernetes_yaml
 from farflung.machinery.errors import Obj
-from farflung.placement.names import LOCATIONS
 
 EXPAND, NAMES = "edge.kcp.io/expand-parameters", "edge.kcp.io/customizer"
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")

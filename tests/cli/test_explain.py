@@ -8,11 +8,12 @@ import pytest
 import yaml
 from asked_hub import AskedHub, placement
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
+from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.cli.explain import explain, printed
 from farflung.cli.inventory import HiddenError
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
-from farflung.placement.names import PLACEMENTS, SLICES, SYNC_TARGETS
 
 PROD = {"matchLabels": {"env": "prod"}}
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
@@ -130,7 +131,7 @@ async def test_it_says_what_the_scheduler_has_still_to_do() -> None:
     ]
     await hub.schedule()
     dev = placement("p", {"matchLabels": {"env": "dev"}})
-    await hub.client.patch(PLACEMENTS, "p", {"spec": dev["spec"]})
+    await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": dev["spec"]})
     stale = await explain(hub.asked, "p")
     assert [stale["now"][key] for key in ("statusIsCurrent", "slicesAreCurrent", "missing")] == [False, False, []]
     assert printed(stale, "table").splitlines()[-1] == f"- {hub.cluster}   prod   good"
@@ -143,7 +144,7 @@ async def test_a_slice_that_somebody_edited_is_not_current() -> None:
     hub = await furnished()
     await hub.place(placement("p", PROD))
     await hub.schedule()
-    await hub.client.patch(SLICES, "p", {"destinations": []})
+    await hub.client.patch(SINGLE_PLACEMENT_SLICES, "p", {"destinations": []})
     now = (await explain(hub.asked, "p"))["now"]
     assert (now["statusIsCurrent"], now["slicesAreCurrent"]) == (True, False)
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.apis.globalscheduler.names import CLUSTERS
+from farflung.apis.names import LEASES
 from farflung.cli.fleet_machines import is_well, lines, machines
 from farflung.cli.fleet_status import printed, status
 from farflung.machinery import times
-from farflung.runtime.leader import LEASES
 
 NOW = times.parse("2024-05-01T12:00:00Z")
 SCALARS = st.one_of(st.none(), st.integers(), st.text(), st.just("False"), st.just("Delivered"))

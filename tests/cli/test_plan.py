@@ -12,11 +12,12 @@ from asked_hub import AskedHub, placement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.cli.dry_run import LAST_APPLIED, applied
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
+from farflung.apis.names import LAST_APPLIED
+from farflung.cli.dry_run import applied
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan import check, is_change, plan, printed
 from farflung.machinery.errors import Obj
-from farflung.placement.names import PLACEMENTS, SLICES
 
 PROD, DEV = {"matchLabels": {"env": "prod"}}, {"matchLabels": {"env": "dev"}}
 
@@ -51,18 +52,18 @@ async def test_all_destinations_of_a_new_placement_are_added() -> None:
         "    spec.namespaceScope.namespaces: default added",
         "    spec.namespaceScope.resources: 8 kinds added",
     ]
-    assert await hub.client.list(PLACEMENTS) == []
+    assert await hub.client.list(EDGE_PLACEMENTS) == []
 
 
 async def test_an_edit_is_compared_with_the_slices_and_changes_nothing() -> None:
     hub = await furnished()
     await hub.place(placement("p", PROD))
     await hub.schedule()
-    before = [*await hub.client.list(PLACEMENTS), *await hub.client.list(SLICES)]
+    before = [*await hub.client.list(EDGE_PLACEMENTS), *await hub.client.list(SINGLE_PLACEMENT_SLICES)]
     answer = await planned(hub, placement("p", DEV))
     assert shown(hub, answer)[1:3] == ["+ C   dev    dev", "- C   prod   prod"]
     assert is_change(answer)
-    assert [*await hub.client.list(PLACEMENTS), *await hub.client.list(SLICES)] == before
+    assert [*await hub.client.list(EDGE_PLACEMENTS), *await hub.client.list(SINGLE_PLACEMENT_SLICES)] == before
     assert all("dryRun=All" in request.target for request in hub.transport.writes)
 
 
@@ -96,7 +97,7 @@ async def test_the_slice_of_an_earlier_placement_of_that_name_goes() -> None:
     hub = await furnished()
     await hub.place(placement("p", PROD))
     await hub.schedule()
-    await hub.client.delete(PLACEMENTS, "p")
+    await hub.client.delete(EDGE_PLACEMENTS, "p")
     answer = await planned(hub, placement("p", DEV))
     assert shown(hub, answer)[:3] == ["EdgePlacement p (new)", "+ C   dev    dev", "- C   prod   prod"]
 
@@ -106,7 +107,7 @@ async def test_a_placement_that_is_being_deleted_is_not_planned() -> None:
     held = placement("p", PROD)
     held["metadata"]["finalizers"] = ["example.com/hold"]
     await hub.place(held)
-    await hub.client.delete(PLACEMENTS, "p")
+    await hub.client.delete(EDGE_PLACEMENTS, "p")
     assert (await planned(hub, placement("p", DEV)))["placements"][0]["error"] == "it is being deleted"
 
 
@@ -116,9 +117,9 @@ async def test_the_plan_comes_true() -> None:
     await hub.schedule()
     obj = placement("p", {}, where="target.metadata.labels['env'] != 'prod'")
     answer = (await planned(hub, obj))["placements"][0]
-    await hub.client.patch(PLACEMENTS, "p", {"spec": obj["spec"]})
+    await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": obj["spec"]})
     await hub.schedule()
-    [slice_] = await hub.client.list(SLICES)
+    [slice_] = await hub.client.list(SINGLE_PLACEMENT_SLICES)
     assert slice_["destinations"] == answer["added"]
 
 
@@ -175,7 +176,7 @@ async def test_what_others_added_stays_and_what_the_file_dropped_goes() -> None:
     first = placement("p", PROD, numberOfLocations=1)
     first["metadata"]["annotations"] = {LAST_APPLIED: orjson.dumps(placement("p", PROD, numberOfLocations=1)).decode()}
     live = await hub.place(first)
-    live = await hub.client.patch(PLACEMENTS, "p", {"spec": {"spreadBy": ["zone"]}})
+    live = await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"spreadBy": ["zone"]}})
     after = applied(live, placement("p", DEV))
     assert after["spec"] == {"locationSelectors": [DEV], "spreadBy": ["zone"]}
     assert live["spec"]["numberOfLocations"] == 1
@@ -204,10 +205,10 @@ def test_applying_again_what_was_applied_leads_exactly_to_the_file(last: Obj, wa
 async def test_a_client_that_rehearses_writes_nothing_whatever_it_is_asked() -> None:
     hub = await furnished()
     await hub.place(placement("p", PROD))
-    before = await hub.client.list(PLACEMENTS)
+    before = await hub.client.list(EDGE_PLACEMENTS)
     dry_run = hub.asked.workspace
-    await dry_run.create(PLACEMENTS, placement("q", PROD))
-    await dry_run.update(PLACEMENTS, {**before[0], "spec": {}})
-    await dry_run.patch(PLACEMENTS, "p", {"spec": None})
-    await dry_run.delete(PLACEMENTS, "p")
-    assert await hub.client.list(PLACEMENTS) == before
+    await dry_run.create(EDGE_PLACEMENTS, placement("q", PROD))
+    await dry_run.update(EDGE_PLACEMENTS, {**before[0], "spec": {}})
+    await dry_run.patch(EDGE_PLACEMENTS, "p", {"spec": None})
+    await dry_run.delete(EDGE_PLACEMENTS, "p")
+    assert await hub.client.list(EDGE_PLACEMENTS) == before

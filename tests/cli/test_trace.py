@@ -22,6 +22,7 @@ from local_transport import LocalTransport
 from platform_harness import OPERATOR
 from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import PODS, Collection
 from farflung.cli.connection import Hub, hub_of
 from farflung.cli.main import main
@@ -31,7 +32,6 @@ from farflung.cli.trace_steps import printed
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
-from farflung.placement.names import PLACEMENTS
 
 pytestmark = pytest.mark.simulated_time
 
@@ -290,7 +290,7 @@ async def test_what_goes_nowhere_is_told_why() -> None:
         "It goes nowhere: objects of the kind edgeplacements.edge.kcp.io stay where they are."
     )
     assert (await asked_of(hub, "sa/default"))[-1] == "It goes nowhere: every cluster has its own."
-    await hub.client.patch(PLACEMENTS, "p", {"spec": {"downsync": [{}]}})
+    await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"downsync": [{}]}})
     assert (await asked_of(hub, "cm/prices"))[1].startswith("EdgePlacement p cannot be understood: spec.downsync[0]: ")
     assert hub.transport.writes == []
 

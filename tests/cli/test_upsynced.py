@@ -12,6 +12,7 @@ from asked_hub import placement as placed
 from click.testing import CliRunner
 from translated import config_map, definition, namespace, widget
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import Collection
 from farflung.cli.connection import hub_of
 from farflung.cli.main import main
@@ -19,7 +20,6 @@ from farflung.cli.upsynced import Question, printed, upsynced
 from farflung.client.errors import Forbidden
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.placement.names import PLACEMENTS
 from farflung.syncer.conversion import for_mailbox
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
@@ -96,11 +96,11 @@ async def test_it_is_said_why_nothing_can_come_back() -> None:
     secrets = await upsynced(hub.asked, Question("secrets"))
     reason = "no EdgePlacement of the workspace root:web brings secrets back (spec.upsync)"
     assert (secrets["items"], secrets["remarks"]) == ([], [reason])
-    await hub.client.patch(PLACEMENTS, "p", {"spec": {"locationSelectors": [{"matchLabels": {"no": "place"}}]}})
+    await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"locationSelectors": [{"matchLabels": {"no": "place"}}]}})
     await hub.schedule()
     nowhere = (await upsynced(hub.asked, Question("widgets")))["remarks"]
     assert nowhere == ["the EdgePlacements of the workspace root:web that bring something back lead nowhere"]
-    await hub.client.patch(PLACEMENTS, "p", {"spec": {"upsync": None}})
+    await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"upsync": None}})
     nothing = (await upsynced(hub.asked, Question("widgets")))["remarks"]
     assert nothing == ["no EdgePlacement of the workspace root:web brings anything back: spec.upsync says what does"]
     with pytest.raises(click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it"):

@@ -13,9 +13,10 @@ from asked_hub import custom, placement
 from click.testing import CliRunner
 from hub_process import HubProcess, eventually
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.cli.main import main
-from farflung.placement.names import LOCATIONS, PLACEMENTS, SYNC_TARGETS
 
 BINDINGS = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
 RESOURCE = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
@@ -55,7 +56,7 @@ def test_a_placement_is_planned_made_and_explained(workspaces: HubProcess, web: 
     assert (where, told) == ("1 destination: prod/prod", "~ syncerconfigs.edge.kcp.io the-one")
 
     with workspaces.client() as client:
-        client.create(f"/clusters/{web}{PLACEMENTS.path()}", placement("p", PROD))
+        client.create(f"/clusters/{web}{EDGE_PLACEMENTS.path()}", placement("p", PROD))
     explained: dict[str, Any] = {}
 
     def current() -> bool:

@@ -13,8 +13,9 @@ from asked_hub import BINDINGS, custom
 from hub_process import Client, HubProcess, eventually
 from machines import CLUSTERS, PODS, cluster_spec, machine
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNCER_CONFIGS
+from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.machinery import times
-from farflung.placement.names import CONFIGS, LOCATIONS, PLACEMENTS, SYNC_TARGETS
 
 pytestmark = pytest.mark.long
 
@@ -38,7 +39,7 @@ class Shop:
             for path, export in EXPORTS:
                 reference = {"export": {"path": path, "name": export}}
                 client.create(SHOP + BINDINGS.path(), custom(BINDINGS, export, reference=reference))
-            served = (SHOP + PODS, SHOP + PLACEMENTS.path())
+            served = (SHOP + PODS, SHOP + EDGE_PLACEMENTS.path())
             eventually(lambda: all(client.request("GET", path).status == 200 for path in served), "the APIs")
             for name in ("edge1", "edge2"):
                 client.create(IMW + SYNC_TARGETS.path(), custom(SYNC_TARGETS, name))
@@ -85,7 +86,7 @@ class Shop:
         """As a syncer would report it."""
         head = {"group": "", "resource": "pods", "namespace": "default", "direction": "down", "tries": 1}
         problems = [{**head, "name": name, "reason": "Forbidden", "message": "no room"} for name in names]
-        path = f"/clusters/{self.mailboxes()[target]}{CONFIGS.path(name='the-one', subresource='status')}"
+        path = f"/clusters/{self.mailboxes()[target]}{SYNCER_CONFIGS.path(name='the-one', subresource='status')}"
         beat = times.format_seconds(datetime.now(UTC))
         with self.hub.client() as client:
             status = {"problems": problems, "lastSyncerHeartbeatTime": beat}

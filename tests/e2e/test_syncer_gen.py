@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from hub_process import FARFLUNG, PATIENCE, HubProcess
 from kubectl_runner import Kubectl
 
+from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.cli.main import main
-from farflung.placement.names import SYNC_TARGETS
 
 
 class Operator:

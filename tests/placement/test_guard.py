@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from farflung.placement.guard import CONFIRM, Limits, is_confirmed, parse_share, weigh
+from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
+from farflung.placement.guard import Limits, is_confirmed, parse_share, weigh
 
 
 def fleet(size: int, *things: str) -> dict[int, frozenset[str]]:
@@ -70,7 +71,7 @@ def test_what_is_held_says_how_to_go_on_and_what_is_not_says_nothing() -> None:
 def test_only_what_the_present_spec_takes_from_so_many_is_confirmed(
     value: str, generation: int, losing: int, confirmed: bool
 ) -> None:
-    assert is_confirmed({CONFIRM: value}, generation, losing) is confirmed
+    assert is_confirmed({CONFIRM_WITHDRAWAL: value}, generation, losing) is confirmed
     assert not is_confirmed({}, generation, losing)
 
 

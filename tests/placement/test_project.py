@@ -10,9 +10,11 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, PROJECTED, PROJECTION
+from farflung.apis.names import LAST_APPLIED
 from farflung.machinery.errors import Obj
-from farflung.placement.project import LAST_APPLIED, OVERWRITE, is_ours, projected, stripped, updated
-from farflung.placement.types import PROJECTED, PROJECTION, projection_of
+from farflung.placement.project import is_ours, projected, stripped, updated
+from farflung.placement.types import projection_of
 
 PASSWORD = "aHVudGVyMg=="
 
@@ -108,7 +110,9 @@ def test_text_in_a_secret_is_encoded_as_the_server_would() -> None:
     assert "stringData" not in made
 
 
-@pytest.mark.parametrize("annotations", [{OVERWRITE: "false"}, {"edge.kubestellar.io/downsync-overwrite": "false"}])
+@pytest.mark.parametrize(
+    "annotations", [{DOWNSYNC_OVERWRITE: "false"}, {"edge.kubestellar.io/downsync-overwrite": "false"}]
+)
 def test_a_source_can_say_itself_that_its_copies_are_left_alone(annotations: Obj) -> None:
     there = stored(projected(config_map({"a": "1"})))
     wanted = projected(config_map({"a": "2"}, annotations=annotations))
@@ -264,7 +268,7 @@ def test_a_copy_that_is_to_be_left_alone_from_now_on_gets_only_the_mark() -> Non
     there = stored(projected(deployment(labels={"a": "1"})), 3, managedFields=[{}])
     put = updated(there, projected(deployment(5), create_only=True))
     assert put is not None
-    assert put["metadata"]["annotations"] == {**there["metadata"]["annotations"], OVERWRITE: "false"}
+    assert put["metadata"]["annotations"] == {**there["metadata"]["annotations"], DOWNSYNC_OVERWRITE: "false"}
     assert put["metadata"]["labels"] == there["metadata"]["labels"]
     assert put["spec"] == there["spec"]
 
@@ -284,7 +288,7 @@ def test_the_mark_alone_is_taken_away_if_nothing_else_differs() -> None:
     wanted = projected(deployment())
     put = updated(left, wanted)
     assert put is not None
-    assert OVERWRITE not in put["metadata"]["annotations"]
+    assert DOWNSYNC_OVERWRITE not in put["metadata"]["annotations"]
     assert updated(put, wanted) is None
 
 

@@ -16,9 +16,10 @@ from hub_harness import ADMIN_TOKEN, LocalHub
 from local_transport import LocalTransport
 from scripted_server import ScriptedServer, failure, said
 
+from farflung.apis.names import EVENTS
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
-from farflung.runtime.recorder import BURST, EVENTS, MOST, REFILL, About, Recorder
+from farflung.runtime.recorder import BURST, MOST, REFILL, About, Recorder
 
 ABOUT = About("", "v1", "ConfigMap", "one", "default", "the-uid")
 

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 from asked_hub import BINDINGS, AskedHub, custom
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.placement.names import PLACEMENTS, SYNC_TARGETS
 
 PROVIDER = "root:espw"
 WORKSPACES = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
@@ -50,10 +51,10 @@ class AskedFleet(AskedHub):
 
     async def told(self, name: str, *conditions: Obj) -> None:
         """What controllers say of a placement, of its present generation."""
-        generation = (await self.client.get(PLACEMENTS, name))["metadata"]["generation"]
+        generation = (await self.client.get(EDGE_PLACEMENTS, name))["metadata"]["generation"]
         said = [{"lastTransitionTime": BEAT, **one} for one in conditions]
         status = {"matchingLocationCount": 1, "specGeneration": generation, "conditions": said}
-        await self.client.patch(PLACEMENTS, name, {"status": status}, subresource="status")
+        await self.client.patch(EDGE_PLACEMENTS, name, {"status": status}, subresource="status")
 
 
 async def report(mailbox: Client, **status: object) -> None:

@@ -9,13 +9,14 @@ from hub_harness import USER_TOKEN
 from local_transport import LocalTransport
 from workspaces_harness import OPERATOR_TOKEN, LocalWorkspaces
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.cli import inventory
 from farflung.cli.connection import Hub, hub_of
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
 from farflung.machinery.errors import Obj
-from farflung.placement.names import LOCATIONS, PLACEMENTS, SYNC_TARGETS
 from farflung.placement.types import parse_placement, previous
 from farflung.runtime.apply import apply
 
@@ -33,7 +34,7 @@ def custom(collection: Collection, name: str, labels: dict[str, str] | None = No
 
 
 def placement(name: str = "p", *selectors: Obj, **spec: Any) -> Obj:
-    return custom(PLACEMENTS, name, locationSelectors=list(selectors), **spec)
+    return custom(EDGE_PLACEMENTS, name, locationSelectors=list(selectors), **spec)
 
 
 @dataclass
@@ -87,11 +88,11 @@ class AskedHub:
         return await self.inventory.create(SYNC_TARGETS, custom(SYNC_TARGETS, name, labels, **spec))
 
     async def place(self, obj: Obj) -> Obj:
-        return await self.client.create(PLACEMENTS, obj)
+        return await self.client.create(EDGE_PLACEMENTS, obj)
 
     async def schedule(self, name: str = "p") -> None:
         """What the scheduler does about one placement."""
-        document = await self.client.get(PLACEMENTS, name)
+        document = await self.client.get(EDGE_PLACEMENTS, name)
         value = parse_placement(document)
         observed = await inventory.slices_of(self.client, name)
         engine = (await inventory.read(self.client.workspace("root"))).engine()

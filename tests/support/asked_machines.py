@@ -8,9 +8,8 @@ from asked_hub import BINDINGS, AskedHub, custom
 from hub_harness import ADMIN_TOKEN
 from local_transport import LocalTransport
 
-from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
-from farflung.apis.names import PODS
-from farflung.cli.global_scheduler import FILES
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS, FILES_ANNOTATION
+from farflung.apis.names import LEASES, PODS
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.statuses import bound_allocation_status, pod_conditions
 from farflung.controllers.global_scheduler.subjects import (
@@ -23,7 +22,6 @@ from farflung.controllers.global_scheduler.subjects import (
 from farflung.controllers.global_scheduler.subjects import BOUND_FLAVOR as FLAVOR_ID
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
-from farflung.runtime.leader import LEASES
 from farflung.scheduling.values import MachineRequest, PlacedReplica, ResourceClaim, SchedulingDecision, SiteKey
 
 FLAVOR = "c6.large.2"
@@ -78,7 +76,7 @@ class MachineHub:
     async def lease(self, holder: str, files: str, renewed: str = "2024-05-01T11:59:50.000000Z") -> None:
         """That of the global scheduler, with what it says of its files."""
         patch = {
-            "metadata": {"annotations": {FILES: files}},
+            "metadata": {"annotations": {FILES_ANNOTATION: files}},
             "spec": {"holderIdentity": holder, "renewTime": renewed},
         }
         await self.compute.patch(LEASES, "global-scheduler", patch, "default")

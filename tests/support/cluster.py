@@ -16,11 +16,11 @@ from fleet import FaultyTransport
 from house import TOKEN, House
 from simulated_time import monotonic, poll, simulated_environment
 
-from farflung.apis.names import Collection
+from farflung.apis.names import DEPLOYMENTS, EVENTS, NODES, PODS, REPLICA_SETS, Collection
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.rest import Client, Selection
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.model.objects import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, is_terminating
+from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.pods import is_finished
 from farflung.edge.workload_controllers import add_workload_controllers
 from farflung.lib.ids import random_suffix
@@ -31,7 +31,7 @@ from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
-from farflung.runtime.recorder import EVENTS, Recorder
+from farflung.runtime.recorder import Recorder
 
 NODE = "edge"
 

@@ -28,7 +28,9 @@ from edge_objects import CONFIGS, DEFINITIONS, MAPS, NAMESPACES, OLD_CONFIGS, PO
 from hub_process import FARFLUNG, HubProcess
 from translated import binding
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import SYNCER_FINALIZER
+from farflung.apis.kcp.names import SYNC_TARGETS
+from farflung.apis.names import SERVICE_ACCOUNTS, Collection
 from farflung.cli.registration import COLLECTIONS, Registered, Wanted, register
 from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.client.kubeconfig import load, merge
@@ -37,15 +39,13 @@ from farflung.client.transport import Reply, Request, Transport
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import SYNC_TARGETS
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.manifest import MailboxServer, edge_objects, kubeconfig
 from farflung.syncer.manifest import SyncerInstallation as Manifest
 from farflung.syncer.rbac import edge_rules
 from farflung.syncer.syncer import Syncer, SyncerOptions, is_idle
-from farflung.syncer.tokens import ACCOUNTS
-from farflung.syncer.types import FINALIZER, MANAGER, Adopt, Resource
+from farflung.syncer.types import MANAGER, Adopt, Resource
 
 PATIENCE = 60.0
 INVENTORY, PROVIDER = "root:compute", "root:espw"
@@ -162,7 +162,7 @@ class Link:
                 await self.cluster.apply(COLLECTIONS[one["kind"]], one, force=True)
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         asked: Obj = {**request, "metadata": {"name": manifest.name}}
-        answer = await self.cluster.create(ACCOUNTS, asked, manifest.home, "token")
+        answer = await self.cluster.create(SERVICE_ACCOUNTS, asked, manifest.home, "token")
         self.grounds.edge_kubeconfig(answer["status"]["token"], self.edge_kubeconfig)
 
     @property
@@ -373,7 +373,7 @@ class Link:
                 found = await self.mailbox.get(collection, name, namespace)
             except NotFound:
                 return True
-            return FINALIZER not in found["metadata"].get("finalizers", [])
+            return SYNCER_FINALIZER not in found["metadata"].get("finalizers", [])
 
         await self.eventually(looked, f"release of {name}")
 

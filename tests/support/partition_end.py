@@ -11,10 +11,11 @@ from partition_menu import BORN, PARTS
 from partition_world import World, separated
 from syncing import CONFIGS
 
+from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
 from farflung.syncer.conversion import for_edge, identical, is_create_only, is_downsynced, is_upsynced, takes_status
 from farflung.syncer.discovery import ServedKinds
-from farflung.syncer.types import FINALIZER, Part, Resource
+from farflung.syncer.types import Part, Resource
 from farflung.syncer.wanted import SyncScope, read_scope
 
 DEFINITION = Part(Resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
@@ -61,9 +62,9 @@ def _down(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
             continue
         live, reason = objects.get(part), problems.get(part, "")
         if is_going(copy):
-            if FINALIZER in (copy["metadata"].get("finalizers") or ()) and reason != "NotEmpty":
+            if SYNCER_FINALIZER in (copy["metadata"].get("finalizers") or ()) and reason != "NotEmpty":
                 yield f"{part} was deleted and is held in the mailbox"
-        elif not wanted.covers(part) and FINALIZER not in (copy["metadata"].get("finalizers") or ()):
+        elif not wanted.covers(part) and SYNCER_FINALIZER not in (copy["metadata"].get("finalizers") or ()):
             continue  # what was brought once is followed, be it wanted still or not
         elif live is None:
             if reason != "NotServedError" or part.resource.group != "example.org" or DEFINITION in objects:
@@ -78,7 +79,7 @@ def _down(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
 
 
 def _differences(part: Part, copy: Obj, live: Obj) -> Iterator[str]:
-    if FINALIZER not in (copy["metadata"].get("finalizers") or ()):
+    if SYNCER_FINALIZER not in (copy["metadata"].get("finalizers") or ()):
         yield f"{part} is at the edge, and not held in the mailbox"
     if not is_create_only(copy):
         if not identical(for_edge(copy), live):

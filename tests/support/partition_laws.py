@@ -8,11 +8,12 @@ import orjson
 from syncing import Link
 from watched_store import SYNCER, WatchedStore, Write
 
+from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, is_system
 from farflung.syncer.conversion import is_create_only, is_downsynced, is_upsynced
 from farflung.syncer.edge import BESIDE
-from farflung.syncer.types import DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
+from farflung.syncer.types import Part, Resource
 
 ORIGIN = "test.example.org/origin"  #: annotation: which write of which copy made it so
 EDGE = "root"  #: the cluster that an edge is, in its own store
@@ -53,7 +54,7 @@ class Laws:
             self.origins.setdefault(write.part, set()).add(origin)
             if is_going(write.after) and not self._ends(write.cluster):
                 self._withdrawn.add(uid)
-                if FINALIZER in _finalizers(write.after):
+                if SYNCER_FINALIZER in _finalizers(write.after):
                     self._followed[write.part] = int(origin)
                 if is_create_only(write.after):
                     self._kept.add(uid)
@@ -88,7 +89,7 @@ class Laws:
             return self._wrong_release(write.part, before) if is_going(before) else "the syncer deleted a copy"
         if _essence(before) != _essence(after):
             return f"the syncer changed a copy from {_essence(before)} to {_essence(after)}"
-        if FINALIZER in _finalizers(before) and FINALIZER not in _finalizers(after):
+        if SYNCER_FINALIZER in _finalizers(before) and SYNCER_FINALIZER not in _finalizers(after):
             return self._wrong_release(write.part, before)
         return ""
 
@@ -184,7 +185,7 @@ def is_going(obj: Obj) -> bool:
 
 
 def _lets_go(before: Obj, after: Obj | None) -> bool:
-    return FINALIZER in _finalizers(before) and (after is None or FINALIZER not in _finalizers(after))
+    return SYNCER_FINALIZER in _finalizers(before) and (after is None or SYNCER_FINALIZER not in _finalizers(after))
 
 
 def _finalizers(obj: Obj) -> list[str]:
@@ -197,7 +198,7 @@ def _essence(copy: Obj) -> dict[str, Any]:
     subresource is a part of the object like others."""
     counted = ("resourceVersion", "managedFields", "finalizers", "generation")
     metadata = {name: value for name, value in copy["metadata"].items() if name not in counted}
-    others = [one for one in _finalizers(copy) if one != FINALIZER]
+    others = [one for one in _finalizers(copy) if one != SYNCER_FINALIZER]
     return {**{name: value for name, value in copy.items() if name != "status"}, "metadata": (metadata, others)}
 
 

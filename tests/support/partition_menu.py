@@ -6,9 +6,10 @@ from partition_laws import ORIGIN
 from syncing import DEFINITIONS, DEPLOYMENTS, MAPS, NAMESPACES, scope
 from translated import config_map, definition, deployment, namespace, widget
 
+from farflung.apis.edge.names import PROJECTED
 from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import PROJECTED, Part, Resource
+from farflung.syncer.types import Part, Resource
 
 ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 WIDGETS = Collection("example.org", "v1", "widgets", "Widget")

@@ -30,14 +30,14 @@ from syncing import (
 from translated import config_map, namespace
 from watched_store import SYNCER, WatchedStore, signed
 
+from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, RELEASE_ORPHANS, SYNCER_FINALIZER
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError
 from farflung.machinery.errors import Obj
 from farflung.syncer.conversion import is_downsynced, is_upsynced
 from farflung.syncer.decide import PATIENT
 from farflung.syncer.report import BEAT, PAUSE
-from farflung.syncer.status import RELEASE
-from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
+from farflung.syncer.types import CREATE_ONLY, Part, Resource
 
 LONGER = 70.0  #: seconds; longer than a syncer pauses before it checks what no event announces
 THE_ONE = Part(Resource("edge.kcp.io", "syncerconfigs"), "", "the-one")
@@ -147,7 +147,7 @@ class World:
             self.laws.released.update(
                 *(origins for part, origins in self.laws.origins.items() if part not in self.copies())
             )
-            patch = {"metadata": {"annotations": {RELEASE: str(len(found))}}}
+            patch = {"metadata": {"annotations": {RELEASE_ORPHANS: str(len(found))}}}
             await self.link.mailbox.patch(CONFIGS, "the-one", patch)
 
     # --- what happens at the edge -----------------------------------------------------------------
@@ -249,7 +249,7 @@ class World:
         return {
             part
             for part, copy in held.items()
-            if FINALIZER in (copy["metadata"].get("finalizers") or ()) and part.resource not in named
+            if SYNCER_FINALIZER in (copy["metadata"].get("finalizers") or ()) and part.resource not in named
         }
 
     def save_hub(self) -> None:

@@ -10,6 +10,7 @@ import orjson
 from fleet import EDGE
 from translated import NAMESPACES, PROJECTED, World
 
+from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.status_summarizer.answers import CollectorAnswer
 from farflung.controllers.status_summarizer.collectors import InvalidQuestionError, Question, question_of
 from farflung.controllers.status_summarizer.health import Digest, Row, digest_of
@@ -17,7 +18,7 @@ from farflung.controllers.status_summarizer.summaries import summary_labels, sum
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, Part
-from farflung.placement.project import COUNT, RETURNED
+from farflung.placement.project import COUNT
 from farflung.placement.types import Route, projection_of
 
 DEPLOYMENTS, WIDGETS = Kind("apps", "deployments"), Kind("example.org", "widgets")
@@ -304,7 +305,11 @@ class Twin:
                 if there.get(key) != expected.get(key):
                     return f"{key} in {cluster} is {there.get(key)} and not {expected.get(key)}"
             for part, obj in self.parts[cluster].items():
-                found = labels_of(obj).get(COUNT), annotations_of(obj).get(RETURNED), obj.get("status") or {}
+                found = (
+                    labels_of(obj).get(COUNT),
+                    annotations_of(obj).get(STATUS_RETURNED_FROM),
+                    obj.get("status") or {},
+                )
                 if is_there(obj) and found != self.returned(cluster, part):
                     return f"{part} in {cluster} has {found} and not {self.returned(cluster, part)}"
             for name, obj in self.collectors[cluster].items():

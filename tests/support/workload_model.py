@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from farflung.apis.names import Collection
-from farflung.controllers.workload.model.objects import DEPLOYMENTS, PODS, REPLICA_SETS, is_terminating
+from farflung.apis.names import DEPLOYMENTS, PODS, REPLICA_SETS, Collection
+from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.controllers.workload.model.pods import is_active, is_available, is_finished, is_ready, phase
 from farflung.controllers.workload.model.steps import WriteStep

@@ -12,9 +12,9 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, PROJECTION, SYNCER_FINALIZER, UPSYNCED
 from farflung.machinery.errors import Obj
 from farflung.placement.project import projected, stripped
-from farflung.placement.types import PROJECTION
 from farflung.syncer.conversion import (
     digest,
     encoded,
@@ -30,7 +30,7 @@ from farflung.syncer.conversion import (
     takes_status,
     updated_upsync,
 )
-from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, UPSYNCED, Resource
+from farflung.syncer.types import CREATE_ONLY, MANAGER, Resource
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 OVERWRITE = "edge.kcp.io/downsync-overwrite"
@@ -45,7 +45,7 @@ OF_THE_SERVER: Obj = {
     "generateName": "a-",
     "managedFields": [{"manager": "placement-translator", "operation": "Update", "fieldsV1": {"f:spec": {}}}],
     "ownerReferences": [{"uid": "o"}],
-    "finalizers": [FINALIZER],
+    "finalizers": [SYNCER_FINALIZER],
 }
 
 

@@ -14,13 +14,13 @@ from partition_world import World, separated
 from syncing import CONFIGS, MAPS, NAMESPACES, gone
 from translated import config_map
 
+from farflung.apis.edge.names import RELEASE_ORPHANS, SYNCER_FINALIZER
 from farflung.client.errors import NotFound
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
 from farflung.syncer import syncer
 from farflung.syncer.conversion import is_downsynced
-from farflung.syncer.status import RELEASE
-from farflung.syncer.types import CREATE_ONLY, FINALIZER, Part
+from farflung.syncer.types import CREATE_ONLY, Part
 
 SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS
 
@@ -383,7 +383,7 @@ async def test_what_is_withdrawn_while_nobody_remembers_it_and_the_edge_is_away_
         await world.restart(journal="lost")
         await world.withdraw(A)
         await world.link.settled()
-        assert world.copies()[A]["metadata"]["finalizers"] == [FINALIZER]
+        assert world.copies()[A]["metadata"]["finalizers"] == [SYNCER_FINALIZER]
         world.line("edge").up = True
         await world.link.gone_at_edge(MAPS, "a", "shop")
         await world.link.gone_in_mailbox(MAPS, "a", "shop")
@@ -427,7 +427,7 @@ async def test_another_server_in_the_place_of_the_edge_ends_nothing(tmp_path: Pa
         world.line("edge").tell("absent", 10_000)
         await world.withdraw(A)
         await world.link.eventually(lambda: world.line("edge").lies < 9_950, "questions")
-        assert world.copies()[A]["metadata"]["finalizers"] == [FINALIZER]
+        assert world.copies()[A]["metadata"]["finalizers"] == [SYNCER_FINALIZER]
         await world.forget_history("edge")
         await world.link.eventually(lambda: world.line("edge").lies < 9_900, "questions")
         for part in BORN:
@@ -534,7 +534,7 @@ async def orphaned(world: World, *parts: Part) -> None:
 
 
 async def release(world: World, number: str) -> None:
-    await world.link.mailbox.patch(CONFIGS, "the-one", {"metadata": {"annotations": {RELEASE: number}}})
+    await world.link.mailbox.patch(CONFIGS, "the-one", {"metadata": {"annotations": {RELEASE_ORPHANS: number}}})
 
 
 async def test_orphans_go_when_somebody_says_how_many_there_are(tmp_path: Path) -> None:

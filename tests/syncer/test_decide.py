@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from farflung.apis.edge.names import DOWNSYNCED
 from farflung.machinery.errors import Obj
 from farflung.syncer.conversion import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.decide import (
@@ -24,7 +25,7 @@ from farflung.syncer.decide import (
     decide,
 )
 from farflung.syncer.journal import JournalEntry
-from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, MANAGER, Adopt, Part, Resource
+from farflung.syncer.types import CREATE_ONLY, MANAGER, Adopt, Part, Resource
 
 CONFIGMAPS = Resource("", "configmaps")
 NAMESPACES = Resource("", "namespaces")

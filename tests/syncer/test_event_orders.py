@@ -13,12 +13,13 @@ from partition_menu import BORN, PARTS, ROLES, SPECS
 from partition_world import World, separated
 from syncing import DEPLOYMENTS, MAPS, NAMESPACES
 
+from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden, Unreachable
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
 from farflung.syncer.informers import KindInformers
-from farflung.syncer.types import FINALIZER, Part, Resource
+from farflung.syncer.types import Part, Resource
 from farflung.syncer.upsync import read_object
 
 OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
@@ -100,7 +101,9 @@ async def test_a_copy_that_somebody_lets_go_in_our_place_is_held_again(tmp_path:
         await world.link.mailbox.patch(MAPS, "a", {"metadata": {"finalizers": None}}, "shop")
 
         async def held() -> bool:
-            return FINALIZER in (await world.link.mailbox.get(MAPS, "a", "shop"))["metadata"].get("finalizers", ())
+            return SYNCER_FINALIZER in (await world.link.mailbox.get(MAPS, "a", "shop"))["metadata"].get(
+                "finalizers", ()
+            )
 
         await world.link.eventually(held, "our finalizer")
 
@@ -371,7 +374,7 @@ async def test_a_kind_that_is_wanted_again_brings_copies_that_were_not_wanted_be
 
 
 def is_held(world: World, part: Part) -> bool:
-    return FINALIZER in world.copies()[part]["metadata"].get("finalizers", ())
+    return SYNCER_FINALIZER in world.copies()[part]["metadata"].get("finalizers", ())
 
 
 async def test_a_kind_counts_as_listed_only_after_the_syncer_compared_the_list_with_its_journal(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from hostile import ANYTHING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.syncer.lease import CHOSEN, HolderRecord, LeaseTracker, holder_record
+from farflung.apis.edge.names import SERVED_BY
+from farflung.syncer.lease import HolderRecord, LeaseTracker, holder_record
 
 PATIENCE = 60
 BEAT = 20
@@ -66,7 +67,7 @@ def test_whatever_is_said_there_is_read(metadata: Any, status: Any, edge: Any) -
     for config in (
         {"metadata": metadata, "status": status},
         {"metadata": {"annotations": metadata}, "status": {"edge": edge, "lastSyncerHeartbeatTime": status}},
-        {"metadata": {"annotations": {CHOSEN: metadata}}, "status": {"edge": {"uid": edge}}},
+        {"metadata": {"annotations": {SERVED_BY: metadata}}, "status": {"edge": {"uid": edge}}},
     ):
         LeaseTracker(PATIENCE).judge(holder_record(config), {"ours"}, 0)
 

@@ -10,8 +10,8 @@ from house import House
 from syncing import CONFIGS, MAPS, NAMESPACES, Link, linked, scope
 from translated import config_map, namespace
 
+from farflung.apis.edge.names import SERVED_BY
 from farflung.syncer.edge import LASTING
-from farflung.syncer.lease import CHOSEN
 
 PATIENT = 100.0  #: seconds between two heartbeats; no silence in a test is as long as four of them
 HASTY = 0.1
@@ -136,7 +136,7 @@ async def test_an_operator_says_who_serves_it_and_the_other_one_notices(tmp_path
         await stands_back(second)
         first.beat = PATIENT
         await first.restart()
-        chosen = {"metadata": {"annotations": {CHOSEN: await uid(second)}}}
+        chosen = {"metadata": {"annotations": {SERVED_BY: await uid(second)}}}
         await first.mailbox.patch(CONFIGS, "the-one", chosen)
         await second.at_edge(MAPS, "page", "shop")
         await stands_back(first)

@@ -11,10 +11,10 @@ from fleet import EDGE, PROVIDER, TENANCY
 from syncing import CONFIGS, MAPS, NAMESPACES, Link, linked, scope
 from translated import binding, config_map, namespace
 
+from farflung.apis.edge.names import PROJECTED
 from farflung.client.rest import Client, Selection
 from farflung.http import messages
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import PROJECTED
 
 
 async def another_mailbox(link: Link) -> str:

@@ -10,10 +10,10 @@ from cluster import node
 from fleet import WORKLOAD
 from syncing import Link, linked
 
+from farflung.apis.names import NODES
 from farflung.client.errors import Forbidden, NotFound, Unreachable
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
-from farflung.syncer.nodes import NODES
 
 TARGETS = f"/clusters/root:compute{WORKLOAD}/synctargets"
 

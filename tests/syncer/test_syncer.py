@@ -8,10 +8,10 @@ import pytest
 from syncing import CONFIGS, DEPLOYMENTS, MAPS, NAMESPACES, Link, gone, linked, scope
 from translated import config_map, deployment, namespace
 
+from farflung.apis.edge.names import DOWNSYNCED, SYNCER_FINALIZER
 from farflung.client.errors import Forbidden
 from farflung.client.transport import Request
 from farflung.syncer import downsync, upsync
-from farflung.syncer.types import DOWNSYNCED, FINALIZER
 
 GONE = "the hub cannot be reached"
 
@@ -31,7 +31,7 @@ async def test_what_the_mailbox_holds_comes_to_the_edge_and_is_marked_and_held(t
         assert page["metadata"]["annotations"] == {DOWNSYNCED: "ConfigMap/shop/page"}
         await link.at_edge(DEPLOYMENTS, "web", "shop")
         copy = await link.mailbox.get(MAPS, "page", "shop")
-        assert copy["metadata"]["finalizers"] == [FINALIZER]
+        assert copy["metadata"]["finalizers"] == [SYNCER_FINALIZER]
 
 
 async def test_a_change_follows_and_so_does_what_is_taken_away(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from farflung.apis.names import NO_EXECUTE, NO_SCHEDULE
 from farflung.machinery.errors import Obj
 
 QUANTITY_PATTERN: Final = (
@@ -118,7 +119,7 @@ def taints(description: str) -> Obj:
             "effect": text(
                 "What becomes of placements that do not tolerate it: NoSchedule keeps new ones away, PreferNoSchedule "
                 "takes them when there is nothing better, and NoExecute drives out those that are there as well.",
-                enum=["NoSchedule", "PreferNoSchedule", "NoExecute"],
+                enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE],
             ),
         },
         required=("key", "effect"),
@@ -138,7 +139,7 @@ def tolerations(description: str) -> Obj:
             ),
             "value": text("The value of the marks, if the operator is Equal."),
             "effect": text(
-                "The effect of the marks; any if it is left out.", enum=["NoSchedule", "PreferNoSchedule", "NoExecute"]
+                "The effect of the marks; any if it is left out.", enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE]
             ),
         },
     )

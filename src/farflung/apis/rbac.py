@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from farflung.apis.names import RBAC_GROUP
 from farflung.apis.printing import age_of, name_of, part
 from farflung.apis.resource import Group
 from farflung.apis.validation import Errors, Rules, check_name, check_required_name, check_selector, check_supported
@@ -59,7 +60,7 @@ CLUSTER_ROLE_BINDINGS = binding_printer(
 
 # --- Roles and who has them -----------------------------------------------------------------------
 
-RBAC: Final = Group("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1.")
+RBAC: Final = Group(RBAC_GROUP, "v1", "io.k8s.api.rbac.v1.")
 
 RESOURCES: Final = (
     RBAC.stored("clusterrolebindings", "ClusterRoleBinding", printer=CLUSTER_ROLE_BINDINGS, namespaced=False),
@@ -71,7 +72,6 @@ RESOURCES: Final = (
 
 # --- Rules of Roles, ClusterRoles and their bindings ----------------------------------------------
 
-GROUP: Final = "rbac.authorization.k8s.io"
 SUBJECTS: Final = ("ServiceAccount", "User", "Group")
 
 # --- roles ----------------------------------------------------------------------------------------
@@ -125,16 +125,16 @@ def _check_aggregation(aggregation: Obj, errors: Errors) -> None:
 def default_binding(obj: Obj) -> None:
     role = obj.setdefault("roleRef", {})
     if not role.get("apiGroup"):
-        role["apiGroup"] = GROUP
+        role["apiGroup"] = RBAC_GROUP
     for subject in obj.get("subjects") or ():
         if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
-            subject["apiGroup"] = GROUP
+            subject["apiGroup"] = RBAC_GROUP
 
 
 def validate_binding(obj: Obj, *, namespaced: bool) -> list[FieldError]:
     errors: Errors = []
     role = obj.get("roleRef") or {}
-    check_supported(role.get("apiGroup", ""), (GROUP,), "roleRef.apiGroup", errors)
+    check_supported(role.get("apiGroup", ""), (RBAC_GROUP,), "roleRef.apiGroup", errors)
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
     check_supported(role.get("kind", ""), kinds, "roleRef.kind", errors)
     check_required_name(names.path_segment, role.get("name", ""), "roleRef.name", errors)
@@ -157,7 +157,7 @@ def _check_subject(subject: Obj, path: str, namespaced: bool, errors: Errors) ->
     elif kind in SUBJECTS:
         if not name:
             errors.append(invalid_value(f"{path}.name", name, f"{kind.lower()} name cannot be empty"))
-        check_supported(group, (GROUP,), f"{path}.apiGroup", errors)
+        check_supported(group, (RBAC_GROUP,), f"{path}.apiGroup", errors)
     else:
         errors.append(not_supported(f"{path}.kind", kind, SUBJECTS))
 
@@ -193,8 +193,8 @@ def _binding_rules(*, namespaced: bool) -> Rules:
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "Role"): _role_rules(namespaced=True),
-    (GROUP, "ClusterRole"): _role_rules(namespaced=False),
-    (GROUP, "RoleBinding"): _binding_rules(namespaced=True),
-    (GROUP, "ClusterRoleBinding"): _binding_rules(namespaced=False),
+    (RBAC_GROUP, "Role"): _role_rules(namespaced=True),
+    (RBAC_GROUP, "ClusterRole"): _role_rules(namespaced=False),
+    (RBAC_GROUP, "RoleBinding"): _binding_rules(namespaced=True),
+    (RBAC_GROUP, "ClusterRoleBinding"): _binding_rules(namespaced=False),
 }

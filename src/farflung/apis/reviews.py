@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.apis.resource import Group
 from farflung.apis.validation import Errors
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required
 
-AUTHENTICATION: Final = Group("authentication.k8s.io", "v1", "io.k8s.api.authentication.v1.")
+AUTHENTICATION: Final = Group(AUTHENTICATION_GROUP, "v1", "io.k8s.api.authentication.v1.")
 AUTHORIZATION: Final = Group("authorization.k8s.io", "v1", "io.k8s.api.authorization.v1.")
 
 RESOURCES: Final = (

@@ -13,6 +13,8 @@ from typing import Final, TypeVar
 
 import click
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.kcp.names import WORKSPACES
 from farflung.client.discovery import Resource, Served
 from farflung.client.errors import (
     ClientError,
@@ -27,7 +29,6 @@ from farflung.client.errors import (
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.placement.names import PLACEMENTS, WORKSPACES
 
 T = TypeVar("T")
 
@@ -140,7 +141,7 @@ def mending(error: Exception) -> str:
 async def placement_of(hub: Hub, name: str) -> Obj | None:
     """The EdgePlacement; None if there is none of that name.  click.ClickException if there can be none."""
     try:
-        return await hub.workspace.get(PLACEMENTS, name)
+        return await hub.workspace.get(EDGE_PLACEMENTS, name)
     except NotFound as error:
         if error.details:
             return None

@@ -17,6 +17,8 @@ from typing import Any, Final
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from farflung.apis.edge.names import EDGE_GROUP
+from farflung.apis.kcp.names import SCHEDULING_GROUP, WORKLOAD_GROUP
 from farflung.cli import global_scheduler
 from farflung.cli.connection import mending
 from farflung.cli.environment import system_environment
@@ -46,9 +48,6 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
 
-EDGE: Final = "edge.kcp.io"
-SCHEDULING: Final = "scheduling.kcp.io"
-WORKLOAD: Final = "workload.kcp.io"
 SCHEDULER: Final = "scheduler"
 MAILBOXES: Final = "mailbox-controller"
 TRANSLATOR: Final = "placement-translator"
@@ -320,13 +319,13 @@ async def _control(
     """Find what is needed, and run; anew whenever that is somewhere else."""
     while True:
         with shown.manager(log) as manager:
-            edge = await find_view(servers.provider, EDGE, env, log)
+            edge = await find_view(servers.provider, EDGE_GROUP, env, log)
             if settings.log_only:
                 break
             await _join(settings, servers, files, identity, edge, manager, env, log)
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(manager.run(), name="manager")
-                await until_gone(servers.provider, EDGE, edge, lambda: manager.troubles, env, log)
+                await until_gone(servers.provider, EDGE_GROUP, edge, lambda: manager.troubles, env, log)
                 running.cancel()
     await observe(servers.provider.view(edge.url), env, log)
 
@@ -346,8 +345,8 @@ async def _join(
         used = not set(users).isdisjoint(settings.what)
         return (await find_view(servers.root, export, env, log)).url if used else ""
 
-    locations = await view(SCHEDULING, SCHEDULER, TRANSLATOR, SUMMARIZER)
-    targets = await view(WORKLOAD, SCHEDULER, MAILBOXES, GLOBAL)
+    locations = await view(SCHEDULING_GROUP, SCHEDULER, TRANSLATOR, SUMMARIZER)
+    targets = await view(WORKLOAD_GROUP, SCHEDULER, MAILBOXES, GLOBAL)
     provider = settings.provider or edge.path or PROVIDER
     if SCHEDULER in settings.what:
         scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)

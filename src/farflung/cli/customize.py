@@ -15,8 +15,9 @@ import orjson
 
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.edge.kinds import KINDS as EDGE
+from farflung.apis.edge.names import CUSTOMIZERS
 from farflung.apis.kcp.kinds import KINDS as KCP
-from farflung.apis.names import Collection
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOCATIONS, SYNC_TARGETS
 from farflung.cli import inventory
 from farflung.cli.connection import Asking, Hub, ask, workspace_name
 from farflung.cli.inventory import Inventory
@@ -32,13 +33,11 @@ from farflung.placement.customize import (
     parse_customizer,
     reference_of,
 )
-from farflung.placement.names import CLUSTER, LOCATIONS, SYNC_TARGETS
 from farflung.placement.project import stripped
 from farflung.placement.types import Location, parse_location, parse_target
 
 Customizers = Mapping[str, Customizer]  #: by their names, with their namespaces
 
-CUSTOMIZERS: Final = Collection("edge.kcp.io", "v1alpha1", "customizers", "Customizer")
 NAMESPACE: Final = "default"
 CLUSTER_NAME: Final = "cluster.name"
 #: kinds that are known to have none
@@ -147,7 +146,7 @@ def place_in_file(question: Question) -> Place:
         annotations,
         location=metadata["name"],
         cluster=question.target,
-        workspace=annotations.get(CLUSTER, ""),
+        workspace=annotations.get(CLUSTER_ANNOTATION, ""),
     )
     return Place(parameters, "say with --sync-target which one it is")
 

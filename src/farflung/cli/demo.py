@@ -14,12 +14,14 @@ from typing import Final
 import click
 import yaml
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, STATUS_SUMMARIES
+from farflung.apis.kcp.names import API_BINDINGS, LOCATIONS, SYNC_TARGETS
+from farflung.apis.names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from farflung.cli import demo_stage
 from farflung.cli.connection import PROVIDER, Asking
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_objects import CLUSTERS, COMMON, PAGES, SPECIAL, Cluster, Workload
-from farflung.cli.demo_stage import BINDINGS, PATIENCE, DemoError, Place, Stage, called, farflung, listed
+from farflung.cli.demo_stage import PATIENCE, DemoError, Place, Stage, called, farflung, listed
 from farflung.cli.output import shown
 from farflung.cli.registration import Wanted, register
 from farflung.cli.syncer_gen import server_of
@@ -29,14 +31,6 @@ from farflung.lib.files import write_private
 from farflung.syncer.manifest import MailboxServer, kubeconfig
 
 LIFETIME: Final = 30 * 24 * 3600  #: seconds, of a syncer's token
-LOCATIONS: Final = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
-TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
-SLICES: Final = Collection("edge.kcp.io", "v1alpha1", "singleplacementslices", "SinglePlacementSlice")
-NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
-MAPS: Final = Collection("", "v1", "configmaps", "ConfigMap")
-DEPLOYMENTS: Final = Collection("apps", "v1", "deployments", "Deployment")
-SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
 INVENTORY: Final = "root:imw-1"
 ORGANIZATION: Final = "root:my-org"
 
@@ -147,7 +141,7 @@ class Story(Stage):
             await self.workspace(INVENTORY)
             inventory = self.hub.workspace(INVENTORY)
             for cluster in CLUSTERS:
-                await self.make(inventory, TARGETS, cluster.sync_target())
+                await self.make(inventory, SYNC_TARGETS, cluster.sync_target())
                 await self.make(inventory, LOCATIONS, cluster.place())
             await self.until(lambda: self._delete_default(inventory), "the Location default")
 
@@ -163,11 +157,11 @@ class Story(Stage):
             await self.workspace(path)
             client = self.hub.workspace(path)
             for binding in workload.bindings(PROVIDER):
-                await self.make(client, BINDINGS, binding)
+                await self.make(client, API_BINDINGS, binding)
             await self.make(client, NAMESPACES, workload.home())
-            await self.make(client, MAPS, workload.content())
+            await self.make(client, CONFIG_MAPS, workload.content())
             await self.make(client, DEPLOYMENTS, workload.server())
-            await self.make(client, PLACEMENTS, workload.edge_placement())
+            await self.make(client, EDGE_PLACEMENTS, workload.edge_placement())
 
     async def _see_slices(self) -> None:
         with self.steps.step("Resolve placements: common on florin and guilder, special on guilder"):
@@ -177,7 +171,7 @@ class Story(Stage):
                 async def resolved(
                     client: Client = client, workload: Workload = workload, wanted: set[str] = wanted
                 ) -> bool:
-                    found = await client.get(SLICES, workload.placement)
+                    found = await client.get(SINGLE_PLACEMENT_SLICES, workload.placement)
                     return {one["locationName"] for one in found.get("destinations") or ()} == wanted
 
                 await self.until(resolved, f"the SinglePlacementSlice {workload.placement}")
@@ -228,12 +222,12 @@ class Story(Stage):
             client = self.hub.workspace(path)
 
             async def summarized() -> bool:
-                found = [one["destinations"] for one in await client.list(SUMMARIES)]
+                found = [one["destinations"] for one in await client.list(STATUS_SUMMARIES)]
                 good = {"expected": wanted, "reporting": wanted, "missing": 0, "stale": 0, "broken": 0}
                 return good in found
 
             await self.until(summarized, f"a StatusSummary of {workload.deployment}")
-            self.told.append((f"kubectl get ssum -A    # in {path}", await listed(client, SUMMARIES)))
+            self.told.append((f"kubectl get ssum -A    # in {path}", await listed(client, STATUS_SUMMARIES)))
 
     async def _trace(self, workload: Workload) -> None:
         with self.steps.step(f"Trace {workload.deployment} to its clusters and back"):

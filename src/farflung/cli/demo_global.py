@@ -10,21 +10,20 @@ from typing import Final
 
 import click
 
-from farflung.apis.names import Collection
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS, GLOBALSCHEDULER_GROUP
+from farflung.apis.kcp.names import API_BINDINGS
+from farflung.apis.names import POD_SCHEDULED, PODS, Collection
 from farflung.cli import demo_stage
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.demo_stage import BINDINGS, Place, Stage, called, listed
+from farflung.cli.demo_stage import Place, Stage, called, listed
 from farflung.cli.output import shown
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.statuses import SCHEDULED, find_condition
+from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
-CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
-ALLOCATIONS: Final = Collection("globalscheduler.com", "v1", "allocations", "Allocation")
-PODS: Final = Collection("", "v1", "pods", "Pod")
 WORKSPACE: Final = "root:machines"
-EXPORTS: Final = ("kubernetes", "globalscheduler.com")
+EXPORTS: Final = ("kubernetes", GLOBALSCHEDULER_GROUP)
 REGIONS: Final = ("region1", "region2", "region3", "region4")
 ZONES: Final = 3  #: of each region
 FLAVOR, LARGE, RARE = "c6.large.2", "m6.xlarge.4", "p2.gpu.8"
@@ -120,7 +119,7 @@ class Story(Stage):
         with self.steps.step(f"Describe 12 Clusters in {count(len(REGIONS), 'region')}, in the workspace {WORKSPACE}"):
             await self.workspace(WORKSPACE)
             for export in EXPORTS:
-                await self.make(self._home, BINDINGS, _binding(export))
+                await self.make(self._home, API_BINDINGS, _binding(export))
             for cluster in _clusters():
                 await self._create(CLUSTERS, cluster)
         with self.steps.step("Bind the virtual machine demovm to a Cluster of region1"):
@@ -166,7 +165,7 @@ class Story(Stage):
     async def _bound(self, name: str) -> None:
         async def bound() -> bool:
             found = await self._home.get(PODS, name, "default")
-            return find_condition(found.get("status") or {}, SCHEDULED).get("status") == "True"
+            return find_condition(found.get("status") or {}, POD_SCHEDULED).get("status") == "True"
 
         await self.until(bound, f"a Cluster for {name}")
 
@@ -176,7 +175,7 @@ class Story(Stage):
 
     async def _refusal(self) -> str:
         found = await self._home.get(PODS, "render2", "default")
-        return str(find_condition(found.get("status") or {}, SCHEDULED).get("message", ""))
+        return str(find_condition(found.get("status") or {}, POD_SCHEDULED).get("message", ""))
 
     async def _counted(self) -> bool:
         stacks = [(one.get("status") or {}).get("stacks", 0) for one in await self._home.list(CLUSTERS)]
@@ -185,7 +184,7 @@ class Story(Stage):
 
 def _binding(export: str) -> Obj:
     return {
-        "apiVersion": BINDINGS.api_version,
+        "apiVersion": API_BINDINGS.api_version,
         "kind": "APIBinding",
         "metadata": {"name": export},
         "spec": {"reference": {"export": {"path": "root:compute", "name": export}}},

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from farflung.apis.edge.names import EDGE_GROUP
+from farflung.apis.kcp.names import APIS_GROUP, WORKLOAD_GROUP
 from farflung.machinery.errors import Obj
 
 EDGE: Final = "edge.kcp.io/v1alpha1"
@@ -35,7 +37,7 @@ class Cluster:
         }
 
     def place(self) -> Obj:
-        resource = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
+        resource = {"group": WORKLOAD_GROUP, "version": "v1alpha1", "resource": "synctargets"}
         return {
             "apiVersion": "scheduling.kcp.io/v1alpha1",
             "kind": "Location",
@@ -68,7 +70,7 @@ class Workload:
     def bindings(self, provider: str) -> list[Obj]:
         return [
             self.binding("bind-kube", "root:compute", "kubernetes"),
-            self.binding("bind-espw", provider, "edge.kcp.io"),
+            self.binding("bind-espw", provider, EDGE_GROUP),
         ]
 
     @property
@@ -106,7 +108,7 @@ class Workload:
         }
 
     def edge_placement(self) -> Obj:
-        bindings = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["bind-kube"]}
+        bindings = {"apiGroup": APIS_GROUP, "resources": ["apibindings"], "resourceNames": ["bind-kube"]}
         return {
             "apiVersion": EDGE,
             "kind": "EdgePlacement",

@@ -18,6 +18,7 @@ from typing import Final, Self, TypeVar
 import click
 import orjson
 
+from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli.background import Background, Process
 from farflung.cli.credentials import KUBECONFIG
@@ -32,8 +33,6 @@ T = TypeVar("T")
 
 PATIENCE: Final = 120.0  #: seconds until we give up on one thing
 POLL: Final = 0.05
-BINDINGS: Final = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
-WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
 AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)  #: beside ^C
 EDGES: Final = "edges.kubeconfig"  #: the contexts of the clusters

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import orjson
 
+from farflung.apis.edge.names import PROJECTION
+from farflung.apis.names import LAST_APPLIED
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Category, Kind, category
-from farflung.placement.project import LAST_APPLIED
 from farflung.placement.syncer_config import SyncerSpec, parse_syncer_spec
-from farflung.placement.types import PROJECTION
 
 MISSING: Final = object()
 PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*").fullmatch

@@ -8,15 +8,14 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.names import LAST_APPLIED, Collection
 from farflung.cli.connection import Hub, placement_of
 from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
-from farflung.placement.names import PLACEMENTS
 
 ATTEMPTS: Final = 3  #: while others write
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 NEW, CHANGED, SAME, GONE = "new", "changed", "unchanged", "deleted"
 
 
@@ -38,10 +37,10 @@ async def rehearsed_placement(hub: Hub, wanted: Obj) -> tuple[str, Obj]:
         live = await placement_of(hub, name)
         try:
             if live is None:
-                return NEW, await hub.workspace.create(PLACEMENTS, wanted)
+                return NEW, await hub.workspace.create(EDGE_PLACEMENTS, wanted)
             if live["metadata"].get("deletionTimestamp"):
                 raise RefusedError("it is being deleted")
-            after = await hub.workspace.update(PLACEMENTS, applied(live, wanted))
+            after = await hub.workspace.update(EDGE_PLACEMENTS, applied(live, wanted))
             return SAME if after.get("spec") == live.get("spec") else CHANGED, after
         except Conflict:
             if attempt == ATTEMPTS - 1:

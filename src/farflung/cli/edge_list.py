@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from farflung.apis.names import Collection
+from farflung.apis.names import PODS
 from farflung.cli.output import NONE, machine_readable, table
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import load
@@ -17,7 +17,6 @@ from farflung.edge.cluster import KUBECONFIG
 from farflung.edge.registry import Asked, Edge, EdgeError, Phase
 from farflung.machinery import times
 
-PODS: Final = Collection("", "v1", "pods", "Pod")
 PATIENCE: Final = 5.0  #: seconds for an edge to answer
 HEAD: Final = ("NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE")
 

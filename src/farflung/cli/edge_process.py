@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 import msgspec
 import uvloop
 
-from farflung.apis.names import Collection
+from farflung.apis.names import NODES
 from farflung.cli import logs
 from farflung.cli.credentials import KUBECONFIG, url_of
 from farflung.cli.environment import system_environment
@@ -43,7 +43,6 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.store.base import Unusable
 
-NODES: Final = Collection("", "v1", "nodes", "Node")
 GLANCE: Final = 0.03  #: seconds between two looks whether the node is ready
 PATIENCE: Final = 3  #: signals after which nothing is done in order any more
 MOST_DESCRIPTORS: Final = 1 << 16

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from farflung.apis.edge.names import PROJECTED
+from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli import inventory
 from farflung.cli.connection import Hub, placement_of, workspace_name
@@ -23,16 +25,7 @@ from farflung.placement import resolve
 from farflung.placement.feeds import travelling
 from farflung.placement.names import Kind, Part, PlacementKey
 from farflung.placement.resolve import Explanation, Resolution, Resolver
-from farflung.placement.types import (
-    PROJECTED,
-    YES,
-    Destination,
-    Placement,
-    Target,
-    destinations_of,
-    parse_placement,
-    previous,
-)
+from farflung.placement.types import YES, Destination, Placement, Target, destinations_of, parse_placement, previous
 
 ASKED: Final = 50  #: mailboxes of a Location that are asked what is being withdrawn from them
 BEHIND: Final = "the scheduler is behind, or does not run"
@@ -295,7 +288,6 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
 COPIES: Final = Selection(labels=f"{PROJECTED}={YES}")
 
 

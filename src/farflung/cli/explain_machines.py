@@ -10,6 +10,8 @@ import click
 import orjson
 
 from farflung.apis.globalscheduler.names import DELIVERED
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.apis.names import POD_SCHEDULED
 from farflung.cli import scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
@@ -20,11 +22,10 @@ from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler.failover import add_refusal_reason
 from farflung.controllers.global_scheduler.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
-from farflung.controllers.global_scheduler.statuses import PLACED, SCHEDULED, SCORE, find_condition
+from farflung.controllers.global_scheduler.statuses import PLACED, SCORE, find_condition
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
-from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.evaluation import SchedulingExplanation, SiteVerdict
 from farflung.scheduling.values import MachineRequest, Reservation, SchedulingDecision
 
@@ -43,7 +44,7 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
     except HiddenError as error:
         command = f"farflung trace {kind.lower()}/{name} -n {namespace}"
         raise HiddenError(f"{error.sentence}; `{command}` says what the {kind} itself knows") from None
-    cluster = str((document["metadata"].get("annotations") or {}).get(CLUSTER, ""))
+    cluster = str((document["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION, ""))
     subject = SchedulingSubject(kind, Key(cluster, namespace, name))
     seen = known.observed(kind, orjson.dumps(document))
     known.world.observe(subject, seen, 0.0)
@@ -140,7 +141,7 @@ def _now(
 ) -> Obj:
     """What the API says, and whether that is what the scheduler would say: `agrees`, or None if it has no say."""
     status = document.get("status")
-    condition = find_condition(status if isinstance(status, dict) else {}, SCHEDULED if kind == POD else PLACED)
+    condition = find_condition(status if isinstance(status, dict) else {}, POD_SCHEDULED if kind == POD else PLACED)
     placements = [placement_of(number, one.site, one.claim) for number, one in enumerate(held)]
     found: Obj = {"bound": placements, "condition": condition}
     if kind == POD:

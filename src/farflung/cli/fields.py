@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
 LONGEST: Final = 200  #: characters of a text that is shown in a line
-CLUSTER: Final = "kcp.io/cluster"  #: annotation: the workspace that an object is in
 
 
 def at(obj: Any, *path: str) -> Any:
@@ -66,7 +66,7 @@ def name_of(obj: Any) -> str:
 
 def cluster_of(obj: Any) -> str:
     """Of its workspace; empty if nobody says."""
-    return texts(obj, "metadata", "annotations").get(CLUSTER, "")
+    return texts(obj, "metadata", "annotations").get(CLUSTER_ANNOTATION, "")
 
 
 def line(words: str, longest: int = LONGEST) -> str:

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from farflung.apis.edge.names import EDGE_REACHABLE
+from farflung.apis.kcp.names import HEARTBEAT_HEALTHY
 from farflung.cli import fields
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -39,9 +41,9 @@ def state_of(target: Obj) -> State:
         return State.READY
     if fields.moment(target, "status", "lastSyncerHeartbeatTime") is None:
         return State.OFFLINE
-    if fields.condition(target, "HeartbeatHealthy").get("status") == "False":
+    if fields.condition(target, HEARTBEAT_HEALTHY).get("status") == "False":
         return State.STALE
-    if fields.condition(target, "EdgeReachable").get("status") == "False":
+    if fields.condition(target, EDGE_REACHABLE).get("status") == "False":
         return State.UNREACHABLE
     return State.NOT_READY
 
@@ -127,7 +129,7 @@ def _why(target: Obj, state: State) -> Iterator[str]:
     if state is State.OFFLINE:
         yield "no syncer has reported yet"
     elif state in (State.UNREACHABLE, State.NOT_READY):
-        ready = fields.condition(target, "Ready") or fields.condition(target, "EdgeReachable")
+        ready = fields.condition(target, "Ready") or fields.condition(target, EDGE_REACHABLE)
         yield said(ready) or "the hub does not say why"
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from farflung.apis.globalscheduler.names import DELIVERED, TAKES_MACHINES
+from farflung.apis.names import POD_SCHEDULED
 from farflung.cli import fields, scheduler_lease
 from farflung.cli.output import NONE, table
 from farflung.controllers.global_scheduler.failover import HEALTH_TAINTS, remove_refusal_reason
 from farflung.controllers.global_scheduler.inventory import TARGET
-from farflung.controllers.global_scheduler.statuses import PLACED, SCHEDULED
+from farflung.controllers.global_scheduler.statuses import PLACED
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
@@ -131,7 +132,7 @@ def _pod(pod: Obj) -> tuple[str, str]:
     if phase in (FAILED, "Succeeded"):
         return ("failed" if phase == FAILED else "ended"), ""
     if not (fields.text(pod, "spec", "nodeName") or fields.text(pod, "spec", "clusterName")):
-        return WAITING, _message(pod, SCHEDULED)
+        return WAITING, _message(pod, POD_SCHEDULED)
     why = _message(pod, DELIVERED)
     return ("undelivered" if why else BOUND), why
 

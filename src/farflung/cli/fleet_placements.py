@@ -6,19 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from farflung.apis.edge.names import CONFIRM_WITHDRAWAL, EDGE_PLACEMENTS, SUMMARY_PLACEMENT, WORKLOAD_PROJECTED
 from farflung.cli import fields
 from farflung.controllers.edge_scheduler.decide import READY
-from farflung.controllers.status_summarizer.summaries import PLACEMENT_LABEL
 from farflung.machinery.errors import Obj
-from farflung.placement.guard import CONFIRM
-from farflung.placement.names import PLACEMENTS
-from farflung.placement.names import WORKLOAD_PROJECTED as PROJECTED
 
 NOWHERE: Final = "LeadsNowhere"  #: a reason for which a placement is ready, and does nothing
 BEHIND: Final = "NotLookedAt"
 COPIES: Final = ("expected", "reporting", "broken", "missing", "stale")
 WRONG: Final = ("broken", "missing", "stale")
-_CONFIRMATION: Final = re.compile(re.escape(CONFIRM) + r': "([0-9]{1,10}/[0-9]{1,10})"')
+_CONFIRMATION: Final = re.compile(re.escape(CONFIRM_WITHDRAWAL) + r': "([0-9]{1,10}/[0-9]{1,10})"')
 
 # --- placements -----------------------------------------------------------------------------------
 
@@ -51,8 +48,8 @@ def _problems(document: Obj) -> Iterator[Obj]:
     generation, seen = (fields.number(document, *path) for path in (("metadata", "generation"), _SEEN))
     if not fields.condition(document, READY) or seen != generation:
         yield _behind(READY, "the scheduler has not looked at it yet; does it run?")
-    elif not fields.condition(document, PROJECTED):
-        yield _behind(PROJECTED, "the placement translator has not looked at it yet; does it run?")
+    elif not fields.condition(document, WORKLOAD_PROJECTED):
+        yield _behind(WORKLOAD_PROJECTED, "the placement translator has not looked at it yet; does it run?")
 
 
 _SEEN: Final = ("status", "specGeneration")
@@ -103,9 +100,9 @@ def _owner(summary: Obj) -> str:
     named = (
         fields.text(one, "name")
         for one in fields.objects(summary, "metadata", "ownerReferences")
-        if one.get("kind") == PLACEMENTS.kind
+        if one.get("kind") == EDGE_PLACEMENTS.kind
     )
-    return next(named, "") or fields.texts(summary, "metadata", "labels").get(PLACEMENT_LABEL, "")
+    return next(named, "") or fields.texts(summary, "metadata", "labels").get(SUMMARY_PLACEMENT, "")
 
 
 def _copy(broken: Obj) -> Obj:

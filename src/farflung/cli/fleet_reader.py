@@ -11,7 +11,9 @@ from typing import Final
 import click
 import orjson
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS, STATUS_SUMMARIES, SYNCER_CONFIGS
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.kcp.names import LOCATIONS, LOGICAL_CLUSTERS, PATH_ANNOTATION, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import PODS, Collection
 from farflung.cli import fields, scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
@@ -21,12 +23,9 @@ from farflung.cli.inventory import HiddenError, everywhere
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.placement.names import CONFIG, CONFIGS, LOCATIONS, PLACEMENTS, SYNC_TARGETS, WORKSPACES
+from farflung.placement.names import CONFIG
 
-SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
-LOGICAL_CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
 THE_CLUSTER: Final = "cluster"  #: the name of the one that a workspace has
-PATH: Final = "kcp.io/path"  #: annotation of a LogicalCluster: where its workspace is; `root` has none
 AT_ONCE: Final = 8  #: requests
 
 
@@ -69,11 +68,11 @@ class _Reading:
         fleet.targets, fleet.locations, fleet.placements, fleet.summaries, fleet.mailboxes = await asyncio.gather(
             self._listed(self._hub.root, SYNC_TARGETS),
             self._listed(self._hub.root, LOCATIONS),
-            self._listed(self._provider, PLACEMENTS),
-            self._listed(self._provider, SUMMARIES),
+            self._listed(self._provider, EDGE_PLACEMENTS),
+            self._listed(self._provider, STATUS_SUMMARIES),
             self._mailboxes(),
         )
-        configs = await self._everywhere(self._provider, CONFIGS)
+        configs = await self._everywhere(self._provider, SYNCER_CONFIGS)
         if configs is not None:
             fleet.reports = {fields.cluster_of(one): one for one in configs if fields.name_of(one) == CONFIG}
         await self._read_machines(fleet)
@@ -154,7 +153,7 @@ async def paths_of(server: Client, clusters: Iterable[str]) -> dict[str, str]:
                 found = await server.workspace(cluster).get(LOGICAL_CLUSTERS, THE_CLUSTER)
             except ClientError:
                 return ""
-        return fields.texts(found, "metadata", "annotations").get(PATH, "")
+        return fields.texts(found, "metadata", "annotations").get(PATH_ANNOTATION, "")
 
     wanted = sorted(set(clusters) - {""})
     found = await asyncio.gather(*map(path_of, wanted))

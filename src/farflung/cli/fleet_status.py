@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
+from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 from farflung.cli import fields, fleet_edges, fleet_machines, fleet_placements, scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.fleet_edges import State
@@ -16,7 +17,6 @@ from farflung.cli.fleet_reader import Fleet, paths_of, read
 from farflung.cli.output import NONE, TABLE, machine_readable, table
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
-from farflung.placement.guard import CONFIRM
 
 LISTED: Final = 20  #: edges and placements that are shown of many
 SUMMARIES_LISTED: Final = 10
@@ -95,7 +95,7 @@ def _confirmation(hub: Hub, placement: Obj) -> str:
     if not placement["confirmation"]:
         return ""
     server = f"--server={hub.server}/clusters/{placement['workspace']}"
-    annotation = f"{CONFIRM}={placement['confirmation']}"
+    annotation = f"{CONFIRM_WITHDRAWAL}={placement['confirmation']}"
     return shlex.join(["kubectl", server, "annotate", "--overwrite", "edgeplacement", placement["name"], annotation])
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from farflung.apis.globalscheduler.names import FILES_ANNOTATION, GLOBALSCHEDULER_GROUP
 from farflung.cli.reloader import Reloading
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.rest import Client
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 TERMS: Final = Terms(renewal=5.0)  #: a hub at rest writes nothing else
 COMPUTE: Final = "root:compute"  #: the workspace that exports what the scheduler looks at
 PODS: Final = "kubernetes"
-CLUSTERS: Final = "globalscheduler.com"
-FILES: Final = "globalscheduler.com/files"  #: annotation of the Lease: what files its holder works by
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +114,13 @@ def join(
 ) -> None:
     """`identity`: nobody else's."""
     compute = ways.root.workspace(COMPUTE)
-    candidate = Candidate(compute, "default", NAME, identity, env, _now, log, TERMS, lambda: {FILES: files.told_of()})
+    candidate = Candidate(
+        compute, "default", NAME, identity, env, _now, log, TERMS, lambda: {FILES_ANNOTATION: files.told_of()}
+    )
     allowed = ways.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:
-        pods, clusters = [(await find_view(compute, name, env, log)).url for name in (PODS, CLUSTERS)]
+        pods, clusters = [(await find_view(compute, name, env, log)).url for name in (PODS, GLOBALSCHEDULER_GROUP)]
         setting = GlobalSchedulerSetting(
             allowed.everywhere,
             allowed.provider,

@@ -14,23 +14,16 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from farflung.apis.edge.names import SINGLE_PLACEMENT_SLICES, SOURCE_PLACEMENT
+from farflung.apis.kcp.names import API_EXPORTS, LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Expired, Forbidden, Garbled, NotFound
 from farflung.client.rest import Client, Selection
 from farflung.machinery.errors import Obj
-from farflung.placement.names import LOCATIONS, SLICES, SYNC_TARGETS, ObjectKey
+from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import (
-    SOURCE,
-    Location,
-    Placement,
-    Target,
-    is_extra,
-    parse_location,
-    parse_target,
-    source_label,
-)
-from farflung.runtime.exports import API_EXPORTS, url_of
+from farflung.placement.types import Location, Placement, Target, is_extra, parse_location, parse_target, source_label
+from farflung.runtime.exports import url_of
 
 T = TypeVar("T")
 
@@ -130,10 +123,12 @@ def _plural(collection: Collection) -> str:
 async def slices_of(workspace: Client, name: str) -> list[Obj]:
     """The slices of one placement, or of one that would be called so: the one of its name, and those that are labelled
     as further ones."""
-    labelled = await workspace.list(SLICES, Selection(labels=f"{SOURCE}={source_label(name)}"))
+    labelled = await workspace.list(
+        SINGLE_PLACEMENT_SLICES, Selection(labels=f"{SOURCE_PLACEMENT}={source_label(name)}")
+    )
     placement = Placement(ObjectKey("", name))
     found = {obj["metadata"]["name"]: obj for obj in labelled if is_extra(placement, obj)}
     if name not in found:
         with suppress(NotFound):
-            found[name] = await workspace.get(SLICES, name)
+            found[name] = await workspace.get(SINGLE_PLACEMENT_SLICES, name)
     return [found[one] for one in sorted(found)]

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
-from farflung.apis.kcp.names import LOGICAL_CLUSTERS, SYNC_TARGETS
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import PODS
 from farflung.cli import fields, global_scheduler
 from farflung.cli.connection import Hub, time_at
@@ -43,9 +43,8 @@ from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Obse
 from farflung.controllers.global_scheduler.triggers import TargetShares
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
-from farflung.placement.names import WORKSPACES, is_mailbox_name
+from farflung.placement.names import is_mailbox_name
 from farflung.runtime.cache import Key
-from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.values import Site, SiteKey, Toleration
 
@@ -178,13 +177,13 @@ async def _logical_cluster(workspace: Client) -> str:
         obj = await workspace.get(LOGICAL_CLUSTERS, "cluster")
     except (NotFound, Forbidden):
         return ""  # there is no such workspace
-    return str((obj["metadata"].get("annotations") or {}).get(CLUSTER, ""))
+    return str((obj["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION, ""))
 
 
 def _keyed(read: Callable[[bytes], T]) -> Callable[[bytes], tuple[Key, T | None]]:
     def keyed(document: bytes) -> tuple[Key, T | None]:
         metadata = _named.decode(document).metadata
-        cluster = (metadata.annotations or {}).get(CLUSTER, "")
+        cluster = (metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")
         return Key(cluster, metadata.namespace, metadata.name), _or_none(read)(document)
 
     return keyed

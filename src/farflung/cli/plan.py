@@ -13,8 +13,10 @@ from typing import Final
 
 import click
 
+from farflung.apis.edge.names import EDGE_GROUP, EDGE_PLACEMENTS
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
-from farflung.apis.names import Collection
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.apis.names import NAMESPACES
 from farflung.cli import inventory, placement_model, plan_machines, scheduler_lease
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.customize import in_namespace
@@ -33,14 +35,13 @@ from farflung.client.errors import Refused
 from farflung.controllers.edge_scheduler import decide
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
-from farflung.placement.names import CLUSTER, PLACEMENTS, Kind, Part
+from farflung.placement.names import Kind, Part
 from farflung.placement.resolve import Resolver
 from farflung.placement.syncer_config import THE_ONE
 from farflung.placement.types import destinations_of, parse_placement, previous
 
 NAMED: Final = 5  #: destinations that are named where several are alike
-SYNCER_CONFIGS: Final = Kind("edge.kcp.io", "syncerconfigs")
-NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
+SYNCER_CONFIGS: Final = Kind(EDGE_GROUP, "syncerconfigs")
 
 
 async def plan(
@@ -69,7 +70,7 @@ async def plan(
 
 def _needs_no_placements(served: Served, wanted: Sequence[Manifest]) -> bool:
     """Virtual machines go to Clusters also where nobody can say where other workloads go."""
-    is_served = served.find_kind(PLACEMENTS.group, PLACEMENTS.version, PLACEMENTS.kind) is not None
+    is_served = served.find_kind(EDGE_PLACEMENTS.group, EDGE_PLACEMENTS.version, EDGE_PLACEMENTS.kind) is not None
     objs = [one.obj for one in wanted]
     return not is_served and any(map(is_concerned, objs)) and not any(map(_is_placement, objs))
 
@@ -132,13 +133,13 @@ def _sorted_out(wanted: Sequence[Manifest]) -> tuple[list[Manifest], list[Manife
 
 
 def _is_placement(obj: Obj) -> bool:
-    return (obj["apiVersion"], obj["kind"]) == (PLACEMENTS.api_version, PLACEMENTS.kind)
+    return (obj["apiVersion"], obj["kind"]) == (EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind)
 
 
 async def _cluster(hub: Hub) -> str:
     """Of the workspace: each object says it, and every workspace has a default namespace."""
     namespaces = await hub.workspace.list(NAMESPACES)
-    clusters = {one["metadata"].get("annotations", {}).get(CLUSTER, "") for one in namespaces}
+    clusters = {one["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION, "") for one in namespaces}
     return max(clusters, default="")
 
 
@@ -227,7 +228,7 @@ async def _planned(hub: Hub, engine: Resolver, copies: Plan, manifest: Manifest,
 
 
 async def _deletion(hub: Hub, copies: Plan, name: str) -> Obj:
-    await hub.workspace.delete(PLACEMENTS, name)
+    await hub.workspace.delete(EDGE_PLACEMENTS, name)
     before = {one for obj in await slices_of(hub.workspace, name) for one in destinations_of(obj)}
     copies.place(name, None, ())
     nothing: list[Obj] = []

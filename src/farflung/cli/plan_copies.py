@@ -13,6 +13,14 @@ from typing import Final, TypeVar
 
 import orjson
 
+from farflung.apis.edge.names import (
+    CUSTOMIZERS,
+    DOWNSYNC_OVERWRITE,
+    EDGE_PLACEMENTS,
+    PROJECTED,
+    SINGLE_PLACEMENT_SLICES,
+)
+from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli.differences import differences, syncer_config_changes
 from farflung.cli.placement_model import Imagined, Locations, seen
@@ -23,15 +31,13 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
 from farflung.placement.feeds import travelling
 from farflung.placement.index import Copy, Output
-from farflung.placement.names import NAMESPACES, PLACEMENTS, SLICES, Kind, Part, PlacementKey
+from farflung.placement.names import NAMESPACES, Kind, Part, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
 from farflung.placement.types import Destination, ObservedObject, destinations_of
 
 T = TypeVar("T")
 
-CUSTOMIZERS: Final = Collection("edge.kcp.io", "v1alpha1", "customizers", "Customizer")
-WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
 AT_ONCE: Final = 8  #: requests
 CREATED, CHANGED, DELETED, WITHDRAWN = "created", "changed", "deleted", "beingWithdrawn"
 DEFAULT: Final = Part(NAMESPACES, "", "default")  #: every workspace has it
@@ -84,7 +90,7 @@ class Plan:
         kinds = {
             kind: one.collection
             for kind, one in self._served[cluster].items()
-            if one.collection not in (PLACEMENTS, SLICES)
+            if one.collection not in (EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES)
         }
         lists = await self._gather(self._listed(client, one) for one in kinds.values())
         for kind, objs in zip(kinds, lists, strict=True):
@@ -94,8 +100,8 @@ class Plan:
             name = f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
             for world in (self.before, self.after):
                 world.put_customizer(cluster, name, obj)
-        slices = await self._listed(client, SLICES)
-        for obj in await self._listed(client, PLACEMENTS):
+        slices = await self._listed(client, SINGLE_PLACEMENT_SLICES)
+        for obj in await self._listed(client, EDGE_PLACEMENTS):
             key = PlacementKey(cluster, obj["metadata"]["name"])
             self._documents[key] = obj
             places = [one for some in slices if _is_of(some, obj) for one in destinations_of(some)]
@@ -297,7 +303,7 @@ def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Obj]:
     changed = project.updated(observed, after)
     if changed is None:
         return []
-    if after["metadata"]["annotations"].get(project.OVERWRITE) == project.NEVER:
+    if after["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER:
         return differences(observed, changed)
     if before is not None and project.updated(observed, before) is None:
         return differences(before, after)
@@ -307,7 +313,7 @@ def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Obj]:
 def _marked(observed: Obj) -> Obj:
     """What of a copy is ours."""
     bare = project.stripped(observed)
-    labels = {**(bare["metadata"].get("labels") or {}), types.PROJECTED: types.YES}
+    labels = {**(bare["metadata"].get("labels") or {}), PROJECTED: types.YES}
     return {**bare, "metadata": {**bare["metadata"], "labels": labels}}
 
 

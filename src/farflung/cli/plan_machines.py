@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.cli.connection import Hub
 from farflung.cli.machine_output import NAMED, bound_to, decided, found_of, names_of, placement_of
 from farflung.cli.machine_world import Known, cluster_key, is_cluster, kind_of, read
@@ -16,7 +17,6 @@ from farflung.controllers.global_scheduler.inventory import ObservedCluster, dec
 from farflung.controllers.global_scheduler.subjects import ObservedSubject, SchedulingSubject
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
-from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.values import Reservation
 
 
@@ -65,7 +65,7 @@ def _about(known: Known, one: Becoming, cluster: str) -> Obj:
 def _noted(document: Obj, cluster: str, **metadata: str) -> Obj:
     """With the workspace, which what is only checked does not have, perhaps."""
     before = document["metadata"]
-    annotations = {**(before.get("annotations") or {}), CLUSTER: cluster}
+    annotations = {**(before.get("annotations") or {}), CLUSTER_ANNOTATION: cluster}
     return {**document, "metadata": {**before, **metadata, "annotations": annotations}}
 
 

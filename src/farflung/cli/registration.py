@@ -10,16 +10,17 @@ from typing import Final, TypeVar
 import click
 import msgspec
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import SYNCER_CONFIGS
+from farflung.apis.kcp.names import API_BINDINGS, CLUSTER_ANNOTATION, SYNC_TARGETS, WORKSPACES
+from farflung.apis.names import RBAC_GROUP, SERVICE_ACCOUNTS, TOKEN_REVIEWS, Collection
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.placement.names import API_BINDINGS, BINDING, CONFIG, CONFIGS, SYNC_TARGETS, WORKSPACES, mailbox_name
+from farflung.placement.names import BINDING, CONFIG, mailbox_name
 from farflung.placement.types import Binding, Workspace
-from farflung.runtime.reflector import CLUSTER
 from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
-from farflung.syncer.rbac import RBAC, SyncedKinds, mailbox_rules, policy_rules, synced_kinds
-from farflung.syncer.tokens import ACCOUNTS, read_token
+from farflung.syncer.rbac import SyncedKinds, mailbox_rules, policy_rules, synced_kinds
+from farflung.syncer.tokens import read_token
 from farflung.syncer.types import Resource
 
 T = TypeVar("T")
@@ -33,12 +34,11 @@ COLLECTIONS: Final = {
     one.kind: one
     for one in (
         Collection("", "v1", "namespaces", "Namespace"),
-        ACCOUNTS,
-        Collection(RBAC, "v1", "clusterroles", "ClusterRole"),
-        Collection(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding"),
+        SERVICE_ACCOUNTS,
+        Collection(RBAC_GROUP, "v1", "clusterroles", "ClusterRole"),
+        Collection(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding"),
     )
 }
-REVIEWS: Final = Collection("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ async def _mailbox(client: Client, target: Obj, wanted: Wanted, tell: Tell) -> s
 async def _config(mailbox: Client, wanted: Wanted, tell: Tell) -> Obj:
     async def look() -> Obj | Missing:
         try:
-            return await mailbox.get(CONFIGS, CONFIG)
+            return await mailbox.get(SYNCER_CONFIGS, CONFIG)
         except NotFound:
             return Missing(f"the SyncerConfig {CONFIG} in the mailbox", "the mailbox controller makes it")
 
@@ -145,7 +145,7 @@ async def _config(mailbox: Client, wanted: Wanted, tell: Tell) -> Obj:
 
 def _mailbox_of(target: Obj) -> str:
     metadata = target["metadata"]
-    cluster: str = (metadata.get("annotations") or {}).get(CLUSTER, "")
+    cluster: str = (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
     if not cluster:
         raise click.ClickException("the server has no workspaces: its objects do not say which they are in")
     return mailbox_name(cluster, metadata["uid"])
@@ -210,7 +210,7 @@ async def _new_token(mailbox: Client, name: str, wanted: Wanted) -> str:
         "metadata": {"name": name},
         "spec": {"expirationSeconds": wanted.lifetime},
     }
-    token: str = (await mailbox.create(ACCOUNTS, request, HOME, "token"))["status"]["token"]
+    token: str = (await mailbox.create(SERVICE_ACCOUNTS, request, HOME, "token"))["status"]["token"]
     return token
 
 
@@ -221,7 +221,7 @@ async def _is_good(mailbox: Client, wanted: Wanted, account: Obj, now: float) ->
         return False
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": wanted.token}}
     try:
-        status = (await mailbox.create(REVIEWS, body)).get("status") or {}
+        status = (await mailbox.create(TOKEN_REVIEWS, body)).get("status") or {}
     except ClientError:
         return False
     uid = (status.get("user") or {}).get("uid")

@@ -8,8 +8,10 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.globalscheduler.names import FILES_ANNOTATION
+from farflung.apis.names import LEASES
 from farflung.cli import fields
-from farflung.cli.global_scheduler import COMPUTE, FILES
+from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
@@ -17,7 +19,6 @@ from farflung.controllers.global_scheduler.controller import NAME
 from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.runtime.leader import LEASES
 
 LONGEST: Final = 1000  #: letters of what is wrong with them
 SILENT: Final = timedelta(minutes=1)  #: after which nobody works who does not renew; clocks may differ a little
@@ -46,7 +47,7 @@ def _files(lease: Obj) -> Obj | None:
     """None: there are none, or nobody works by them."""
     if not fields.text(lease, "spec", "holderIdentity"):
         return None
-    said = fields.texts(lease, "metadata", "annotations").get(FILES, "")
+    said = fields.texts(lease, "metadata", "annotations").get(FILES_ANNOTATION, "")
     try:
         found = orjson.loads(said)
     except orjson.JSONDecodeError:

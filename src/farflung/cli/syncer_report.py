@@ -10,15 +10,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
+from farflung.apis.edge.names import EDGE_REACHABLE
+from farflung.apis.kcp.names import HEARTBEAT_HEALTHY
 from farflung.cli import fields
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Part
-from farflung.placement.syncer_config import EDGE_REACHABLE, parse_heartbeat
+from farflung.placement.syncer_config import parse_heartbeat
 from farflung.syncer.report import LONGEST
 
 SILENCE: Final = timedelta(seconds=60)  #: after which a syncer counts as gone, as the hub has it
 NEWS: Final = timedelta(seconds=3)  #: within which a syncer that is heard reports what is new
-HEARTBEAT: Final = "HeartbeatHealthy"  #: the condition of a SyncTarget that says so
 EVERY: Final = "*"  #: in the place of a name: all objects of a kind
 ADVICE: Final = {
     "NotOurs": "delete or rename one of the two, or let the syncer adopt what it finds (--adopt)",
@@ -96,7 +97,7 @@ def is_alive(report: Report, conditions: Sequence[Mapping[str, Any]] | None, now
     """By the clock of the hub, as the SyncTarget shows it, or by ours."""
     if report.heard is None:
         return False
-    healthy = any(one.get("type") == HEARTBEAT and one.get("status") == "True" for one in conditions or ())
+    healthy = any(one.get("type") == HEARTBEAT_HEALTHY and one.get("status") == "True" for one in conditions or ())
     return healthy or now - report.heard <= SILENCE
 
 

@@ -17,13 +17,14 @@ from typing import Any, Final, TypeVar
 import click
 import orjson
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNC_TARGET_NAME, SYNCER_CONFIGS
+from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli import fields, inventory, placement_model, trace_steps
 from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
 from farflung.cli.explain import Seen as Scheduled
 from farflung.cli.inventory import HiddenError, Inventory
 from farflung.cli.output import shown
-from farflung.cli.plan_copies import WORKSPACES
 from farflung.cli.trace_source import Sources, machine_conclusion
 from farflung.cli.trace_steps import Facts, Finding, Hidden, State, Subject
 from farflung.client.discovery import Resource, discover
@@ -31,21 +32,10 @@ from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.status_summarizer.health import digest_of
 from farflung.machinery.errors import Obj
-from farflung.placement.names import (
-    CONFIG,
-    PLACEMENTS,
-    SYNC_TARGET_NAME,
-    Category,
-    Kind,
-    Part,
-    category,
-    cluster_of,
-    is_mailbox_name,
-)
+from farflung.placement.names import CONFIG, Category, Kind, Part, category, cluster_of, is_mailbox_name
 from farflung.placement.types import Route, parse_placement
 from farflung.syncer import types as syncing
 from farflung.syncer.conversion import takes_status
-from farflung.syncer.report import CONFIGS
 
 T = TypeVar("T")
 
@@ -75,7 +65,7 @@ async def trace(hub: Hub, question: Question, now: datetime) -> Obj:
     """All that can be said, as it is printed for programs."""
     served = await discover(hub.workspace)
     resource = find_resource(served, question.kind)
-    has_placements = served.find_kind(PLACEMENTS.group, PLACEMENTS.version, PLACEMENTS.kind) is not None
+    has_placements = served.find_kind(EDGE_PLACEMENTS.group, EDGE_PLACEMENTS.version, EDGE_PLACEMENTS.kind) is not None
     tracer = None if resource is None else Tracer(hub, question, resource, now)
     if tracer is not None and not has_placements and (answer := await tracer.machine()) is not None:
         return answer
@@ -195,7 +185,9 @@ class Tracer:
     async def _reports(self) -> dict[str, Obj] | None:
         """Of all syncers at once, by the clusters of their mailboxes; None if they have to be read one by one."""
         try:
-            found = await inventory.everywhere(self._hub.root.workspace(self._hub.provider), CONFIGS, orjson.loads)
+            found = await inventory.everywhere(
+                self._hub.root.workspace(self._hub.provider), SYNCER_CONFIGS, orjson.loads
+            )
         except HiddenError:
             return None
         return {fields.cluster_of(one): one for one in found if fields.name_of(one) == CONFIG}
@@ -211,7 +203,7 @@ class Tracer:
             if copy is None and not facts.placements:
                 return facts
             config = (
-                await _read(client, CONFIGS, CONFIG)
+                await _read(client, SYNCER_CONFIGS, CONFIG)
                 if reports is None
                 else reports.get(fields.text(workspace, "spec", "cluster"))
             )

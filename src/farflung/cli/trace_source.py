@@ -8,25 +8,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from farflung.apis.edge.names import CUSTOMIZERS, EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, WORKLOAD_PROJECTED
 from farflung.apis.globalscheduler.names import DELIVERED
-from farflung.apis.names import Collection
+from farflung.apis.names import NAMESPACES as NAMESPACE_COLLECTION
+from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.cli import fields
 from farflung.cli.machine_world import kind_of
 from farflung.cli.placement_model import Imagined, Locations, mailbox_of, seen
-from farflung.cli.plan_copies import CUSTOMIZERS
 from farflung.cli.trace_steps import Facts, State, written_to
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.statuses import PLACED, SCHEDULED
+from farflung.controllers.global_scheduler.statuses import PLACED
 from farflung.controllers.global_scheduler.subjects import POD
 from farflung.machinery.errors import Obj
 from farflung.placement import names
 from farflung.placement.index import Copy
-from farflung.placement.names import DEFINITIONS, NAMESPACES, PLACEMENTS, SLICES, Category, Part, PlacementKey, category
+from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, Part, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import destinations_of, owners
-
-NAMESPACE = Collection("", "v1", "namespaces", "Namespace")
 
 
 @dataclass(slots=True)
@@ -57,9 +56,9 @@ class Sources:
         part = self._part
         obj, namespace, placements, slices = await asyncio.gather(
             _read(client, self._collection, part.name, part.namespace),
-            _read(client, NAMESPACE, part.namespace),
-            client.list(PLACEMENTS),
-            client.list(SLICES),
+            _read(client, NAMESPACE_COLLECTION, part.namespace),
+            client.list(EDGE_PLACEMENTS),
+            client.list(SINGLE_PLACEMENT_SLICES),
         )
         anything = [one for one in (obj, namespace, *placements) if one is not None]
         cluster = cluster or next(filter(None, map(fields.cluster_of, anything)), "")
@@ -244,7 +243,7 @@ class Sources:
                 said.removeprefix(head)
                 for document in self._known[cluster].placements.values()
                 for one in _problems(document)
-                if one["type"] == names.WORKLOAD_PROJECTED and one["reason"] not in names.HARMLESS
+                if one["type"] == WORKLOAD_PROJECTED and one["reason"] not in names.HARMLESS
                 for said in one["message"].split("; ")
                 if said.startswith(head)
             )
@@ -293,7 +292,7 @@ def machine_conclusion(obj: Obj) -> tuple[State, str, str] | None:
     namespace = fields.text(obj, "metadata", "namespace")
     where = f" -n {namespace}" if namespace not in ("", "default") else ""
     advice = f"`farflung explain {kind.lower()} {fields.name_of(obj)}{where}` says why"
-    bound, why = _bound(obj), _refusal(obj, SCHEDULED if kind == POD else PLACED)
+    bound, why = _bound(obj), _refusal(obj, POD_SCHEDULED if kind == POD else PLACED)
     if not bound:
         return State.STUCK, f"It is bound to no Cluster{f': {why}' if why else '.'}", advice
     if undelivered := _refusal(obj, DELIVERED):

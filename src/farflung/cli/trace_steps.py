@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.cli import fields, syncer_report
 from farflung.cli.output import TABLE, machine_readable
 from farflung.cli.plan_copies import THEIRS
@@ -21,7 +22,7 @@ from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement import project
-from farflung.placement.names import FINALIZER, Part
+from farflung.placement.names import Part
 from farflung.placement.project import NOTHING, Desired
 from farflung.placement.syncer_config import moment
 from farflung.placement.types import Route
@@ -239,9 +240,9 @@ def _missing(facts: Facts, complaints: str, now: datetime) -> Step:
 
 def _withdrawn(facts: Facts, copy: Obj) -> Step:
     since, held = copy["metadata"]["deletionTimestamp"], copy["metadata"].get("finalizers") or []
-    others = ", ".join(sorted(str(one) for one in held if one != FINALIZER))
+    others = ", ".join(sorted(str(one) for one in held if one != SYNCER_FINALIZER))
     anew = ", and made anew when it is gone" if facts.placements else ""
-    if others and FINALIZER not in held:
+    if others and SYNCER_FINALIZER not in held:
         message = f"being withdrawn{anew}; held by the finalizers {others}"
         return Step("copied", State.STUCK, message, since, "whoever put them there has to take them off")
     return Step("copied", State.WAITING, f"being withdrawn{anew}", since)

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 import click
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
+from farflung.apis.kcp.names import WORKSPACES
 from farflung.cli import fields
 from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
 from farflung.cli.output import NONE, TABLE, machine_readable, table
@@ -23,7 +25,6 @@ from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, Selection
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.placement.names import PLACEMENTS, SLICES, WORKSPACES
 from farflung.placement.select import UpsyncSet, parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec
 from farflung.placement.types import Destination, Route, destinations_of, owners
@@ -75,7 +76,9 @@ class Reading:
         self._hidden: dict[str, Forbidden] = {}  #: by mailbox
 
     async def read(self) -> Found:
-        placements, slices = await asyncio.gather(*(self._hub.workspace.list(one) for one in (PLACEMENTS, SLICES)))
+        placements, slices = await asyncio.gather(
+            *(self._hub.workspace.list(one) for one in (EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES))
+        )
         leading = ways(placements, slices)
         if not leading:
             return Found(remarks=[self._nothing_comes_back(placements)])

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import msgspec
 import orjson
 
+from farflung.apis.edge.names import CUSTOMIZERS, EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, SYNCER_CONFIGS
+from farflung.apis.kcp.names import LOCATIONS, WORKSPACES
 from farflung.apis.names import Collection
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import ClientError
@@ -20,22 +22,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard
 from farflung.placement.customize import parse_customizer
 from farflung.placement.index import Copy, kinds_from
-from farflung.placement.names import (
-    BINDINGS,
-    CONFIGS,
-    CUSTOMIZERS,
-    DEFINITIONS,
-    LOCATIONS,
-    PLACEMENTS,
-    SLICES,
-    WORKSPACES,
-    Category,
-    Kind,
-    Part,
-    PlacementKey,
-    Source,
-    category,
-)
+from farflung.placement.names import BINDINGS, DEFINITIONS, Category, Kind, Part, PlacementKey, Source, category
 from farflung.placement.state import PlacementState, WorkKey
 from farflung.placement.types import (
     ObservedObject,
@@ -270,9 +257,9 @@ class PlacementFeed:
         self._group: asyncio.TaskGroup | None = None
         self._started = False
         edge = views.provider.view(views.edge)
-        self.placements = self.informer(edge, PLACEMENTS, seen_placement, self._on_placement)
-        self.configs: Informer[bytes] = Informer(edge, CONFIGS, bytes, env, self.trouble)
-        self._slices = self.informer(edge, SLICES, parse_slice, self._on_slice)
+        self.placements = self.informer(edge, EDGE_PLACEMENTS, seen_placement, self._on_placement)
+        self.configs: Informer[bytes] = Informer(edge, SYNCER_CONFIGS, bytes, env, self.trouble)
+        self._slices = self.informer(edge, SINGLE_PLACEMENT_SLICES, parse_slice, self._on_slice)
         self._customizers = self.informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
         locations = views.root.view(views.scheduling)
         self.locations = self.informer(locations, LOCATIONS, seen_location, self._on_location)

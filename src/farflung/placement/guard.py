@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
 from farflung.placement.names import Part, PlacementKey, Source
 from farflung.placement.types import SeenPlacement
 
-CONFIRM: Final = "edge.kcp.io/confirm-withdrawal"  #: annotation of a placement: GENERATION/DESTINATIONS
 Destination = TypeVar("Destination", bound=Hashable)
 Thing = TypeVar("Thing", bound=Hashable)
 
@@ -41,7 +41,7 @@ class Withdrawal(Generic[Destination, Thing]):
             return ""
         return (
             f"objects would be withdrawn from {self.losing} of {self.having} destinations; they stay until the "
-            f'placement selects them again or has the annotation {CONFIRM}: "{generation}/{self.losing}"'
+            f'placement selects them again or has the annotation {CONFIRM_WITHDRAWAL}: "{generation}/{self.losing}"'
         )
 
 
@@ -60,7 +60,7 @@ def weigh(
 
 def is_confirmed(annotations: Mapping[str, str], generation: int, losing: int) -> bool:
     """Whether someone confirmed what the present spec of a placement withdraws from so many destinations."""
-    of, slash, most = annotations.get(CONFIRM, "").partition("/")
+    of, slash, most = annotations.get(CONFIRM_WITHDRAWAL, "").partition("/")
     if not slash or generation <= 0 or of != str(generation):
         return False
     return most.isascii() and most.isdigit() and len(most) < 10 and losing <= int(most)

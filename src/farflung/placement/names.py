@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import EDGE_GROUP
+from farflung.apis.kcp.names import (
+    APIRESOURCE_GROUP,
+    APIS_GROUP,
+    CORE_GROUP,
+    SCHEDULING_GROUP,
+    TENANCY_GROUP,
+    TOPOLOGY_GROUP,
+    WORKLOAD_GROUP,
+)
+from farflung.apis.names import AUTHENTICATION_GROUP, CERTIFICATES_GROUP, SERVICE_ACCOUNT_NAME, Collection
 
 
 class Kind(NamedTuple):
@@ -60,7 +70,7 @@ class ObjectKey(NamedTuple):
 
 
 PlacementKey: TypeAlias = ObjectKey
-BINDINGS: Final = Kind("apis.kcp.io", "apibindings")
+BINDINGS: Final = Kind(APIS_GROUP, "apibindings")
 
 
 class Category(Enum):
@@ -71,36 +81,36 @@ class Category(Enum):
 
 _OF_THE_HUB: Final = frozenset(
     {
-        "edge.kcp.io",
+        EDGE_GROUP,
         "edge.kubestellar.io",
-        "scheduling.kcp.io",
-        "tenancy.kcp.io",
-        "topology.kcp.io",
-        "workload.kcp.io",
+        SCHEDULING_GROUP,
+        TENANCY_GROUP,
+        TOPOLOGY_GROUP,
+        WORKLOAD_GROUP,
     }
 )  #: groups about workspaces, places and what goes there
 
 
 _STAYING: Final = {
     "": ("bindings", "componentstatuses", "events", "nodes"),
-    "apiresource.kcp.io": ("apiresourceimports", "negotiatedapiresources"),
-    "apis.kcp.io": ("apiconversions", "apiexportendpointslices", "apiexports", "apiresourceschemas"),
+    APIRESOURCE_GROUP: ("apiresourceimports", "negotiatedapiresources"),
+    APIS_GROUP: ("apiconversions", "apiexportendpointslices", "apiexports", "apiresourceschemas"),
     "apps": ("controllerrevisions",),
-    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
+    AUTHENTICATION_GROUP: ("selfsubjectreviews", "tokenreviews"),
     "authorization.k8s.io": (
         "localsubjectaccessreviews",
         "selfsubjectaccessreviews",
         "selfsubjectrulesreviews",
         "subjectaccessreviews",
     ),
-    "certificates.k8s.io": ("certificatesigningrequests",),
-    "core.kcp.io": ("logicalclusters", "shards"),
+    CERTIFICATES_GROUP: ("certificatesigningrequests",),
+    CORE_GROUP: ("logicalclusters", "shards"),
     "events.k8s.io": ("events",),
 }  #: group → resources
 
 
 _STAYING_KINDS: Final = frozenset(Kind(group, resource) for group, some in _STAYING.items() for resource in some)
-_MAILBOX_KINDS: Final = frozenset({Kind("apis.kcp.io", "apibindings")})
+_MAILBOX_KINDS: Final = frozenset({Kind(APIS_GROUP, "apibindings")})
 
 
 def category(kind: Kind) -> Category:
@@ -115,7 +125,7 @@ def category(kind: Kind) -> Category:
 _TOKENS: Final = frozenset({"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"})
 _PULL_SECRET: Final = "kubernetes.io/dockercfg"  # noqa: S105
 _OF_AN_ACCOUNT: Final = frozenset(
-    {"kubernetes.io/service-account.name", "openshift.io/internal-registry-auth-token.service-account"}
+    {SERVICE_ACCOUNT_NAME, "openshift.io/internal-registry-auth-token.service-account"}
 )  #: annotations of Secrets that were made for a ServiceAccount
 
 
@@ -181,19 +191,9 @@ _JUDGES: Final[Mapping[Kind, Callable[[Mapping[str, Any], Mapping[str, Any]], bo
 }
 
 
-PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
-SLICES: Final = Collection("edge.kcp.io", "v1alpha1", "singleplacementslices", "SinglePlacementSlice")
-LOCATIONS: Final = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
-SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
-CUSTOMIZERS: Final = Collection("edge.kcp.io", "v1alpha1", "customizers", "Customizer")
-WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
-API_BINDINGS: Final = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
-SYNC_TARGET_NAME: Final = "edge.kcp.io/sync-target-name"  #: the annotation that marks a workspace as a mailbox
 BINDING: Final = "bind-edge"
 CONFIG: Final = "the-one"
-EXPORT: Final = "edge.kcp.io"
-FINALIZER: Final = "edge.kcp.io/syncer"  #: on copies in a mailbox, which stay until a syncer takes it off
+EXPORT: Final = EDGE_GROUP
 _NAME: Final = re.compile(r"(?P<cluster>[a-z0-9][a-z0-9-]*)-mb-(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
@@ -214,8 +214,6 @@ def cluster_of(name: str) -> str:
     return found["cluster"] if found is not None else ""
 
 
-CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says which logical cluster an object is in
-WORKLOAD_PROJECTED: Final = "WorkloadProjected"
 #: what a problem can be, the worst first
 INVALID_SPEC: Final = "InvalidSpec"
 WITHDRAWAL_HELD: Final = "WithdrawalHeld"

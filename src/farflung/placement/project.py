@@ -12,13 +12,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
+from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, EDGE_GROUP, PROJECTED, PROJECTION, STATUS_RETURNED_FROM
+from farflung.apis.names import LAST_APPLIED, NAME_LABEL, RBAC_GROUP
 from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, has, path
 from farflung.machinery.versions import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
 from farflung.placement.index import CopyReason
 from farflung.placement.names import NAMESPACES, Part, PlacementKey
-from farflung.placement.types import PROJECTED, PROJECTION, YES, Projection, Route, SeenLocation, projection_of
+from farflung.placement.types import YES, Projection, Route, SeenLocation, projection_of
 
 Section = Mapping[str, Any]
 SERVICE_FIELDS: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies", "ipFamilyPolicy")
@@ -28,7 +30,6 @@ JOB_LABELS: Final = frozenset(
 )
 
 
-NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 TOKEN_VOLUME: Final = re.compile(r"kube-api-access-[a-z0-9]{5}", re.ASCII).fullmatch
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
@@ -77,7 +78,7 @@ def _is_aggregated(role: Section) -> bool:
 
 
 def _bare_namespace(namespace: Section) -> Obj:
-    return _relabelled(_without(namespace, ["spec"]), _without(_labels(namespace), [NAMESPACE_LABEL]))
+    return _relabelled(_without(namespace, ["spec"]), _without(_labels(namespace), [NAME_LABEL]))
 
 
 def _bare_account(account: Section) -> Obj:
@@ -227,7 +228,7 @@ _REMOVE: Final[Mapping[tuple[str, str], Callable[[Section], Obj]]] = {
     ("", "Service"): _bare_service,
     ("", "ServiceAccount"): _bare_account,
     ("batch", "Job"): _bare_job,
-    ("rbac.authorization.k8s.io", "ClusterRole"): _bare_role,
+    (RBAC_GROUP, "ClusterRole"): _bare_role,
 }
 
 
@@ -237,21 +238,17 @@ _KEEP: Final[Mapping[tuple[str, str], Callable[[Section, Section], Section]]] = 
     ("", "Pod"): _pod,
     ("", "ServiceAccount"): _with_section("secrets"),
     ("batch", "Job"): _job,
-    ("rbac.authorization.k8s.io", "ClusterRole"): _aggregated_role,
+    (RBAC_GROUP, "ClusterRole"): _aggregated_role,
 }
 
 
-OVERWRITE: Final = "edge.kcp.io/downsync-overwrite"  #: the annotation of what is left alone once it is there
 NEVER: Final = "false"
 LATER_OVERWRITE: Final = "edge.kubestellar.io/downsync-overwrite"  #: how a source may say the same
 COUNT: Final = "kubestellar.io/executing-count"  #: the label that says how many clusters have a copy
-RETURNED: Final = "edge.kcp.io/status-returned-from"  #: the annotation that says whose status an object has
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "status"})  #: every other section is content
 DIGITS: Final = 16  #: of a hash
 GLANCES: Final = 8  #: levels on which whole values are compared; below, that would be to look at the same too often
 SYSTEM: Final = "kcp.io"
-EDGE: Final = "edge.kcp.io"
 #: kinds of which a server stores what it is given and nothing else; a Secret's content is not even hashed
 LITERAL: Final = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
@@ -281,9 +278,9 @@ def stripped(obj: Mapping[str, Any]) -> Obj:
 def _travels(key: str) -> bool:
     """Whether a label or an annotation is of the user, not of the system or ours."""
     prefix, slash, _ = key.partition("/")
-    if slash and prefix != EDGE and (prefix == SYSTEM or prefix.endswith(f".{SYSTEM}")):
+    if slash and prefix != EDGE_GROUP and (prefix == SYSTEM or prefix.endswith(f".{SYSTEM}")):
         return False
-    return key not in (PROJECTED, PROJECTION, COUNT, RETURNED, LAST_APPLIED)
+    return key not in (PROJECTED, PROJECTION, COUNT, STATUS_RETURNED_FROM, LAST_APPLIED)
 
 
 def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Iterable[str] = ()) -> Obj:
@@ -302,7 +299,7 @@ def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Ite
     )
     ours = {PROJECTION: _encode(projection).decode()}
     if create_only or annotations.get(LATER_OVERWRITE) == NEVER:
-        ours[OVERWRITE] = NEVER
+        ours[DOWNSYNC_OVERWRITE] = NEVER
     marked = {
         **metadata,
         "labels": dict(sorted({**labels, PROJECTED: YES}.items())),
@@ -347,7 +344,7 @@ def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | Non
     written.
     """
     annotations: Obj = wanted["metadata"]["annotations"]
-    if annotations.get(OVERWRITE) == NEVER:
+    if annotations.get(DOWNSYNC_OVERWRITE) == NEVER:
         return _left_alone(observed)
     aim = with_assigned(wanted, observed)
     if _is_marked(observed["metadata"], wanted["metadata"]) and _holds(observed, aim):
@@ -355,7 +352,9 @@ def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | Non
     before = projection_of(observed)
     metadata = _metadata(observed)
     metadata["labels"] = _merged(metadata.get("labels"), {*before.labels}, wanted["metadata"]["labels"])
-    metadata["annotations"] = _merged(metadata.get("annotations"), {*before.annotations, OVERWRITE}, annotations)
+    metadata["annotations"] = _merged(
+        metadata.get("annotations"), {*before.annotations, DOWNSYNC_OVERWRITE}, annotations
+    )
     result = {**aim, "metadata": metadata}
     if "status" in observed:
         result["status"] = observed["status"]
@@ -364,10 +363,10 @@ def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | Non
 
 def _left_alone(observed: Mapping[str, Any]) -> Obj | None:
     annotations = observed["metadata"].get("annotations") or {}
-    if annotations.get(OVERWRITE) == NEVER:
+    if annotations.get(DOWNSYNC_OVERWRITE) == NEVER:
         return None
     metadata = _metadata(observed)
-    metadata["annotations"] = {**annotations, OVERWRITE: NEVER}
+    metadata["annotations"] = {**annotations, DOWNSYNC_OVERWRITE: NEVER}
     return {**observed, "metadata": metadata}
 
 
@@ -392,7 +391,7 @@ def _is_marked(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether it has our labels and annotations.  One of them says which are ours, so none is there too many."""
     labels: Obj = there.get("labels") or {}
     annotations: Obj = there.get("annotations") or {}
-    if OVERWRITE in annotations and OVERWRITE not in wanted["annotations"]:
+    if DOWNSYNC_OVERWRITE in annotations and DOWNSYNC_OVERWRITE not in wanted["annotations"]:
         return False
     ours: tuple[Obj, Obj] = wanted["labels"], wanted["annotations"]
     return ours[0].items() <= labels.items() and ours[1].items() <= annotations.items()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from farflung.apis.edge.names import DOWNSYNC_OVERWRITE
 from farflung.machinery import names
 from farflung.machinery.cel.language.budget import MOST_WORK, STEP, OverBudget
 from farflung.machinery.cel.language.types import BOOL, DYN
@@ -86,7 +87,7 @@ def _check_value(value: str, path: str) -> None:
 MOST_ALTERNATIVES: Final = 1_000  #: clauses and selectors of a placement, all together
 _ALL: Final = ["*"]
 _NO_LABELS: Final[Labels] = {}
-_OVERWRITE: Final = ("edge.kcp.io/downsync-overwrite", "edge.kubestellar.io/downsync-overwrite")
+_OVERWRITE: Final = (DOWNSYNC_OVERWRITE, "edge.kubestellar.io/downsync-overwrite")
 Names = frozenset[str] | None  #: None: any name
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
+from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 from farflung.placement import guard
 from farflung.placement.customize import Customizer
 from farflung.placement.guard import Withdrawals
@@ -445,4 +446,4 @@ def _made_for(seen: ObservedObject | None) -> frozenset[PlacementKey]:
 
 def _decisive(seen: SeenPlacement | None) -> object:
     """What of a placement can change what is withdrawn for it."""
-    return None if seen is None else (seen.what, seen.uid, seen.generation, seen.annotations.get(guard.CONFIRM))
+    return None if seen is None else (seen.what, seen.uid, seen.generation, seen.annotations.get(CONFIRM_WITHDRAWAL))

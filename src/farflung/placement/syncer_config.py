@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from farflung.apis.edge.names import CAPACITY_KNOWN, EDGE_REACHABLE
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
 from farflung.placement.index import ObjectIndex, PlacementIndex
@@ -69,8 +70,6 @@ def capacity_patch(shown: Any, room: Capacity) -> Obj:
     return found
 
 
-EDGE_REACHABLE: Final = "EdgeReachable"
-CAPACITY_KNOWN: Final = "CapacityKnown"
 _FIELD: Final = b'"f:lastSyncerHeartbeatTime"'
 
 

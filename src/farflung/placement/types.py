@@ -10,20 +10,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS, PROJECTED, PROJECTION, SOURCE_PLACEMENT, SYNC_TARGET_NAME
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.apis.names import LAST_APPLIED
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.selectors import EVERYTHING, LabelSelector
 from farflung.placement import customize, select
-from farflung.placement.names import (
-    CLUSTER,
-    PLACEMENTS,
-    SYNC_TARGET_NAME,
-    Kind,
-    ObjectKey,
-    PlacementKey,
-    is_system,
-    may_be_system,
-)
+from farflung.placement.names import Kind, ObjectKey, PlacementKey, is_system, may_be_system
 from farflung.placement.select import (
     InvalidFieldError,
     Selector,
@@ -108,7 +102,7 @@ class Placement(msgspec.Struct, frozen=True):
     problem: str = ""  #: why it cannot be understood; then the rest says nothing
 
 
-UNSEEN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
+UNSEEN_ANNOTATIONS: Final = (LAST_APPLIED,)
 UNSEEN_STATUS: Final = ("lastSyncerHeartbeatTime",)  #: changes all the time and means nothing here
 
 
@@ -205,7 +199,9 @@ def parse_target(obj: Obj | bytes, cluster: str = "") -> Target:
 
 def _read(obj: Obj | bytes, cluster: str) -> tuple[_Object, ObjectKey]:
     found = _OBJECT.decode(obj if isinstance(obj, bytes) else msgspec.json.encode(obj))
-    return found, ObjectKey(cluster or (found.metadata.annotations or {}).get(CLUSTER, ""), found.metadata.name)
+    return found, ObjectKey(
+        cluster or (found.metadata.annotations or {}).get(CLUSTER_ANNOTATION, ""), found.metadata.name
+    )
 
 
 def _document(found: _Object) -> bytes:
@@ -345,9 +341,7 @@ class Route(NamedTuple):
         return (self.location, *self.others)
 
 
-PROJECTED: Final = "edge.kcp.io/projected"  #: the label of what is ours
 YES: Final = "yes"
-PROJECTION: Final = "edge.kcp.io/projection"  #: the annotation that says what we put in
 
 
 class Projection(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -507,7 +501,6 @@ def seen_location(document: bytes) -> SeenLocation:
     return SeenLocation(metadata.labels or {}, metadata.annotations or {})
 
 
-SOURCE: Final = "edge.kcp.io/source-placement"  #: the label that slices have if a placement has more than one
 FIELDS: Final = ("cluster", "locationName", "syncTargetName", "syncTargetUID")  #: of an entry
 DIGITS: Final = 12  #: of a hash in a name
 
@@ -542,7 +535,7 @@ def destinations_of(obj: Mapping[str, Any]) -> tuple[Destination, ...]:
 def owners(obj: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The placements that an object says it belongs to: its owner references of that kind."""
     for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("kind") == PLACEMENTS.kind and reference.get("apiVersion", "").startswith("edge.kcp.io/"):
+        if reference.get("kind") == EDGE_PLACEMENTS.kind and reference.get("apiVersion", "").startswith("edge.kcp.io/"):
             yield reference
 
 
@@ -555,7 +548,7 @@ def placements_of(obj: Mapping[str, Any]) -> frozenset[str]:
 def is_extra(placement: Placement, obj: Mapping[str, Any]) -> bool:
     """Whether a slice is one of several that were made for the placement, or for another that had its name."""
     metadata = obj["metadata"]
-    labelled = (metadata.get("labels") or {}).get(SOURCE) == source_label(placement.key.name)
+    labelled = (metadata.get("labels") or {}).get(SOURCE_PLACEMENT) == source_label(placement.key.name)
     return labelled and any(reference.get("name") == placement.key.name for reference in owners(obj))
 
 

@@ -7,18 +7,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from farflung.apis.names import Collection
+from farflung.apis.kcp.names import API_EXPORTS, PATH_ANNOTATION, URLS_READY
 from farflung.client.errors import ClientError, Forbidden, Garbled, NotFound
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 
-API_EXPORTS: Final = Collection("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
 PAUSE: Final = 2.0  #: seconds between two looks
 DOUBT: Final = 5.0  #: seconds after which it is asked whether what goes wrong does so because a view is gone
-URLS_READY: Final = "VirtualWorkspaceURLsReady"
-PATH: Final = "kcp.io/path"
 
 
 class View(NamedTuple):
@@ -106,7 +103,7 @@ def understood(export: Obj) -> Export:
 
 
 def path_of(export: Obj) -> str:
-    return (understood(export).metadata.annotations or {}).get(PATH, "")
+    return (understood(export).metadata.annotations or {}).get(PATH_ANNOTATION, "")
 
 
 def url_of(export: Obj) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from farflung.apis.names import Collection
+from farflung.apis.names import LEASES
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, Garbled, NotFound, Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
@@ -27,7 +27,6 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 
 LONGEST_HOLDER: Final = 253  #: of whose name so much is logged
-LEASES: Final = Collection("coordination.k8s.io", "v1", "leases", "Lease")
 
 
 @dataclass(frozen=True, slots=True)

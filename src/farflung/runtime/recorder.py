@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.apis.names import Collection
+from farflung.apis.names import EVENTS
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
-EVENTS: Final = Collection("", "v1", "events", "Event")
 MOST: Final = 1000  #: that wait to be written, and that are remembered
 LONGEST: Final = 1024  #: characters of a message
 BURST: Final = 25  #: events about one object

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.names import Collection
 from farflung.client.errors import NONSENSE, ClientError, Expired, Garbled, Refused, TooMany, Unauthorized, refused
 from farflung.client.rest import EVERYTHING, Client, Event, Selection
@@ -23,7 +24,6 @@ from farflung.runtime.cache import Key, Known
 
 T = TypeVar("T")
 
-CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
 SHORT: Final = 1.0  #: seconds; a watch that ends sooner and brought nothing is a failure
 LONG: Final = 30.0  #: seconds; who was told of a failure so late has waited enough
 WATCH_SECONDS: Final = (300, 600)
@@ -197,7 +197,7 @@ def where(raw: bytes | msgspec.Raw) -> tuple[Key, str]:
         metadata = _headed.decode(raw).metadata
     except NONSENSE as error:
         raise Garbled(f"not an object: {error}") from None
-    cluster = (metadata.annotations or {}).get(CLUSTER, "")
+    cluster = (metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")
     return Key(cluster, metadata.namespace, metadata.name), metadata.resource_version
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import EDGE_SYNC_CONFIGS, SYNCER_CONFIGS
 from farflung.client.errors import Forbidden
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
@@ -17,15 +17,14 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 from farflung.syncer.discovery import ServedKinds
 from farflung.syncer.informers import KindInformers
-from farflung.syncer.report import CONFIGS, THE_ONE
+from farflung.syncer.report import THE_ONE
 from farflung.syncer.status import release
 from farflung.syncer.types import Part, Resource
 from farflung.syncer.upsync import read_object
 from farflung.syncer.wanted import read_scope
 
-REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
-OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
-CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (CONFIGS, OLD_CONFIGS)}
+REPORTED: Final = Part(Resource(SYNCER_CONFIGS.group, SYNCER_CONFIGS.plural), "", THE_ONE)
+CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (SYNCER_CONFIGS, EDGE_SYNC_CONFIGS)}
 
 
 class ConfigInformers:

@@ -14,16 +14,18 @@ from typing import Any, Final
 
 import orjson
 
+from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, DOWNSYNCED, PROJECTED, PROJECTION, UPSYNCED
+from farflung.apis.kcp.names import APIS_GROUP
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
 from farflung.machinery.quantity import parse as quantity
-from farflung.placement.project import NEVER, OVERWRITE, stripped, with_assigned
-from farflung.placement.types import PROJECTION, YES
-from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, PROJECTED, UPSYNCED, Resource
+from farflung.placement.project import NEVER, stripped, with_assigned
+from farflung.placement.types import YES
+from farflung.syncer.types import CREATE_ONLY, Resource
 
 DIGITS: Final = 16  #: of a hash
 OLD_MARK: Final = "true"  #: what the first syncers wrote
-_OURS: Final = frozenset({PROJECTED, PROJECTION, DOWNSYNCED, UPSYNCED, OVERWRITE, CREATE_ONLY})
+_OURS: Final = frozenset({PROJECTED, PROJECTION, DOWNSYNCED, UPSYNCED, DOWNSYNC_OVERWRITE, CREATE_ONLY})
 #: fields that hold quantities, or maps of them
 _QUANTITIES: Final = frozenset(
     {
@@ -48,7 +50,7 @@ _STATUS_OF_THE_CENTRE: Final = frozenset(
         Resource("", "namespaces"),
         Resource("", "resourcequotas"),
         Resource("apiextensions.k8s.io", "customresourcedefinitions"),
-        Resource("apis.kcp.io", "apibindings"),
+        Resource(APIS_GROUP, "apibindings"),
     }
 )
 
@@ -75,7 +77,7 @@ def is_upsynced(obj: Mapping[str, Any]) -> bool:
 def is_create_only(obj: Mapping[str, Any]) -> bool:
     """Whether it is left alone once it is at the edge: because the placement or the object itself says so."""
     annotations = _annotations(obj)
-    return annotations.get(OVERWRITE) == NEVER or annotations.get(CREATE_ONLY) == NEVER
+    return annotations.get(DOWNSYNC_OVERWRITE) == NEVER or annotations.get(CREATE_ONLY) == NEVER
 
 
 def _mark_of(obj: Mapping[str, Any]) -> str:

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import orjson
 
+from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, DOWNSYNCED, PROJECTED, SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, is_system
-from farflung.placement.project import OVERWRITE
 from farflung.runtime.cache import Key, Known
 from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.journal import GONE, JournalEntry
-from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, Part, Resource
+from farflung.syncer.types import CREATE_ONLY, MANAGER, Part, Resource
 
 #: of the annotations and labels of an object at the edge, those that decide what becomes of it
-TELLING: Final = (DOWNSYNCED, CREATE_ONLY, OVERWRITE, PROJECTED)
+TELLING: Final = (DOWNSYNCED, CREATE_ONLY, DOWNSYNC_OVERWRITE, PROJECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def read_copy(resource: Resource, document: bytes) -> MailboxCopy:
         create_only=is_create_only(obj),
         withdrawn="deletionTimestamp" in metadata,
         finalizers=finalizers,
-        guarded=FINALIZER in finalizers,
+        guarded=SYNCER_FINALIZER in finalizers,
         stays=is_upsynced(obj) or is_system(Kind(*resource), obj),
         status=status_digest(obj),
     )

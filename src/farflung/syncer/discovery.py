@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.names import CUSTOM_RESOURCE_DEFINITIONS, Collection
 from farflung.client.discovery import Resource as Described
 from farflung.client.discovery import Served, discover
 from farflung.client.errors import ClientError, Garbled
@@ -93,8 +93,6 @@ def _readable(one: Described) -> bool:
     return {"list", "watch"} <= one.verbs
 
 
-DEFINITIONS: Final = Collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-
 Side = Literal["mailbox", "edge"]
 BOTH: Final[tuple[Side, ...]] = ("mailbox", "edge")
 
@@ -117,7 +115,7 @@ class DiscoveryCache:
         self._log = log
         self._news = news
         self._stale: set[Side] = set(BOTH)
-        self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, env, self._trouble)
+        self._definitions: Informer[str] = Informer(edge, CUSTOM_RESOURCE_DEFINITIONS, _settled, env, self._trouble)
         self._definitions.subscribe(lambda change: self.doubt("edge") if change.old != change.new else None)
 
     async def run(self) -> None:

@@ -10,7 +10,8 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import EDGE_REACHABLE
+from farflung.apis.names import NAMESPACES, Collection
 from farflung.client.errors import ClientError, Garbled, NotFound
 from farflung.client.rest import EVERYTHING, Client, Selection
 from farflung.lib.klog import Logger
@@ -76,7 +77,6 @@ class EdgeClient:
         return ""
 
 
-NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 LASTING: Final = "kube-system"  #: the namespace whose uid is the cluster's
 
 
@@ -132,8 +132,8 @@ class EdgeProbe:
     def condition(self) -> ReportCondition:
         """Whether it can be reached."""
         if self.trouble:
-            return ReportCondition("EdgeReachable", False, "Unreachable", self.trouble)
-        return ReportCondition("EdgeReachable", True, "Reachable")
+            return ReportCondition(EDGE_REACHABLE, False, "Unreachable", self.trouble)
+        return ReportCondition(EDGE_REACHABLE, True, "Reachable")
 
     def _settle(self, trouble: str) -> None:
         before, self.trouble = self.trouble, trouble

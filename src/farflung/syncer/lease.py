@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final, NamedTuple
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import SERVED_BY
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS, PATH_ANNOTATION
 from farflung.client.errors import ClientError, Garbled, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import CLUSTER as IDENTITY
 
-CHOSEN: Final = "edge.kcp.io/served-by"  #: annotation of `the-one`: the uid of the cluster that need not wait
 HEARTBEAT: Final = "lastSyncerHeartbeatTime"
 
 
@@ -34,7 +33,7 @@ def holder_record(config: Obj) -> HolderRecord:
     return HolderRecord(
         str(_fields(status, "edge").get("uid") or ""),
         str(status.get(HEARTBEAT) or ""),
-        str(annotations.get(CHOSEN) or ""),
+        str(annotations.get(SERVED_BY) or ""),
         str(_fields(status, "syncer").get("started") or ""),
     )
 
@@ -77,9 +76,7 @@ class LeaseTracker:
         return max(0.0, now - self._since)
 
 
-CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
 CLUSTER: Final = "cluster"  #: the name of the one that a workspace has
-PATH: Final = "kcp.io/path"  #: annotation: where a workspace is; `root` has none
 
 
 class WrongMailboxError(ClientError):
@@ -98,14 +95,14 @@ async def cluster_of(mailbox: Client, uid: str) -> str:
     """The logical cluster that the mailbox of the SyncTarget with this uid is; empty on a server without workspaces.
     Raises WrongMailboxError if it is that of another one, and ClientError if nobody says so now."""
     try:
-        metadata = (await mailbox.get(CLUSTERS, CLUSTER)).get("metadata") or {}
+        metadata = (await mailbox.get(LOGICAL_CLUSTERS, CLUSTER)).get("metadata") or {}
     except NotFound:
         return ""
     annotations = metadata.get("annotations") or {}
-    cluster = annotations.get(IDENTITY)
+    cluster = annotations.get(CLUSTER_ANNOTATION)
     if not isinstance(cluster, str) or not cluster:
         raise Garbled("the mailbox does not say which logical cluster it is")
-    path = str(annotations.get(PATH) or cluster)
+    path = str(annotations.get(PATH_ANNOTATION) or cluster)
     if not path.endswith(f"-mb-{uid}"):
         raise WrongMailboxError(path, uid)
     return cluster

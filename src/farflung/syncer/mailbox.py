@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from farflung.apis.edge.names import SYNCER_CONFIGS, SYNCER_FINALIZER
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS
 from farflung.client.errors import ClientError, NotFound, Unreachable
 from farflung.client.rest import Client, PatchType
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import CLUSTER as CLUSTER_NAME
 from farflung.runtime.reflector import Environment
 from farflung.syncer.copies import MailboxCopy
 from farflung.syncer.discovery import ServedKinds
@@ -20,15 +21,14 @@ from farflung.syncer.informers import KindInformers
 from farflung.syncer.journal import SUSPICION, Journal
 from farflung.syncer.lease import (
     CLUSTER,
-    CLUSTERS,
     LeaseTracker,
     ServedElsewhereError,
     WrongMailboxError,
     cluster_of,
     holder_record,
 )
-from farflung.syncer.report import CONFIGS, THE_ONE, StatusReporter
-from farflung.syncer.types import FINALIZER, Part
+from farflung.syncer.report import THE_ONE, StatusReporter
+from farflung.syncer.types import Part
 
 
 class MailboxEndsError(ClientError):
@@ -46,12 +46,12 @@ class MailboxClient:
         deleted, or is another one by now."""
         if self.kinds.mailbox.groups == ():
             raise Unreachable("what the mailbox serves is not known yet")
-        if self.kinds.mailbox.find(CLUSTERS.group, CLUSTERS.plural) is None:
+        if self.kinds.mailbox.find(LOGICAL_CLUSTERS.group, LOGICAL_CLUSTERS.plural) is None:
             return  # not a workspace: it cannot end
-        metadata = (await self.client.get(CLUSTERS, CLUSTER))["metadata"]
+        metadata = (await self.client.get(LOGICAL_CLUSTERS, CLUSTER))["metadata"]
         if "deletionTimestamp" in metadata:
             raise MailboxEndsError("the mailbox is being deleted: what came from it stays at the edge")
-        if (metadata.get("annotations") or {}).get(CLUSTER_NAME) != incarnation:
+        if (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION) != incarnation:
             raise MailboxEndsError("the mailbox was made anew: what came from the old one stays at the edge")
 
     async def guard(self, part: Part, copy: MailboxCopy) -> None:
@@ -70,8 +70,8 @@ class MailboxClient:
             if finalizers is None:
                 metadata = (await self.client.get(collection, part.name, part.namespace))["metadata"]
                 finalizers, version = tuple(metadata.get("finalizers") or ()), metadata["resourceVersion"]
-            others = [one for one in finalizers if one != FINALIZER]
-            wanted = [*others, FINALIZER] if add else others
+            others = [one for one in finalizers if one != SYNCER_FINALIZER]
+            wanted = [*others, SYNCER_FINALIZER] if add else others
             patch = {"metadata": {"uid": copy.uid, "resourceVersion": version, "finalizers": wanted}}
             answer = await self.client.patch(collection, part.name, patch, part.namespace)
             if add or others:
@@ -205,7 +205,7 @@ class MailboxLease:
         if not self._own:
             await self._edge.asked.wait()
         try:
-            config = await self._mailbox.get(CONFIGS, THE_ONE)
+            config = await self._mailbox.get(SYNCER_CONFIGS, THE_ONE)
         except NotFound:
             config = {}
         if not self.may(config):

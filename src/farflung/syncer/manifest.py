@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import yaml
 
+from farflung.apis.edge.names import KUBECONFIG_CHECKSUM
+from farflung.apis.names import RBAC_GROUP
 from farflung.machinery.errors import Obj
-from farflung.syncer.rbac import RBAC
 
 PREFIX: Final = "farflung-syncer"
 HOME: Final = "farflung-syncer"  #: the namespace of a syncer's ServiceAccount in its mailbox
@@ -29,7 +30,6 @@ CREDENTIALS: Final = "/etc/farflung"  #: where the container finds its kubeconfi
 STATE: Final = "/var/lib/farflung"  #: what it may write to
 HEALTH_PORT: Final = 10206
 USER: Final = 65532  #: nobody in particular
-CHECKSUM: Final = "edge.kcp.io/kubeconfig-checksum"  #: annotation of the Pod: it starts anew when this changes
 
 
 def identity(target: str, uid: str) -> str:
@@ -58,13 +58,13 @@ def mailbox_objects(name: str, rules: Sequence[Obj]) -> list[Obj]:
 
 def policy_objects(rules: Sequence[Obj]) -> list[Obj]:
     """To be applied in the workspace of an export.  One for all syncers."""
-    return _labelled(_granted(POLICY, rules, {"apiGroup": RBAC, "kind": "Group", "name": CONSUMERS}), KNOWN)
+    return _labelled(_granted(POLICY, rules, {"apiGroup": RBAC_GROUP, "kind": "Group", "name": CONSUMERS}), KNOWN)
 
 
 def _granted(name: str, rules: Sequence[Obj], subject: Obj) -> list[Obj]:
-    role = _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": list(rules)}
-    binding = _object(f"{RBAC}/v1", "ClusterRoleBinding", name) | {
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+    role = _object(f"{RBAC_GROUP}/v1", "ClusterRole", name) | {"rules": list(rules)}
+    binding = _object(f"{RBAC_GROUP}/v1", "ClusterRoleBinding", name) | {
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
         "subjects": [subject],
     }
     return [role, binding]
@@ -167,7 +167,7 @@ def _labels(syncer: SyncerInstallation) -> dict[str, str]:
 
 def _deployment(syncer: SyncerInstallation, checksum: str) -> Obj:
     pod: Obj = {
-        "metadata": {"labels": {**syncer.labels, **_labels(syncer)}, "annotations": {CHECKSUM: checksum}},
+        "metadata": {"labels": {**syncer.labels, **_labels(syncer)}, "annotations": {KUBECONFIG_CHECKSUM: checksum}},
         "spec": {
             "serviceAccountName": syncer.name,
             "enableServiceLinks": False,

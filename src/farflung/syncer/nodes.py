@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import CAPACITY_KNOWN
+from farflung.apis.names import NODES
 from farflung.client.errors import Refused
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
@@ -22,10 +23,8 @@ from farflung.runtime.cache import Key, Known
 from farflung.runtime.reflector import Environment, Reflector
 from farflung.syncer.report import ReportCondition
 
-NODES: Final = Collection("", "v1", "nodes", "Node")
 LONGEST: Final = 60.0  #: seconds until a cluster that lets nobody see its Nodes is asked again
 LONGEST_MESSAGE: Final = 300  #: characters
-KNOWN: Final = "CapacityKnown"
 FIELDS: Final = ("capacity", "allocatable", "nodes")
 WITHHELD: Final = (403, 404, 405)  #: how a cluster says that its Nodes are none of our business
 
@@ -73,7 +72,7 @@ class NodeCapacity:
             return self._sums.told(), []
         if self._refusal is not None:
             message = str(self._refusal)[:LONGEST_MESSAGE]
-            return {}, [ReportCondition(KNOWN, False, self._refusal.reason or "Refused", message)]
+            return {}, [ReportCondition(CAPACITY_KNOWN, False, self._refusal.reason or "Refused", message)]
         return _as_before(before)
 
     # --- what is heard ----------------------------------------------------------------------------
@@ -124,9 +123,11 @@ class NodeCapacity:
 
 
 def _as_before(before: Obj) -> tuple[Obj, list[ReportCondition]]:
-    withheld = [one for one in before.get("conditions") or () if isinstance(one, dict) and one.get("type") == KNOWN]
+    withheld = [
+        one for one in before.get("conditions") or () if isinstance(one, dict) and one.get("type") == CAPACITY_KNOWN
+    ]
     conditions = [
-        ReportCondition(KNOWN, False, str(one.get("reason")), str(one.get("message"))) for one in withheld[:1]
+        ReportCondition(CAPACITY_KNOWN, False, str(one.get("reason")), str(one.get("message"))) for one in withheld[:1]
     ]
     return {name: before[name] for name in FIELDS if name in before}, conditions
 

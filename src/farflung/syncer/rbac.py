@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from farflung.apis.edge.names import EDGE_GROUP
+from farflung.apis.kcp.names import APIS_GROUP, CORE_GROUP
+from farflung.apis.names import CERTIFICATES_GROUP, POLICIES_GROUP, RBAC_GROUP
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Category, Kind, category
 from farflung.placement.syncer_config import THE_ONE, parse_syncer_spec
 from farflung.syncer.conversion import takes_status
 from farflung.syncer.types import Resource
 
-RBAC: Final = "rbac.authorization.k8s.io"
 NAMESPACES: Final = Resource("", "namespaces")
 NODES: Final = Resource("", "nodes")
 DEFINITIONS: Final = Resource("apiextensions.k8s.io", "customresourcedefinitions")
@@ -52,10 +54,10 @@ USUAL: Final = frozenset(
 )
 
 #: what every placement of a namespace names, and what is not brought for that
-SEEN: Final = frozenset({Resource(RBAC, "rolebindings"), Resource(RBAC, "roles")})
+SEEN: Final = frozenset({Resource(RBAC_GROUP, "rolebindings"), Resource(RBAC_GROUP, "roles")})
 
 #: groups whose kinds give rights, or a say in everything that is written
-GUARDED: Final = frozenset({RBAC, "admissionregistration.k8s.io", "apiregistration.k8s.io", "certificates.k8s.io"})
+GUARDED: Final = frozenset({RBAC_GROUP, POLICIES_GROUP, "apiregistration.k8s.io", CERTIFICATES_GROUP})
 
 #: kinds of RBAC → the verb, and on what, without which a cluster refuses whatever allows more than the syncer may do
 GIVING: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -128,10 +130,10 @@ _RESOURCE: Final = re.compile(r"(?:(?P<group>[a-z0-9.-]*)/)?(?P<plural>[a-z0-9-]
 def mailbox_rules(kinds: SyncedKinds, account: str) -> list[Obj]:
     """`account`: the name of the syncer's ServiceAccount there, which may renew its own token and no other."""
     rules = [
-        _rule("edge.kcp.io", ["edgesyncconfigs", "syncerconfigs"], READ),
-        {**_rule("edge.kcp.io", ["syncerconfigs/status"], STATUS), "resourceNames": [THE_ONE]},
-        _rule("core.kcp.io", ["logicalclusters"], ("get",)),
-        _rule("apis.kcp.io", ["apibindings"], READ),
+        _rule(EDGE_GROUP, ["edgesyncconfigs", "syncerconfigs"], READ),
+        {**_rule(EDGE_GROUP, ["syncerconfigs/status"], STATUS), "resourceNames": [THE_ONE]},
+        _rule(CORE_GROUP, ["logicalclusters"], ("get",)),
+        _rule(APIS_GROUP, ["apibindings"], READ),
         {**_rule("", ["serviceaccounts/token"], ("create",)), "resourceNames": [account]},
     ]
     if kinds.everything:
@@ -170,10 +172,10 @@ def edge_rules(kinds: SyncedKinds) -> list[Obj]:
         rules = [*_by_group(kinds.down, BRING), *_by_group(read, READ), _rule("*", ["*"], ("list",))]
     giving: dict[str, set[str]] = {}
     for group, plural in kinds.down:
-        if group == RBAC and plural in GIVING:
+        if group == RBAC_GROUP and plural in GIVING:
             verb, on = GIVING[plural]
             giving.setdefault(verb, set()).update(on)
-    return rules + [_rule(RBAC, giving[verb], (verb,)) for verb in sorted(giving)]
+    return rules + [_rule(RBAC_GROUP, giving[verb], (verb,)) for verb in sorted(giving)]
 
 
 # --- rules ----------------------------------------------------------------------------------------

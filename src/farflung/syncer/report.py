@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import SYNCER_CONFIGS
 from farflung.client.errors import ClientError, Invalid, NotFound, Refused, Unreachable
 from farflung.client.rest import Client, PatchType
 from farflung.lib.klog import Logger
@@ -157,7 +157,6 @@ class Progress:
         return min(under_way.values()) - 1 if under_way else self._latest[resource]
 
 
-CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
 THE_ONE: Final = "the-one"
 BEAT: Final = 20.0  #: seconds between two signs of life
 PAUSE: Final = 1.0  #: seconds, about, from news to a report, and so between two reports
@@ -310,7 +309,7 @@ class StatusReporter:
         await self._ready()
         try:
             if not self._recalled:
-                self.recall(await self._mailbox.get(CONFIGS, THE_ONE))
+                self.recall(await self._mailbox.get(SYNCER_CONFIGS, THE_ONE))
             status = self._compose(self._last)
             due = self._failures > 0 or self._env.monotonic() - self._beaten >= self._beat * 0.9
             if not due and without_retries(status) == without_retries(self._last):
@@ -338,7 +337,7 @@ class StatusReporter:
         except Invalid:
             if not here:
                 raise
-            config = await self._mailbox.get(CONFIGS, THE_ONE)
+            config = await self._mailbox.get(SYNCER_CONFIGS, THE_ONE)
             found = holder_record(config)
             if found.heartbeat in self._tried and found.uid == _uid(status):  # an answer was lost
                 self.heartbeat, self.edge = found.heartbeat, found.uid
@@ -349,7 +348,7 @@ class StatusReporter:
     async def _write(self, here: list[Obj], status: Obj) -> None:
         patch = [*here, {"op": "add", "path": "/status", "value": status}]
         self._tried.add(status[HEARTBEAT])
-        await self._mailbox.patch(CONFIGS, THE_ONE, patch, subresource="status", how=PatchType.JSON)
+        await self._mailbox.patch(SYNCER_CONFIGS, THE_ONE, patch, subresource="status", how=PatchType.JSON)
         self.heartbeat, self.edge, self._tried = status[HEARTBEAT], _uid(status), set()
 
     def _lose(self, config: Obj) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from farflung.apis.edge.names import RELEASE_ORPHANS
 from farflung.lib.version import __version__
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -19,7 +20,6 @@ from farflung.syncer.nodes import NodeCapacity
 from farflung.syncer.report import Problems, Progress, ReportCondition, with_conditions
 from farflung.syncer.upsync import Upsync
 
-RELEASE: Final = "edge.kcp.io/release-orphans"  #: annotation of `the-one`: so many orphans may go
 RELEASED: Final = "released"  #: fact of the journal: the number that was let go, as long as it stays in its annotation
 
 
@@ -60,15 +60,15 @@ class Orphans:
 def release(config: Obj) -> str:
     """The number of orphans that a configuration says may go; empty if it says nothing of them."""
     annotations = (config.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(RELEASE) or "")
+    return str(annotations.get(RELEASE_ORPHANS) or "")
 
 
 def _why_kept(said: str, released: str, orphaned: int) -> str:
     """What is wrong with a number of orphans that somebody says may go, of those that are left."""
     if said and said != str(orphaned):
-        return f"; {RELEASE} does not say their number, but {said[:16]!r}"
+        return f"; {RELEASE_ORPHANS} does not say their number, but {said[:16]!r}"
     if said and said == released:
-        return f"; {RELEASE} was said of others, and has to be removed before it is said of these"
+        return f"; {RELEASE_ORPHANS} was said of others, and has to be removed before it is said of these"
     return ""
 
 

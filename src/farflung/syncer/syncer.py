@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from farflung.apis.edge.names import PROJECTED
 from farflung.client.errors import ClientError, Expired, NotFound, Refused
 from farflung.client.rest import Client, Selection
 from farflung.lib.backoff import Backoff
@@ -40,7 +41,7 @@ from farflung.syncer.report import (
     without_secrets,
 )
 from farflung.syncer.status import Orphans, StatusComposer
-from farflung.syncer.types import PROJECTED, Adopt, Part, Resource
+from farflung.syncer.types import Adopt, Part, Resource
 from farflung.syncer.upsync import Upsync, read_object
 from farflung.syncer.watch_plan import UPSYNCED, DownsyncWatches, UpsyncWatches
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from multidict import CIMultiDict
 
-from farflung.apis.names import Collection
+from farflung.apis.names import SECRETS, SERVICE_ACCOUNTS
 from farflung.client.credentials import bearer
 from farflung.client.errors import NONSENSE, ClientError, Garbled, KubeconfigError
 from farflung.client.kubeconfig import Access
@@ -28,8 +28,6 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 
 FILE: Final = "token"  #: in the state directory
-ACCOUNTS: Final = Collection("", "v1", "serviceaccounts", "ServiceAccount")
-SECRETS: Final = Collection("", "v1", "secrets", "Secret")
 
 SHARE: Final = 1 / 3  #: of its lifetime, after which a token is renewed
 LEEWAY: Final = 300.0  #: seconds; who finds a token to be from further in the future has a wrong clock
@@ -218,7 +216,7 @@ class TokenKeeper:
             "metadata": {"name": account.name},
             "spec": {"expirationSeconds": min(max(int(token.lifetime), SHORTEST_LIFETIME), LONGEST_LIFETIME)},
         }
-        answer = await client.create(ACCOUNTS, wanted, account.namespace, "token")
+        answer = await client.create(SERVICE_ACCOUNTS, wanted, account.namespace, "token")
         status = answer.get("status")
         text = status.get("token") if isinstance(status, dict) else None
         found = read_token(text) if isinstance(text, str) else None

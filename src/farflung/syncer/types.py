@@ -5,10 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-FINALIZER: Final = "edge.kcp.io/syncer"  #: on copies in the mailbox: they stay until they are gone at the edge
-DOWNSYNCED: Final = "edge.kcp.io/downsynced"  #: annotation at the edge: `Kind/namespace/name` of the object itself
-UPSYNCED: Final = "edge.kcp.io/upsynced"  #: the same in the mailbox, for what comes from the edge
-PROJECTED: Final = "edge.kcp.io/projected"  #: label, `yes`: on copies in the mailbox and on what is made of them
 CREATE_ONLY: Final = "edge.kubestellar.io/downsync-overwrite"  #: annotation, `false`: made once and left alone then
 MANAGER: Final = "farflung-syncer"  #: who writes at the edge and in the mailbox, in managedFields
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import UPSYNCED
+from farflung.apis.names import NAMESPACES, Collection
 from farflung.client.errors import AlreadyExists, ClientError, NotFound
 from farflung.client.rest import Client, PatchType
 from farflung.lib.klog import Logger
@@ -22,11 +22,9 @@ from farflung.syncer.downsync import STRANGERS, NotServedError
 from farflung.syncer.edge import ignore_absence
 from farflung.syncer.informers import KindInformers
 from farflung.syncer.report import Direction, Problems, describe_error
-from farflung.syncer.types import UPSYNCED, Part, Resource
+from farflung.syncer.types import Part, Resource
 from farflung.syncer.wanted import NAMESPACES as ROOMS
 from farflung.syncer.wanted import SyncScope
-
-NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 
 
 class Upsync:

@@ -12,12 +12,11 @@ from edge_contract import INVENTORY, PROVIDER, Link
 from hub_process import FARFLUNG, PATIENCE
 
 from farflung.apis.globalscheduler.names import CLUSTERS
-from farflung.apis.names import PODS
+from farflung.apis.kcp.names import SYNC_TARGETS
+from farflung.apis.names import NODES, PODS
 from farflung.client.rest import Client
 from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
-from farflung.placement.names import SYNC_TARGETS
-from farflung.syncer.nodes import NODES
 
 PORTION = "portion"  #: a flavor: half of the processors of the cluster
 

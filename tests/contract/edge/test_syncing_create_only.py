@@ -6,7 +6,7 @@ import pytest
 from edge_contract import Link, is_gone
 from edge_objects import MAPS, obj, parts
 
-from farflung.syncer.types import DOWNSYNCED
+from farflung.apis.edge.names import DOWNSYNCED
 
 OVERWRITE = "edge.kubestellar.io/downsync-overwrite"
 

@@ -6,9 +6,10 @@ import pytest
 from edge_contract import Link, is_gone
 from edge_objects import DEPLOYMENTS, MAPS, REPLICA_SETS, deployment, obj, scope
 
+from farflung.apis.edge.names import DOWNSYNCED
 from farflung.client.rest import Selection
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import DOWNSYNCED, MANAGER, Adopt
+from farflung.syncer.types import MANAGER, Adopt
 
 
 def owned(manager: str, one: Obj) -> bool:

@@ -6,8 +6,8 @@ import pytest
 from edge_contract import Link
 from edge_objects import DEPLOYMENTS, MAPS, NAMESPACES, definition, deployment, obj, scope
 
+from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.machinery.errors import Obj
-from farflung.placement.names import SYNC_TARGETS
 
 
 def condition(number: int) -> Obj:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from edge_contract import Link, is_gone
 from edge_objects import MAPS, NAMESPACES, definition, obj, scope, upsync
 
+from farflung.apis.edge.names import DOWNSYNCED, UPSYNCED
 from farflung.apis.names import Collection
-from farflung.syncer.types import DOWNSYNCED, UPSYNCED
 
 
 async def defined(link: Link, *collections: Collection) -> None:

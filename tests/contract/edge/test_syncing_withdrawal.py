@@ -19,7 +19,7 @@ from edge_objects import (
     whole,
 )
 
-from farflung.syncer.types import DOWNSYNCED
+from farflung.apis.edge.names import DOWNSYNCED
 
 
 async def furnished(link: Link) -> str:

@@ -9,11 +9,11 @@ from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from farflung.apis.edge.names import SOURCE_PLACEMENT
 from farflung.controllers.edge_scheduler.decide import LIMIT, plan_slices, sliced
 from farflung.machinery import names
 from farflung.placement.names import ObjectKey
 from farflung.placement.types import (
-    SOURCE,
     Destination,
     Placement,
     destinations_of,
@@ -106,7 +106,7 @@ def distance(desired: list[Obj], slices: Mapping[str, Obj]) -> int:
 
 def managed(obj: Obj) -> tuple[Any, ...]:
     """What the scheduler decides about a slice."""
-    label = (obj["metadata"].get("labels") or {}).get(SOURCE)
+    label = (obj["metadata"].get("labels") or {}).get(SOURCE_PLACEMENT)
     return obj.get("destinations"), list(owners(obj)), label
 
 
@@ -156,10 +156,10 @@ def test_one_slice_is_what_the_original_makes() -> None:
 
 
 def test_several_slices_have_the_label_of_their_placement_and_one_has_none() -> None:
-    assert [SOURCE in obj["metadata"].get("labels", {}) for obj in sliced(PLACEMENT, many(LIMIT))] == [False]
+    assert [SOURCE_PLACEMENT in obj["metadata"].get("labels", {}) for obj in sliced(PLACEMENT, many(LIMIT))] == [False]
     several = sliced(PLACEMENT, many(LIMIT + 1))
     assert len(several) > 1
-    assert {obj["metadata"]["labels"][SOURCE] for obj in several} == {"all2all"}
+    assert {obj["metadata"]["labels"][SOURCE_PLACEMENT] for obj in several} == {"all2all"}
 
 
 def test_names_and_labels_fit_however_long_the_name_of_the_placement_is() -> None:
@@ -266,7 +266,7 @@ def test_what_others_say_of_a_slice_stays_and_what_is_ours_is_repaired() -> None
         **desired[0],
         "metadata": {
             "name": "all2all",
-            "labels": {"mine": "yes", SOURCE: "all2all"},
+            "labels": {"mine": "yes", SOURCE_PLACEMENT: "all2all"},
             "annotations": {"note": "hi"},
             "ownerReferences": [stale, stranger],
             "managedFields": [{"manager": "kubectl"}],
@@ -284,7 +284,7 @@ def test_what_others_say_of_a_slice_stays_and_what_is_ours_is_repaired() -> None
 
 def test_slices_of_others_are_left_alone() -> None:
     other = sliced(Placement(ObjectKey("wmw", "other"), "uid-2"), many(20), 3)
-    unowned = {"metadata": {"name": "x", "uid": "x", "labels": {SOURCE: "all2all"}}, "destinations": []}
+    unowned = {"metadata": {"name": "x", "uid": "x", "labels": {SOURCE_PLACEMENT: "all2all"}}, "destinations": []}
     desired = sliced(PLACEMENT, many(2))
     assert [type(write) for write in plan_slices(PLACEMENT, desired, [*other, unowned])] == [Create]
 

@@ -10,11 +10,11 @@ from machines import PODS, bind_edge, machines, report
 from platform_harness import MASTER
 from syncing import mailbox_path
 
+from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.controllers.global_scheduler.subjects import REFUSED_BY
 from farflung.machinery.errors import Obj
-from farflung.placement.project import RETURNED
 
 
 def problem(name: str, reason: str, namespace: str = "default") -> Obj:
@@ -41,7 +41,7 @@ async def test_only_what_its_own_cluster_refuses_leaves_it() -> None:
             assert await one.bound(name) == "az1"
         problems = [problem(reason.lower(), reason) for reason in passing]
         problems += [problem("*", "Forbidden", ""), problem("invalid", "Invalid"), problem("running", "Invalid")]
-        returned = {"metadata": {"annotations": {RETURNED: "edge1"}}}
+        returned = {"metadata": {"annotations": {STATUS_RETURNED_FROM: "edge1"}}}
         await one.of_shop("PATCH", f"{PODS}/running", returned, content_type=MERGE_PATCH)
         path = f"/clusters/{await mailbox_path(one.fleet)}{EDGE}/syncerconfigs/the-one/status"
 

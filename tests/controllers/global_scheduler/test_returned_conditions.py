@@ -6,13 +6,15 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.apis.edge.names import STATUS_RETURNED_FROM
+from farflung.apis.globalscheduler.names import CLUSTER_LABEL
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
 from farflung.controllers.global_scheduler.subjects import BOUND_CLUSTER
-from farflung.controllers.status_summarizer.status_return import BRINGS, BROUGHT, Asked, Returned, next_step
+from farflung.controllers.status_summarizer.status_return import BRINGS, Asked, Returned, next_step
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind
-from farflung.placement.project import COUNT, RETURNED
+from farflung.placement.project import COUNT
 
 LABEL = "az1-0123456789abcdef"
 NOW = "2026-01-01T00:00:00Z"
@@ -30,7 +32,7 @@ status = st.fixed_dictionaries(
 
 
 def machine(status: Obj) -> Obj:
-    metadata = {"uid": "u", "labels": {BROUGHT: LABEL}, "annotations": {BOUND_CLUSTER: "w|default/az1"}}
+    metadata = {"uid": "u", "labels": {CLUSTER_LABEL: LABEL}, "annotations": {BOUND_CLUSTER: "w|default/az1"}}
     spec = {"virtualMachine": {"flavors": [{"flavorID": "small"}]}, "nodeName": "az1", "clusterName": "az1"}
     return {"metadata": metadata, "spec": spec, "status": status}
 
@@ -42,7 +44,10 @@ def returned(pod: Obj, asked: Asked) -> bool:
     if following.status is not None:
         pod["status"] = dict(following.status)
         return True
-    for part, name, value in (("labels", COUNT, following.executing), ("annotations", RETURNED, following.returned)):
+    for part, name, value in (
+        ("labels", COUNT, following.executing),
+        ("annotations", STATUS_RETURNED_FROM, following.returned),
+    ):
         pod["metadata"][part].pop(name, None)
         if value is not None:
             pod["metadata"][part][name] = value

@@ -14,8 +14,8 @@ from fleet import EDGE, FAULTS, PROVIDER, SCHEDULING, TENANCY, WORKLOAD, Fleet, 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from farflung.apis.edge.names import SYNC_TARGET_NAME
 from farflung.machinery.errors import Obj
-from farflung.placement.names import SYNC_TARGET_NAME
 from farflung.runtime.cache import Key
 
 MERGE = "application/merge-patch+json"

@@ -10,9 +10,9 @@ from hub_harness import MERGE_PATCH, LocalHub
 from platform_harness import MASTER, PlatformHub
 from workload import BUILTIN, COMPUTE, EVERYWHERE, Example, example
 
+from farflung.apis.edge.names import PROJECTED
 from farflung.machinery.errors import Obj
 from farflung.placement.project import projected, stripped, updated
-from farflung.placement.types import PROJECTED
 
 BINDING = example(
     "/apis/apis.kcp.io/v1alpha1/apibindings",

@@ -30,15 +30,15 @@ from translated import (
     world,
 )
 
+from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, PROJECTION
 from farflung.client.discovery import discover
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import travelling
 from farflung.placement.names import Kind, Part
-from farflung.placement.project import OVERWRITE, stripped
+from farflung.placement.project import stripped
 from farflung.placement.select import UpsyncSet
 from farflung.placement.syncer_config import spec_of
-from farflung.placement.types import PROJECTION
 
 SYNCER = "edge.kcp.io/syncer"  #: the finalizer
 BOXES = ["florin", "guilder", "krone"]
@@ -337,7 +337,7 @@ def is_of_user(key: str) -> bool:
     """Not ours, nor the server's, nor added by the one who disturbs copies."""
     prefix = key.partition("/")[0]
     servers = prefix in ("kcp.io", "kubernetes.io") or (prefix.endswith(".kcp.io") and prefix != "edge.kcp.io")
-    return not servers and key not in (PROJECTED, PROJECTION, OVERWRITE, "theirs")
+    return not servers and key not in (PROJECTED, PROJECTION, DOWNSYNC_OVERWRITE, "theirs")
 
 
 def is_as(copy: Obj, wanted: Obj) -> bool:

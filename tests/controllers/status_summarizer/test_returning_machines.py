@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.global_scheduler.delivery import placement_name
 from farflung.controllers.global_scheduler.statuses import delivery_labels
 from farflung.controllers.status_summarizer.status_return import Asked, Returned, ReturnStep, next_step
 from farflung.placement.names import Kind
-from farflung.placement.project import COUNT, RETURNED
+from farflung.placement.project import COUNT
 from farflung.scheduling.values import SiteKey
 
 PODS = Kind("", "pods")
@@ -20,7 +21,7 @@ SITE = SiteKey("clouds", "default", "az1")
 
 
 def machine(status: Any, *, returned: bool = True) -> dict[str, Any]:
-    marks = {"labels": {COUNT: "1"}, "annotations": {RETURNED: "edge1"} if returned else {}}
+    marks = {"labels": {COUNT: "1"}, "annotations": {STATUS_RETURNED_FROM: "edge1"} if returned else {}}
     return {"metadata": marks, "spec": {"virtualMachine": {}}, "status": status}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster import Cluster, cluster, workload
 
-from farflung.controllers.workload.model.objects import DEPLOYMENTS, PODS, REPLICA_SETS
+from farflung.apis.names import DEPLOYMENTS, PODS, REPLICA_SETS
 from farflung.controllers.workload.model.revisions import short_hash
 from farflung.machinery.errors import Obj
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_model import PODS, Model, template
 
+from farflung.apis.names import JOBS
 from farflung.controllers.workload.job.decide import decide, format_indexes, index_of, is_tracked, parse_indexes
-from farflung.controllers.workload.model.objects import JOBS, is_condition_true, is_terminating
+from farflung.controllers.workload.model.objects import is_condition_true, is_terminating
 from farflung.controllers.workload.model.pods import is_active, is_finished
 from farflung.controllers.workload.model.steps import WriteStep
 from farflung.machinery.errors import Obj

@@ -7,8 +7,8 @@ from itertools import count
 
 from cluster import NODE, Cluster, cluster
 
+from farflung.apis.names import NODES, PODS
 from farflung.client.errors import NotFound
-from farflung.controllers.workload.model.objects import NODES, PODS
 
 
 async def bound(one: Cluster, name: str, to: str) -> None:

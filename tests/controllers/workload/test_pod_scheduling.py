@@ -9,8 +9,9 @@ from cluster import Cluster, cluster, node
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.apis.names import NODES, PODS
 from farflung.controllers.workload.model.node_fitness import HostPort, matches_node_affinity, requests
-from farflung.controllers.workload.model.objects import NODES, PODS, find_condition
+from farflung.controllers.workload.model.objects import find_condition
 from farflung.controllers.workload.pod_scheduler.decide import (
     choose,
     find_claim_problem,

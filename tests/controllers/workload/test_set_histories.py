@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_model import PODS, Model, template
 
+from farflung.apis.names import CONTROLLER_HASH, CONTROLLER_REVISIONS, DAEMON_SETS, STATEFUL_SETS
 from farflung.controllers.workload.daemonset import decide as daemons
 from farflung.controllers.workload.daemonset.decide import REVISION, target_node
-from farflung.controllers.workload.model.objects import DAEMON_SETS, REVISIONS, STATEFUL_SETS, is_terminating
+from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.pods import is_active, is_finished
 from farflung.controllers.workload.model.revisions import find_current, record_template, revision_hash, truncate_history
 from farflung.controllers.workload.statefulset import decide as stateful
@@ -33,8 +34,8 @@ class Sets(Model):
         return self.get(STATEFUL_SETS, "db")
 
     def look(self) -> int:
-        owner, revisions = self.owner, self.of(REVISIONS, self.owner)
-        step = record_template(owner, STATEFUL_SETS, revisions, stateful.HASH)
+        owner, revisions = self.owner, self.of(CONTROLLER_REVISIONS, self.owner)
+        step = record_template(owner, STATEFUL_SETS, revisions, CONTROLLER_HASH)
         if step is not None:
             return self.perform([step])
         update = find_current(owner, revisions)
@@ -122,7 +123,7 @@ def test_a_stateful_set_ends_with_its_pods_all_of_the_present_template(
     assert images <= {owner["spec"]["template"]["spec"]["containers"][0]["image"]}
     assert [status.get(name, 0) for name in ("replicas", "readyReplicas", "updatedReplicas")] == [wanted] * 3
     assert status["currentRevision"] == status["updateRevision"]
-    assert len(model.all(REVISIONS)) <= 3
+    assert len(model.all(CONTROLLER_REVISIONS)) <= 3
 
 
 @settings(max_examples=examples(40))
@@ -167,7 +168,7 @@ class Daemons(Model):
         return self.get(DAEMON_SETS, "db")
 
     def look(self) -> int:
-        owner, revisions = self.owner, self.of(REVISIONS, self.owner)
+        owner, revisions = self.owner, self.of(CONTROLLER_REVISIONS, self.owner)
         step = record_template(owner, DAEMON_SETS, revisions, REVISION)
         if step is not None:
             return self.perform([step])

@@ -6,8 +6,8 @@ from typing import Any
 
 from cluster import Cluster, cluster, workload
 
+from farflung.apis.names import CLAIMS, CONTROLLER_REVISIONS, DAEMON_SETS, JOBS, NODES, PODS, STATEFUL_SETS
 from farflung.client.rest import Selection
-from farflung.controllers.workload.model.objects import CLAIMS, DAEMON_SETS, JOBS, NODES, PODS, REVISIONS, STATEFUL_SETS
 from farflung.machinery.errors import Obj
 
 # --- StatefulSets ---------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ async def test_a_stateful_set_is_renewed_from_the_last_pod_down_to_its_partition
 
         await one.eventually(back)
         assert (await one.get(PODS, "db-0"))["spec"]["containers"][0]["image"] == "httpd:1"
-        revisions = await one.client.list(REVISIONS, Selection("default"))
+        revisions = await one.client.list(CONTROLLER_REVISIONS, Selection("default"))
         assert sorted(each["revision"] for each in revisions) == [1, 2]
         whole = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}
         await one.patch(STATEFUL_SETS, "db", whole)
@@ -125,7 +125,7 @@ async def test_a_daemon_set_has_one_pod_on_each_node_that_is_meant_and_renews_it
             return await covered() and (await one.pods())[0]["spec"]["containers"][0]["image"] == "httpd:2"
 
         await one.eventually(renewed)
-        revisions = await one.client.list(REVISIONS, Selection("default"))
+        revisions = await one.client.list(CONTROLLER_REVISIONS, Selection("default"))
         assert sorted(each["revision"] for each in revisions) == [1, 2]
         await one.client.patch(NODES, "edge-1", {"metadata": {"labels": {"role": None}}})
 

@@ -13,7 +13,7 @@ from fleet import FAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.workload.model.objects import DEPLOYMENTS, JOBS, REPLICA_SETS
+from farflung.apis.names import DEPLOYMENTS, JOBS, REPLICA_SETS
 from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.controllers.workload.model.pods import is_active
 from farflung.machinery.errors import Obj

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from platform_harness import ALICE, APIS, BOB, MASTER, OPERATOR, RBAC, PlatformHub, platform_hub
 from seed_machine import MACHINE
 
+from farflung.apis.edge.names import PROJECTED
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import ApiError, Obj
-from farflung.placement.types import PROJECTED
 from farflung.syncer.manifest import HOME, policy_objects
 from farflung.syncer.rbac import policy_rules
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from farflung.apis.names import POLICIES_GROUP
 from farflung.apis.printing import UNSET, age_of, name_of, part, selector_text
 from farflung.apis.resource import Group, status
 from farflung.machinery.errors import Obj
@@ -83,7 +84,7 @@ POLICY_BINDINGS: Final = Printer(
 
 # --- Admission webhooks and policies --------------------------------------------------------------
 
-ADMISSION: Final = Group("admissionregistration.k8s.io", "v1", "io.k8s.api.admissionregistration.v1.")
+ADMISSION: Final = Group(POLICIES_GROUP, "v1", "io.k8s.api.admissionregistration.v1.")
 
 EXTENSIONS: Final = ("api-extensions",)
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from farflung.apis.names import POLICIES_GROUP
 from farflung.apis.validation import (
     Errors,
     Rules,
@@ -36,7 +37,6 @@ from farflung.machinery.errors import (
 if TYPE_CHECKING:  # CEL is loaded with the first policy or webhook
     from farflung.apis.admissionregistration.expressions import Compiler, Expression
 
-GROUP: Final = "admissionregistration.k8s.io"
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 FAILURE_POLICIES: Final = ("Fail", "Ignore")
 MATCH_POLICIES: Final = ("Equivalent", "Exact")
@@ -534,24 +534,24 @@ def uncalled(new: Obj, old: Obj | None) -> list[str]:
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "ValidatingWebhookConfiguration"): _rules(
+    (POLICIES_GROUP, "ValidatingWebhookConfiguration"): _rules(
         partial(default_webhooks, mutating=False), validate_webhooks, warnings=uncalled
     ),
-    (GROUP, "MutatingWebhookConfiguration"): _rules(
+    (POLICIES_GROUP, "MutatingWebhookConfiguration"): _rules(
         partial(default_webhooks, mutating=True), validate_webhooks, warnings=uncalled
     ),
-    (GROUP, "ValidatingAdmissionPolicy"): _rules(
+    (POLICIES_GROUP, "ValidatingAdmissionPolicy"): _rules(
         default_validating_policy,
         validate_policy,
         prepare_create=_without_status,
         prepare_update=keep_status,
         prepare_status=keeps("spec"),
     ),
-    (GROUP, "ValidatingAdmissionPolicyBinding"): _rules(
+    (POLICIES_GROUP, "ValidatingAdmissionPolicyBinding"): _rules(
         default_policy_binding, partial(validate_policy_binding, acts=True)
     ),
-    (GROUP, "MutatingAdmissionPolicy"): _rules(default_policy, validate_mutating_policy),
-    (GROUP, "MutatingAdmissionPolicyBinding"): _rules(
+    (POLICIES_GROUP, "MutatingAdmissionPolicy"): _rules(default_policy, validate_mutating_policy),
+    (POLICIES_GROUP, "MutatingAdmissionPolicyBinding"): _rules(
         default_policy_binding, partial(validate_policy_binding, acts=False)
     ),
 }

@@ -28,6 +28,7 @@ from farflung.apis.batch import kinds as batch
 from farflung.apis.certificates import kinds as certificates
 from farflung.apis.core import events, runtime_classes
 from farflung.apis.core import kinds as core
+from farflung.apis.names import AUTHENTICATION_GROUP, CERTIFICATES_GROUP, RBAC_GROUP
 from farflung.apis.networking import kinds as networking
 from farflung.apis.resource import Resource
 
@@ -61,12 +62,12 @@ GROUPS: Final[tuple[str, ...]] = tuple(dict.fromkeys(resource.group for resource
 HUB_GROUPS: Final = frozenset(
     {
         "apiextensions.k8s.io",
-        "authentication.k8s.io",
+        AUTHENTICATION_GROUP,
         "authorization.k8s.io",
-        "certificates.k8s.io",
+        CERTIFICATES_GROUP,
         "coordination.k8s.io",
         "events.k8s.io",
-        "rbac.authorization.k8s.io",
+        RBAC_GROUP,
     }
 )
 HUB_RESOURCES: Final = frozenset(

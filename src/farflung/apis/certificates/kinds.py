@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from farflung.apis.names import CERTIFICATES_GROUP
 from farflung.apis.printing import NOTHING, age_of, described, name_of, part
 from farflung.apis.resource import CHANGE, Group, Subresource, status, text
 from farflung.machinery import times
@@ -50,7 +51,7 @@ CERTIFICATE_SIGNING_REQUESTS: Final = Printer(
 
 # --- Certificate signing requests -----------------------------------------------------------------
 
-CERTIFICATES: Final = Group("certificates.k8s.io", "v1", "io.k8s.api.certificates.v1.")
+CERTIFICATES: Final = Group(CERTIFICATES_GROUP, "v1", "io.k8s.api.certificates.v1.")
 
 RESOURCES: Final = (
     CERTIFICATES.stored(

@@ -15,6 +15,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
+from farflung.apis.names import CERTIFICATES_GROUP
 from farflung.apis.validation import Errors, Rules, keeps, spec_of
 from farflung.machinery import names
 from farflung.machinery.errors import (
@@ -29,7 +30,6 @@ from farflung.machinery.errors import (
     too_long,
 )
 
-GROUP: Final = "certificates.k8s.io"
 REQUESTER: Final = ("username", "uid", "groups", "extra")
 SHORTEST_VALIDITY: Final = 600
 LEGACY_SIGNER: Final = "kubernetes.io/legacy-unknown"
@@ -295,7 +295,7 @@ def _of_type(obj: Obj, kind: str) -> list[Obj]:
 validate_approval: Final = partial(_validate_change, verdict=True, certificate=False)
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "CertificateSigningRequest"): Rules(
+    (CERTIFICATES_GROUP, "CertificateSigningRequest"): Rules(
         name=names.path_segment,
         default=default_request,
         prepare_create=prepare_request,

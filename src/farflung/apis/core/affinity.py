@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from farflung.apis.names import NO_EXECUTE, NO_SCHEDULE
 from farflung.apis.validation import POSITIVE, Errors, check_name, check_selector, check_supported
 from farflung.machinery import names
 from farflung.machinery.errors import (
@@ -17,7 +18,7 @@ from farflung.machinery.errors import (
     required,
 )
 
-EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+EFFECTS: Final = (NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE)
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 NO_OPERATOR: Final = "not a valid selector operator"
@@ -39,7 +40,7 @@ def _check_toleration(toleration: Obj, path: str, errors: Errors) -> None:
     elif operator != "Exists":
         why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         errors.append(invalid_value(f"{path}.operator", operator, why))
-    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+    if toleration.get("tolerationSeconds") is not None and effect != NO_EXECUTE:
         why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         errors.append(invalid_value(f"{path}.effect", effect, why))
     match operator:

@@ -6,6 +6,7 @@ from typing import Final
 
 from farflung.apis.core import printers
 from farflung.apis.core import printers as pods
+from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.apis.resource import (
     ALL_VERBS,
     CHANGE,
@@ -159,7 +160,7 @@ RESOURCES: Final = (
         "ServiceAccount",
         printer=printers.SERVICE_ACCOUNTS,
         short_names=("sa",),
-        subresources=(Subresource("token", ("create",), "TokenRequest", "authentication.k8s.io", "v1"),),
+        subresources=(Subresource("token", ("create",), "TokenRequest", AUTHENTICATION_GROUP, "v1"),),
     ),
     CORE.stored(
         "services",

@@ -30,6 +30,7 @@ from farflung.apis.core.security import (
     containers_of,
 )
 from farflung.apis.core.volumes import check_volumes, default_volume
+from farflung.apis.names import POD_SCHEDULED
 from farflung.apis.validation import (
     LARGEST_INT32,
     Errors,
@@ -341,7 +342,7 @@ def _prepare_create(pod: Obj) -> None:
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
-                "type": "PodScheduled",
+                "type": POD_SCHEDULED,
                 "status": "False",
                 "lastProbeTime": None,
                 "lastTransitionTime": None,

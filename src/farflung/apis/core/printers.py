@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from farflung.apis.names import BETA_STORAGE_CLASS, POD_SCHEDULED
 from farflung.apis.printing import (
     CONTAINERS,
     IMAGES,
@@ -301,7 +302,6 @@ ACCESS_MODES: Final = {
     "ReadWriteMany": "RWX",
     "ReadWriteOncePod": "RWOP",
 }
-CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 def access_modes_text(modes: Any) -> str:
@@ -310,7 +310,7 @@ def access_modes_text(modes: Any) -> str:
 
 def storage_class(obj: Obj) -> str:
     """The older annotation goes before the field."""
-    annotated: str | None = part(obj, "metadata", "annotations").get(CLASS_ANNOTATION)
+    annotated: str | None = part(obj, "metadata", "annotations").get(BETA_STORAGE_CLASS)
     return annotated if annotated is not None else part(obj, "spec").get("storageClassName") or ""
 
 
@@ -509,7 +509,7 @@ def summarize(pod: Obj, sidecars: frozenset[str]) -> Summary:
 
 def phase_reason(status: Obj) -> str:
     for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+        if condition.get("type") == POD_SCHEDULED and condition.get("reason") == "SchedulingGated":
             return "SchedulingGated"
     reason: str = status.get("reason") or status.get("phase", "")
     return reason

@@ -13,6 +13,7 @@ from farflung.apis.core.persistent_volumes import VOLUME_RULES
 from farflung.apis.core.pods import POD_RULES, POD_TEMPLATE_RULES
 from farflung.apis.core.resources import check_quantity
 from farflung.apis.core.services import ENDPOINTS_RULES, SERVICE_RULES
+from farflung.apis.names import NAME_LABEL, SERVICE_ACCOUNT_NAME
 from farflung.apis.validation import (
     Errors,
     Rules,
@@ -30,7 +31,6 @@ from farflung.machinery.codec.json import parse_object
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, invalid_value, required, too_long
 
-NAME_LABEL: Final = "kubernetes.io/metadata.name"
 NAMESPACE_FINALIZER: Final = "kubernetes"
 LARGEST_DATA: Final = 1024 * 1024  #: bytes of all values of a ConfigMap or Secret
 SEALED: Final = "field is immutable when `immutable` is set"
@@ -146,7 +146,6 @@ def _decoded_size(values: Iterable[str]) -> int:
 
 # --- Secret ---------------------------------------------------------------------------------------
 
-ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 #: type → the key that holds a JSON object
 DOCKER_KEYS: Final = {
     "kubernetes.io/dockercfg": ".dockercfg",
@@ -179,8 +178,8 @@ def _check_type(obj: Obj, data: Mapping[str, str], errors: Errors) -> None:
     """What the well-known types must hold."""
     match obj.get("type", ""):
         case "kubernetes.io/service-account-token":
-            if not (obj["metadata"].get("annotations") or {}).get(ACCOUNT_NAME):
-                errors.append(required(f"metadata.annotations[{ACCOUNT_NAME}]"))
+            if not (obj["metadata"].get("annotations") or {}).get(SERVICE_ACCOUNT_NAME):
+                errors.append(required(f"metadata.annotations[{SERVICE_ACCOUNT_NAME}]"))
         case "kubernetes.io/dockercfg" | "kubernetes.io/dockerconfigjson" as docker:
             _check_docker(data, DOCKER_KEYS[docker], errors)
         case "kubernetes.io/basic-auth":

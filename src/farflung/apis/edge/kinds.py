@@ -20,16 +20,15 @@ from farflung.apis.custom_kinds import (
     tolerations,
     whole,
 )
+from farflung.apis.edge.names import EDGE_GROUP, WORKLOAD_PROJECTED
 from farflung.apis.edge.summaries import STATUS_COLLECTOR, STATUS_SUMMARY
 from farflung.apis.edge.syncer_configs import DOWNSYNC, EDGE_SYNC_CONFIG, NON_NAMESPACED, SYNCER_CONFIG, UPSYNC
 from farflung.machinery.errors import Obj
 
-GROUP: Final = "edge.kcp.io"
-
 # --- what goes where ------------------------------------------------------------------------------
 
 EDGE_PLACEMENT: Final = Described(
-    GROUP,
+    EDGE_GROUP,
     "edgeplacements",
     "EdgePlacement",
     "Which objects of this workspace go to which places, and which come back. Placements that overlap add up.",
@@ -94,14 +93,14 @@ EDGE_PLACEMENT: Final = Described(
         column("Locations", ".status.matchingLocationCount", "How many Locations fit", "integer", 1),
         column("Ready", of_condition("Ready"), "Whether it is known where it leads", "string", 1),
         column("Reason", of_condition("Ready", "reason"), "Why not, or what is odd about it", "string", 1),
-        column("Projected", of_condition("WorkloadProjected"), "Whether all copies are made", "string", 1),
+        column("Projected", of_condition(WORKLOAD_PROJECTED), "Whether all copies are made", "string", 1),
         AGE,
     ),
     categories=(),
 )
 
 SINGLE_PLACEMENT_SLICE: Final = Described(
-    GROUP,
+    EDGE_GROUP,
     "singleplacementslices",
     "SinglePlacementSlice",
     "Where the EdgePlacement with the same name leads.",
@@ -129,7 +128,7 @@ SINGLE_PLACEMENT_SLICE: Final = Described(
 # --- what is different in each place --------------------------------------------------------------
 
 CUSTOMIZER: Final = Described(
-    GROUP,
+    EDGE_GROUP,
     "customizers",
     "Customizer",
     "How objects that name it in the annotation `edge.kcp.io/customizer` differ from place to place. With the "
@@ -174,7 +173,7 @@ def api_export() -> Obj:
     return {
         "apiVersion": "apis.kcp.io/v1alpha1",
         "kind": "APIExport",
-        "metadata": {"name": GROUP},
+        "metadata": {"name": EDGE_GROUP},
         "spec": {"latestResourceSchemas": [one.resource_schema_name for one in kinds]},
     }
 
@@ -184,6 +183,6 @@ def api_binding(provider: str) -> Obj:
     return {
         "apiVersion": "apis.kcp.io/v1alpha1",
         "kind": "APIBinding",
-        "metadata": {"name": GROUP},
-        "spec": {"reference": {"export": {"path": provider, "name": GROUP}}},
+        "metadata": {"name": EDGE_GROUP},
+        "spec": {"reference": {"export": {"path": provider, "name": EDGE_GROUP}}},
     }

@@ -23,9 +23,8 @@ from farflung.apis.custom_kinds import (
     texts,
     whole,
 )
+from farflung.apis.edge.names import EDGE_GROUP
 from farflung.machinery.errors import Obj
-
-GROUP: Final = "edge.kcp.io"
 
 # --- answers --------------------------------------------------------------------------------------
 
@@ -110,7 +109,7 @@ def _counts(description: str, of: str) -> Obj:
 
 
 STATUS_SUMMARY: Final = Described(
-    GROUP,
+    EDGE_GROUP,
     "statussummaries",
     "StatusSummary",
     "The status of all copies of one object that one EdgePlacement brought somewhere. It is in the object's namespace, "
@@ -186,7 +185,7 @@ def _some(name: str) -> str:
 
 
 STATUS_COLLECTOR: Final = Described(
-    GROUP,
+    EDGE_GROUP,
     "statuscollectors",
     "StatusCollector",
     "A question about the status of all copies of an object, to be answered in its StatusSummary. EdgePlacements name "

@@ -25,6 +25,7 @@ from farflung.apis.custom_kinds import (
     texts,
     whole,
 )
+from farflung.apis.edge.names import EDGE_GROUP, EDGE_REACHABLE
 from farflung.machinery.errors import Obj
 
 _GROUP = text("The API group; empty for the core group.")
@@ -79,7 +80,6 @@ UPSYNC: Final = record(
 
 # --- What the syncer of a cluster is told, and what it reports ------------------------------------
 
-GROUP: Final = "edge.kcp.io"
 
 # --- what it is told ------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ _REPORT = record(
 
 
 SYNCER_CONFIG: Final = Described(
-    GROUP,
+    EDGE_GROUP,
     "syncerconfigs",
     "SyncerConfig",
     "What the syncer of one cluster brings there and back. The one called `the-one` is kept by the system.",
@@ -225,7 +225,7 @@ SYNCER_CONFIG: Final = Described(
         column("Orphaned", ".status.objects.orphaned", "Objects whose copies are missing", "integer", 1),
         column("Upsynced", ".status.objects.upsynced", "Objects of the cluster that are here", "integer", 1),
         column("Drift", ".status.driftCorrected", "Changes at the cluster that were put right", "integer", 1),
-        column("Reachable", of_condition("EdgeReachable"), "Whether the syncer reaches the cluster", "string", 1),
+        column("Reachable", of_condition(EDGE_REACHABLE), "Whether the syncer reaches the cluster", "string", 1),
         column("Version", ".status.edge.version", "The version of the cluster's API", "string", 1),
         AGE,
     ),
@@ -246,7 +246,7 @@ _SELECTED = record(
 )
 
 EDGE_SYNC_CONFIG: Final = Described(
-    GROUP,
+    EDGE_GROUP,
     "edgesyncconfigs",
     "EdgeSyncConfig",
     "What a syncer brings to its cluster and back, object by object. SyncerConfigs have taken its place; a syncer does "

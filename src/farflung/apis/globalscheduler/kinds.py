@@ -21,6 +21,7 @@ from farflung.apis.custom_kinds import (
     texts,
     whole,
 )
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.globalscheduler.selection import (
     AFFINITY,
     ANTIAFFINITY,
@@ -41,10 +42,10 @@ from farflung.apis.globalscheduler.selection import (
     regions,
     zones,
 )
+from farflung.apis.names import NO_EXECUTE, NO_SCHEDULE
 from farflung.machinery.errors import Obj
 
-GROUP: Final = "globalscheduler.com"
-EFFECTS: Final = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
+EFFECTS: Final = [NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE]
 MOST_TAINTS: Final = 64
 INT64: Final = {"format": "int64", "minimum": 0, "maximum": 2**53}
 
@@ -113,7 +114,7 @@ _REFUSALS = record(
 )
 
 CLUSTER: Final = Described(
-    GROUP,
+    GLOBALSCHEDULER_GROUP,
     "clusters",
     "Cluster",
     "A cluster that virtual machines can be bound to: where it is, and what it has.",
@@ -339,7 +340,7 @@ _PLACEMENT = record(
 )
 
 ALLOCATION: Final = Described(
-    GROUP,
+    GLOBALSCHEDULER_GROUP,
     "allocations",
     "Allocation",
     "Stacks of virtual machines that are asked for. A stack lands in one Cluster as a whole; its replicas may land in "
@@ -406,8 +407,6 @@ ALLOCATION: Final = Described(
 
 # --- globalscheduler.com/v1: clusters that virtual machines can be bound to, and stacks of th------
 
-__all__ = ["GROUP", "KINDS", "api_binding", "api_export", "resource_schemas"]
-
 KINDS: Final[Mapping[str, Described]] = {one.kind: one for one in (ALLOCATION, CLUSTER)}
 
 
@@ -420,7 +419,7 @@ def api_export() -> Obj:
     return {
         "apiVersion": "apis.kcp.io/v1alpha1",
         "kind": "APIExport",
-        "metadata": {"name": GROUP},
+        "metadata": {"name": GLOBALSCHEDULER_GROUP},
         "spec": {
             "latestResourceSchemas": [one.resource_schema_name for one in KINDS.values()],
             "maximalPermissionPolicy": {"local": {}},
@@ -433,6 +432,6 @@ def api_binding(provider: str) -> Obj:
     return {
         "apiVersion": "apis.kcp.io/v1alpha1",
         "kind": "APIBinding",
-        "metadata": {"name": GROUP},
-        "spec": {"reference": {"export": {"path": provider, "name": GROUP}}},
+        "metadata": {"name": GLOBALSCHEDULER_GROUP},
+        "spec": {"reference": {"export": {"path": provider, "name": GLOBALSCHEDULER_GROUP}}},
     }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.apis.custom_kinds import Described, anything, column, flag, listing, moment, record, text, texts, whole
+from farflung.apis.kcp.names import APIRESOURCE_GROUP
 from farflung.machinery.errors import Obj
-
-GROUP: Final = "apiresource.kcp.io"
 
 _COLUMN = record(
     "One column of what `kubectl get` shows.",
@@ -63,7 +62,7 @@ def _condition(name: str, priority: int) -> Obj:
 
 
 API_RESOURCE_IMPORT: Final = Described(
-    GROUP,
+    APIRESOURCE_GROUP,
     "apiresourceimports",
     "APIResourceImport",
     "A resource as some cluster serves it.",
@@ -91,7 +90,7 @@ API_RESOURCE_IMPORT: Final = Described(
 )
 
 NEGOTIATED_API_RESOURCE: Final = Described(
-    GROUP,
+    APIRESOURCE_GROUP,
     "negotiatedapiresources",
     "NegotiatedAPIResource",
     "A resource as all clusters can serve it.",

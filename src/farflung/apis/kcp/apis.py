@@ -20,10 +20,10 @@ from farflung.apis.custom_kinds import (
     texts,
     whole,
 )
+from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.kcp.references import export, group, resource
 from farflung.machinery.errors import Obj
 
-GROUP: Final = "apis.kcp.io"
 VERSION_PATTERN: Final = "^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$"
 SAME_EXPORT: Final = ("self == oldSelf", "APIExport reference must not be changed")
 
@@ -94,7 +94,7 @@ _RESOURCE_VERSION = record(
 )
 
 API_RESOURCE_SCHEMA: Final = Described(
-    GROUP,
+    APIS_GROUP,
     "apiresourceschemas",
     "APIResourceSchema",
     "A resource as it is at one time. Its name is `<anything>.<plural>.<group>`. Cannot be changed.",
@@ -125,7 +125,7 @@ _RULE = record(
 )
 
 API_CONVERSION: Final = Described(
-    GROUP,
+    APIS_GROUP,
     "apiconversions",
     "APIConversion",
     "How the objects of the APIResourceSchema with the same name get from one version to another.",
@@ -202,7 +202,7 @@ def _claim(description: str, *, decided: bool = False, **group_facets: object) -
 
 
 API_EXPORT: Final = Described(
-    GROUP,
+    APIS_GROUP,
     "apiexports",
     "APIExport",
     "Resources that other workspaces may bind.",
@@ -274,7 +274,7 @@ _BOUND = record(
 )
 
 API_BINDING: Final = Described(
-    GROUP,
+    APIS_GROUP,
     "apibindings",
     "APIBinding",
     "Resources of another workspace's APIExport that this workspace serves.",
@@ -313,7 +313,7 @@ API_BINDING: Final = Described(
 )
 
 API_EXPORT_ENDPOINT_SLICE: Final = Described(
-    GROUP,
+    APIS_GROUP,
     "apiexportendpointslices",
     "APIExportEndpointSlice",
     "Where the objects of an APIExport are seen, shard by shard.",

@@ -13,6 +13,7 @@ from typing import Any, Final
 from farflung.apis import definitions
 from farflung.apis.custom_kinds import Described, anything, quantity
 from farflung.apis.globalscheduler import pods
+from farflung.apis.kcp.names import COMPUTE_ANNOTATION
 from farflung.machinery.errors import Obj
 
 EXPORT: Final = "kubernetes"
@@ -131,7 +132,7 @@ def api_export() -> Obj:
     return {
         "apiVersion": "apis.kcp.io/v1alpha1",
         "kind": "APIExport",
-        "metadata": {"name": EXPORT, "annotations": {"extra.apis.kcp.io/compute.workload.kcp.io": "true"}},
+        "metadata": {"name": EXPORT, "annotations": {COMPUTE_ANNOTATION: "true"}},
         "spec": {
             "latestResourceSchemas": [one.resource_schema_name for one in kinds()],
             "maximalPermissionPolicy": {"local": {}},

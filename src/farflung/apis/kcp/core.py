@@ -16,10 +16,9 @@ from farflung.apis.custom_kinds import (
     record,
     text,
 )
+from farflung.apis.kcp.names import CORE_GROUP
 from farflung.apis.kcp.references import INITIALIZER_PATTERN
 from farflung.machinery.errors import Obj
-
-GROUP: Final = "core.kcp.io"
 
 
 def _initializers(description: str) -> Obj:
@@ -27,7 +26,7 @@ def _initializers(description: str) -> Obj:
 
 
 LOGICAL_CLUSTER: Final = Described(
-    GROUP,
+    CORE_GROUP,
     "logicalclusters",
     "LogicalCluster",
     "The workspace as it is seen from inside. There is one in every workspace, called `cluster`.",
@@ -88,7 +87,7 @@ def _url(description: str) -> Obj:
 
 
 SHARD: Final = Described(
-    GROUP,
+    CORE_GROUP,
     "shards",
     "Shard",
     "A server that holds workspaces.",

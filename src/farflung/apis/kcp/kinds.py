@@ -7,6 +7,7 @@ from typing import Final
 
 from farflung.apis.custom_kinds import Described
 from farflung.apis.kcp import apiresource, apis, core, scheduling, tenancy, topology, workload
+from farflung.apis.kcp.names import APIRESOURCE_GROUP, SCHEDULING_GROUP, TENANCY_GROUP, TOPOLOGY_GROUP, WORKLOAD_GROUP
 from farflung.machinery.errors import Obj
 
 _SYSTEM: Final = (
@@ -18,11 +19,11 @@ _SYSTEM: Final = (
     core.LOGICAL_CLUSTER,
 )
 _EXPORTS: Final[Mapping[str, tuple[Described, ...]]] = {
-    "tenancy.kcp.io": (tenancy.CLUSTER_WORKSPACE, tenancy.WORKSPACE_TYPE, tenancy.WORKSPACE),
-    "scheduling.kcp.io": (scheduling.LOCATION, scheduling.PLACEMENT),
-    "workload.kcp.io": (workload.SYNC_TARGET,),
-    "apiresource.kcp.io": (apiresource.API_RESOURCE_IMPORT, apiresource.NEGOTIATED_API_RESOURCE),
-    "topology.kcp.io": (topology.PARTITION, topology.PARTITION_SET),
+    TENANCY_GROUP: (tenancy.CLUSTER_WORKSPACE, tenancy.WORKSPACE_TYPE, tenancy.WORKSPACE),
+    SCHEDULING_GROUP: (scheduling.LOCATION, scheduling.PLACEMENT),
+    WORKLOAD_GROUP: (workload.SYNC_TARGET,),
+    APIRESOURCE_GROUP: (apiresource.API_RESOURCE_IMPORT, apiresource.NEGOTIATED_API_RESOURCE),
+    TOPOLOGY_GROUP: (topology.PARTITION, topology.PARTITION_SET),
     "shards.core.kcp.io": (core.SHARD,),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.apis.custom_kinds import record, text
+from farflung.apis.kcp.names import WORKLOAD_GROUP
 from farflung.machinery.errors import Obj
 
 PATH_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -61,7 +62,7 @@ def named_export(description: str) -> Obj:
 def sync_targets(description: str) -> Obj:
     """The resource whose instances a Location gathers; there is one alone."""
     fields = {
-        "group": group("Its API group.", enum=["workload.kcp.io"]),
+        "group": group("Its API group.", enum=[WORKLOAD_GROUP]),
         "version": resource("Its version.", enum=["v1alpha1"]),
         "resource": resource("Its plural name.", enum=["synctargets"]),
     }

@@ -18,9 +18,9 @@ from farflung.apis.custom_kinds import (
     text,
     whole,
 )
+from farflung.apis.kcp.names import SCHEDULING_GROUP
 from farflung.apis.kcp.references import path, sync_targets
 
-GROUP: Final = "scheduling.kcp.io"
 LABEL_PATTERN: Final = (
     r"([a-z0-9]([-a-z0-9]*[a-z0-9](\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?/)?"
     r"([a-zA-Z0-9][-a-zA-Z0-9_.]{0,61})?[a-zA-Z0-9]"
@@ -41,7 +41,7 @@ _AVAILABLE_LABEL = record(
 )
 
 LOCATION: Final = Described(
-    GROUP,
+    SCHEDULING_GROUP,
     "locations",
     "Location",
     "A place: a set of SyncTargets of this workspace that are as good as each other.",
@@ -80,7 +80,7 @@ LOCATION: Final = Described(
 )
 
 PLACEMENT: Final = Described(
-    GROUP,
+    SCHEDULING_GROUP,
     "placements",
     "Placement",
     "One location for some namespaces of this workspace. Kept for clients that know it; nothing is done with it.",

@@ -17,10 +17,10 @@ from farflung.apis.custom_kinds import (
     record,
     text,
 )
+from farflung.apis.kcp.names import TENANCY_GROUP
 from farflung.apis.kcp.references import INITIALIZER_PATTERN, WORKSPACE_NAME, named_export, workspace_type
 from farflung.machinery.errors import Obj
 
-GROUP: Final = "tenancy.kcp.io"
 PHASES: Final = ["Scheduling", "Initializing", "Ready"]
 
 _CLUSTER = checked(
@@ -38,7 +38,7 @@ def _phase(description: str) -> Obj:
 
 
 WORKSPACE: Final = Described(
-    GROUP,
+    TENANCY_GROUP,
     "workspaces",
     "Workspace",
     "A workspace below this one: an API of its own, with its own objects, at a URL of its own.",
@@ -113,7 +113,7 @@ def _types(description: str) -> Obj:
 
 
 WORKSPACE_TYPE: Final = Described(
-    GROUP,
+    TENANCY_GROUP,
     "workspacetypes",
     "WorkspaceType",
     "What workspaces of a type have in common: what they begin with, and where they may be.",
@@ -167,7 +167,7 @@ WORKSPACE_TYPE: Final = Described(
 )
 
 CLUSTER_WORKSPACE: Final = Described(
-    GROUP,
+    TENANCY_GROUP,
     "clusterworkspaces",
     "ClusterWorkspace",
     "What workspaces were before there were Workspaces. Nothing is done with one.",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.apis.custom_kinds import AGE, Described, column, conditions, label_selector, record, texts, whole
-
-GROUP: Final = "topology.kcp.io"
+from farflung.apis.kcp.names import TOPOLOGY_GROUP
 
 _SHARDS = label_selector("Which shards; all of them if it is not said.")
 
 PARTITION: Final = Described(
-    GROUP,
+    TOPOLOGY_GROUP,
     "partitions",
     "Partition",
     "A set of shards.",
@@ -22,7 +21,7 @@ PARTITION: Final = Described(
 )
 
 PARTITION_SET: Final = Described(
-    GROUP,
+    TOPOLOGY_GROUP,
     "partitionsets",
     "PartitionSet",
     "Several sets of shards, one for each combination of some labels' values.",

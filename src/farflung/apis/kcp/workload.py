@@ -19,9 +19,8 @@ from farflung.apis.custom_kinds import (
     text,
     texts,
 )
+from farflung.apis.kcp.names import WORKLOAD_GROUP
 from farflung.apis.kcp.references import group, named_export, resource
-
-GROUP: Final = "workload.kcp.io"
 
 _SYNCED = record(
     "One resource.",
@@ -41,7 +40,7 @@ _SYNCED = record(
 )
 
 SYNC_TARGET: Final = Described(
-    GROUP,
+    WORKLOAD_GROUP,
     "synctargets",
     "SyncTarget",
     "A cluster that runs workloads.",

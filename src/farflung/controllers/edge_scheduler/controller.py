@@ -10,6 +10,8 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import orjson
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
+from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
@@ -17,7 +19,7 @@ from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlic
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import LOCATIONS, PLACEMENTS, SLICES, SYNC_TARGETS, ObjectKey
+from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution
 from farflung.placement.types import (
     Destination,
@@ -116,8 +118,8 @@ class EdgeScheduler:
             return Informer(client, collection, decode, env, self._trouble)
 
         edge = setting.provider.view(setting.edge_view)
-        self._placements = informer(edge, PLACEMENTS, seen_placement)
-        self._slices = informer(edge, SLICES, seen_slice)
+        self._placements = informer(edge, EDGE_PLACEMENTS, seen_placement)
+        self._slices = informer(edge, SINGLE_PLACEMENT_SLICES, seen_slice)
         self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, _location)
         self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, _target)
         self.controller: Controller[ObjectKey] = Controller(

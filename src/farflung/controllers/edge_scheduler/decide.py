@@ -15,14 +15,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, SOURCE_PLACEMENT
 from farflung.lib.words import count
 from farflung.machinery import names
 from farflung.machinery.errors import Obj
-from farflung.placement.names import PLACEMENTS, SLICES
 from farflung.placement.resolve import Resolution
 from farflung.placement.types import (
     DIGITS,
-    SOURCE,
     Destination,
     Placement,
     _digest,
@@ -43,11 +42,11 @@ def sliced(placement: Placement, destinations: Sequence[Destination], limit: int
     """The slices that should be there.  `destinations` is sorted."""
     parts = list(_cut(destinations, limit))
     name = placement.key.name
-    labels = {SOURCE: source_label(name)} if len(parts) > 1 else {}
+    labels = {SOURCE_PLACEMENT: source_label(name)} if len(parts) > 1 else {}
     return [
         {
-            "apiVersion": SLICES.api_version,
-            "kind": SLICES.kind,
+            "apiVersion": SINGLE_PLACEMENT_SLICES.api_version,
+            "kind": SINGLE_PLACEMENT_SLICES.kind,
             "metadata": {
                 "name": _part_name(placement, part[0]) if at else name,
                 **({"labels": labels} if labels else {}),
@@ -89,8 +88,8 @@ def _entry(destination: Destination) -> Obj:
 
 def owner_reference(placement: Placement) -> Obj:
     return {
-        "apiVersion": PLACEMENTS.api_version,
-        "kind": PLACEMENTS.kind,
+        "apiVersion": EDGE_PLACEMENTS.api_version,
+        "kind": EDGE_PLACEMENTS.kind,
         "name": placement.key.name,
         "uid": placement.uid,
     }
@@ -175,7 +174,10 @@ class _Plan:
     def _differs(self, name: str) -> bool:
         observed, desired = self._observed[name], self._desired[name]
         metadata = observed["metadata"]
-        label, wanted = (metadata.get("labels") or {}).get(SOURCE), desired["metadata"].get("labels", {}).get(SOURCE)
+        label, wanted = (
+            (metadata.get("labels") or {}).get(SOURCE_PLACEMENT),
+            desired["metadata"].get("labels", {}).get(SOURCE_PLACEMENT),
+        )
         return bool(
             observed.get("destinations") != desired["destinations"]
             or list(owners(observed)) != desired["metadata"]["ownerReferences"]
@@ -183,7 +185,7 @@ class _Plan:
         )
 
     def _create(self, name: str) -> Create:
-        return Create(self._placement.key.cluster, SLICES, "", name, self._desired[name])
+        return Create(self._placement.key.cluster, SINGLE_PLACEMENT_SLICES, "", name, self._desired[name])
 
     def _update(self, name: str, destinations: list[Obj]) -> Update:
         """What others said of the slice stays."""
@@ -192,16 +194,22 @@ class _Plan:
         ours = list(owners(observed))
         others = [one for one in metadata.get("ownerReferences") or () if one not in ours]
         metadata["ownerReferences"] = [*others, *desired["metadata"]["ownerReferences"]]
-        labels = {key: value for key, value in (metadata.pop("labels", None) or {}).items() if key != SOURCE}
+        labels = {key: value for key, value in (metadata.pop("labels", None) or {}).items() if key != SOURCE_PLACEMENT}
         labels |= desired["metadata"].get("labels", {})
         if labels:
             metadata["labels"] = labels
-        obj = {"apiVersion": SLICES.api_version, "kind": SLICES.kind, "metadata": metadata}
-        return Update(self._placement.key.cluster, SLICES, "", name, {**obj, "destinations": destinations})
+        obj = {
+            "apiVersion": SINGLE_PLACEMENT_SLICES.api_version,
+            "kind": SINGLE_PLACEMENT_SLICES.kind,
+            "metadata": metadata,
+        }
+        return Update(
+            self._placement.key.cluster, SINGLE_PLACEMENT_SLICES, "", name, {**obj, "destinations": destinations}
+        )
 
     def _delete(self, name: str) -> Delete:
         uid = self._observed[name]["metadata"].get("uid", "")
-        return Delete(self._placement.key.cluster, SLICES, "", name, uid)
+        return Delete(self._placement.key.cluster, SINGLE_PLACEMENT_SLICES, "", name, uid)
 
 
 READY: Final = "Ready"
@@ -263,4 +271,4 @@ def plan_status(placement: Placement, obj: Mapping[str, Any], resolution: Resolu
     if after is None:
         return []
     cluster, name = placement.key
-    return [UpdateStatus(cluster, PLACEMENTS, "", name, {**obj, "status": after})]
+    return [UpdateStatus(cluster, EDGE_PLACEMENTS, "", name, {**obj, "status": after})]

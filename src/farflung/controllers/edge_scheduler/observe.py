@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
+from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.client.rest import Client
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import PLACEMENTS
 from farflung.runtime.cache import Change
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
@@ -31,7 +31,7 @@ async def observe(view: Client, env: Environment, log: Logger) -> None:
     def trouble(what: str, error: Exception) -> None:
         log.error(error, what)
 
-    informer: Informer[Obj] = Informer(view, PLACEMENTS, orjson.loads, env, trouble)
+    informer: Informer[Obj] = Informer(view, EDGE_PLACEMENTS, orjson.loads, env, trouble)
     informer.subscribe(listener)
     await informer.run()
 

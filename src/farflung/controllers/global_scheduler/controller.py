@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNCER_CONFIGS
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
-from farflung.apis.kcp.names import SYNC_TARGETS
+from farflung.apis.kcp.names import API_BINDINGS, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import PODS, Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
@@ -51,7 +51,7 @@ from farflung.controllers.global_scheduler.subjects import (
 )
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
-from farflung.placement.names import API_BINDINGS, CONFIG, CONFIGS, WORKSPACES, mailbox_name
+from farflung.placement.names import CONFIG, mailbox_name
 from farflung.placement.types import Workspace
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
@@ -124,7 +124,7 @@ class GlobalScheduler:
         self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, decode_target)
         edge = setting.provider.view(setting.edge_view)
         self._placements = self._informer(edge, EDGE_PLACEMENTS, decode_placement)
-        self._configs = self._informer(edge, CONFIGS, decode_refusals)
+        self._configs = self._informer(edge, SYNCER_CONFIGS, decode_refusals)
         self._bindings = self._informer(edge, API_BINDINGS, decode_binding_phase)
         self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
         context = SchedulerContext(self.state, env, setting.now, log, STATUS_WORKERS)

@@ -17,6 +17,7 @@ import orjson
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.globalscheduler.names import DELIVERS_TO
+from farflung.apis.kcp.names import API_BINDINGS
 from farflung.apis.names import PODS
 from farflung.client.errors import AlreadyExists, Conflict, NotFound
 from farflung.client.rest import Client
@@ -34,7 +35,6 @@ from farflung.controllers.global_scheduler.subjects import (
     SyncTargetKey,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.names import API_BINDINGS
 from farflung.placement.types import Binding
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller

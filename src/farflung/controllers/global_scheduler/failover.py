@@ -15,14 +15,16 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any, Final, NamedTuple
 
+from farflung.apis.names import NO_EXECUTE, NOT_READY_TAINT, UNREACHABLE_TAINT
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Health, Site, SiteKey, Taint, Toleration, tolerates
 
-NOT_READY: Final = "node.kubernetes.io/not-ready"
-UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-NO_EXECUTE: Final = "NoExecute"
-HEALTH_TAINTS: Final = {Health.OFFLINE: NOT_READY, Health.DOWN: NOT_READY, Health.UNREACHABLE: UNREACHABLE}
+HEALTH_TAINTS: Final = {
+    Health.OFFLINE: NOT_READY_TAINT,
+    Health.DOWN: NOT_READY_TAINT,
+    Health.UNREACHABLE: UNREACHABLE_TAINT,
+}
 
 
 @dataclass(frozen=True, slots=True)

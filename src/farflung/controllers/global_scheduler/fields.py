@@ -18,6 +18,7 @@ from farflung.apis.globalscheduler.selection import (
     MOST_RESOURCES,
     MOST_VALUES,
 )
+from farflung.apis.names import NO_EXECUTE, NO_SCHEDULE
 from farflung.machinery import names
 from farflung.scheduling.values import (
     FlavorChoice,
@@ -39,7 +40,7 @@ MAX_ERRORS: Final = 100
 MAX_DIGITS: Final = 40  #: of a number in a string
 MAX_TOLERATIONS: Final = 64
 MAX_INTEGER: Final = 2**53
-EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+EFFECTS: Final = (NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE)
 #: operators of Kubernetes in our spelling
 OPERATORS: Final = {"doesnotexist": "!"}
 VALUE_COUNTS: Final = {"exists": 0, "!": 0, "=": 1, "==": 1, "!=": 1, "gt": 1, "lt": 1, "in": None, "notin": None}

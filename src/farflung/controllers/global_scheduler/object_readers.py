@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.globalscheduler.selection import MOST_COPIES, MOST_RESOURCES
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
@@ -37,7 +38,6 @@ from farflung.controllers.global_scheduler.subjects import (
     ObservedSubject,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.project import RETURNED
 from farflung.scheduling.claims import compute_claim
 from farflung.scheduling.values import (
     UNSCHEDULABLE,
@@ -336,7 +336,7 @@ class SubjectDecoder:
                 metadata.uid,
                 metadata.resource_version,
                 finished_at=there,
-                returned_from=_annotation(metadata, RETURNED),
+                returned_from=_annotation(metadata, STATUS_RETURNED_FROM),
                 label=_delivery_label(metadata),
                 created=metadata.creation_timestamp,
             )
@@ -378,7 +378,7 @@ class SubjectDecoder:
             refused_by=_refused_by(metadata),
             status_outdated=not foreign_cluster and not _is_status_current(metadata, bytes(pod.status)),
             terminating=metadata.deletion_timestamp is not None,
-            returned_from=_annotation(metadata, RETURNED),
+            returned_from=_annotation(metadata, STATUS_RETURNED_FROM),
             label=_delivery_label(metadata),
             created=metadata.creation_timestamp,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from farflung.apis.globalscheduler.names import DELIVERED
+from farflung.apis.names import POD_SCHEDULED
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import MachineBinder, event_object
@@ -127,7 +128,7 @@ class SchedulingStatusWriter:
 
 
 def _condition(subject: SchedulingSubject) -> str:
-    return statuses.SCHEDULED if subject.kind == POD else statuses.PLACED
+    return POD_SCHEDULED if subject.kind == POD else statuses.PLACED
 
 
 def decode_refusals(document: bytes) -> RefusedParts:

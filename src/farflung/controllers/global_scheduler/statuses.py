@@ -9,7 +9,9 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.apis.globalscheduler.names import DELIVERED, GLOBALSCHEDULER_GROUP
+from farflung.apis.names import POD_SCHEDULED
 from farflung.controllers.global_scheduler.failover import add_machine_refusal, describe_machine_refusal
 from farflung.controllers.global_scheduler.subjects import (
     BOUND_CLUSTER,
@@ -20,13 +22,11 @@ from farflung.controllers.global_scheduler.subjects import (
     PlacedSubject,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.project import RETURNED
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import Item, PlacedReplica, Site, SiteKey, Spot
 
 SITE: Final = f"{GLOBALSCHEDULER_GROUP}/site-id"
 SCORE: Final = f"{GLOBALSCHEDULER_GROUP}/score"
-SCHEDULED: Final = "PodScheduled"
 BOUND: Final = "Bound"
 NOT_SCHEDULED: Final = "NotScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -101,7 +101,7 @@ def find_condition(status: Obj, type: str) -> Obj:
     return next((one for one in found if one.get("type") == type), {})
 
 
-def has_condition(status: bytes, reason: str, message: str, type: str = SCHEDULED) -> bool:
+def has_condition(status: bytes, reason: str, message: str, type: str = POD_SCHEDULED) -> bool:
     """Whether the status already has this condition, as False."""
     found = find_condition(_status(status), type)
     return (found.get("status"), found.get("reason"), found.get("message")) == ("False", reason, message)
@@ -116,7 +116,9 @@ def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now
     """All conditions of a Pod, with PodScheduled replaced."""
     before = _status(status)
     return set_condition(
-        before.get("conditions"), {"type": SCHEDULED, "status": scheduled, "reason": reason, "message": message}, now
+        before.get("conditions"),
+        {"type": POD_SCHEDULED, "status": scheduled, "reason": reason, "message": message},
+        now,
     )
 
 
@@ -130,7 +132,7 @@ def bound_pod_status(obj: Obj, reason: str, message: str, now: str) -> Obj | Non
     if is_ours and not before.get("phase"):
         changed["phase"] = "Pending"
     if is_ours and not is_scheduled(before):
-        changed["conditions"] = set_condition(before.get("conditions"), {"type": SCHEDULED, "status": "True"}, now)
+        changed["conditions"] = set_condition(before.get("conditions"), {"type": POD_SCHEDULED, "status": "True"}, now)
     old = find_condition(before, DELIVERED)
     if (old.get("reason", ""), old.get("message", "")) != (reason, message):
         known = changed.get("conditions", before.get("conditions"))
@@ -148,7 +150,7 @@ def is_bound(obj: Obj) -> bool:
 
 def is_returned(annotations: Mapping[str, str] | None) -> bool:
     """Whether its status was returned from the edge."""
-    return RETURNED in (annotations or ())
+    return STATUS_RETURNED_FROM in (annotations or ())
 
 
 def is_half_bound(obj: Obj) -> bool:
@@ -160,7 +162,7 @@ def is_half_bound(obj: Obj) -> bool:
 
 
 def is_scheduled(status: Obj) -> bool:
-    return bool(find_condition(status, SCHEDULED).get("status") == "True")
+    return bool(find_condition(status, POD_SCHEDULED).get("status") == "True")
 
 
 def remove_condition(conditions: list[Obj], type: str) -> list[Obj]:

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from farflung.apis.edge.names import SYNC_TARGET_NAME, SYNCER_CONFIGS
+from farflung.apis.kcp.names import API_BINDINGS, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Forbidden, NotFound
 from farflung.client.rest import Client
@@ -17,16 +19,7 @@ from farflung.controllers.mailbox.reporter import Reporter
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import (
-    API_BINDINGS,
-    BINDING,
-    CONFIG,
-    CONFIGS,
-    SYNC_TARGET_NAME,
-    SYNC_TARGETS,
-    WORKSPACES,
-    cluster_of,
-)
+from farflung.placement.names import BINDING, CONFIG, cluster_of
 from farflung.placement.syncer_config import parse_heartbeat
 from farflung.placement.types import Binding, SyncTarget, Workspace
 from farflung.runtime.cache import Change, Key
@@ -67,7 +60,7 @@ class MailboxController:
         self._targets = informer(view, SYNC_TARGETS, msgspec.json.Decoder(SyncTarget).decode)
         self._workspaces = informer(self._provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
         self._bindings = informer(edge, API_BINDINGS, msgspec.json.Decoder(Binding).decode)
-        self._configs = informer(edge, CONFIGS, parse_heartbeat)
+        self._configs = informer(edge, SYNCER_CONFIGS, parse_heartbeat)
         self.controller: Controller[str] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
@@ -182,7 +175,7 @@ class MailboxController:
 
     async def _configure(self, mailbox: Client, wanted: Obj, log: Logger) -> None:
         try:
-            config = await mailbox.create(CONFIGS, wanted)
+            config = await mailbox.create(SYNCER_CONFIGS, wanted)
         except AlreadyExists:
             return
         log.info("Created SyncerConfig", v=2, syncerConfig=CONFIG)

@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from farflung.apis.edge.names import EDGE_REACHABLE, SYNC_TARGET_NAME
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.placement.names import BINDING, CONFIG, EXPORT, SYNC_TARGET_NAME
-from farflung.placement.syncer_config import EDGE_REACHABLE, SyncerHeartbeat, capacity_patch, moment
+from farflung.placement.names import BINDING, CONFIG, EXPORT
+from farflung.placement.syncer_config import SyncerHeartbeat, capacity_patch, moment
 from farflung.placement.types import Binding, Condition, Export, SyncTarget, Workspace
 
 # --- decisions ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.apis.names import Collection
 from farflung.client.discovery import discover
 from farflung.client.errors import NONSENSE, ClientError, Conflict, Forbidden, Garbled, Invalid, NotFound
@@ -13,7 +14,7 @@ from farflung.client.rest import Client, PatchType
 from farflung.controllers.mailbox.decide import is_ending
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
-from farflung.placement.names import FINALIZER, is_mailbox_name
+from farflung.placement.names import is_mailbox_name
 from farflung.placement.types import SyncTarget, Workspace
 from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
@@ -105,16 +106,16 @@ class Releaser:
         async for page in mailbox.pages(collection):
             for document in page.documents():
                 held = _metadata(document)
-                if FINALIZER in (held.finalizers or ()):
+                if SYNCER_FINALIZER in (held.finalizers or ()):
                     await self._release_object(mailbox, collection, held)
                     log.info("Released object", v=3, resource=collection.plural, group=collection.group, name=held.name)
 
     async def _release_object(self, mailbox: Client, collection: Collection, held: _Metadata) -> None:
         """This very object, as long as the finalizer is where it was; otherwise it is found again."""
-        where = f"/metadata/finalizers/{(held.finalizers or []).index(FINALIZER)}"
+        where = f"/metadata/finalizers/{(held.finalizers or []).index(SYNCER_FINALIZER)}"
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": held.uid},
-            {"op": "test", "path": where, "value": FINALIZER},
+            {"op": "test", "path": where, "value": SYNCER_FINALIZER},
             {"op": "remove", "path": where},
         ]
         try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.decide import Reports
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import CONFIG, SYNC_TARGETS, is_mailbox_name, mailbox_name
+from farflung.placement.names import CONFIG, is_mailbox_name, mailbox_name
 from farflung.placement.syncer_config import SyncerHeartbeat
 from farflung.placement.types import SyncTarget, Workspace
 from farflung.runtime.cache import Change, Key

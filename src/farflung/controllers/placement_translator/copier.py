@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from farflung.apis.edge.names import DOWNSYNC_OVERWRITE
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
 from farflung.client.rest import Client
@@ -271,7 +272,7 @@ class Copier:
     async def _can_be_replaced(self, copy: Copy, client: Client, collection: Collection, wanted: Obj) -> bool:
         """Whether a copy that cannot become what it should be could be made so.  Who is asked to make what is there
         already checks first whether it is valid."""
-        left_alone = wanted["metadata"]["annotations"].get(project.OVERWRITE) == project.NEVER
+        left_alone = wanted["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER
         if copy.part.kind in BRINGING or left_alone:
             return False
         try:

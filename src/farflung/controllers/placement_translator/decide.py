@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from farflung.apis.edge.names import WORKLOAD_PROJECTED
 from farflung.machinery.errors import Obj
-from farflung.placement.names import HARMLESS, REASONS, WORKLOAD_PROJECTED, PlacementKey
+from farflung.placement.names import HARMLESS, REASONS, PlacementKey
 
 SHOWN: Final = 3  #: problems that a condition shows; it says how many there are
 LONGEST: Final = 500  #: characters of a message

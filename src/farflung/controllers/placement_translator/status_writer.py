@@ -7,12 +7,13 @@ from datetime import datetime
 
 import orjson
 
+from farflung.apis.edge.names import CONFIRM_WITHDRAWAL, EDGE_PLACEMENTS
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.decide import Problem, Problems, condition, with_condition
 from farflung.lib.klog import Logger
-from farflung.placement import guard, names
+from farflung.placement import names
 from farflung.placement.index import Copy, CopyReason
-from farflung.placement.names import PLACEMENTS, PlacementKey
+from farflung.placement.names import PlacementKey
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.types import SeenPlacement
 from farflung.runtime.informer import Informer
@@ -72,7 +73,7 @@ class StatusWriter:
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         status = with_condition(obj.get("status"), condition(self._problems.of(key)), now)
         if status is not None:
-            answer = await self._view(key.cluster).update(PLACEMENTS, obj | {"status": status}, "status")
+            answer = await self._view(key.cluster).update(EDGE_PLACEMENTS, obj | {"status": status}, "status")
             self._record(key, seen)
             self._placements.assume(answer)
         self._news.pop(key, None)  # what the condition says already, somebody was told before
@@ -87,7 +88,7 @@ class StatusWriter:
         self._put(key, "withdrawal", [Problem(names.WITHDRAWAL_HELD, message)] if message else [])
 
     def _record(self, key: PlacementKey, seen: SeenPlacement) -> None:
-        whom = About(key.cluster, PLACEMENTS.api_version, PLACEMENTS.kind, key.name, "", seen.uid)
+        whom = About(key.cluster, EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind, key.name, "", seen.uid)
         for problem in dict.fromkeys(self._news.get(key, ())):
             self._log.info("Problem with EdgePlacement", v=1, edgePlacement=str(key), reason=problem.reason)
             self._recorder.record(whom, "Warning", problem.reason, problem.message)
@@ -95,6 +96,6 @@ class StatusWriter:
     async def _use_up(self, key: PlacementKey, seen: SeenPlacement) -> None:
         """What happens later is to be confirmed anew."""
         version = orjson.loads(seen.document)["metadata"]["resourceVersion"]
-        patch = {"metadata": {"resourceVersion": version, "annotations": {guard.CONFIRM: None}}}
-        self._placements.assume(await self._view(key.cluster).patch(PLACEMENTS, key.name, patch))
+        patch = {"metadata": {"resourceVersion": version, "annotations": {CONFIRM_WITHDRAWAL: None}}}
+        self._placements.assume(await self._view(key.cluster).patch(EDGE_PLACEMENTS, key.name, patch))
         self._log.info("Withdrawal is complete, and its confirmation is used up", v=1, edgePlacement=str(key))

@@ -7,12 +7,13 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.edge.names import SYNCER_CONFIGS
 from farflung.client.errors import AlreadyExists, NotFound
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import DiscoveryCache
-from farflung.placement.names import CONFIGS, Kind, PlacementKey
+from farflung.placement.names import Kind, PlacementKey
 from farflung.placement.state import PlacementState
 from farflung.placement.syncer_config import THE_ONE, SyncerSpec, combine_specs, parse_syncer_spec
 from farflung.runtime.cache import Key
@@ -72,9 +73,9 @@ class SyncerConfigWriter:
         return [key for key in engine.placements_at(mailbox) if engine.what(key) is not None]
 
     async def _create(self, mailbox: str, cluster: str, spec: Obj) -> float | None:
-        head = {"apiVersion": CONFIGS.api_version, "kind": CONFIGS.kind, "metadata": {"name": THE_ONE}}
+        head = {"apiVersion": SYNCER_CONFIGS.api_version, "kind": SYNCER_CONFIGS.kind, "metadata": {"name": THE_ONE}}
         try:
-            answer = await self._view(cluster).create(CONFIGS, head | {"spec": spec})
+            answer = await self._view(cluster).create(SYNCER_CONFIGS, head | {"spec": spec})
         except AlreadyExists:
             return None  # which is heard, and looked at
         except NotFound:
@@ -84,7 +85,7 @@ class SyncerConfigWriter:
         return None
 
     async def _update(self, mailbox: str, cluster: str, wanted: Obj) -> None:
-        answer = await self._view(cluster).update(CONFIGS, wanted)
+        answer = await self._view(cluster).update(SYNCER_CONFIGS, wanted)
         self._log.info(
             "Updated SyncerConfig",
             v=2,

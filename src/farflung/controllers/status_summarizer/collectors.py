@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from farflung.apis.names import Collection
 from farflung.machinery import times
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.environment import Environment
@@ -445,7 +444,6 @@ def _fits(found: Type, wanted: Wanted) -> bool:
     return found.kind is Kind.DYN or _FORMS.get(found.kind) in wanted.forms
 
 
-COLLECTORS: Final = Collection("edge.kcp.io", "v1alpha1", "statuscollectors", "StatusCollector")
 VALID: Final = "Valid"
 
 

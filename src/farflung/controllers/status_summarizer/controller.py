@@ -8,8 +8,9 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from farflung.apis.edge.names import STATUS_COLLECTORS, STATUS_SUMMARIES
 from farflung.client.errors import ClientError, NotFound
-from farflung.controllers.status_summarizer.collectors import COLLECTORS, SeenCollector, seen_collector
+from farflung.controllers.status_summarizer.collectors import SeenCollector, seen_collector
 from farflung.controllers.status_summarizer.health import NOTHING, Subject, parse_syncer_report, stale
 from farflung.controllers.status_summarizer.status_return import StatusReturner, WorkspaceObject
 from farflung.controllers.status_summarizer.status_writer import (
@@ -18,7 +19,7 @@ from farflung.controllers.status_summarizer.status_writer import (
     SummaryWriter,
     parse_summary,
 )
-from farflung.controllers.status_summarizer.summaries import SUMMARIES, CollectorKey, Summaries
+from farflung.controllers.status_summarizer.summaries import CollectorKey, Summaries
 from farflung.placement import state
 from farflung.placement.feeds import PlacementFeed
 from farflung.placement.index import Copy
@@ -69,8 +70,8 @@ class StatusSummarizer:
         self._written: dict[Work, float] = {}  #: when something was last written, or found to be as it should be
         self._due: dict[Work, float] = {}  #: when it is written at the latest
         edge = listening.views.provider.view(listening.views.edge)
-        self._existing = listening.informer(edge, SUMMARIES, parse_summary, self._on_summary)
-        self._collectors = listening.informer(edge, COLLECTORS, seen_collector, self._on_collector)
+        self._existing = listening.informer(edge, STATUS_SUMMARIES, parse_summary, self._on_summary)
+        self._collectors = listening.informer(edge, STATUS_COLLECTORS, seen_collector, self._on_collector)
         self.controller: Controller[Work] = Controller(
             NAME,
             self.reconcile,

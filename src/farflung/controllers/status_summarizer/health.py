@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 import orjson
 
+from farflung.apis.names import POD_SCHEDULED, REPLICA_FAILURE
 from farflung.machinery import times
 from farflung.placement.names import Kind, Part, PlacementKey
 from farflung.placement.syncer_config import parse_heartbeat
@@ -74,8 +75,8 @@ _REPLICATED: Final = frozenset(
 
 
 _GOOD: Final = ("Available", "Ready", "Complete")  #: types of conditions that should not be False
-_GOOD_OF: Final = {JOBS: (), PODS: ("Ready", "PodScheduled")}  #: a Job takes its time
-_BAD: Final = ("Failed", "ReplicaFailure", "Stalled")  #: types of conditions that should not be True
+_GOOD_OF: Final = {JOBS: (), PODS: ("Ready", POD_SCHEDULED)}  #: a Job takes its time
+_BAD: Final = ("Failed", REPLICA_FAILURE, "Stalled")  #: types of conditions that should not be True
 _BAD_PHASES: Final = {CLAIMS: "Lost", PODS: "Failed"}
 _WORD: Final = re.compile(rf"[A-Z][A-Za-z0-9]{{0,{REASON - 1}}}")
 _PIECES: Final = re.compile(r"[A-Za-z0-9]+")

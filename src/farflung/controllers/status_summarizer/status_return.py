@@ -8,7 +8,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import STATUS_RETURNED_FROM
+from farflung.apis.globalscheduler.names import CLUSTER_LABEL, DELIVERED
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.client.errors import NotFound, Refused
 from farflung.client.rest import Client, PatchType, Selection
 from farflung.controllers.status_summarizer.health import sentence
@@ -26,19 +29,16 @@ from farflung.placement.names import (
     Source,
     category,
 )
-from farflung.placement.project import COUNT, RETURNED
+from farflung.placement.project import COUNT
 from farflung.placement.select import Selected
 from farflung.placement.state import PlacementState
 from farflung.placement.types import ObservedObject
 from farflung.runtime.recorder import About, Recorder
-from farflung.runtime.reflector import CLUSTER
 
-MARKS: Final = (COUNT, RETURNED)
-DELIVERED: Final = "Delivered"  #: condition of virtual machines about which no copy has a say
-OWN: Final = ("PodScheduled", DELIVERED)  #: conditions of who places virtual machines
+MARKS: Final = (COUNT, STATUS_RETURNED_FROM)
+OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of who places virtual machines
 ENDED: Final = ("Failed", "Succeeded")
 PODS: Final = Kind("", "pods")
-BROUGHT: Final = "globalscheduler.com/cluster"  #: label of machines that are brought to the clusters they are bound to
 BRINGS: Final = "global-scheduler-"  #: the name of the placement that does it, followed by the value of the label
 _NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: their own servers say how they are
 
@@ -79,7 +79,7 @@ def is_marked(document: bytes) -> bool:
 def next_step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> ReturnStep | None:
     """`asked`: None if nobody asks.  None: it is as it should be."""
     metadata = obj.get("metadata") or {}
-    there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(RETURNED)
+    there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(STATUS_RETURNED_FROM)
     only = asked.only if asked is not None and asked.clusters == 1 and _is_told_by_copy(kind, obj, asked) else None
     if only is None and there[1] is not None and is_given_back(kind):
         left = _without_copy(kind, obj)
@@ -107,7 +107,7 @@ def _machine(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any], asked: Asked) -> bool:
     spec, labels = _machine(kind, obj), (obj.get("metadata") or {}).get("labels") or {}
     is_bound = spec is not None and bool(spec.get("nodeName") or spec.get("clusterName"))
-    return is_given_back(kind) and (not is_bound or f"{BRINGS}{labels.get(BROUGHT)}" in asked.placements)
+    return is_given_back(kind) and (not is_bound or f"{BRINGS}{labels.get(CLUSTER_LABEL)}" in asked.placements)
 
 
 def _own_conditions(kind: Kind, obj: Mapping[str, Any]) -> list[Obj]:
@@ -224,7 +224,7 @@ class StatusReturner:
         everywhere = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
         for obj in await everywhere.list(source.collection(), MARKED):
             metadata = obj["metadata"]
-            cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER, "")
+            cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
             found.add(WorkspaceObject(cluster, Part(source.kind, metadata.get("namespace", ""), metadata["name"])))
         return found
 
@@ -330,7 +330,10 @@ def _patch(obj: Obj, following: ReturnStep) -> tuple[Any, str, PatchType]:
         gone = {"op": "remove", "path": "/status"}  # some kinds have no status that is empty
         return [test, put if following.status else gone], "status", PatchType.JSON
     metadata: Obj = {"uid": uid}
-    for section, name, value in (("labels", COUNT, following.executing), ("annotations", RETURNED, following.returned)):
+    for section, name, value in (
+        ("labels", COUNT, following.executing),
+        ("annotations", STATUS_RETURNED_FROM, following.returned),
+    ):
         if value is not None or name in (obj["metadata"].get(section) or {}):
             metadata[section] = {name: value}
     return {"metadata": metadata}, "", PatchType.MERGE

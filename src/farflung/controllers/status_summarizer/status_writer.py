@@ -10,27 +10,19 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import EDGE_PLACEMENTS, STATUS_COLLECTORS, STATUS_SUMMARIES, SUMMARY_PLACEMENT
+from farflung.apis.names import NAMESPACES
 from farflung.client.errors import AlreadyExists, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.status_summarizer.collectors import COLLECTORS, SeenCollector, status_of
+from farflung.controllers.status_summarizer.collectors import SeenCollector, status_of
 from farflung.controllers.status_summarizer.health import Subject
-from farflung.controllers.status_summarizer.summaries import (
-    NAMESPACE,
-    PLACEMENT_LABEL,
-    SUMMARIES,
-    CollectorKey,
-    Summaries,
-    summary_key,
-)
+from farflung.controllers.status_summarizer.summaries import NAMESPACE, CollectorKey, Summaries, summary_key
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import Views
-from farflung.placement.names import PLACEMENTS, Kind
+from farflung.placement.names import Kind
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
-
-NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -66,9 +58,9 @@ class StoredSummary(msgspec.Struct, frozen=True):
 def parse_summary(document: bytes) -> StoredSummary:
     found = _SUMMARY.decode(document)
     metadata, about = found.metadata, found.subject
-    owned = any(one.kind == PLACEMENTS.kind for one in metadata.owner_references or ())
+    owned = any(one.kind == EDGE_PLACEMENTS.kind for one in metadata.owner_references or ())
     return StoredSummary(
-        document, owned or PLACEMENT_LABEL in (metadata.labels or ()), Kind(about.group, about.resource)
+        document, owned or SUMMARY_PLACEMENT in (metadata.labels or ()), Kind(about.group, about.resource)
     )
 
 
@@ -92,7 +84,7 @@ class SummaryWriter:
         if before is None:
             await self._create(key, wanted)
         elif (after := renewed(before, wanted)) != before:
-            self._there.assume(await self._views.edge_of(key.cluster).update(SUMMARIES, after))
+            self._there.assume(await self._views.edge_of(key.cluster).update(STATUS_SUMMARIES, after))
             self._log.info("Updated StatusSummary", v=4, summary=str(key))
         return True
 
@@ -105,14 +97,14 @@ class SummaryWriter:
     async def _create(self, key: Key, wanted: Obj) -> None:
         view = self._views.edge_of(key.cluster)
         try:
-            made = await view.create(SUMMARIES, wanted, key.namespace)
+            made = await view.create(STATUS_SUMMARIES, wanted, key.namespace)
         except AlreadyExists:
             return  # which is heard, and looked at
         except NotFound:
             if key.namespace != NAMESPACE:
                 raise
             await self._make_namespace(key.cluster)
-            made = await view.create(SUMMARIES, wanted, key.namespace)
+            made = await view.create(STATUS_SUMMARIES, wanted, key.namespace)
         self._there.assume(made)
         self._log.info("Created StatusSummary", v=2, summary=str(key))
 
@@ -124,7 +116,9 @@ class SummaryWriter:
     async def _delete(self, key: Key, before: Obj) -> None:
         metadata = before["metadata"]
         with contextlib.suppress(NotFound):
-            await self._views.edge_of(key.cluster).delete(SUMMARIES, key.name, key.namespace, uid=metadata["uid"])
+            await self._views.edge_of(key.cluster).delete(
+                STATUS_SUMMARIES, key.name, key.namespace, uid=metadata["uid"]
+            )
         self._there.forget(key, int(metadata["resourceVersion"]))
         self._log.info("Deleted StatusSummary", v=2, summary=str(key))
 
@@ -156,5 +150,5 @@ class CollectorStatusWriter:
         if seen is None or status is None:
             return
         obj = orjson.loads(seen.document) | {"status": status}
-        self._collectors.assume(await self._view(key.cluster).update(COLLECTORS, obj, "status"))
+        self._collectors.assume(await self._view(key.cluster).update(STATUS_COLLECTORS, obj, "status"))
         self._log.info("Updated status of StatusCollector", v=2, statusCollector=key.name, errors=len(seen.errors))

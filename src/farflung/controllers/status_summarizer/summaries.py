@@ -12,7 +12,16 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.edge.names import (
+    EDGE_PLACEMENTS,
+    STATUS_SUMMARIES,
+    SUMMARIZE,
+    SUMMARY_GROUP,
+    SUMMARY_NAME,
+    SUMMARY_PLACEMENT,
+    SUMMARY_RESOURCE,
+)
+from farflung.apis.names import RBAC_GROUP
 from farflung.controllers.status_summarizer.answers import CollectorAnswer
 from farflung.controllers.status_summarizer.collectors import Question
 from farflung.controllers.status_summarizer.health import (
@@ -30,17 +39,12 @@ from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, dns_label, dns_subdomain, label_value
 from farflung.placement.index import Copy
-from farflung.placement.names import PLACEMENTS, SUMMARY_NAMESPACE, Category, Kind, Part, PlacementKey, category
+from farflung.placement.names import SUMMARY_NAMESPACE, Category, Kind, Part, PlacementKey, category
 from farflung.placement.state import PlacementState
 from farflung.placement.types import ObservedObject, Route
 from farflung.runtime.cache import Key
 
 NAMESPACE: Final = SUMMARY_NAMESPACE  #: of summaries of objects that are in none
-ANNOTATION: Final = "edge.kcp.io/summarize"  #: of EdgePlacements
-PLACEMENT_LABEL: Final = "edge.kcp.io/summary-placement"
-GROUP_LABEL: Final = "edge.kcp.io/summary-group"
-RESOURCE_LABEL: Final = "edge.kcp.io/summary-resource"
-NAME_LABEL: Final = "edge.kcp.io/summary-name"
 DIGITS: Final = 10  #: of the hash that makes a name that was changed unique again
 _UNFIT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
 _UNFIT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -68,10 +72,10 @@ def summary_labels(placement: str, part: Part) -> dict[str, str]:
     """What summaries are selected by.  Of what is no value of a label there is the beginning, and a hash; the summary's
     `subject` has all of it."""
     return {
-        PLACEMENT_LABEL: _fitting_value(placement),
-        GROUP_LABEL: _fitting_value(part.kind.group),
-        RESOURCE_LABEL: _fitting_value(part.kind.resource),
-        NAME_LABEL: _fitting_value(part.name),
+        SUMMARY_PLACEMENT: _fitting_value(placement),
+        SUMMARY_GROUP: _fitting_value(part.kind.group),
+        SUMMARY_RESOURCE: _fitting_value(part.kind.resource),
+        SUMMARY_NAME: _fitting_value(part.name),
     }
 
 
@@ -120,7 +124,7 @@ _BY_DEFAULT: Final = frozenset(
 
 _CORE_ON_REQUEST: Final = frozenset({"persistentvolumes", "resourcequotas"})
 _CORE: Final = _CORE_ON_REQUEST | {kind.resource for kind in _BY_DEFAULT if not kind.group}
-_GROUPS_WITHOUT: Final = frozenset({"rbac.authorization.k8s.io"})
+_GROUPS_WITHOUT: Final = frozenset({RBAC_GROUP})
 _KINDS_WITHOUT: Final = frozenset(
     {
         Kind("", "configmaps"),
@@ -162,7 +166,6 @@ def _is_kind(resource: str, group: str) -> bool:
     return not dns_label(resource) and not dns_subdomain(group) if group else resource in _CORE
 
 
-SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
 MOST_QUESTIONS: Final = 16  #: that are asked about an object, because each of them costs time for each copy
 MOST_TOLD: Final = 64  #: of which something is said, be it that they are too many
 LARGEST: Final = 1 << 21  #: bytes of all answers about an object: a hub takes no objects of more than 3 MiB
@@ -229,8 +232,8 @@ class Summaries:
             return None
         collected = self._collected(subject, found)
         owner = {
-            "apiVersion": PLACEMENTS.api_version,
-            "kind": PLACEMENTS.kind,
+            "apiVersion": EDGE_PLACEMENTS.api_version,
+            "kind": EDGE_PLACEMENTS.kind,
             "name": subject.placement.name,
             "uid": placement.uid,
         }
@@ -242,8 +245,8 @@ class Summaries:
             "ownerReferences": [owner],
         }
         return {
-            "apiVersion": SUMMARIES.api_version,
-            "kind": SUMMARIES.kind,
+            "apiVersion": STATUS_SUMMARIES.api_version,
+            "kind": STATUS_SUMMARIES.kind,
             "metadata": metadata,
             "subject": self._subject(subject),
             **body,
@@ -364,7 +367,7 @@ class Summaries:
     def on_placement(self, key: PlacementKey) -> set[Copy]:
         """Its annotations may be others, or it is gone: what to look at."""
         placement = self._known.placements.get(key)
-        annotation = None if placement is None else placement.annotations.get(ANNOTATION)
+        annotation = None if placement is None else placement.annotations.get(SUMMARIZE)
         if self._annotations.get(key) == annotation:
             return set()
         self._annotations[key] = annotation

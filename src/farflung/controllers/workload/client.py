@@ -9,20 +9,20 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.names import Collection
-from farflung.client.errors import AlreadyExists, ClientError, Conflict, Forbidden, NotFound, Refused
-from farflung.client.rest import Client
-from farflung.controllers.workload.model.objects import (
+from farflung.apis.names import (
     CLAIMS,
+    CONTROLLER_REVISIONS,
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
     NODES,
     PODS,
     REPLICA_SETS,
-    REVISIONS,
     STATEFUL_SETS,
+    Collection,
 )
+from farflung.client.errors import AlreadyExists, ClientError, Conflict, Forbidden, NotFound, Refused
+from farflung.client.rest import Client
 from farflung.controllers.workload.model.ownership import (
     ChildIndex,
     ClaimedChildren,
@@ -121,7 +121,7 @@ class WorkloadClient:
         self.deployments = self._add_cache(DEPLOYMENTS)
         self.stateful_sets = self._add_cache(STATEFUL_SETS)
         self.daemon_sets = self._add_cache(DAEMON_SETS)
-        self.revisions = self._add_cache(REVISIONS)
+        self.revisions = self._add_cache(CONTROLLER_REVISIONS)
         self.jobs = self._add_cache(JOBS)
 
     def _add_cache(self, collection: Collection) -> WorkloadCache:

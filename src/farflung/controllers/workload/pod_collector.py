@@ -6,9 +6,9 @@ import contextlib
 from datetime import datetime, timedelta
 from typing import Final
 
+from farflung.apis.names import PODS
 from farflung.client.errors import Conflict, NotFound
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.model.objects import PODS
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.names import PODS, Collection
 from farflung.client.rest import Client, Selection
 from farflung.edge.node import machine
 from farflung.edge.node.environment import CONFIG_MAP, SECRET
@@ -21,7 +21,6 @@ from farflung.edge.node.log_files import pods_directory
 from farflung.edge.node.place import Place, either
 from farflung.edge.node.pod_life import PodLife
 from farflung.edge.node.registration import Registration
-from farflung.edge.node.telling import PODS
 from farflung.edge.runtimes.base import Publisher, Runtime
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.names import LEASES, NODES
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from farflung.client.rest import Client, Selection
 from farflung.edge.node import machine
@@ -22,8 +22,6 @@ from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 
-NODES: Final = Collection("", "v1", "nodes", "Node")
-LEASES: Final = Collection("coordination.k8s.io", "v1", "leases", "Lease")
 NAMESPACE: Final = "kube-node-lease"
 HEARTBEAT: Final = 10.0  #: seconds
 DURATION: Final = 40  #: seconds that a sign of life counts

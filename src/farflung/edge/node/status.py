@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from farflung.apis.names import POD_SCHEDULED
 from farflung.edge.runtimes.base import Finished
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
@@ -118,7 +119,7 @@ def _conditions(pod: Obj, facts: Facts, phase: str, now: str) -> list[Obj]:
         _initialized(facts, phase),
         _ready(pod, facts, phase, before),
         _containers_ready(facts, phase),
-        _condition("PodScheduled", True),
+        _condition(POD_SCHEDULED, True),
     ]
     if facts.stand_ins:
         ours.append(_condition(STAND_IN, True, "NotTheImage", " ".join(f"{one}." for one in facts.stand_ins)))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
-from farflung.apis.names import Collection
+from farflung.apis.names import PODS
 from farflung.client.errors import ClientError, Conflict, Invalid, NotFound
 from farflung.edge.node.place import Place
 from farflung.edge.node.status import Facts, alike, pod_status
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
-
-PODS: Final = Collection("", "v1", "pods", "Pod")
 
 
 class Telling:

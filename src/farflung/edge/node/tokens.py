@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.apis.names import Collection
+from farflung.apis.names import SERVICE_ACCOUNTS
 from farflung.edge.node.environment import Unavailable
 from farflung.edge.node.payloads import TokenWanted
 from farflung.edge.node.place import Place
 from farflung.machinery.errors import Obj
 
-ACCOUNTS: Final = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 FRESH: Final = 0.8  #: of its life, after which a token is replaced
 LONGEST: Final = 24 * 3600.0  #: seconds, after which it is at any rate
 
@@ -67,6 +66,6 @@ class Tokens:
             "metadata": {"name": self._account, "namespace": metadata["namespace"]},
             "spec": spec,
         }
-        answer = await self._place.client.create(ACCOUNTS, request, metadata["namespace"], "token")
+        answer = await self._place.client.create(SERVICE_ACCOUNTS, request, metadata["namespace"], "token")
         token: str = answer["status"]["token"]
         return token

@@ -10,15 +10,14 @@ from farflung.apis.apiextensions.conditions import with_status
 from farflung.apis.certificates import validation as certificates
 from farflung.apis.core import validation as core
 from farflung.apis.core.services import allocate_service, give_back
+from farflung.apis.names import CERTIFICATES_GROUP, POLICIES_GROUP, RBAC_GROUP
 from farflung.hub.admission import limit_ranges, pod_admission
 from farflung.hub.admission.policies.matching import CREATE as CREATE_OPERATION
 from farflung.hub.admission.policies.matching import DELETE as DELETE_OPERATION
 from farflung.hub.admission.policies.matching import UPDATE as UPDATE_OPERATION
-from farflung.hub.admission.policies.registry import GROUP as REGISTRATION
 from farflung.hub.admission.quota_tracker import Refused
 from farflung.hub.auth.certificate_requests import CLIENT, asks_for_everything, check_signer
 from farflung.hub.auth.escalation import check_no_escalation
-from farflung.hub.auth.rbac.policy import GROUP as RBAC
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.endpoints.token_review import user_info
@@ -43,9 +42,11 @@ PODS: Final = ("", "pods")
 CLAIMS: Final = ("", "persistentvolumeclaims")
 NAMESPACES: Final = ("", "namespaces")
 SERVICES: Final = ("", "services")
-SIGNING_REQUESTS: Final = ("certificates.k8s.io", "certificatesigningrequests")
+SIGNING_REQUESTS: Final = (CERTIFICATES_GROUP, "certificatesigningrequests")
 DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
-ROLES: Final = frozenset((RBAC, plural) for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings"))
+ROLES: Final = frozenset(
+    (RBAC_GROUP, plural) for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+)
 
 
 # --- RBAC -----------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ def finish_definition(write: Write) -> None:
 
 #: policies do not review policies: one that refuses everything could never be removed
 NOT_REVIEWED: Final = frozenset(
-    (REGISTRATION, plural)
+    (POLICIES_GROUP, plural)
     for plural in (
         "validatingadmissionpolicies",
         "validatingadmissionpolicybindings",

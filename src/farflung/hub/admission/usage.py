@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from farflung.apis.core.resources import HUGE_PAGES, is_extended
+from farflung.apis.names import BETA_STORAGE_CLASS
 from farflung.apis.validation import spec_of
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import ZERO, Quantity, QuantityError, parse
@@ -15,7 +16,6 @@ Amounts = Mapping[str, Quantity]
 EACH: Final = Quantity(10**9)  #: one
 COUNT: Final = "count/"
 OF_CLASS: Final = ".storageclass.storage.k8s.io/"
-BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 PODS: Final = "/core/pods/"
 SERVICES: Final = "/core/services/"
 CLAIMS: Final = "/core/persistentvolumeclaims/"
@@ -170,7 +170,7 @@ def service_usage(service: Obj) -> dict[str, Quantity]:
 def claim_usage(claim: Obj) -> dict[str, Quantity]:
     spec = spec_of(claim)
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
-    storage_class = annotations.get(BETA_CLASS, spec.get("storageClassName") or "")
+    storage_class = annotations.get(BETA_STORAGE_CLASS, spec.get("storageClassName") or "")
     used = {"persistentvolumeclaims": EACH}
     asked = amounts_of((spec.get("resources") or {}).get("requests")).get("storage")
     allocated = amounts_of((claim.get("status") or {}).get("allocatedResources")).get("storage")

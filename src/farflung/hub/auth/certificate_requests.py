@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from farflung.apis.names import CERTIFICATES_GROUP
 from farflung.http.certificates import CLOCK_SKEW, LIFETIME, Certificates
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.request.attributes import Attributes
@@ -68,7 +69,6 @@ PURPOSES: Final[Mapping[str, x509.ObjectIdentifier]] = {
     "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
     "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
 }
-GROUP: Final = "certificates.k8s.io"
 
 
 class Unsigned(Exception):
@@ -250,13 +250,13 @@ def extensions(
 
 def check_signer(authorizer: Authorizer, user: User, target: Target, new: Obj, old: Obj) -> None:
     """Raises 403 for a change of a CertificateSigningRequest that is not for this user to make."""
-    if target.group != GROUP or target.plural != "certificatesigningrequests":
+    if target.group != CERTIFICATES_GROUP or target.plural != "certificatesigningrequests":
         return
     verb = "approve" if target.subresource == "approval" else "sign" if signs(target, new, old) else ""
     signer = (old.get("spec") or {}).get("signerName", "")
     if verb and not is_permitted(authorizer, target.cluster, user, verb, signer):
         why = f"user not permitted to {verb} requests with signerName {go_quote(signer)}"
-        raise forbidden(GROUP, target.plural, target.name, why)
+        raise forbidden(CERTIFICATES_GROUP, target.plural, target.name, why)
 
 
 def signs(target: Target, new: Obj, old: Obj) -> bool:
@@ -269,6 +269,6 @@ def is_permitted(authorizer: Authorizer, cluster: str, user: User, verb: str, si
     """A signer may be named as it is, or with all others of its domain: `example.com/*`."""
     domain = signer.partition("/")[0]
     return any(
-        authorizer.decide(cluster, user, Attributes(verb, GROUP, "signers", name=name)).allowed
+        authorizer.decide(cluster, user, Attributes(verb, CERTIFICATES_GROUP, "signers", name=name)).allowed
         for name in (signer, f"{domain}/*")
     )

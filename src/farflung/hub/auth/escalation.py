@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from farflung.apis.names import RBAC_GROUP
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.rbac.coverage import described, missing, quoted
-from farflung.hub.auth.rbac.policy import GROUP, aggregate
+from farflung.hub.auth.rbac.policy import aggregate
 from farflung.hub.auth.rbac.rules import Rule, rule_of
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.target import Target
@@ -26,7 +27,7 @@ ROLES: Final = ("roles", "clusterroles")
 
 def check_no_escalation(authorizer: Authorizer, user: User, target: Target, new: Obj, old: Obj | None) -> None:
     """Raises 403 if a role or binding, as it is about to be written, allows more than its author may do."""
-    if target.group != GROUP or is_administrator(user) or (old is not None and only_releases(new, old)):
+    if target.group != RBAC_GROUP or is_administrator(user) or (old is not None and only_releases(new, old)):
         return
     if target.plural in ROLES:
         check_role(authorizer, user, target, new, old or {})
@@ -50,7 +51,7 @@ def _without(metadata: Obj, names: Sequence[str]) -> Obj:
 
 
 def check_role(authorizer: Authorizer, user: User, target: Target, new: Obj, old: Obj) -> None:
-    escalate = Attributes("escalate", GROUP, target.plural, "", target.namespace, target.name)
+    escalate = Attributes("escalate", RBAC_GROUP, target.plural, "", target.namespace, target.name)
     if authorizer.decide(target.cluster, user, escalate).allowed:
         return
     wanted = [rule_of(rule) for rule in new.get("rules") or ()]
@@ -72,7 +73,7 @@ def check_binding(authorizer: Authorizer, user: User, target: Target, new: Obj) 
         return
     bound = authorizer.role(target.cluster, kind, target.namespace, name)
     if bound is None:
-        raise not_found(GROUP, target.plural, name)
+        raise not_found(RBAC_GROUP, target.plural, name)
     if problem := not_held(authorizer, user, target, bound.rules):
         raise refused(target, new, problem)
 
@@ -91,4 +92,4 @@ def not_held(authorizer: Authorizer, user: User, target: Target, wanted: Sequenc
 
 
 def refused(target: Target, new: Obj, why: str) -> ApiError:
-    return forbidden(GROUP, target.plural, target.name or new["metadata"].get("name", ""), why)
+    return forbidden(RBAC_GROUP, target.plural, target.name or new["metadata"].get("name", ""), why)

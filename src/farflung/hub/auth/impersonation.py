@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
+from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, User, is_administrator
@@ -14,7 +15,6 @@ from farflung.machinery.errors import bad_request
 
 PREFIX: Final = "impersonate-"
 EXTRA: Final = "impersonate-extra-"
-GROUP: Final = "authentication.k8s.io"
 
 
 def impersonated(sender: User, headers: Mapping[str, str], authorizer: Authorizer, cluster: str) -> User:
@@ -60,9 +60,9 @@ def requests(
         yield Attributes("impersonate", resource="groups", name=group)
     for key, texts in extra:
         for text in texts:
-            yield Attributes("impersonate", GROUP, "userextras", key, name=text)
+            yield Attributes("impersonate", AUTHENTICATION_GROUP, "userextras", key, name=text)
     if uid:
-        yield Attributes("impersonate", GROUP, "uids", name=uid)
+        yield Attributes("impersonate", AUTHENTICATION_GROUP, "uids", name=uid)
 
 
 def account_of(name: str) -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
+from farflung.apis.kcp.names import API_BINDING_FINALIZER
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in, name_in
@@ -21,7 +22,7 @@ from farflung.hub.controllers.loopback import LoopbackClient, collection_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.registry.namespaces import is_terminating
 from farflung.hub.tenancy import api_bindings as bindings
-from farflung.hub.tenancy.api_bindings import BINDINGS, FINALIZER
+from farflung.hub.tenancy.api_bindings import BINDINGS
 from farflung.hub.tenancy.api_exports import EXPORTS, SCHEMAS, Exporter, extras, identity_secret, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder, is_for_all
 from farflung.hub.tenancy.bound_apis import (
@@ -244,7 +245,7 @@ class APIBindingController:
     # --- deletion ---------------------------------------------------------------------------------
 
     async def _finalize(self, entry: Entry, binding: Obj) -> None:
-        if FINALIZER not in (binding["metadata"].get("finalizers") or ()):
+        if API_BINDING_FINALIZER not in (binding["metadata"].get("finalizers") or ()):
             return
         prefixes = dict(self._own(entry.key))
         # once it is written, every object is visible whose creation began before the deletion
@@ -302,7 +303,7 @@ class APIBindingController:
             await self._client.delete_all(collection_path(resource, cluster_in(prefix), namespace))
 
     async def _remove_finalizer(self, entry: Entry, binding: Obj) -> None:
-        finalizers = [one for one in binding["metadata"]["finalizers"] if one != FINALIZER]
+        finalizers = [one for one in binding["metadata"]["finalizers"] if one != API_BINDING_FINALIZER]
         if not finalizers:
             await self._store.delete(entry.key, expect=entry.revision)
             return

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from farflung.apis.names import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_UID
 from farflung.hub.auth.service_account_tokens import Account, AccountTokens
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
@@ -38,8 +39,6 @@ TOKEN_WORKERS: Final = 4
 SECRETS: Final = "/core/secrets/"
 TYPE: Final = "kubernetes.io/service-account-token"
 MARK: Final = TYPE.encode()
-ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
-ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 
 
 class ServiceAccountsController:
@@ -126,12 +125,12 @@ class TokenSecret(msgspec.Struct):
 
     @property
     def account_name(self) -> str:
-        return (self.metadata.annotations or {}).get(ACCOUNT_NAME, "")
+        return (self.metadata.annotations or {}).get(SERVICE_ACCOUNT_NAME, "")
 
     @property
     def account_uid(self) -> str:
         """Empty: any account of that name."""
-        return (self.metadata.annotations or {}).get(ACCOUNT_UID, "")
+        return (self.metadata.annotations or {}).get(SERVICE_ACCOUNT_UID, "")
 
 
 _decode = msgspec.json.Decoder(TokenSecret).decode
@@ -232,7 +231,7 @@ class TokensController:
             return
         missing = self._missing(account, objects.name_in(key)[1], secret.data or {})
         if missing and not secret.immutable:
-            annotations = {ACCOUNT_NAME: account.name, ACCOUNT_UID: account.uid}
+            annotations = {SERVICE_ACCOUNT_NAME: account.name, SERVICE_ACCOUNT_UID: account.uid}
             change = {"metadata": {"annotations": annotations}, "data": missing}
             await self._client.patch(path, change, uid=secret.metadata.uid, revision=entry.revision)
 

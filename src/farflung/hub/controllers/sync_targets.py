@@ -18,6 +18,17 @@ from typing import Final, NamedTuple
 import orjson
 from pyroaring import BitMap
 
+from farflung.apis.edge.names import EDGE_REACHABLE
+from farflung.apis.kcp.names import (
+    APIS_GROUP,
+    COMPUTE_ANNOTATION,
+    DEFAULTS_CREATED,
+    HEARTBEAT_HEALTHY,
+    KEY_LABEL,
+    LABELS_ANNOTATION,
+    SCHEDULING_GROUP,
+    WORKLOAD_GROUP,
+)
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in, name_in, storage_prefix
@@ -34,20 +45,13 @@ from farflung.store.base import Change, Entry, Store, Subscription, resource_pre
 
 WORKERS: Final = 8
 LONGEST_SLEEP: Final = 60.0  #: seconds; the clock may be set meanwhile
-APIS: Final = "apis.kcp.io"
 EXPORT: Final = "kubernetes"  #: the name of the export, and of the binding to it
 LOCATION: Final = "default"
-COMPUTE: Final = "extra.apis.kcp.io/compute.workload.kcp.io"
-DONE: Final = "workload.kcp.io/skip-default-object-creation"
-EXPORTS: Final = Resource(APIS, "v1alpha1", "apiexports", "APIExport", False, "")
-BINDINGS: Final = Resource(APIS, "v1alpha1", "apibindings", "APIBinding", False, "")
-SYNC_TARGETS: Final = Resource("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget", False, "")
-LOCATIONS: Final = Resource("scheduling.kcp.io", "v1alpha1", "locations", "Location", False, "")
-HEARTBEAT: Final = "HeartbeatHealthy"
-REACHABLE: Final = "EdgeReachable"  #: condition that the target's syncer reports
+EXPORTS: Final = Resource(APIS_GROUP, "v1alpha1", "apiexports", "APIExport", False, "")
+BINDINGS: Final = Resource(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding", False, "")
+SYNC_TARGETS: Final = Resource(WORKLOAD_GROUP, "v1alpha1", "synctargets", "SyncTarget", False, "")
+LOCATIONS: Final = Resource(SCHEDULING_GROUP, "v1alpha1", "locations", "Location", False, "")
 SECONDS: Final = 60.0  #: without a heartbeat, after which a target is not ready
-KEY_LABEL: Final = "internal.workload.kcp.io/key"
-LABELS: Final = "scheduling.kcp.io/labels"  #: annotation of a Location with its labels
 
 
 class Default(NamedTuple):
@@ -163,8 +167,8 @@ class SyncTargetController:
             return
         uid, path = location["metadata"]["uid"], object_path(LOCATIONS, key)
         labels = shown_labels(location)
-        if (location["metadata"].get("annotations") or {}).get(LABELS) != labels:
-            change = {"metadata": {"annotations": {LABELS: labels}}}
+        if (location["metadata"].get("annotations") or {}).get(LABELS_ANNOTATION) != labels:
+            change = {"metadata": {"annotations": {LABELS_ANNOTATION: labels}}}
             await self._client.patch(path, change, uid=uid, revision=entry.revision)
             return  # the write triggers the next reconcile
         status = workspace.count(name_in(key)[1]).status()
@@ -205,7 +209,7 @@ class SyncTargetController:
         await self._make(cluster, Default(BINDINGS, default_binding()))
         entry, export = self._found(key)
         if entry is not None and not is_done(export):
-            change = {"metadata": {"annotations": {DONE: "true"}}}
+            change = {"metadata": {"annotations": {DEFAULTS_CREATED: "true"}}}
             uid = export["metadata"]["uid"]
             await self._client.patch(object_path(EXPORTS, key), change, uid=uid, revision=entry.revision)
 
@@ -237,16 +241,16 @@ def defaults_key(key: str) -> str:
 
 
 def is_done(export: Obj) -> bool:
-    return ((export.get("metadata") or {}).get("annotations") or {}).get(DONE) == "true"
+    return ((export.get("metadata") or {}).get("annotations") or {}).get(DEFAULTS_CREATED) == "true"
 
 
 def default_export() -> Obj:
-    metadata = {"name": EXPORT, "annotations": {COMPUTE: "true"}}
+    metadata = {"name": EXPORT, "annotations": {COMPUTE_ANNOTATION: "true"}}
     return {"apiVersion": EXPORTS.api_version, "kind": EXPORTS.kind, "metadata": metadata, "spec": {}}
 
 
 def default_location() -> Obj:
-    resource = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
+    resource = {"group": WORKLOAD_GROUP, "version": "v1alpha1", "resource": "synctargets"}
     spec = {"resource": resource, "instanceSelector": {}}
     return {"apiVersion": LOCATIONS.api_version, "kind": "Location", "metadata": {"name": LOCATION}, "spec": spec}
 
@@ -388,16 +392,18 @@ def last_heartbeat(target: Obj) -> datetime | None:
 
 def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float = SECONDS) -> Verdict:
     if heartbeat is None:
-        return Verdict(HEARTBEAT, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
+        return Verdict(HEARTBEAT_HEALTHY, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
     if now - heartbeat > timedelta(seconds=seconds):
         shown = f"{heartbeat.astimezone(UTC):%Y-%m-%d %H:%M:%S} +0000 UTC"
-        return Verdict(HEARTBEAT, "ErrorHeartbeat", f"No heartbeat since {shown}", "Warning")
-    return Verdict(HEARTBEAT)
+        return Verdict(HEARTBEAT_HEALTHY, "ErrorHeartbeat", f"No heartbeat since {shown}", "Warning")
+    return Verdict(HEARTBEAT_HEALTHY)
 
 
 def ready_verdict(conditions: Iterable[Obj], heartbeat: Verdict) -> Verdict:
     """A target is ready if its heartbeat is healthy and its syncer does not report EdgeReachable=False."""
-    found = next((one for one in conditions if one.get("type") == REACHABLE and one.get("status") == "False"), None)
+    found = next(
+        (one for one in conditions if one.get("type") == EDGE_REACHABLE and one.get("status") == "False"), None
+    )
     if found is None or not heartbeat.is_met:
         return heartbeat._replace(type=READY_CONDITION)
     reason, severity = found.get("reason") or "EdgeUnreachable", found.get("severity") or "Error"

@@ -25,6 +25,13 @@ from datetime import datetime
 from typing import Final
 
 from farflung.apis.apiextensions.conditions import mark_deleted as mark_definition
+from farflung.apis.kcp.names import (
+    API_BINDING_FINALIZER,
+    LOGICAL_CLUSTER_FINALIZER,
+    PHASE_LABEL,
+    WORKSPACE_CONTENT_DELETED,
+    WORKSPACE_FINALIZER,
+)
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.api_bindings import APIBindingController
@@ -47,7 +54,6 @@ from farflung.hub.tenancy.paths import (
     workspace_key,
 )
 from farflung.hub.tenancy.platform import Platform
-from farflung.hub.tenancy.status import CLUSTER_FINALIZER, FINALIZER
 from farflung.hub.tenancy.workspace_authorizer import SHARED
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
@@ -70,9 +76,9 @@ HUB_FINALIZERS: Final = frozenset(
     {
         FOREGROUND,
         ORPHAN,
-        FINALIZER,
-        CLUSTER_FINALIZER,
-        "apis.kcp.io/apibinding-finalizer",
+        WORKSPACE_FINALIZER,
+        LOGICAL_CLUSTER_FINALIZER,
+        API_BINDING_FINALIZER,
         "customresourcecleanup.apiextensions.k8s.io",
         "kubernetes.io/pv-protection",
         "kubernetes.io/pvc-protection",
@@ -197,7 +203,7 @@ class WorkspaceController:
     async def _finalize_workspace(self, entry: Entry, workspace: Obj, cluster: str) -> None:
         """Delete a Workspace after its cluster."""
         metadata = workspace["metadata"]
-        others = [one for one in metadata.get("finalizers") or () if one != states.FINALIZER]
+        others = [one for one in metadata.get("finalizers") or () if one != WORKSPACE_FINALIZER]
         if cluster:
             states.label(workspace)
             await self._write(entry, workspace)
@@ -330,7 +336,7 @@ class WorkspaceController:
         if not is_terminating(entry):
             states.mark_deleted(logical_cluster, now)
         remaining = states.content_remains(plan.remaining())
-        states.set_condition(logical_cluster.setdefault("status", {}), states.CONTENT_DELETED, remaining, now)
+        states.set_condition(logical_cluster.setdefault("status", {}), WORKSPACE_CONTENT_DELETED, remaining, now)
         states.label(logical_cluster)
         await self._write(entry, logical_cluster)
 
@@ -365,7 +371,7 @@ def is_deletable(cluster: str) -> bool:
 
 def is_ready(entry: Entry) -> bool:
 
-    return objects.labels_of(entry).get(states.PHASE) == states.READY
+    return objects.labels_of(entry).get(PHASE_LABEL) == states.READY
 
 
 def owner_key(logical_cluster: Obj) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from farflung.apis.names import POD_SCHEDULED
 from farflung.http.messages import Answer
 from farflung.hub.catalog import objects, shapes
 from farflung.hub.catalog.kinds import Kind
@@ -168,7 +169,7 @@ def is_for_cluster(binding: Obj) -> bool:
 def scheduled(call: Call) -> Obj:
     """The condition of a pod that is assigned.  What is null has no place in a custom resource."""
     probed = {} if call.resource.custom else {"lastProbeTime": None}
-    return {"type": "PodScheduled", "status": "True", **probed, "lastTransitionTime": call.now()}
+    return {"type": POD_SCHEDULED, "status": "True", **probed, "lastTransitionTime": call.now()}
 
 
 def assigned(pod: Obj, binding: Obj, condition: Obj) -> Obj:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from farflung.apis import wire
+from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.http.messages import Answer, Response
 from farflung.hub.auth.service_account_tokens import AUDIENCES, Account, Bound, Reference
 from farflung.hub.catalog import objects, shapes
@@ -34,7 +35,6 @@ from farflung.machinery.errors import (
 from farflung.machinery.fields import managed
 from farflung.machinery.times import format_seconds
 
-GROUP: Final = "authentication.k8s.io"
 KIND: Final = "TokenRequest"
 DEFAULT_LIFETIME: Final = 3600
 SHORTEST_LIFETIME: Final = 600
@@ -42,7 +42,7 @@ LONGEST_LIFETIME: Final = 1 << 32
 
 
 def shape() -> Shape:
-    return shapes.shape(GROUP, "v1", KIND, "io.k8s.api.authentication.v1.TokenRequest")
+    return shapes.shape(AUTHENTICATION_GROUP, "v1", KIND, "io.k8s.api.authentication.v1.TokenRequest")
 
 
 def create_token(call: Call) -> Answer:
@@ -105,7 +105,7 @@ def check_name(call: Call, metadata: Obj) -> None:
     name = metadata.get("name", "")
     if name and name != call.target.name:
         error = invalid_value("metadata.name", name, "must match the service account name if specified")
-        raise invalid(GROUP, KIND, call.target.name, [error])
+        raise invalid(AUTHENTICATION_GROUP, KIND, call.target.name, [error])
 
 
 def check_lifetime(spec: Obj) -> None:
@@ -118,7 +118,7 @@ def check_lifetime(spec: Obj) -> None:
         detail = "may not specify a duration larger than 2^32 seconds"
         errors.append(invalid_value("spec.expirationSeconds", seconds, detail))
     if errors:
-        raise invalid(GROUP, KIND, "", errors)
+        raise invalid(AUTHENTICATION_GROUP, KIND, "", errors)
 
 
 def account_of(call: Call) -> Account:

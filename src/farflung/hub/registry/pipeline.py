@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.metadata import validate_metadata, validate_metadata_update
 from farflung.apis.validation import no_change, no_changes, no_warnings
 from farflung.hub.catalog.kinds import Kind
@@ -55,7 +56,6 @@ WRITES: Final = CHANGES | {CREATE}
 
 GENERATED_BASE_LIMIT: Final = 58
 GENERATED_ATTEMPTS: Final = 8
-CLUSTER: Final = "kcp.io/cluster"  #: the annotation with an object's cluster; only the server sets it
 #: metadata that only the server sets
 SERVER_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 #: metadata that an update cannot change; values that a client sends are ignored
@@ -307,8 +307,8 @@ def restore_metadata(write: Write) -> None:
 
 def drop_cluster_annotation(call: Call, metadata: Obj) -> None:
     annotations = metadata.get("annotations")
-    if call.tools.annotates and isinstance(annotations, dict) and CLUSTER in annotations:
-        kept = {name: value for name, value in annotations.items() if name != CLUSTER}
+    if call.tools.annotates and isinstance(annotations, dict) and CLUSTER_ANNOTATION in annotations:
+        kept = {name: value for name, value in annotations.items() if name != CLUSTER_ANNOTATION}
         if kept:
             metadata["annotations"] = kept
         else:
@@ -317,7 +317,7 @@ def drop_cluster_annotation(call: Call, metadata: Obj) -> None:
 
 def without_cluster_annotation(call: Call, obj: Obj) -> Obj:
     """The same object, or one that shares everything but its annotations."""
-    if not call.tools.annotates or CLUSTER not in (obj["metadata"].get("annotations") or ()):
+    if not call.tools.annotates or CLUSTER_ANNOTATION not in (obj["metadata"].get("annotations") or ()):
         return obj
     metadata = dict(obj["metadata"])
     drop_cluster_annotation(call, metadata)
@@ -326,7 +326,7 @@ def without_cluster_annotation(call: Call, obj: Obj) -> Obj:
 
 def set_cluster_annotation(call: Call, metadata: Obj) -> None:
     if call.tools.annotates:
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), CLUSTER: call.target.cluster}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), CLUSTER_ANNOTATION: call.target.cluster}
 
 
 # --- default --------------------------------------------------------------------------------------

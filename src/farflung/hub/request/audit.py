@@ -15,6 +15,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
+from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.http.messages import Request
 from farflung.hub.request.target import split_cluster, target_of
 from farflung.hub.request.user import User
@@ -38,7 +39,7 @@ VERBS: Final = {
     ("DELETE", False): "deletecollection",
 }
 #: groups of questions: what is sent to them is answered and never stored
-QUESTIONS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
+QUESTIONS: Final = frozenset({AUTHENTICATION_GROUP, "authorization.k8s.io"})
 RENEWED: Final = 200
 RENEWAL: Final = "verb=update resource=coordination.k8s.io/v1/leases "  #: a sign of life, every few seconds
 LONGEST: Final = 256  #: characters of a name; what is longer is refused, and need not be told in full

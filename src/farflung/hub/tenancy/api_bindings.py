@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from farflung.hub.tenancy.api_exports import EXTRA
+from farflung.apis.kcp.names import CLAIM_LABEL, EXPORT_LABEL, EXTRA_ANNOTATIONS
 from farflung.hub.tenancy.hashes import export_label
 from farflung.hub.tenancy.status import READY_CONDITION, Verdict, is_met, merged
 from farflung.machinery.errors import Obj, go_quote
 
 BINDINGS: Final = "/apis.kcp.io/apibindings/"
-EXPORT_LABEL: Final = "internal.apis.kcp.io/export"
-FINALIZER: Final = "apis.kcp.io/apibinding-finalizer"
 BINDING: Final = "Binding"
 BOUND: Final = "Bound"
 
@@ -30,7 +28,6 @@ CLAIMS_VALID: Final = "PermissionClaimsValid"
 RESOURCES_DELETED: Final = "BindingResourceDeleteSuccess"
 WAITING: Final = ("WaitingForEstablished", "Waiting for API(s) to be established", "Info")
 ACCEPTED: Final = "Accepted"
-CLAIM_LABEL: Final = "claimed.internal.apis.kcp.io/"  #: followed by the hash of an export
 #: the value of that label on the bindings of the export, which its owner always sees
 REFLEXIVE: Final = "LstvmbbzVDDOn90ZbhzSQO5U3DMCf88h1pZ"
 SHOWN: Final = 10  #: claims that a message names
@@ -197,7 +194,7 @@ def _metadata(binding: Obj, offer: Offer | None) -> Obj:
     if offer is not None:
         label = label_of(offer.cluster, offer.name)
         labels |= {EXPORT_LABEL: label, CLAIM_LABEL + label: REFLEXIVE}
-        annotations = {name: value for name, value in annotations.items() if not name.startswith(EXTRA)}
+        annotations = {name: value for name, value in annotations.items() if not name.startswith(EXTRA_ANNOTATIONS)}
         annotations |= offer.extras
     found = {**metadata, "labels": labels, "annotations": annotations}
     return {name: value for name, value in found.items() if value or name not in ("labels", "annotations")}

@@ -12,6 +12,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from farflung.apis.kcp.names import EXTRA_ANNOTATIONS, PATH_ANNOTATION, URLS_READY
+from farflung.apis.names import NAME_LABEL
 from farflung.hub.catalog import objects
 from farflung.hub.tenancy.direct_writes import NAMESPACE, kind, put_missing, written
 from farflung.hub.tenancy.paths import Clusters
@@ -23,10 +25,7 @@ EXPORTS: Final = "/apis.kcp.io/apiexports/"
 SCHEMAS: Final = "/apis.kcp.io/apiresourceschemas/"
 ENDPOINT_SLICES: Final = "/apis.kcp.io/apiexportendpointslices/"
 SYSTEM_NAMESPACE: Final = "kcp-system"  #: where identities are kept
-PATH: Final = "kcp.io/path"
-EXTRA: Final = "extra.apis.kcp.io/"  #: annotations that an export's bindings show as well
 IDENTITY_VALID: Final = "IdentityValid"
-URLS_READY: Final = "VirtualWorkspaceURLsReady"
 KEY: Final = "key"
 KEY_BYTES: Final = 32
 SECRET: Final = kind("", "v1", "secrets", "Secret", namespaced=True)
@@ -128,7 +127,7 @@ def status_of(export: Obj, identity: Identity, url: str, now: str) -> Obj:
 
 def extras(annotations: Mapping[str, str]) -> dict[str, str]:
     """The annotations that an export hands on to its bindings."""
-    return {name: value for name, value in annotations.items() if name.startswith(EXTRA)}
+    return {name: value for name, value in annotations.items() if name.startswith(EXTRA_ANNOTATIONS)}
 
 
 def schema_names(export: Obj) -> Sequence[str]:
@@ -167,7 +166,7 @@ class Exporter:
     async def settle(self, cluster: str, export: Obj, old: Obj | None, now: str) -> None:
         """A valid export, before it is written: it gets its identity, where it is and what it is seen by."""
         metadata = export["metadata"]
-        metadata.setdefault("annotations", {})[PATH] = self._clusters.path_of(cluster)
+        metadata.setdefault("annotations", {})[PATH_ANNOTATION] = self._clusters.path_of(cluster)
         secret = identity_secret(export)
         if secret is None:
             secret = (None if old is None else identity_secret(old)) or default_secret(metadata["name"])
@@ -211,7 +210,7 @@ class Exporter:
 
 def _new_namespace(name: str) -> Obj:
     return {
-        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "metadata": {"name": name, "labels": {NAME_LABEL: name}},
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from farflung.apis.kcp import kinds as kcp
+from farflung.apis.kcp.names import API_BINDING_FINALIZER, APIS_GROUP, EXPORT_LABEL
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.served import Kinds
@@ -28,10 +29,9 @@ from farflung.hub.tenancy.workspace_authorizer import is_operator, is_privileged
 from farflung.machinery.errors import Obj, forbidden
 from farflung.store.base import Change, Entry, Store
 
-GROUP: Final = "apis.kcp.io"
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
-API_BINDING: Final = kind(GROUP, "v1alpha1", "apibindings", "APIBinding")
-API_VERSION: Final = f"{GROUP}/v1alpha1"
+API_BINDING: Final = kind(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding")
+API_VERSION: Final = f"{APIS_GROUP}/v1alpha1"
 MOULDS: Final = 1_000  #: of bindings that workspaces have by their types; more than that are made anew
 
 
@@ -83,7 +83,7 @@ class Binder:
                 return
         plural = "apibindings" if what == "APIBinding" else "apiexportendpointslices"
         full = f"{reference.path}:{reference.name}" if reference.path else reference.name
-        raise forbidden(GROUP, plural, name, f"unable to {verb} {what}: no permission to bind to export {full}")
+        raise forbidden(APIS_GROUP, plural, name, f"unable to {verb} {what}: no permission to bind to export {full}")
 
     def may_hand_on(self, cluster: str, user: User, authorizer: Authorizer, reference: Reference) -> bool:
         """Whether somebody may let others bind an export, by a type of workspaces that binds it: who may bind it, be it
@@ -95,7 +95,7 @@ class Binder:
     def _bindable(self, cluster: str, user: User, authorizer: Authorizer, reference: Reference) -> Export | None:
         home = self._home(cluster, reference)
         export = None if home is None else Export(home, reference.name)
-        asked = Attributes("bind", GROUP, "apiexports", name=reference.name)
+        asked = Attributes("bind", APIS_GROUP, "apiexports", name=reference.name)
         if export is not None and (is_for_all(export) or authorizer.decide(export.cluster, user, asked).allowed):
             return export
         return None
@@ -112,10 +112,10 @@ class Binder:
         if reference is not None:
             home = self._home(cluster, reference) or reference.path
             labels = metadata.get("labels") or {}
-            metadata["labels"] = {**labels, bindings.EXPORT_LABEL: bindings.label_of(home, reference.name)}
+            metadata["labels"] = {**labels, EXPORT_LABEL: bindings.label_of(home, reference.name)}
         finalizers = metadata.get("finalizers") or []
-        if bindings.FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
-            metadata["finalizers"] = [*finalizers, bindings.FINALIZER]
+        if API_BINDING_FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
+            metadata["finalizers"] = [*finalizers, API_BINDING_FINALIZER]
         bindings.forget_core(binding)
 
     async def settle_binding(self, cluster: str, binding: Obj, now: str) -> Obj:

@@ -15,15 +15,18 @@ from farflung.apis.apiextensions.conditions import CLEANUP, with_status
 from farflung.apis.apiextensions.validation import default
 from farflung.apis.custom_kinds import digest
 from farflung.apis.edge import kinds as edge
+from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.globalscheduler import kinds as globalscheduler
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp import compute, kinds
+from farflung.apis.kcp.names import APIS_GROUP, BATTERY, CREATE_ONLY, REPLICATE
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import guards
 from farflung.hub.tenancy.api_exports import Exporter, export_key, schema_key, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder
-from farflung.hub.tenancy.builtin_objects import BATTERY, CREATE_ONLY, builtin_types, compute_roles, root_roles
+from farflung.hub.tenancy.builtin_objects import builtin_types, compute_roles, root_roles
 from farflung.hub.tenancy.direct_writes import (
     MANAGER,
     NAMESPACE,
@@ -40,15 +43,15 @@ from farflung.hub.tenancy.direct_writes import (
 from farflung.hub.tenancy.direct_writes import SHARD as SHARDS
 from farflung.hub.tenancy.paths import ROOT, workspace_key
 from farflung.hub.tenancy.workspace_types import Export
-from farflung.hub.tenancy.workspaces import NONE, REPLICATE, SHARD, Founding, Tenancy, default_namespace
+from farflung.hub.tenancy.workspaces import NONE, SHARD, Founding, Tenancy, default_namespace
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 
 BOOTSTRAPPER: Final = User("system:kcp:bootstrapper")
 COMPUTE: Final = "compute"
 PROVIDER: Final = "espw"  #: the workspace whose export is the edge API
-SCHEMA: Final = kind("apis.kcp.io", "v1alpha1", "apiresourceschemas", "APIResourceSchema")
-EXPORT: Final = kind("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
+SCHEMA: Final = kind(APIS_GROUP, "v1alpha1", "apiresourceschemas", "APIResourceSchema")
+EXPORT: Final = kind(APIS_GROUP, "v1alpha1", "apiexports", "APIExport")
 DEFINITION: Final = kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 ROOT_FOUNDING: Final = Founding(ROOT, ROOT, "root:root", (), (), {REPLICATE: "apis.kcp.io,tenancy.kcp.io"})
 AT_ROOT_SHARD: Final[Obj] = {"selector": {"matchLabels": {"name": SHARD}}}
@@ -108,19 +111,19 @@ class Bootstrap:
     async def _compute(self) -> None:
         annotations = {BATTERY: "root-compute-workspace", CREATE_ONLY: "true"}
         spec = {"type": {"name": "universal", "path": ROOT}, "location": AT_ROOT_SHARD}
-        cluster = await self._workspace(COMPUTE, annotations, spec, {REPLICATE: "apis.kcp.io"})
+        cluster = await self._workspace(COMPUTE, annotations, spec, {REPLICATE: APIS_GROUP})
         if cluster:
             await self._grant(cluster, compute_roles())
             await self._export(cluster, compute.EXPORT, compute.resource_schemas, compute.api_export)
             await self._export(
-                cluster, globalscheduler.GROUP, globalscheduler.resource_schemas, globalscheduler.api_export
+                cluster, GLOBALSCHEDULER_GROUP, globalscheduler.resource_schemas, globalscheduler.api_export
             )
 
     async def _provider(self) -> None:
         cluster = await self._workspace(PROVIDER, {}, {})
         if cluster:
             await self._put(DEFINITION, cluster, map(self._definition, edge.KINDS))
-            await self._export(cluster, edge.GROUP, edge_schemas, edge.api_export)
+            await self._export(cluster, EDGE_GROUP, edge_schemas, edge.api_export)
 
     def _definition(self, name: str) -> Obj:
         obj = edge.KINDS[name].definition()

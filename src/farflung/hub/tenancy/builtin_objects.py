@@ -8,24 +8,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from farflung.apis.globalscheduler.kinds import GROUP as GLOBAL_SCHEDULER
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp.compute import EXPORT
+from farflung.apis.kcp.names import (
+    APIRESOURCE_GROUP,
+    APIS_GROUP,
+    BATTERY,
+    CORE_GROUP,
+    CREATE_ONLY,
+    SCHEDULING_GROUP,
+    TENANCY_GROUP,
+    TOPOLOGY_GROUP,
+    WORKLOAD_GROUP,
+)
+from farflung.apis.names import RBAC_GROUP
 from farflung.hub.request.user import AUTHENTICATED
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS, PREFIX
 from farflung.machinery.errors import Obj
 
-RBAC: Final = "rbac.authorization.k8s.io"
 READ: Final = ["get", "list", "watch"]
 TYPES: Final = ["universal", "organization", "team", "home"]
-BATTERY: Final = "bootstrap.kcp.io/battery"
-CREATE_ONLY: Final = "bootstrap.kcp.io/create-only"
 #: the exports of root that workspaces bind by themselves
 DEFAULT_EXPORTS: Final = (
-    "tenancy.kcp.io",
-    "scheduling.kcp.io",
-    "workload.kcp.io",
-    "apiresource.kcp.io",
-    "topology.kcp.io",
+    TENANCY_GROUP,
+    SCHEDULING_GROUP,
+    WORKLOAD_GROUP,
+    APIRESOURCE_GROUP,
+    TOPOLOGY_GROUP,
 )
 
 
@@ -41,8 +50,8 @@ def _granted(name: str, group: str, *rules: Obj) -> tuple[Obj, Obj]:
     role = {"metadata": {"name": name}, "rules": list(rules)}
     binding = {
         "metadata": {"name": name},
-        "subjects": [{"kind": "Group", "apiGroup": RBAC, "name": group}],
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": group}],
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
     }
     return role, binding
 
@@ -50,7 +59,7 @@ def _granted(name: str, group: str, *rules: Obj) -> tuple[Obj, Obj]:
 def root_roles() -> list[tuple[Obj, Obj]]:
     """Everybody may have a home, find the workspaces right below the root, though not enter them, and make workspaces
     of the usual types where they may make any."""
-    tenancy = "tenancy.kcp.io"
+    tenancy = TENANCY_GROUP
     access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     return [
         _granted("system:kcp:authenticated:access", AUTHENTICATED, access),
@@ -62,7 +71,7 @@ def root_roles() -> list[tuple[Obj, Obj]]:
             "system:kcp:authenticated:tenancy-reader",
             AUTHENTICATED,
             _rule(tenancy, ["workspaces", "workspacetypes"], READ),
-            _rule("core.kcp.io", ["logicalclusters"], READ),
+            _rule(CORE_GROUP, ["logicalclusters"], READ),
         ),
     ]
 
@@ -75,9 +84,9 @@ def compute_roles() -> list[tuple[Obj, Obj]]:
     scale = _rule("apps", ["deployments/scale"], ["*"])
     status = [_rule(group, [f"{plural}/status"], READ) for group, plural in kinds]
     pods = _rule("", ["pods", "pods/status"], READ)
-    stacks = _rule(GLOBAL_SCHEDULER, ["allocations"], ["*"])
-    clusters = _rule(GLOBAL_SCHEDULER, ["allocations/status", "clusters", "clusters/status"], READ)
-    everything = (_rule(GLOBAL_SCHEDULER, ["*"], ["*"]), _rule("", ["pods/binding"], ["create"]))
+    stacks = _rule(GLOBALSCHEDULER_GROUP, ["allocations"], ["*"])
+    clusters = _rule(GLOBALSCHEDULER_GROUP, ["allocations/status", "clusters", "clusters/status"], READ)
+    everything = (_rule(GLOBALSCHEDULER_GROUP, ["*"], ["*"]), _rule("", ["pods/binding"], ["create"]))
     access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     return [
         _granted("compute:access", AUTHENTICATED, access),
@@ -85,12 +94,12 @@ def compute_roles() -> list[tuple[Obj, Obj]]:
         _granted("compute:maximal-permission-policy", PREFIX + AUTHENTICATED, *usual, scale, *status, pods),
         _granted("compute:virtual-machines", PREFIX + AUTHENTICATED, _rule("", ["pods"], ["*"]), stacks, clusters),
         _granted("compute:virtual-machine-operators", PREFIX + OPERATORS, *everything),
-        _granted("compute:bind-global-scheduler", AUTHENTICATED, _bind(GLOBAL_SCHEDULER)),
+        _granted("compute:bind-global-scheduler", AUTHENTICATED, _bind(GLOBALSCHEDULER_GROUP)),
     ]
 
 
 def _bind(export: str) -> Obj:
-    return _rule("apis.kcp.io", ["apiexports"], ["bind"], [export])
+    return _rule(APIS_GROUP, ["apiexports"], ["bind"], [export])
 
 
 def _reference(name: str) -> Obj:

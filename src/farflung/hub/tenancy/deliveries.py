@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from farflung.apis.globalscheduler.kinds import GROUP
+from farflung.apis.edge.names import EDGE_GROUP
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import User
 from farflung.hub.tenancy.virtual_machines import BINDING, PODS
 from farflung.machinery.errors import Obj, forbidden
 
-PLACEMENTS: Final = ("edge.kcp.io", "edgeplacements")
+PLACEMENTS: Final = (EDGE_GROUP, "edgeplacements")
 PREFIX: Final = "global-scheduler-"  #: how their names begin
-DELIVERS: Final = f"{GROUP}/delivers-to"  #: the annotation with the Cluster that one is about
+DELIVERS: Final = f"{GLOBALSCHEDULER_GROUP}/delivers-to"  #: the annotation with the Cluster that one is about
 
 
 def concerns(resource: Resource) -> bool:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import Final
 
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, CORE_GROUP, TENANCY_GROUP
+from farflung.apis.names import RBAC_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Conflict, Store
-
-CLUSTER: Final = "kcp.io/cluster"  #: the annotation that tells every object's cluster
 
 MANAGER: Final = "farflung"  #: who managedFields say it was
 OWNED: Final = ("labels", "annotations")  #: parts of the metadata that have owners
@@ -24,15 +24,15 @@ def kind(group: str, version: str, plural: str, name: str, *, namespaced: bool =
     return Resource(group, version, plural, name, namespaced, "")
 
 
-LOGICAL_CLUSTER: Final = kind("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
-SHARD: Final = kind("core.kcp.io", "v1alpha1", "shards", "Shard")
-WORKSPACE: Final = kind("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
-WORKSPACE_TYPE: Final = kind("tenancy.kcp.io", "v1alpha1", "workspacetypes", "WorkspaceType")
+LOGICAL_CLUSTER: Final = kind(CORE_GROUP, "v1alpha1", "logicalclusters", "LogicalCluster")
+SHARD: Final = kind(CORE_GROUP, "v1alpha1", "shards", "Shard")
+WORKSPACE: Final = kind(TENANCY_GROUP, "v1alpha1", "workspaces", "Workspace")
+WORKSPACE_TYPE: Final = kind(TENANCY_GROUP, "v1alpha1", "workspacetypes", "WorkspaceType")
 NAMESPACE: Final = kind("", "v1", "namespaces", "Namespace")
 ACCOUNT: Final = kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 CONFIG_MAP: Final = kind("", "v1", "configmaps", "ConfigMap", namespaced=True)
-ROLE: Final = kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
-ROLE_BINDING: Final = kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
+ROLE: Final = kind(RBAC_GROUP, "v1", "clusterroles", "ClusterRole")
+ROLE_BINDING: Final = kind(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding")
 
 
 def written(resource: Resource, cluster: str, obj: Obj, *, uid: str, now: str) -> Written:
@@ -42,7 +42,7 @@ def written(resource: Resource, cluster: str, obj: Obj, *, uid: str, now: str) -
     metadata["creationTimestamp"] = now
     if resource is not ACCOUNT:
         metadata.setdefault("managedFields", [managed(resource, obj, now)])
-    metadata.setdefault("annotations", {})[CLUSTER] = cluster
+    metadata.setdefault("annotations", {})[CLUSTER_ANNOTATION] = cluster
     key = objects.key(resource, cluster, metadata.get("namespace", ""), metadata["name"])
     return key, objects.encode(resource, obj)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in, name_in
@@ -25,8 +26,7 @@ from farflung.hub.tenancy.bound_definitions import BoundDefinition, viewed_parts
 from farflung.machinery.errors import not_found
 from farflung.store.base import Change, Entry, Revision, Store
 
-APIS: Final = "apis.kcp.io"
-BINDINGS: Final = (APIS, "apibindings")
+BINDINGS: Final = (APIS_GROUP, "apibindings")
 READING: Final = ("get", "list", "watch")
 
 Sees = Callable[[str], bool]  #: whether an object is seen, by its key
@@ -77,7 +77,7 @@ class Views:
         export = export_of(view)
         offer = self._binder.offered(export)
         if offer is None:
-            raise not_found(APIS, "apiexports", export.name)
+            raise not_found(APIS_GROUP, "apiexports", export.name)
         return offer
 
     def _exported(self, offer: Offer) -> Iterator[BoundDefinition]:
@@ -101,7 +101,9 @@ class Views:
 
     def _claimed_here(self, wanted: tuple[Claim, ...]) -> Iterator[Resource]:
         """Kinds that every workspace has; of a workspace's own there is nothing to be seen."""
-        claimed = {(claim.group, claim.resource) for claim in wanted if not claim.identity and claim.group != APIS}
+        claimed = {
+            (claim.group, claim.resource) for claim in wanted if not claim.identity and claim.group != APIS_GROUP
+        }
         for one in self._kinds.builtin.catalog:
             if (one.group, one.plural) == BINDINGS:
                 yield replace(one, verbs=READING, subresources=())
@@ -190,7 +192,7 @@ class Views:
             if claim not in made or (claim.group, claim.resource) != (resource.group, resource.plural):
                 continue
             if not claim.identity:
-                if not resource.identity and claim.group != APIS and self._is_builtin(resource):
+                if not resource.identity and claim.group != APIS_GROUP and self._is_builtin(resource):
                     yield claim
             elif any(_is_claimed(claim, one) for one in self._apis.in_cluster(cluster).values()):
                 yield claim

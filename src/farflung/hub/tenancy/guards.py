@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.kcp.names import (
+    CORE_GROUP,
+    OWNER_ANNOTATION,
+    PATH_ANNOTATION,
+    REQUIRED_GROUPS,
+    TENANCY_GROUP,
+    URLS_READY,
+)
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import status as states
-from farflung.hub.tenancy.paths import PATH, ROOT, SINGLETON
-from farflung.hub.tenancy.workspace_authorizer import REQUIRED_GROUPS, is_operator
+from farflung.hub.tenancy.paths import ROOT, SINGLETON
+from farflung.hub.tenancy.workspace_authorizer import is_operator
 from farflung.hub.tenancy.workspace_types import RESERVED
-from farflung.hub.tenancy.workspaces import GROUP, is_privileged, refusal
+from farflung.hub.tenancy.workspaces import is_privileged, refusal
 from farflung.machinery.errors import ApiError, Obj, forbidden
 
-CORE: Final = "core.kcp.io"
 ORDER: Final = ("", states.SCHEDULING, states.INITIALIZING, states.READY)
 
 
@@ -23,7 +30,7 @@ def check_workspace_change(user: User, new: Obj, old: Obj) -> None:
     for field in ("cluster", "URL"):
         if new["spec"].get(field) != old["spec"].get(field):
             raise refusal(new, f"spec.{field} can only be changed by system privileged users")
-    for name in (states.OWNER, REQUIRED_GROUPS):
+    for name in (OWNER_ANNOTATION, REQUIRED_GROUPS):
         if not is_operator(user) and annotation(new, name) != annotation(old, name):
             raise refusal(new, f"metadata.annotations[{name}] can only be changed by system privileged users")
 
@@ -41,16 +48,16 @@ def check_new_type(obj: Obj) -> None:
     name = obj["metadata"].get("name", "")
     if name in RESERVED:
         why = f'metadata.name: Invalid value: "{name}": name is reserved'
-        raise forbidden(GROUP, "workspacetypes", name, why)
+        raise forbidden(TENANCY_GROUP, "workspacetypes", name, why)
 
 
 def settle_type(obj: Obj, cluster: str, path: str, url: str, now: str) -> None:
     """A WorkspaceType says where it is, and where its initializer finds its workspaces.  `url`: the hub's."""
     metadata = obj["metadata"]
-    metadata.setdefault("annotations", {})[PATH] = path
+    metadata.setdefault("annotations", {})[PATH_ANNOTATION] = path
     status = obj.setdefault("status", {})
     status["virtualWorkspaces"] = [{"url": f"{url}/services/initializingworkspaces/{cluster}:{metadata['name']}"}]
-    for condition in ("Ready", "VirtualWorkspaceURLsReady"):
+    for condition in ("Ready", URLS_READY):
         states.set_condition(status, condition, states.TRUE, now)
 
 
@@ -58,7 +65,7 @@ def settle_type(obj: Obj, cluster: str, path: str, url: str, now: str) -> None:
 
 
 def refused(why: str) -> ApiError:
-    return forbidden(CORE, "logicalclusters", SINGLETON, why)
+    return forbidden(CORE_GROUP, "logicalclusters", SINGLETON, why)
 
 
 def check_new_cluster() -> None:

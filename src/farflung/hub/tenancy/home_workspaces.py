@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from farflung.apis.kcp.names import OWNER_ANNOTATION, TENANCY_GROUP
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
-from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types
 from farflung.hub.tenancy.hashes import home_cluster_name
 from farflung.hub.tenancy.paths import ROOT, home_path, logical_cluster_key
-from farflung.hub.tenancy.workspaces import GROUP, Founding, Tenancy, owner_name, owner_text
+from farflung.hub.tenancy.workspaces import Founding, Tenancy, owner_name, owner_text
 from farflung.machinery.errors import Obj, forbidden
 from farflung.store.base import Store
 
@@ -34,7 +34,7 @@ class Homes:
         before.  Raises 403 for somebody who is nobody outside of one cluster."""
         name = owner_name(owner_text(user))
         if not name:
-            raise forbidden(GROUP, "workspaces", NAME, "only users of all workspaces have a home")
+            raise forbidden(TENANCY_GROUP, "workspaces", NAME, "only users of all workspaces have a home")
         cluster = home_cluster_name(name)
         entry = self._store.get(logical_cluster_key(cluster))
         return synthesized(cluster, await self._make(cluster, name) if entry is None else objects.decode(entry))
@@ -50,14 +50,14 @@ class Homes:
         try:
             lineage = self._tenancy.lineage_of(ROOT, TYPE)
         except types.Refused as refused:
-            raise forbidden(GROUP, "workspaces", NAME, str(refused)) from None
+            raise forbidden(TENANCY_GROUP, "workspaces", NAME, str(refused)) from None
         founding = Founding(
             cluster,
             home_path(user),
             lineage[-1].qualified,
             types.initializers(lineage),
             types.bindings(lineage),
-            {states.OWNER: owner_text(User(user))},
+            {OWNER_ANNOTATION: owner_text(User(user))},
             admin=user,
         )
         return await self._tenancy.open_missing(founding)

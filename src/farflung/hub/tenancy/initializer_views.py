@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from farflung.apis.kcp.names import CORE_GROUP, OWNER_ANNOTATION, TENANCY_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.auth.authorizer import Authorizer, refusal
 from farflung.hub.catalog.objects import EVERY_CLUSTER
@@ -38,7 +39,7 @@ from farflung.store.base import Entry, Revision, Store
 
 ROOT_PATH: Final = "/services/initializingworkspaces/"
 VIEW: Final = "initializing:"  #: how the names of these views begin; those of exports begin with a cluster and a slash
-LOGICAL_CLUSTERS: Final = ("core.kcp.io", "logicalclusters")
+LOGICAL_CLUSTERS: Final = (CORE_GROUP, "logicalclusters")
 CLUSTER_NAME: Final = "authentication.kubernetes.io/cluster-name"
 
 
@@ -110,7 +111,7 @@ class Initializers:
 
     def may_initialize(self, initializer: str, user: User) -> bool:
         home, _, name = initializer.rpartition(":")
-        asked = Attributes("initialize", "tenancy.kcp.io", "workspacetypes", name=name)
+        asked = Attributes("initialize", TENANCY_GROUP, "workspacetypes", name=name)
         return self._authorizer.decide(self._clusters.resolve(home) or NOWHERE, user, asked).allowed
 
     def check(self, view: str, user: User, asked: Attributes) -> None:
@@ -129,7 +130,7 @@ class Initializers:
         found = self._clusters.read(place.cluster)
         if found is None or found.phase != states.INITIALIZING or initializer not in found.initializers:
             raise shut(initializer)
-        owner = owner_in(found.annotations.get(states.OWNER, ""))
+        owner = owner_in(found.annotations.get(OWNER_ANNOTATION, ""))
         if owner is None:
             raise shut(initializer)
         return Place(place.cluster, place.path), owner
@@ -148,7 +149,7 @@ def check_change(call: Call, clusters: Clusters, new: Obj, old: Obj) -> None:
     if is_privileged(call.user) or is_operator(call.user):
         return
     if _owner(new) != _owner(old):
-        raise refused(f"metadata.annotations[{states.OWNER}] is immutable")
+        raise refused(f"metadata.annotations[{OWNER_ANNOTATION}] is immutable")
     initializers = Initializers(clusters, call.tools.authorizer)
     for one in before:
         if one not in after and not initializers.may_initialize(one, call.user):
@@ -160,7 +161,7 @@ def _waiting(logical_cluster: Obj) -> list[str]:
 
 
 def _owner(logical_cluster: Obj) -> str:
-    return str((logical_cluster["metadata"].get("annotations") or {}).get(states.OWNER, ""))
+    return str((logical_cluster["metadata"].get("annotations") or {}).get(OWNER_ANNOTATION, ""))
 
 
 def shut(initializer: str) -> ApiError:

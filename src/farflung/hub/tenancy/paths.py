@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from farflung.apis.kcp.names import PATH_ANNOTATION, TYPE_ANNOTATION
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.tenancy.hashes import home_cluster_name
 from farflung.machinery.errors import ApiError, bad_request
@@ -31,8 +32,6 @@ WORKSPACES: Final = "/tenancy.kcp.io/workspaces/"
 WORKSPACE_TYPES: Final = "/tenancy.kcp.io/workspacetypes/"
 SINGLETON: Final = "cluster"  #: the name of every LogicalCluster
 
-PATH: Final = "kcp.io/path"
-TYPE: Final = "internal.tenancy.kcp.io/type"
 
 SEGMENT: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _PATH: Final = re.compile(f"{SEGMENT}(:{SEGMENT})*", re.ASCII)
@@ -197,7 +196,7 @@ class Clusters:
         owner = self._checked(found)
         if owner is not None:
             return self._workspace(owner.cluster, owner.name).type
-        path, colon, name = found.annotations.get(TYPE, "").rpartition(":")
+        path, colon, name = found.annotations.get(TYPE_ANNOTATION, "").rpartition(":")
         return TypeReference(name, path) if colon else None
 
     def owner_of(self, cluster: str) -> Owner | None:
@@ -218,6 +217,6 @@ class Clusters:
     def _path_of_top(self, cluster: str) -> str:
         """A home says whose it is, and its name proves it."""
         found = self.read(cluster)
-        said = "" if found is None else found.annotations.get(PATH, "")
+        said = "" if found is None else found.annotations.get(PATH_ANNOTATION, "")
         kind, _, user = said.partition(":")
         return said if kind == USER and user and home_cluster_name(user) == cluster else cluster

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from farflung.apis.globalscheduler.kinds import GROUP
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import Obj, forbidden
 
-ALLOCATIONS: Final = (GROUP, "allocations")
+ALLOCATIONS: Final = (GLOBALSCHEDULER_GROUP, "allocations")
 #: what those may do who decide about them
 DECIDING: Final = {machines.PODS: ("create", machines.BINDING), ALLOCATIONS: ("update", "status")}
 

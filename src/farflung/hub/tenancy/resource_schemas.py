@@ -12,6 +12,7 @@ from farflung.apis.apiextensions.conditions import APPROVED, approval_state, is_
 from farflung.apis.apiextensions.schemas import too_large
 from farflung.apis.apiextensions.validation import MOST_VERSIONS, check_names, check_version
 from farflung.apis.kcp import kinds as kcp
+from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.validation import Errors
 from farflung.hub.catalog.shapes import shape
 from farflung.machinery import names
@@ -27,7 +28,6 @@ from farflung.machinery.errors import (
     too_many,
 )
 
-GROUP: Final = "apis.kcp.io"
 PLURAL: Final = "apiresourceschemas"
 CORE: Final = "core"  #: what the empty group is called in names
 PREFIX: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -77,7 +77,7 @@ RESERVED: Final = frozenset(one.group for one in kcp.KINDS.values())
 def check_definition(definition: Obj) -> None:
     """A CustomResourceDefinition that a workspace may have of its own.  Raises 403."""
     group = (definition.get("spec") or {}).get("group", "")
-    if group in RESERVED or group.endswith(f".{GROUP}"):
+    if group in RESERVED or group.endswith(f".{APIS_GROUP}"):
         name = definition["metadata"].get("name", "")
         raise forbidden("apiextensions.k8s.io", "customresourcedefinitions", name, f"{group} is a reserved group")
 
@@ -105,7 +105,7 @@ def refusal(name: str, errors: list[FieldError]) -> ApiError:
     told = list(dict.fromkeys(map(str, errors[:MOST_SHOWN])))
     if len(errors) > MOST_SHOWN:
         told.append(f"and {len(errors) - MOST_SHOWN} errors more")
-    return forbidden(GROUP, PLURAL, name, f"[{' '.join(told)}]")
+    return forbidden(APIS_GROUP, PLURAL, name, f"[{' '.join(told)}]")
 
 
 def problems(schema: Obj) -> list[FieldError]:

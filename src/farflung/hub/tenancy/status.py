@@ -7,23 +7,21 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from farflung.apis.kcp.names import (
+    INITIALIZER_LABELS,
+    OWNER_ANNOTATION,
+    PHASE_LABEL,
+    WORKSPACE_INITIALIZED,
+    WORKSPACE_SCHEDULED,
+)
 from farflung.hub.tenancy.hashes import initializer_label
 from farflung.machinery.errors import Obj
-
-PHASE: Final = "tenancy.kcp.io/phase"  #: the label that repeats the phase
-OWNER: Final = "experimental.tenancy.kcp.io/owner"
-FINALIZER: Final = "core.kcp.io/logicalcluster"  #: of a Workspace, while it has a cluster
-CLUSTER_FINALIZER: Final = "core.kcp.io/logicalcluster-deletion"
-INITIALIZER_LABELS: Final = "initializer.internal.kcp.io/"
 
 SCHEDULING: Final = "Scheduling"
 INITIALIZING: Final = "Initializing"
 READY: Final = "Ready"
 DELETING: Final = "Deleting"  #: a label's value only
 
-SCHEDULED: Final = "WorkspaceScheduled"
-INITIALIZED: Final = "WorkspaceInitialized"
-CONTENT_DELETED: Final = "WorkspaceContentDeleted"
 
 TRUE: Final[Obj] = {"status": "True"}
 UNSCHEDULABLE: Final[Obj] = {
@@ -71,13 +69,13 @@ def label(obj: Obj) -> None:
     deleting = "deletionTimestamp" in obj["metadata"]
     phase = DELETING if deleting else (obj.get("status") or {}).get("phase") or SCHEDULING
     labels = obj["metadata"].setdefault("labels", {})
-    labels[PHASE] = phase
+    labels[PHASE_LABEL] = phase
 
 
 def shorten_owner(obj: Obj) -> None:
     """Once a workspace is ready, nobody needs to know more of its owner than the name."""
     annotations = obj["metadata"].get("annotations") or {}
-    said = annotations.get(OWNER)
+    said = annotations.get(OWNER_ANNOTATION)
     if said is None:
         return
     try:
@@ -85,7 +83,7 @@ def shorten_owner(obj: Obj) -> None:
     except (orjson.JSONDecodeError, AttributeError):
         return
     if isinstance(name, str):
-        annotations[OWNER] = orjson.dumps({"username": name}).decode()
+        annotations[OWNER_ANNOTATION] = orjson.dumps({"username": name}).decode()
 
 
 def settle_cluster(cluster: Obj, now: str) -> None:
@@ -95,10 +93,10 @@ def settle_cluster(cluster: Obj, now: str) -> None:
     if status.get("phase") in (None, "", SCHEDULING, INITIALIZING):
         status["phase"] = INITIALIZING if waiting else READY
     if status["phase"] == READY:
-        set_condition(status, INITIALIZED, TRUE, now)
+        set_condition(status, WORKSPACE_INITIALIZED, TRUE, now)
         shorten_owner(cluster)
     else:
-        set_condition(status, INITIALIZED, still_initializing(waiting), now)
+        set_condition(status, WORKSPACE_INITIALIZED, still_initializing(waiting), now)
     labels = cluster["metadata"].setdefault("labels", {})
     wanted = dict(map(initializer_label, waiting)) if status["phase"] == INITIALIZING else {}
     for name in [name for name in labels if name.startswith(INITIALIZER_LABELS) and name not in wanted]:
@@ -115,11 +113,11 @@ def settle_workspace(workspace: Obj, cluster: Obj, now: str) -> None:
     waiting: list[str] = of_cluster.get("initializers") or []
     if waiting and status["phase"] == INITIALIZING:
         status["initializers"] = waiting
-        set_condition(status, INITIALIZED, still_initializing(waiting), now)
+        set_condition(status, WORKSPACE_INITIALIZED, still_initializing(waiting), now)
     else:
         status.pop("initializers", None)
-        set_condition(status, INITIALIZED, TRUE, now)
-    set_condition(status, SCHEDULED, TRUE, now)
+        set_condition(status, WORKSPACE_INITIALIZED, TRUE, now)
+    set_condition(status, WORKSPACE_SCHEDULED, TRUE, now)
     if status["phase"] == READY:
         shorten_owner(workspace)
     label(workspace)
@@ -129,7 +127,7 @@ def unscheduled(workspace: Obj, now: str) -> None:
     """A Workspace that no shard wants."""
     status = workspace.setdefault("status", {})
     status["phase"] = SCHEDULING
-    set_condition(status, SCHEDULED, UNSCHEDULABLE, now)
+    set_condition(status, WORKSPACE_SCHEDULED, UNSCHEDULABLE, now)
     label(workspace)
 
 

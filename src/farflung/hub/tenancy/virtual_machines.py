@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from farflung.apis.globalscheduler.kinds import GROUP
+from farflung.apis.edge.names import PROJECTED
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules
 from farflung.hub.request.attributes import Attributes
@@ -26,8 +27,9 @@ CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 ASKED_OF_MACHINE: Final = ("flavors", "needEIP", "resourceCommonInfo")
 ASKED_OF_POD: Final = ("nodeSelector",)
 WHERE: Final = ("nodeName", "clusterName")
-SCHEDULERS: Final = f"{GROUP}/"  #: how labels and annotations begin in which the scheduler notes what it decided
-COPIED: Final = "edge.kcp.io/projected"  #: the label of copies in mailboxes
+SCHEDULERS: Final = (
+    f"{GLOBALSCHEDULER_GROUP}/"  #: how labels and annotations begin in which the scheduler notes what it decided
+)
 ENDED: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
 SHOWN: Final = 8  #: paths that a message names
 
@@ -108,8 +110,8 @@ def said_of(pod: Obj) -> dict[str, Any]:
         return found
     found |= _noted("annotations", metadata.get("annotations") or {})
     found |= {f"spec.{field}": spec[field] for field in WHERE if spec.get(field)}
-    if COPIED in labels:
-        found[f"metadata.labels[{COPIED}]"] = labels[COPIED]
+    if PROJECTED in labels:
+        found[f"metadata.labels[{PROJECTED}]"] = labels[PROJECTED]
     elif (pod.get("status") or {}).get("phase") in ENDED:
         found["status.phase"] = "ended"
     return found

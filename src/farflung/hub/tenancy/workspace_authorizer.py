@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
+from farflung.apis.kcp.names import APIS_GROUP, REQUIRED_GROUPS
 from farflung.hub.auth.authorizer import Authorizer, refusal
 from farflung.hub.auth.escalation import FULL_AUTHORITY
 from farflung.hub.auth.rbac.policy import Decision
@@ -45,8 +46,6 @@ REFUSED: Final = Decision(False, "access denied")
 
 LOGICAL_CLUSTERS: Final = "/core.kcp.io/logicalclusters/"
 LOGICAL_CLUSTER: Final = "cluster"  #: the name of the only one in a workspace
-REQUIRED_GROUPS: Final = "authorization.kcp.io/required-groups"
-APIS: Final = "apis.kcp.io"
 RESERVED_STATUS: Final = frozenset({"apiexports", "apibindings"})
 CHANGES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 BEGINNINGS: Final = frozenset({"create", "update", "patch"})  #: what could make objects where there is no workspace
@@ -89,7 +88,7 @@ def is_reserved(user: User, attributes: Attributes) -> bool:
     if attributes.path is not None:
         return attributes.path[1:].partition("/")[0] == METRICS and not is_operator(user)
     return (
-        attributes.group == APIS
+        attributes.group == APIS_GROUP
         and attributes.subresource == "status"
         and attributes.resource in RESERVED_STATUS
         and attributes.verb in CHANGES
@@ -111,7 +110,7 @@ def cluster_without_prefix(user: User) -> str:
 
 def content_of(export: str, asked: Attributes) -> Attributes:
     """What somebody must be allowed in an export's workspace to do it in the export's view."""
-    return Attributes(asked.verb, APIS, "apiexports", "content", name=export)
+    return Attributes(asked.verb, APIS_GROUP, "apiexports", "content", name=export)
 
 
 def refuse_on_wildcard(asked: Attributes) -> None:

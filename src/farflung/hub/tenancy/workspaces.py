@@ -14,6 +14,20 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.kcp.names import (
+    CREATE_ONLY,
+    INTERNAL_CLUSTER,
+    INTERNAL_SHARD,
+    LOGICAL_CLUSTER_FINALIZER,
+    OWNER_ANNOTATION,
+    PATH_ANNOTATION,
+    REPLICATE,
+    REQUIRED_GROUPS,
+    TENANCY_GROUP,
+    TYPE_ANNOTATION,
+    WORKSPACE_FINALIZER,
+)
+from farflung.apis.names import NAME_LABEL, RBAC_GROUP
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.tenancy import hashes
@@ -30,29 +44,13 @@ from farflung.hub.tenancy.direct_writes import (
     put_missing,
     written,
 )
-from farflung.hub.tenancy.paths import (
-    LONGEST,
-    PATH,
-    ROOT,
-    SYSTEM,
-    TYPE,
-    WORKSPACE_TYPES,
-    Clusters,
-    TypeReference,
-    workspace_key,
-)
+from farflung.hub.tenancy.paths import LONGEST, ROOT, SYSTEM, WORKSPACE_TYPES, Clusters, TypeReference, workspace_key
 from farflung.hub.tenancy.workspace_types import Export, Lineage, Refused, WorkspaceType
 from farflung.machinery.errors import Obj, forbidden
 from farflung.machinery.selectors import selector_of
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store
 
-GROUP: Final = "tenancy.kcp.io"
-INTERNAL_CLUSTER: Final = "internal.tenancy.kcp.io/cluster"
-INTERNAL_SHARD: Final = "internal.tenancy.kcp.io/shard"
-REQUIRED_GROUPS: Final = "authorization.kcp.io/required-groups"
-REPLICATE: Final = "internal.kcp.io/replicate"
-CREATE_ONLY: Final = "bootstrap.kcp.io/create-only"
 ADMIN_BINDING: Final = "workspace-admin"
 SHARD: Final = "root"
 SHARD_KEY: Final = "/core.kcp.io/shards/root/root"
@@ -172,7 +170,7 @@ class Tenancy:
         """A new Workspace, before it is validated: gets its owner and its type.  Raises 403."""
         metadata = workspace["metadata"]
         annotations = metadata.setdefault("annotations", {})
-        annotations[states.OWNER] = owner_text(user)
+        annotations[OWNER_ANNOTATION] = owner_text(user)
         self._require_groups(cluster, annotations)
         spec = workspace.setdefault("spec", {})
         said = (spec.get("type") or {}) if type(spec) is dict else None
@@ -271,7 +269,9 @@ class Tenancy:
     def _founding(self, parent: str, workspace: Obj, cluster: str, annotations: Mapping[str, str]) -> Founding:
         metadata, spec = workspace["metadata"], workspace["spec"]
         lineage = self.lineage_of(spec["type"]["path"], spec["type"]["name"])
-        kept = {name: text for name, text in metadata["annotations"].items() if name in (states.OWNER, REQUIRED_GROUPS)}
+        kept = {
+            name: text for name, text in metadata["annotations"].items() if name in (OWNER_ANNOTATION, REQUIRED_GROUPS)
+        }
         owner = {
             "apiVersion": "tenancy.kcp.io/v1alpha1",
             "resource": "workspaces",
@@ -286,7 +286,7 @@ class Tenancy:
             types.initializers(lineage),
             types.bindings(lineage),
             {**kept, **annotations},
-            owner_name(metadata["annotations"].get(states.OWNER, "")),
+            owner_name(metadata["annotations"].get(OWNER_ANNOTATION, "")),
             owner,
         )
 
@@ -296,9 +296,9 @@ class Tenancy:
             spec["initializers"] = list(founding.initializers)
         if founding.owner is not None:
             spec["owner"] = founding.owner
-        annotations = {**founding.annotations, TYPE: founding.type}
+        annotations = {**founding.annotations, TYPE_ANNOTATION: founding.type}
         if founding.path != ROOT:
-            annotations[PATH] = founding.path
+            annotations[PATH_ANNOTATION] = founding.path
         status: Obj = {"URL": self.url_of(founding.cluster)}
         waiting = [one for one in founding.initializers if one not in OURS]
         if waiting:
@@ -308,7 +308,7 @@ class Tenancy:
                 "name": "cluster",
                 "generation": 1,
                 "annotations": annotations,
-                "finalizers": [states.CLUSTER_FINALIZER],
+                "finalizers": [LOGICAL_CLUSTER_FINALIZER],
             },
             "spec": spec,
             "status": status,
@@ -336,8 +336,8 @@ class Tenancy:
     def _tell(self, workspace: Obj, cluster: str, logical_cluster: Obj) -> None:
         metadata = workspace["metadata"]
         finalizers = metadata.setdefault("finalizers", [])
-        if states.FINALIZER not in finalizers:
-            finalizers.append(states.FINALIZER)
+        if WORKSPACE_FINALIZER not in finalizers:
+            finalizers.append(WORKSPACE_FINALIZER)
         metadata["annotations"][INTERNAL_CLUSTER] = cluster
         metadata["annotations"][INTERNAL_SHARD] = hashes.shard_hash(SHARD)
         if "generation" in metadata:
@@ -353,7 +353,7 @@ class Tenancy:
 def default_namespace() -> Obj:
     metadata = {
         "name": "default",
-        "labels": {"kubernetes.io/metadata.name": "default"},
+        "labels": {NAME_LABEL: "default"},
         "annotations": {CREATE_ONLY: "true"},
     }
     return {"metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
@@ -366,7 +366,7 @@ def authority(pem: str) -> Obj:
 
 
 def admin_binding(user: str) -> Obj:
-    rbac = "rbac.authorization.k8s.io"
+    rbac = RBAC_GROUP
     return {
         "metadata": {"name": ADMIN_BINDING, "annotations": {REPLICATE: "apis.kcp.io,tenancy.kcp.io"}},
         "subjects": [{"kind": "User", "apiGroup": rbac, "name": user}],
@@ -405,4 +405,4 @@ def owner_name(text: str) -> str:
 
 
 def refusal(workspace: Obj, why: str) -> Exception:
-    return forbidden(GROUP, "workspaces", workspace["metadata"].get("name", ""), why)
+    return forbidden(TENANCY_GROUP, "workspaces", workspace["metadata"].get("name", ""), why)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
+from farflung.apis.kcp.names import APIS_GROUP, CORE_GROUP, PATH_ANNOTATION, SCHEDULING_GROUP, TENANCY_GROUP
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import CHANGES, CREATE, DELETE, UPDATE, WRITES, Applies, Stage, Step, Write
@@ -20,20 +21,20 @@ from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.home_workspaces import NAME as HOME
 from farflung.hub.tenancy.home_workspaces import Homes
-from farflung.hub.tenancy.paths import PATH, ROOT
-from farflung.hub.tenancy.workspaces import GROUP, MayUse, Tenancy
+from farflung.hub.tenancy.paths import ROOT
+from farflung.hub.tenancy.workspaces import MayUse, Tenancy
 from farflung.machinery.errors import Obj, forbidden
 
 May = Callable[[str, str, User, Attributes], bool]  #: whether a user may do something in a cluster, or in a view of it
 
-WORKSPACES: Final = (GROUP, "workspaces")
-TYPES: Final = (GROUP, "workspacetypes")
-CLUSTERS: Final = ("core.kcp.io", "logicalclusters")
-SCHEMAS: Final = ("apis.kcp.io", "apiresourceschemas")
-EXPORTS: Final = ("apis.kcp.io", "apiexports")
-BINDINGS: Final = ("apis.kcp.io", "apibindings")
-ENDPOINTS: Final = ("apis.kcp.io", "apiexportendpointslices")
-LOCATIONS: Final = ("scheduling.kcp.io", "locations")
+WORKSPACES: Final = (TENANCY_GROUP, "workspaces")
+TYPES: Final = (TENANCY_GROUP, "workspacetypes")
+CLUSTERS: Final = (CORE_GROUP, "logicalclusters")
+SCHEMAS: Final = (APIS_GROUP, "apiresourceschemas")
+EXPORTS: Final = (APIS_GROUP, "apiexports")
+BINDINGS: Final = (APIS_GROUP, "apibindings")
+ENDPOINTS: Final = (APIS_GROUP, "apiexportendpointslices")
+LOCATIONS: Final = (SCHEDULING_GROUP, "locations")
 DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -110,7 +111,7 @@ class WorkspaceWrites:
 
     def _complete_location(self, write: Write) -> None:
         annotations = write.new["metadata"].setdefault("annotations", {})
-        annotations[PATH] = self._tenancy.clusters.path_of(write.call.target.cluster)
+        annotations[PATH_ANNOTATION] = self._tenancy.clusters.path_of(write.call.target.cluster)
 
     # --- refusals of valid objects ----------------------------------------------------------------
 
@@ -145,7 +146,7 @@ class WorkspaceWrites:
             )
             if not may_bind:
                 why = f"no permission to bind to export {reference.path}:{reference.name}"
-                raise forbidden(GROUP, "workspacetypes", write.name, why)
+                raise forbidden(TENANCY_GROUP, "workspacetypes", write.name, why)
 
     def _check_cluster(self, write: Write) -> None:
         call, old = write.call, write.old
@@ -208,7 +209,7 @@ def default_bindings(obj: Obj) -> list[bindings.Reference]:
 
 def may_use(call: Call) -> MayUse:
     def allowed(cluster: str, name: str) -> bool:
-        asked = Attributes("use", GROUP, "workspacetypes", name=name)
+        asked = Attributes("use", TENANCY_GROUP, "workspacetypes", name=name)
         return call.tools.authorizer.decide(cluster, call.user, asked).allowed
 
     return allowed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.names import DAEMON_SETS
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.daemonset.decide import (
     REVISION,
@@ -13,7 +14,7 @@ from farflung.controllers.workload.daemonset.decide import (
     plan_status,
     revisions_in_use,
 )
-from farflung.controllers.workload.model.objects import DAEMON_SETS, is_terminating
+from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.revisions import (
     find_current,
     record_template,

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.controllers.workload.model.node_fitness import (
+from farflung.apis.names import (
+    DAEMON_SETS,
     NO_EXECUTE,
     NO_SCHEDULE,
-    find_untolerated_taint,
-    matches_node_affinity,
+    NOT_READY_TAINT,
+    UNREACHABLE_TAINT,
+    UNSCHEDULABLE_TAINT,
 )
+from farflung.controllers.workload.model.node_fitness import find_untolerated_taint, matches_node_affinity
 from farflung.controllers.workload.model.objects import (
-    DAEMON_SETS,
     annotations_of,
     is_terminating,
     labels,
@@ -39,12 +41,12 @@ REVISION: Final = "controller-revision-hash"
 GENERATION: Final = "pod-template-generation"
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 ALWAYS_TOLERATED: Final = (
-    ("node.kubernetes.io/not-ready", NO_EXECUTE),
-    ("node.kubernetes.io/unreachable", NO_EXECUTE),
+    (NOT_READY_TAINT, NO_EXECUTE),
+    (UNREACHABLE_TAINT, NO_EXECUTE),
     ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
-    ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
+    (UNSCHEDULABLE_TAINT, NO_SCHEDULE),
 )
 NO_NETWORK: Final = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.names import DEPLOYMENTS
 from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.deployment.decide import decide, report_create_error, template_without_hash
-from farflung.controllers.workload.model.objects import DEPLOYMENTS
 from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.controllers.workload.model.pods import is_finished
 from farflung.controllers.workload.model.steps import WorkloadPlan

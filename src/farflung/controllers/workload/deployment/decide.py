@@ -9,9 +9,17 @@ from datetime import datetime, timedelta
 from math import floor
 from typing import Final
 
-from farflung.controllers.workload.model.objects import (
+from farflung.apis.names import (
+    DEPLOYMENT_DESIRED,
+    DEPLOYMENT_HISTORY,
+    DEPLOYMENT_MAX,
+    DEPLOYMENT_REVISION,
     DEPLOYMENTS,
+    LAST_APPLIED,
+    REPLICA_FAILURE,
     REPLICA_SETS,
+)
+from farflung.controllers.workload.model.objects import (
     annotations_of,
     creation_time,
     find_condition,
@@ -40,19 +48,15 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 
 HASH: Final = "pod-template-hash"
-REVISION: Final = "deployment.kubernetes.io/revision"
-REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
-DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
-MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
 UNLIMITED: Final = 2**31 - 1
 #: annotations that describe one object only
 NOT_COPIED: Final = frozenset(
     {
-        "kubectl.kubernetes.io/last-applied-configuration",
-        REVISION,
-        REVISION_HISTORY,
-        DESIRED,
-        MAX_REPLICAS,
+        LAST_APPLIED,
+        DEPLOYMENT_REVISION,
+        DEPLOYMENT_HISTORY,
+        DEPLOYMENT_DESIRED,
+        DEPLOYMENT_MAX,
         "deprecated.deployment.rollback.to",
     }
 )
@@ -60,7 +64,6 @@ MAX_HISTORY: Final = 2000  #: characters
 MAX_NAME: Final = 253
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
-FAILURE: Final = "ReplicaFailure"
 COMPLETE: Final = "NewReplicaSetAvailable"
 TIMED_OUT: Final = "ProgressDeadlineExceeded"
 
@@ -134,8 +137,11 @@ def _revision_steps(deployment: Obj, number: int, reason: str, message: str, now
     """Write the revision annotation and a first Progressing condition."""
     status: Obj = deployment.get("status") or {}
     changed = deployment
-    if annotations_of(deployment).get(REVISION) != str(number):
-        metadata = {**deployment["metadata"], "annotations": {**annotations_of(deployment), REVISION: str(number)}}
+    if annotations_of(deployment).get(DEPLOYMENT_REVISION) != str(number):
+        metadata = {
+            **deployment["metadata"],
+            "annotations": {**annotations_of(deployment), DEPLOYMENT_REVISION: str(number)},
+        }
         changed = {**deployment, "metadata": metadata}
     if progress_deadline(deployment) is not None and find_condition(status, PROGRESSING) is None:
         status = _with_condition(status, condition(PROGRESSING, "True", reason, message, now))
@@ -152,7 +158,7 @@ def _create_steps(rollout: Rollout, now: datetime) -> tuple[WriteStep, ...]:
         name = new["metadata"]["name"]
         message = f'Created new replica set "{name}"'
         status = _with_condition(status, condition(PROGRESSING, "True", "NewReplicaSetCreated", message, now))
-    annotations = {**annotations_of(deployment), REVISION: str(revision(new))}
+    annotations = {**annotations_of(deployment), DEPLOYMENT_REVISION: str(revision(new))}
     changed = {**deployment, "metadata": {**deployment["metadata"], "annotations": annotations}}
     return create_step(new), WriteStep(update_status(DEPLOYMENTS, changed, status))
 
@@ -228,7 +234,7 @@ def annotation_number(obj: Obj, annotation: str) -> int | None:
 
 
 def revision(replica_set: Obj) -> int:
-    return annotation_number(replica_set, REVISION) or 0
+    return annotation_number(replica_set, DEPLOYMENT_REVISION) or 0
 
 
 def is_rolling(deployment: Obj) -> bool:
@@ -339,9 +345,9 @@ def with_annotations(replica_set: Obj, deployment: Obj, number: int, *, sized: b
     copied = {key: value for key, value in annotations_of(deployment).items() if key not in NOT_COPIED}
     after = {**before, **copied}
     if revision(replica_set) < number:
-        after[REVISION] = str(number)
-        if former := before.get(REVISION):
-            after[REVISION_HISTORY] = _history(before.get(REVISION_HISTORY, ""), former)
+        after[DEPLOYMENT_REVISION] = str(number)
+        if former := before.get(DEPLOYMENT_REVISION):
+            after[DEPLOYMENT_HISTORY] = _history(before.get(DEPLOYMENT_HISTORY, ""), former)
     if sized:
         after |= _size_annotations(deployment)
     if after == before:
@@ -358,7 +364,7 @@ def _history(before: str, former: str) -> str:
 
 def _size_annotations(deployment: Obj) -> dict[str, str]:
     desired = replicas(deployment)
-    return {DESIRED: str(desired), MAX_REPLICAS: str(desired + max_surge(deployment))}
+    return {DEPLOYMENT_DESIRED: str(desired), DEPLOYMENT_MAX: str(desired + max_surge(deployment))}
 
 
 def updated_replica_set(rollout: Rollout) -> Obj | None:
@@ -398,7 +404,9 @@ def is_scaling_event(rollout: Rollout) -> bool:
     """Whether the Deployment was scaled since its ReplicaSets were scaled."""
     active = (one for one in rollout.all if replicas(one) > 0)
     desired = replicas(rollout.deployment)
-    return any((recorded := annotation_number(one, DESIRED)) is not None and recorded != desired for one in active)
+    return any(
+        (recorded := annotation_number(one, DEPLOYMENT_DESIRED)) is not None and recorded != desired for one in active
+    )
 
 
 def cleanup_steps(rollout: Rollout) -> tuple[WriteStep, ...]:
@@ -439,7 +447,7 @@ def _active_or_latest(rollout: Rollout) -> Obj | None:
 
 def _is_saturated(rollout: Rollout) -> bool:
     new, desired = rollout.new, replicas(rollout.deployment)
-    if new is None or annotation_number(new, DESIRED) != desired:
+    if new is None or annotation_number(new, DEPLOYMENT_DESIRED) != desired:
         return False
     return replicas(new) == desired and status_count(new, "availableReplicas") == desired
 
@@ -470,7 +478,7 @@ def _share(replica_set: Obj, deployment: Obj) -> int:
     desired, size = replicas(deployment), replicas(replica_set)
     if not desired:
         return -size
-    before = annotation_number(replica_set, MAX_REPLICAS) or status_count(deployment, "replicas")
+    before = annotation_number(replica_set, DEPLOYMENT_MAX) or status_count(deployment, "replicas")
     return floor(size * (desired + max_surge(deployment)) / before + 0.5) - size if before else 0
 
 
@@ -649,8 +657,8 @@ def _with_failure(rollout: Rollout, conditions: list[Obj]) -> list[Obj]:
     """Copy the ReplicaFailure condition of the first ReplicaSet that has one, the new one first."""
     newest = (*((rollout.new,) if rollout.new is not None else ()), *rollout.old)
     for replica_set in newest:
-        if (failed := find_condition(replica_set.get("status"), FAILURE)) is not None and failed.get(
+        if (failed := find_condition(replica_set.get("status"), REPLICA_FAILURE)) is not None and failed.get(
             "status"
         ) == "True":
             return set_condition(conditions, {**failed, "lastUpdateTime": failed.get("lastTransitionTime")})
-    return without_condition(conditions, FAILURE)
+    return without_condition(conditions, REPLICA_FAILURE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.names import JOBS, PODS
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.job.decide import decide, is_tracked, release_step
-from farflung.controllers.workload.model.objects import JOBS, PODS
 from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from farflung.apis.names import JOB_FINALIZER, JOB_INDEX, JOBS, PODS
 from farflung.controllers.workload.model.objects import (
-    JOBS,
-    PODS,
     annotations_of,
     creation_time,
     find_condition,
@@ -54,8 +53,6 @@ COMPLETE: Final = "Complete"
 FAILED: Final = "Failed"
 SUCCESS: Final = "SuccessCriteriaMet"
 FAILURE: Final = "FailureTarget"
-FINALIZER: Final = "batch.kubernetes.io/job-tracking"
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 BACKOFF_BASE: Final = timedelta(seconds=10)
 BACKOFF_MAX: Final = timedelta(minutes=10)
@@ -453,33 +450,33 @@ def new_pod(job: Obj, index: int | None, suffix: str) -> Obj:
     prefix = f"{job['metadata']['name']}-" if index is None else f"{job['metadata']['name']}-{index}-"
     pod = pod_from_template(job, JOBS, job["spec"]["template"], random_name(prefix, suffix), prefix)
     metadata = pod["metadata"]
-    metadata["finalizers"] = [*metadata.get("finalizers", ()), FINALIZER]
+    metadata["finalizers"] = [*metadata.get("finalizers", ()), JOB_FINALIZER]
     if index is not None:
-        metadata["annotations"] = {**annotations_of(pod), INDEX: str(index)}
-        metadata["labels"] = {**labels(pod), INDEX: str(index)}
+        metadata["annotations"] = {**annotations_of(pod), JOB_INDEX: str(index)}
+        metadata["labels"] = {**labels(pod), JOB_INDEX: str(index)}
         pod["spec"].setdefault("hostname", f"{job['metadata']['name']}-{index}")
         for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
             variables = container.get("env") or []
             if all(one.get("name") != INDEX_VARIABLE for one in variables):
-                source: Obj = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
+                source: Obj = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{JOB_INDEX}']"}}
                 container["env"] = [*variables, {"name": INDEX_VARIABLE, "valueFrom": source}]
     return pod
 
 
 def index_of(pod: Obj) -> int:
     """-1: none."""
-    text = annotations_of(pod).get(INDEX, "")
+    text = annotations_of(pod).get(JOB_INDEX, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def is_tracked(pod: Obj) -> bool:
-    return FINALIZER in (pod["metadata"].get("finalizers") or ())
+    return JOB_FINALIZER in (pod["metadata"].get("finalizers") or ())
 
 
 def release_step(pod: Obj) -> WriteStep:
     """Remove the finalizer."""
     metadata = dict(pod["metadata"])
-    left = [one for one in metadata.pop("finalizers", ()) if one != FINALIZER]
+    left = [one for one in metadata.pop("finalizers", ()) if one != JOB_FINALIZER]
     return WriteStep(update(PODS, {**pod, "metadata": {**metadata, "finalizers": left} if left else metadata}))
 
 

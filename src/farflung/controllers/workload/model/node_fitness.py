@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from farflung.apis.names import NO_SCHEDULE, NOT_READY_TAINT, UNSCHEDULABLE_TAINT
 from farflung.controllers.workload.model.objects import is_condition_true, labels
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError, parse
 from farflung.machinery.selectors import IN_OBJECTS, LabelSelector, Requirement
 
-NOT_READY: Final = "node.kubernetes.io/not-ready"
-UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-NO_SCHEDULE: Final = "NoSchedule"
-NO_EXECUTE: Final = "NoExecute"
 OPERATORS: Final = {**IN_OBJECTS, "Gt": "gt", "Lt": "lt"}
 PODS: Final = "pods"
 ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - values of hostIP that mean any address
@@ -61,8 +58,8 @@ def effective_taints(node: Obj, *, states: bool = True) -> list[Obj]:
     found = list((node.get("spec") or {}).get("taints") or ())
     if not states:
         return found
-    implied = [NOT_READY] if not is_ready(node) else []
-    implied += [UNSCHEDULABLE] if (node.get("spec") or {}).get("unschedulable") else []
+    implied = [NOT_READY_TAINT] if not is_ready(node) else []
+    implied += [UNSCHEDULABLE_TAINT] if (node.get("spec") or {}).get("unschedulable") else []
     known = {taint.get("key") for taint in found}
     return [*found, *({"key": key, "effect": NO_SCHEDULE} for key in implied if key not in known)]
 

@@ -6,19 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from farflung.apis.names import Collection
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
-PODS: Final = Collection("", "v1", "pods", "Pod")
-NODES: Final = Collection("", "v1", "nodes", "Node")
-CLAIMS: Final = Collection("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-REPLICA_SETS: Final = Collection("apps", "v1", "replicasets", "ReplicaSet")
-DEPLOYMENTS: Final = Collection("apps", "v1", "deployments", "Deployment")
-STATEFUL_SETS: Final = Collection("apps", "v1", "statefulsets", "StatefulSet")
-DAEMON_SETS: Final = Collection("apps", "v1", "daemonsets", "DaemonSet")
-REVISIONS: Final = Collection("apps", "v1", "controllerrevisions", "ControllerRevision")
-JOBS: Final = Collection("batch", "v1", "jobs", "Job")
 ZERO_TIME: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 

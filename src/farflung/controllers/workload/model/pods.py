@@ -7,9 +7,8 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from farflung.apis.names import Collection
+from farflung.apis.names import POD_DELETION_COST, PODS, Collection
 from farflung.controllers.workload.model.objects import (
-    PODS,
     ZERO_TIME,
     annotations_of,
     creation_time,
@@ -20,7 +19,6 @@ from farflung.controllers.workload.model.ownership import owner_reference
 from farflung.controllers.workload.model.steps import NORMAL, WARNING, EventText, WriteStep, create, delete, soonest
 from farflung.machinery.errors import Obj
 
-DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 REPLACEMENT_DELAY: Final = timedelta(seconds=10)
 PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 MAX_NAME_BASE: Final = 58  #: characters of a generated name before the random suffix
@@ -90,7 +88,7 @@ def _deletion_rank(pod: Obj) -> tuple[Any, ...]:
 
 
 def _deletion_cost(pod: Obj) -> int:
-    text = annotations_of(pod).get(DELETION_COST, "")
+    text = annotations_of(pod).get(POD_DELETION_COST, "")
     try:
         return int(text)
     except ValueError:

@@ -7,14 +7,13 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.apis.names import Collection
-from farflung.controllers.workload.model.objects import REVISIONS, annotations_of, is_terminating, labels
+from farflung.apis.names import CONTROLLER_REVISIONS, LAST_APPLIED, Collection
+from farflung.controllers.workload.model.objects import annotations_of, is_terminating, labels
 from farflung.controllers.workload.model.ownership import owner_reference
 from farflung.controllers.workload.model.steps import WriteStep, create, delete, update
 from farflung.machinery.errors import Obj
 
 LONGEST_PREFIX: Final = 223
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  #: no vowels: no words by accident
 OFFSET: Final = 2166136261
 PRIME: Final = 16777619
@@ -45,9 +44,9 @@ def record_template(owner: Obj, collection: Collection, revisions: Iterable[Obj]
     newest = max((_number(one) for one in known), default=0)
     found = find_current(owner, known)
     if found is None:
-        return WriteStep(create(REVISIONS, _new_revision(owner, collection, newest + 1, hash_label)))
+        return WriteStep(create(CONTROLLER_REVISIONS, _new_revision(owner, collection, newest + 1, hash_label)))
     if _number(found) < newest:
-        return WriteStep(update(REVISIONS, {**found, "revision": newest + 1}))
+        return WriteStep(update(CONTROLLER_REVISIONS, {**found, "revision": newest + 1}))
     return None
 
 
@@ -58,7 +57,7 @@ def truncate_history(owner: Obj, revisions: Iterable[Obj], used: frozenset[str])
         (one for one in revisions if one["metadata"]["name"] not in used and not is_terminating(one)), key=_number
     )
     most = 10 if limit is None else int(limit)
-    return tuple(WriteStep(delete(REVISIONS, one)) for one in idle[: max(0, len(idle) - most)])
+    return tuple(WriteStep(delete(CONTROLLER_REVISIONS, one)) for one in idle[: max(0, len(idle) - most)])
 
 
 def _new_revision(owner: Obj, collection: Collection, number: int, hash_label: str) -> Obj:
@@ -74,8 +73,8 @@ def _new_revision(owner: Obj, collection: Collection, number: int, hash_label: s
     if copied := {key: value for key, value in annotations_of(owner).items() if key != LAST_APPLIED}:
         metadata["annotations"] = copied
     return {
-        "apiVersion": REVISIONS.api_version,
-        "kind": REVISIONS.kind,
+        "apiVersion": CONTROLLER_REVISIONS.api_version,
+        "kind": CONTROLLER_REVISIONS.kind,
         "metadata": metadata,
         "data": data,
         "revision": number,

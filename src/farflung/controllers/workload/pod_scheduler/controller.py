@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
+from farflung.apis.names import POD_SCHEDULED, PODS
 from farflung.client.errors import ClientError, Conflict, NotFound, Refused
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.model.objects import PODS, find_condition, set_condition
+from farflung.controllers.workload.model.objects import find_condition, set_condition
 from farflung.controllers.workload.model.steps import NORMAL, WARNING, EventText, WriteStep, update_status
 from farflung.controllers.workload.pod_scheduler.decide import (
     SCHEDULER,
@@ -32,7 +33,6 @@ from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
 
 ALL_PODS: Final = Key("", "", "pods")
-SCHEDULED: Final = "PodScheduled"
 PAUSE: Final = 1.0  #: seconds before pods that changed meanwhile are retried
 
 
@@ -148,18 +148,18 @@ class PodScheduler:
     async def _report_unschedulable(self, key: Key, pod: Obj, why: str) -> None:
         """Write the condition and the Event only if the message is new."""
         status: Obj = pod.get("status") or {}
-        before = find_condition(status, SCHEDULED)
+        before = find_condition(status, POD_SCHEDULED)
         if before is not None and before.get("message") == why and before.get("status") == "False":
             return
         condition = {
-            "type": SCHEDULED,
+            "type": POD_SCHEDULED,
             "status": "False",
             "lastProbeTime": None,
             "lastTransitionTime": format_seconds(self._client.now()),
             "reason": "Unschedulable",
             "message": why,
         }
-        conditions = [one for one in status.get("conditions") or () if one.get("type") != SCHEDULED]
+        conditions = [one for one in status.get("conditions") or () if one.get("type") != POD_SCHEDULED]
         if before is not None and before.get("status") == "False":
             condition["lastTransitionTime"] = before.get("lastTransitionTime", condition["lastTransitionTime"])
         failed = EventText(WARNING, "FailedScheduling", why)

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from farflung.apis.names import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_TAINT
 from farflung.controllers.workload.model.node_fitness import (
-    NO_EXECUTE,
-    NO_SCHEDULE,
     PODS,
-    UNSCHEDULABLE,
     Amounts,
     HostPort,
     add_amounts,
@@ -117,7 +115,7 @@ def node_problems(pod: Obj, info: NodeInfo) -> Iterator[str]:
 def _first_problem(pod: Obj, info: NodeInfo) -> str:
     spec, node = pod["spec"], info.node
     taint = find_untolerated_taint(node, spec.get("tolerations") or (), (NO_SCHEDULE, NO_EXECUTE))
-    if taint is not None and taint.get("key") == UNSCHEDULABLE:
+    if taint is not None and taint.get("key") == UNSCHEDULABLE_TAINT:
         return "node(s) were unschedulable"
     if taint is not None:
         return f"node(s) had untolerated taint {{{taint.get('key')}: {taint.get('value') or ''}}}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.names import REPLICA_SETS
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.model.objects import REPLICA_SETS
 from farflung.controllers.workload.replicaset.decide import plan_pods, plan_status
 from farflung.runtime.cache import Key
 from farflung.runtime.manager import Manager

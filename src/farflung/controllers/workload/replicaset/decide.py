@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from farflung.controllers.workload.model.objects import (
-    REPLICA_SETS,
-    find_condition,
-    is_terminating,
-    labels,
-    without_condition,
-)
+from farflung.apis.names import REPLICA_FAILURE, REPLICA_SETS
+from farflung.controllers.workload.model.objects import find_condition, is_terminating, labels, without_condition
 from farflung.controllers.workload.model.pods import (
     BURST_REPLICAS,
     create_pod_step,
@@ -27,8 +22,6 @@ from farflung.controllers.workload.model.pods import (
 from farflung.controllers.workload.model.steps import WorkloadPlan, WriteStep, update_status
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
-
-FAILURE = "ReplicaFailure"
 
 
 def plan_pods(replica_set: Obj, pods: Iterable[Obj], suffix: Callable[[], str]) -> tuple[WriteStep, ...]:
@@ -70,11 +63,11 @@ def _conditions(replica_set: Obj, active: int, failure: str, now: datetime) -> l
     status = replica_set.get("status") or {}
     conditions = status.get("conditions") or []
     if not failure:
-        return without_condition(conditions, FAILURE)
-    if find_condition(status, FAILURE) is not None:
+        return without_condition(conditions, REPLICA_FAILURE)
+    if find_condition(status, REPLICA_FAILURE) is not None:
         return list(conditions)
     failed: Obj = {
-        "type": FAILURE,
+        "type": REPLICA_FAILURE,
         "status": "True",
         "lastTransitionTime": format_seconds(now),
         "reason": "FailedCreate" if active < _replicas(replica_set) else "FailedDelete",

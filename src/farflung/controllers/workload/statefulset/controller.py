@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.names import CONTROLLER_HASH, STATEFUL_SETS
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.model.objects import STATEFUL_SETS, is_terminating
+from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.revisions import find_current, record_template, revision_data, truncate_history
 from farflung.controllers.workload.statefulset.decide import (
-    HASH,
     StatefulSetState,
     observe,
     ordinal,
@@ -43,7 +43,7 @@ class StatefulSetController:
         if steps := (*revisions.steps, *pods.steps):
             await client.perform(NAME, owner, STATEFUL_SETS, steps)
             return None
-        if (step := record_template(owner, STATEFUL_SETS, revisions.owned, HASH)) is not None:
+        if (step := record_template(owner, STATEFUL_SETS, revisions.owned, CONTROLLER_HASH)) is not None:
             data = revision_data(owner)
             await client.perform_hashed(
                 NAME, owner, STATEFUL_SETS, [step], lambda found: bool(found.get("data") == data)

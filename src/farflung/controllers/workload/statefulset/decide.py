@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.controllers.workload.model.objects import CLAIMS, PODS, STATEFUL_SETS, is_terminating, labels
+from farflung.apis.names import CLAIMS, POD_INDEX, PODS, STATEFUL_POD_NAME, STATEFUL_SETS
+from farflung.controllers.workload.model.objects import is_terminating, labels
 from farflung.controllers.workload.model.pods import (
     BURST_REPLICAS,
     is_available,
@@ -34,9 +35,6 @@ from farflung.controllers.workload.model.steps import (
 )
 from farflung.machinery.errors import Obj
 
-HASH: Final = "controller.kubernetes.io/hash"  #: label of ControllerRevisions
-POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
-POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 REVISION: Final = "controller-revision-hash"
 _NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,8})")
 
@@ -57,7 +55,7 @@ def new_pod(stateful_set: Obj, number: int, revision: Obj) -> Obj:
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
     name = f"{metadata['name']}-{number}"
     pod = pod_from_template(stateful_set, STATEFUL_SETS, template_of_revision(revision), name)
-    marks = {POD_NAME: name, POD_INDEX: str(number), REVISION: revision["metadata"]["name"]}
+    marks = {STATEFUL_POD_NAME: name, POD_INDEX: str(number), REVISION: revision["metadata"]["name"]}
     pod["metadata"]["labels"] = {**labels(pod), **marks}
     pod["spec"]["hostname"] = name
     if spec.get("serviceName"):

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from farflung.apis.builtin.catalog import Path
+from farflung.apis.names import POLICIES_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.admission.policies.matching import Match, Matcher
 from farflung.hub.catalog import objects
@@ -23,9 +24,8 @@ from farflung.store.base import Change, Entry, Store
 if TYPE_CHECKING:
     from farflung.apis.admissionregistration.expressions import Compiled
 
-GROUP: Final = "admissionregistration.k8s.io"
-POLICIES: Final = f"/{GROUP}/validatingadmissionpolicies/"
-BINDINGS: Final = f"/{GROUP}/validatingadmissionpolicybindings/"
+POLICIES: Final = f"/{POLICIES_GROUP}/validatingadmissionpolicies/"
+BINDINGS: Final = f"/{POLICIES_GROUP}/validatingadmissionpolicybindings/"
 
 
 class Policy:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.hub.auth.rbac.policy import GROUP
+from farflung.apis.names import RBAC_GROUP
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, UNAUTHENTICATED
 from farflung.machinery.errors import Obj
 
-API_VERSION: Final = f"{GROUP}/v1"
+API_VERSION: Final = f"{RBAC_GROUP}/v1"
 AUTO_UPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
@@ -119,8 +119,8 @@ def default_bindings() -> list[Obj]:
     return [
         _object("ClusterRoleBinding", name, {})
         | {
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in groups],
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": group} for group in groups],
         }
         for name, groups in GROUPS.items()
     ]

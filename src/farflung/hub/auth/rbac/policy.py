@@ -14,17 +14,17 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from farflung.apis.names import RBAC_GROUP
 from farflung.hub.auth.rbac.rules import Role, Rule, role_of, spellings
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import SERVICE_ACCOUNT, User
 from farflung.machinery.errors import Obj, go_quote
 from farflung.store.base import Entry
 
-GROUP: Final = "rbac.authorization.k8s.io"
-CLUSTER_ROLES: Final = f"/{GROUP}/clusterroles/"
-ROLES: Final = f"/{GROUP}/roles/"
-CLUSTER_BINDINGS: Final = f"/{GROUP}/clusterrolebindings/"
-BINDINGS: Final = f"/{GROUP}/rolebindings/"
+CLUSTER_ROLES: Final = f"/{RBAC_GROUP}/clusterroles/"
+ROLES: Final = f"/{RBAC_GROUP}/roles/"
+CLUSTER_BINDINGS: Final = f"/{RBAC_GROUP}/clusterrolebindings/"
+BINDINGS: Final = f"/{RBAC_GROUP}/rolebindings/"
 HOMES: Final = (CLUSTER_ROLES, ROLES, CLUSTER_BINDINGS, BINDINGS)
 
 
@@ -62,7 +62,7 @@ class Binding:
 
     def missing(self) -> str:
         """What is wrong if its role is not there."""
-        return f"{self.role_kind.lower()}.{GROUP} {go_quote(self.role_name)} not found"
+        return f"{self.role_kind.lower()}.{RBAC_GROUP} {go_quote(self.role_name)} not found"
 
     def allows(self, at: int) -> Decision:
         """What it allows its subject, in the words of Kubernetes; they are put together once."""
