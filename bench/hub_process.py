@@ -32,12 +32,12 @@ def resident_megabytes(pid: int) -> float:
 class HubProcess:
     """`seconds_to_ready` counts from before the process exists to the line that says it serves."""
 
-    def __init__(self, directory: Path, *command: str, port: int = 0) -> None:
+    def __init__(self, directory: Path, *command: str, port: int = 0, executable: Path = COMMAND) -> None:
         """`command`: of `farflung`, with options."""
         started = time.perf_counter()
         self._log = (directory.parent / f"{directory.name}.log").open("ab")
         self._process = subprocess.Popen(
-            [COMMAND, *command, "--root-directory", directory, "--port", str(port)],
+            [executable, *command, "--root-directory", directory, "--port", str(port)],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
