@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 SECONDS_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"  #: how Go spells the layouts in its messages
@@ -59,6 +60,12 @@ def parse_micros(text: str) -> datetime:
 
 def format_seconds(moment: datetime) -> str:
     """`2020-01-01T00:00:00Z`"""
+    return _format_second(moment.replace(microsecond=0))
+
+
+@lru_cache(maxsize=256)
+def _format_second(moment: datetime) -> str:
+    """Cached, because many writes happen in the same second."""
     return moment.astimezone(UTC).isoformat(timespec="seconds")[: PLAIN_LENGTH - 1] + "Z"
 
 
