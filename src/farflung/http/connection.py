@@ -1,6 +1,6 @@
 """One client's connection: requests in, answers out in the same order.
 
-    data_received → RequestParser → _advance → handler → _respond | _stream | a task
+    data_received → RequestParser → _advance → handler → _respond | _stream | _await_answers
 
 A connection answers one request at a time.  While that takes time (a task, a stream, a large body, a client that does
 not read) the next requests wait in `_ready`, and when too many wait, nothing more is read.  Deadlines are numbers that
@@ -56,7 +56,7 @@ class Shared:
         self.heads = Heads(now)
         self.known = KnownHeads()
         self.connections: set[Connection] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()  #: of connections whose answers are awaited
         self.requests = 0
         self.refused = 0  #: connections above the limit
         self.stopping = False
@@ -74,11 +74,6 @@ class Shared:
         }
         self.heads.tick(now)
 
-    def task_ended(self) -> None:
-        """Called by the task itself, at its end."""
-        self.tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
-        self.changed.set()
-
     def framed(self, data: bytes) -> bytes:
         """`data` as a chunk.  A fan-out writes the same bytes to many streams, which share the chunk as well."""
         last, framed = self._framed
@@ -93,12 +88,14 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answering",
+        "_awaited",
         "_blocks",
         "_certificate",
         "_closing",
         "_deadline",
         "_drained",
         "_half_closed",
+        "_idle",
         "_last_words",
         "_parser",
         "_reading",
@@ -109,6 +106,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_unexpected",
         "_unparsed",
+        "_waits",
         "_written",
         "peer",
         "shared",
@@ -126,6 +124,9 @@ class Connection(asyncio.Protocol):
         self._unparsed: memoryview | None = None
         self._unexpected = 0
         self._answering = False  #: a task, a stream or a large body is on its way
+        self._waits = False  #: the task of this connection exists
+        self._awaited: tuple[Exchange, Awaitable[Answer]] | None = None  #: the next answer for that task
+        self._idle: asyncio.Future[None] | None = None  #: that task waits for this while nothing is awaited
         self._sink: StreamSink | None = None
         self._blocks: Iterator[bytes | memoryview] | None = None
         self._last_words: Response | None = None  #: said when everything before has been answered
@@ -183,6 +184,7 @@ class Connection(asyncio.Protocol):
         if self._sink is not None:
             self._sink.end()
             self._sink = None
+        self._wake()
         self.shared.connections.discard(self)
         self.shared.changed.set()
 
@@ -384,23 +386,50 @@ class Connection(asyncio.Protocol):
         else:
             self._answering = True
             self._deadline = inf
-            shared.tasks.add(shared.loop.create_task(self._answer_later(exchange, answer)))
+            self._awaited = exchange, answer
+            if not self._waits:
+                self._waits = True
+                task = shared.loop.create_task(self._await_answers())
+                shared.tasks.add(task)
+            else:
+                self._wake()
 
-    async def _answer_later(self, exchange: Exchange, awaitable: Awaitable[Answer]) -> None:
+    def _wake(self) -> None:
+        """The task of this connection goes on, if it is idle."""
+        if self._idle is not None:
+            idle, self._idle = self._idle, None
+            if not idle.done():
+                idle.set_result(None)
+
+    async def _await_answers(self) -> None:
+        """The task of this connection: one for all its answers, because a new task costs more than many an answer."""
+        shared = self.shared
+        task = cast("asyncio.Task[None]", asyncio.current_task())
         try:
-            answer = await awaitable
-            if not isinstance(answer, ANSWERS):
-                raise TypeError(f"a handler answered with {type(answer).__name__}")
-        except asyncio.CancelledError:
-            self.abort()
-            raise
-        except Exception:
-            answer = failed(exchange)
+            while self._awaited is not None:
+                (exchange, awaitable), self._awaited = self._awaited, None
+                shared.tasks.add(task)
+                try:
+                    answer = await awaitable
+                    if not isinstance(answer, ANSWERS):
+                        raise TypeError(f"a handler answered with {type(answer).__name__}")
+                except asyncio.CancelledError:
+                    self.abort()
+                    raise
+                except Exception:
+                    answer = failed(exchange)
+                finally:
+                    shared.tasks.discard(task)
+                    shared.changed.set()
+                self._answering = False
+                self._deliver(exchange, answer)
+                self._advance()
+                if self._awaited is None and self._sink is None and not self._closing:
+                    del exchange, awaitable, answer  # an idle connection keeps nothing
+                    self._idle = shared.loop.create_future()
+                    await self._idle
         finally:
-            self.shared.task_ended()
-        self._answering = False
-        self._deliver(exchange, answer)
-        self._advance()
+            self._waits = False
 
     def _deliver(self, exchange: Exchange, answer: Answer) -> None:
         try:
