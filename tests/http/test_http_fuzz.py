@@ -135,6 +135,21 @@ BLOCKS += [
     b"Host: a\r\nContent-Length: 0\r\n\r\n",
     b"Host: a\r\n X: 1\r\n\r\n",
 ]
+BLOCKS += [
+    *(b"Host: a\r\nContent-Length: %d\r\nX: 1\r\n\r\n%b" % (size, b"hello"[:size]) for size in (1, 2, 5)),
+    b"Host: a\r\nContent-Length: 2\r\n\r\nhi",
+    b"Host: a\r\nContent-Length: 3\r\n\r\nhi",
+    b"Host: a\r\nContent-Length: 1\r\n\r\nhi",
+    b"Host: a\r\nContent-Length: 02\r\n\r\nhi",
+    b"Host: a\r\nContent-Length: +2\r\n\r\nhi",
+    b"Host: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
+    b"Host: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi",
+    b"Host: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"Host: a\r\nX: Content-Length: 9\r\nContent-Length: 2\r\n\r\nhi",
+    b"Host: a\r\nContent-Length: 2\n\nhi\r\n\r\nho",
+    b"Content-Length: 2\r\nHost: a\r\n\r\nhi",
+    b"Content-Length: 2\r\nHost: a\r\n\r\nhi" + GET,
+]
 BLOCKS += [b"Host: a\r\n\r\n" + GET, b"Host: a\r\nContent-Length: 4\r\n\r\n\r\n\r\n", b"Host: a\r\nX: 1"]
 
 

@@ -47,8 +47,11 @@ class Exchange:
         self.modern = modern  #: HTTP/1.1: keeps the connection without saying so, and understands chunks
 
 
-#: Headers that make a request more than a request line with facts beside it.
-CONSEQUENTIAL: Final = frozenset({"content-length", "transfer-encoding", "connection", "upgrade", "expect"})
+#: Headers that make a request more than a request line with facts beside it.  A plain length of a body is handled.
+CONSEQUENTIAL: Final = frozenset({"transfer-encoding", "connection", "upgrade", "expect"})
+LENGTH: Final = b"\r\nContent-Length: "  #: how the line with the length of a body begins
+ZERO: Final = ord("0")
+LENGTH_DIGITS: Final = 7  #: of a body that is read with a known header block
 #: What a target of the plain form consists of.
 PLAIN_TARGET: Final = bytes(each for each in range(0x21, 0x7F) if each != ord("#"))
 
@@ -56,8 +59,9 @@ PLAIN_TARGET: Final = bytes(each for each in range(0x21, 0x7F) if each != ord("#
 class KnownHeads:
     """Header blocks that llhttp has read before, by their bytes.
 
-    Clients repeat themselves: request after request differs in its first line alone.  Only blocks without consequences
-    for framing are kept, so that the bytes say all there is to know, and only a few short ones.
+    Clients repeat themselves: requests differ in their first line, in the length of their body, and in the body.  Only
+    blocks without other consequences for framing are kept, so that the bytes say all there is to know, and only a few
+    short ones.
     """
 
     __slots__ = ("_blocks",)
@@ -66,23 +70,59 @@ class KnownHeads:
     SIZE: Final = 2048
 
     def __init__(self) -> None:
-        self._blocks: dict[bytes, Mapping[str, str]] = {}
+        #: block → headers; of a request with a body, the block is cut where the digits of its length are
+        self._blocks: dict[bytes | tuple[bytes, bytes], Mapping[str, str]] = {}
 
-    def request(self, data: bytes) -> tuple[str, str, Mapping[str, str]] | None:
-        """Method, target and headers, if the data is one plain request with a known header block."""
-        line, _, block = data.partition(b"\r\n")
+    def request(self, data: bytes) -> tuple[str, str, Mapping[str, str], bytes] | None:
+        """Method, target, headers and body, if the data is one plain request with a known header block."""
+        parts = divided(data)
+        if parts is None:
+            return None
+        line, block, digits, body = parts
         headers = self._blocks.get(block)
-        plain = plain_line(line) if headers is not None else None
-        return (*plain, headers) if plain is not None and headers is not None else None
+        if headers is None:
+            return None
+        plain = plain_line(line)
+        if plain is None:
+            return None
+        if digits:
+            headers = {**headers, "content-length": digits}
+        return (*plain, headers, body)
 
-    def learn(self, data: bytes, headers: Mapping[str, str]) -> None:
-        """`data` was one request with these headers, as llhttp understood it, and nothing else."""
-        line, _, block = data.partition(b"\r\n")
-        if len(block) > self.SIZE or plain_line(line) is None or not CONSEQUENTIAL.isdisjoint(headers):
+    def learn(self, data: bytes, headers: Mapping[str, str], body: bytes) -> None:
+        """`data` was one request with these headers and this body, as llhttp understood it, and nothing else."""
+        parts = divided(data)
+        if parts is None:
+            return
+        line, block, digits, rest = parts
+        if headers.get("content-length", "") != digits or rest != body or not CONSEQUENTIAL.isdisjoint(headers):
+            return
+        size = len(block) if isinstance(block, bytes) else sum(map(len, block))
+        if size > self.SIZE or plain_line(line) is None:
             return
         if len(self._blocks) >= self.COUNT:
             self._blocks.clear()
         self._blocks[block] = MappingProxyType(headers)
+
+
+def divided(data: bytes) -> tuple[bytes, bytes | tuple[bytes, bytes], str, bytes] | None:
+    """Request line, header block, digits of the body's length (none without a body) and body, if the data ends where
+    the request ends.  A header block with a length is what is before and behind its digits."""
+    line_end = data.find(b"\r\n")
+    if data.endswith(b"\r\n\r\n"):
+        return data[:line_end], data[line_end + 2 :], "", b""
+    head_end = data.find(b"\r\n\r\n")
+    length = data.find(LENGTH, line_end, head_end)
+    if length < 0:
+        return None
+    start = length + len(LENGTH)
+    end = data.find(b"\r\n", start)
+    digits = data[start:end]
+    if not digits.isdigit() or digits[0] == ZERO or len(digits) > LENGTH_DIGITS:
+        return None
+    if len(data) != head_end + 4 + int(digits):
+        return None
+    return data[:line_end], (data[line_end:start], data[end:head_end]), digits.decode(), data[head_end + 4 :]
 
 
 def plain_line(line: bytes) -> tuple[str, str] | None:
@@ -151,24 +191,25 @@ class RequestParser:
         self.awaits_continue = False  #: the client wants to hear 100 before it sends the body
 
     def feed(self, data: bytes | memoryview) -> None:
-        if self.stage != BETWEEN or not isinstance(data, bytes) or not data.endswith(b"\r\n\r\n"):
+        if self.stage != BETWEEN or not isinstance(data, bytes):
             self._parse(data)
             return
         known = self._known.request(data)
-        if known is None or len(known[1]) > self._limits.request_line or self.finished:
+        limits = self._limits
+        if known is None or len(known[1]) > limits.request_line or len(known[3]) > limits.body_bytes or self.finished:
             self._parse_and_learn(data)
             return
-        method, target, headers = known
+        method, target, headers, body = known
         path, _, query = target.partition("?")
-        self._ready.append(Exchange(Request(method, path, query, headers, b"", self._certificate, self._peer), True))
+        self._ready.append(Exchange(Request(method, path, query, headers, body, self._certificate, self._peer), True))
 
     def _parse_and_learn(self, data: bytes) -> None:
         before = len(self._ready)
         self._parse(data)
         if self.stage == BETWEEN and len(self._ready) == before + 1:
             exchange = self._ready[-1]
-            if exchange.modern and not exchange.request.body:
-                self._known.learn(data, exchange.request.headers)
+            if exchange.modern:
+                self._known.learn(data, exchange.request.headers, exchange.request.body)
 
     def _parse(self, data: bytes | memoryview) -> None:
         while not self.finished:
