@@ -16,7 +16,7 @@ from farflung.client.errors import Garbled
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import Change, Key, Known
-from farflung.runtime.informer import Informer
+from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.reflector import Environment
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
@@ -93,7 +93,7 @@ def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
     made.replace([known("a", 1), known("b", 2)], 2)
     made.apply(known("c", 3))
     assert heard == ["a", "b", "c"]
-    assert troubles[0] == "cannot make use of configmaps a"
+    assert troubles[0] == "cannot handle configmaps a"
     assert made.troubles == 3
 
 
@@ -160,3 +160,48 @@ async def test_who_goes_on_from_what_it_knew_hears_only_of_what_changed_since() 
     await asyncio.wait_for(news.wait(), PATIENCE)
     running.cancel()
     assert heard == {"new": True, "deleted": False}
+
+
+async def test_informers_of_one_collection_share_a_watch_and_survive_each_other() -> None:
+    hub = await LocalHub.in_memory().furnish()
+    await hub.config_map("before")
+    transport = LocalTransport(hub.function, ADMIN_TOKEN)
+    shared = SharedInformers(OUTSIDE)
+
+    def watches() -> int:
+        return sum("watch=" in sink.target for sink in transport._sinks)
+
+    async def until(made: Informer[Any], name: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while name not in {key.name for key in made.cache}:
+                await asyncio.sleep(0)
+
+    def ignore(what: str, error: Exception) -> None:
+        raise error
+
+    first = shared.informer(Client(transport), MAPS, orjson.loads, ignore)
+    second = shared.informer(Client(transport), MAPS, len, ignore)
+    running = [asyncio.create_task(one.run()) for one in (first, second)]
+    for one in (first, second):
+        await until(one, "before")
+    await hub.config_map("after")
+    for one in (first, second):
+        await until(one, "after")
+    assert watches() == 1
+    heard: list[str] = []
+    second.subscribe(lambda change: heard.append(change.key.name))
+    late = shared.informer(Client(transport), MAPS, bytes, ignore)
+    running.append(asyncio.create_task(late.run()))
+    await until(late, "after")
+    assert not heard  # the list for the late informer has no changes for the others
+    running[0].cancel()  # which runs the watch
+    await asyncio.wait(running[:1])
+    await hub.config_map("last")
+    for made in (second, late):
+        await until(made, "last")
+    assert watches() == 1
+    assert "last" not in {key.name for key in first.cache}
+    for task in running[1:]:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    assert watches() == 0

@@ -21,7 +21,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler
 from farflung.controllers.edge_scheduler.controller import Setting as SchedulerSetting
-from farflung.controllers.global_scheduler.controller import GlobalScheduler
+from farflung.controllers.global_scheduler.controller import GlobalScheduler, pods_of
 from farflung.controllers.global_scheduler.controller import GlobalSchedulerSetting as GlobalSetting
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
@@ -32,6 +32,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.feeds import PlacementFeed, Views
 from farflung.placement.guard import Limits
 from farflung.runtime.exports import find_view
+from farflung.runtime.informer import SharedInformers
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
@@ -116,16 +117,17 @@ class Fleet:
             (await find_view(client, name, self.env, log)).url
             for client, name in ((espw, "edge.kcp.io"), (root, "scheduling.kcp.io"), (root, "workload.kcp.io"))
         ]
+        informers = SharedInformers(self.env)
         if scheduler:
             setting = SchedulerSetting(espw, root, edge, scheduling, workload, lambda: self.hub.now)
-            EdgeScheduler(setting, "edge-scheduler", self.env, log).join(self.manager)
+            EdgeScheduler(setting, "edge-scheduler", informers, log).join(self.manager)
         if mailboxes:
             mailbox = MailboxSetting(espw, root, PROVIDER, edge, workload)
-            MailboxController(mailbox, self.env, log).join(self.manager)
+            MailboxController(mailbox, informers, log).join(self.manager)
         if scheduler or mailboxes:
             self._tasks.append(asyncio.create_task(self.manager.run()))
         if translator or summarizer:
-            listening = self._listening(edge, scheduling, log)
+            listening = self._listening(edge, scheduling, informers, log)
             if translator:
                 self.translator = self._translator(listening)
             if summarizer:
@@ -133,24 +135,34 @@ class Fleet:
                 self.summarizer = StatusSummarizer(listening, recorder, lambda: self.hub.now, pause=0.02)
             self._tasks.append(asyncio.create_task(listening.run()))
         if globals:
-            self.global_scheduler = await self._global_scheduler(edge, workload, log)
+            self.global_scheduler = await self._global_scheduler(edge, workload, informers, log)
             self._tasks.append(asyncio.create_task(self.global_scheduler.run()))
 
-    async def _global_scheduler(self, edge: str, workload: str, log: Logger) -> GlobalScheduler:
+    async def _global_scheduler(
+        self, edge: str, workload: str, informers: SharedInformers, log: Logger
+    ) -> GlobalScheduler:
         espw, root, compute = (self.client(f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
         pods, clusters = [
-            (await find_view(compute, name, self.env, log)).url for name in ("kubernetes", "globalscheduler.com")
+            await find_view(compute, name, self.env, log) for name in ("kubernetes", "globalscheduler.com")
         ]
         everywhere = Client(self.masters, "/clusters/*", "global-scheduler")
         setting = GlobalSetting(
-            everywhere, espw, root, pods, clusters, workload, edge, lambda: self.hub.now, **self.globals
+            everywhere,
+            espw,
+            root,
+            pods_of(pods.identity),
+            clusters.url,
+            workload,
+            edge,
+            lambda: self.hub.now,
+            **self.globals,
         )
-        return GlobalScheduler(setting, self._recorder(everywhere, log), self.env, log)
+        return GlobalScheduler(setting, self._recorder(everywhere, log), informers, log)
 
-    def _listening(self, edge: str, scheduling: str, log: Logger) -> PlacementFeed:
+    def _listening(self, edge: str, scheduling: str, informers: SharedInformers, log: Logger) -> PlacementFeed:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         everywhere = Client(self.masters, "/clusters/*", "placement-translator")
-        return PlacementFeed(Views(everywhere, espw, root, edge, scheduling), self.limits, self.env, log)
+        return PlacementFeed(Views(everywhere, espw, root, edge, scheduling), self.limits, informers, log)
 
     def _translator(self, listening: PlacementFeed) -> PlacementTranslator:
         recorder = self._recorder(listening.views.everywhere, listening.log)

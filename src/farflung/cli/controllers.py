@@ -43,6 +43,7 @@ from farflung.placement.feeds import PlacementFeed, Views
 from farflung.placement.guard import Limits
 from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
+from farflung.runtime.informer import SharedInformers
 from farflung.runtime.leader import Candidate
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
@@ -268,14 +269,14 @@ async def _work(settings: Settings, servers: Servers, files: Reloading, env: Env
         served(settings.bind_address, {"informers": shown.ready}, shown.registry, files.notes),
         identity(settings.identity_file, log) as ourselves,
     ):
-        control = partial(_control, settings, files=files, identity=ourselves, shown=shown, env=env, log=log)
+        run_controllers = partial(control, settings, files=files, identity=ourselves, shown=shown, env=env, log=log)
         if not settings.elects:
-            await control(servers)
+            await run_controllers(servers)
             return
         lease = settings.command.replace(" ", "-")
         candidate = Candidate(servers.provider, "default", lease, ourselves, env, _now, log)
         guarded = servers.through(candidate.guarded)
-        await candidate.lead(lambda: control(guarded))
+        await candidate.lead(lambda: run_controllers(guarded))
 
 
 @dataclass(slots=True)
@@ -306,7 +307,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _control(
+async def control(
     settings: Settings,
     servers: Servers,
     *,
@@ -348,20 +349,21 @@ async def _join(
     locations = await view(SCHEDULING_GROUP, SCHEDULER, TRANSLATOR, SUMMARIZER)
     targets = await view(WORKLOAD_GROUP, SCHEDULER, MAILBOXES, GLOBAL)
     provider = settings.provider or edge.path or PROVIDER
+    informers = SharedInformers(env)
     if SCHEDULER in settings.what:
         scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)
-        EdgeScheduler(scheduler, settings.name, env, log, workers=settings.workers_of(SCHEDULER)).join(manager)
+        EdgeScheduler(scheduler, settings.name, informers, log, workers=settings.workers_of(SCHEDULER)).join(manager)
     if MAILBOXES in settings.what:
-        mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets)
-        MailboxController(mailboxes, env, log, workers=settings.workers_of(MAILBOXES)).join(manager)
+        mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets, servers.everywhere)
+        MailboxController(mailboxes, informers, log, workers=settings.workers_of(MAILBOXES)).join(manager)
     if GLOBAL in settings.what and servers.everywhere is not None:
         home = servers.provider.workspace(provider)
         ways = Ways(home, servers.root, servers.everywhere, edge.url, targets)
         workers = settings.workers_of(GLOBAL)
-        global_scheduler.join(ways, files, identity, manager, env, log, workers=workers)
+        global_scheduler.join(ways, files, identity, manager, informers, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
         views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
-        listening = PlacementFeed(views, settings.limits, env, log)
+        listening = PlacementFeed(views, settings.limits, informers, log)
 
         def recorder(name: str) -> Recorder:
             return Recorder(views.everywhere, name, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)

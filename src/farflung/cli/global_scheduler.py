@@ -12,15 +12,19 @@ from farflung.apis.globalscheduler.names import FILES_ANNOTATION, GLOBALSCHEDULE
 from farflung.cli.reloader import Reloading
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, GlobalSchedulerSetting
+from farflung.controllers.global_scheduler.controller import (
+    NAME,
+    GlobalScheduler,
+    GlobalSchedulerSetting,
+    pods_of,
+)
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.exports import find_view
-from farflung.runtime.informer import Informer
+from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.leader import Candidate, Terms
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -107,26 +111,26 @@ def join(
     files: Reloading,
     identity: str,
     manager: Manager,
-    env: Environment,
+    informers: SharedInformers,
     log: Logger,
     *,
     workers: int,
 ) -> None:
     """`identity`: nobody else's."""
-    compute = ways.root.workspace(COMPUTE)
+    env, compute = informers.env, ways.root.workspace(COMPUTE)
     candidate = Candidate(
         compute, "default", NAME, identity, env, _now, log, TERMS, lambda: {FILES_ANNOTATION: files.told_of()}
     )
     allowed = ways.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:
-        pods, clusters = [(await find_view(compute, name, env, log)).url for name in (PODS, GLOBALSCHEDULER_GROUP)]
+        pods, clusters = [await find_view(compute, name, env, log) for name in (PODS, GLOBALSCHEDULER_GROUP)]
         setting = GlobalSchedulerSetting(
             allowed.everywhere,
             allowed.provider,
             allowed.root,
-            pods,
-            clusters,
+            pods_of(pods.identity),
+            clusters.url,
             allowed.targets,
             allowed.edge,
             _now,
@@ -135,7 +139,7 @@ def join(
             files.current.sites,
         )
         recorder = Recorder(allowed.everywhere, NAME, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
-        return GlobalScheduler(setting, recorder, env, log, workers=workers)
+        return GlobalScheduler(setting, recorder, informers, log, workers=workers)
 
     waiting: Controller[str] = Controller(
         NAME, _nothing, workers=0, backoff=env.backoff, monotonic=env.monotonic, log=log

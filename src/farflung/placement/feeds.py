@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -37,9 +37,9 @@ from farflung.placement.types import (
 )
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
-from farflung.runtime.informer import Informer
+from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
-from farflung.runtime.reflector import Environment
+from farflung.runtime.rebuilder import Rebuilder
 
 TICK: Final = 0.01  #: seconds
 PATIENCE: Final = 5  #: failures after which a kind is taken for one that cannot be listed
@@ -55,7 +55,7 @@ class ObjectFeeds:
         decode: Callable[[Kind, str, bytes], ObservedObject],
         heard: Heard,
         changed: Callable[[Source], None],
-        env: Environment,
+        informers: SharedInformers,
         trouble: Callable[[str, Exception], None],
     ) -> None:
         """`everywhere`: all workspaces at once; `heard` is told of every change, and `changed` of a source that is
@@ -64,7 +64,7 @@ class ObjectFeeds:
         self._decode = decode
         self._heard = heard
         self._changed = changed
-        self._env = env
+        self._shared = informers
         self._trouble = trouble
         self.is_assuming = False  #: what is heard just now, we did ourselves
         self._informers: dict[Source, Informer[ObservedObject]] = {}
@@ -96,7 +96,7 @@ class ObjectFeeds:
         def decode(document: bytes) -> ObservedObject:
             return self._decode(source.kind, source.version, document)
 
-        informer: Informer[ObservedObject] = Informer(client, source.collection(), decode, self._env, self._trouble)
+        informer: Informer[ObservedObject] = self._shared.informer(client, source.collection(), decode, self._trouble)
 
         def listener(change: Change[ObservedObject]) -> None:
             self._heard(*self._where(source, change.key), change.new)
@@ -124,6 +124,12 @@ class ObjectFeeds:
     def informers(self) -> Sequence[Informer[Any]]:
         return list(self._informers.values())
 
+    def objects(self) -> Iterator[tuple[str, Part, ObservedObject]]:
+        """All objects in the caches, with their clusters."""
+        for source, informer in self._informers.items():
+            for key, seen in informer.cache.items():
+                yield *self._where(source, key), seen
+
     async def synced(self, sources: Iterable[Source]) -> None:
         """Until there was a whole list of each."""
         await asyncio.gather(*(self._informers[source].synced.wait() for source in sources))
@@ -132,7 +138,7 @@ class ObjectFeeds:
         """Until there was a whole list of everything that is wanted now, but for what cannot be listed: one kind that
         nobody can read must not keep the others waiting."""
         while any(not one.synced.is_set() and one.troubles < PATIENCE for one in self._informers.values()):
-            await self._env.sleep(TICK)
+            await self._shared.env.sleep(TICK)
 
     # --- what we did ourselves --------------------------------------------------------------------
 
@@ -247,27 +253,34 @@ class Subscriber(Protocol):
 
 
 class PlacementFeed:
-    def __init__(self, views: Views, limits: guard.Limits, env: Environment, log: Logger) -> None:
+    def __init__(self, views: Views, limits: guard.Limits, informers: SharedInformers, log: Logger) -> None:
         self.views = views
-        self.env = env
+        self.env = informers.env
+        self._shared = informers
         self.log = log
         self._limits = limits
+        self.rebuilder = Rebuilder("placement-feed", self._rebuild, informers.env, log)
+        self.rebuilder.clean.clear()  # until `run` builds the first state
+        self._builtin: dict[Kind, str] = {}
         self._attendants: list[Subscriber] = []
         self._witnesses: list[Callable[[str, Part, ObservedObject | None], None]] = []
+        self._listeners: list[tuple[Informer[Any], Callable[[Change[Any]], None]]] = []
         self._group: asyncio.TaskGroup | None = None
         self._started = False
         edge = views.provider.view(views.edge)
         self.placements = self.informer(edge, EDGE_PLACEMENTS, seen_placement, self._on_placement)
-        self.configs: Informer[bytes] = Informer(edge, SYNCER_CONFIGS, bytes, env, self.trouble)
+        self.configs: Informer[bytes] = informers.informer(edge, SYNCER_CONFIGS, bytes, self.trouble)
         self._slices = self.informer(edge, SINGLE_PLACEMENT_SLICES, parse_slice, self._on_slice)
         self._customizers = self.informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
         locations = views.root.view(views.scheduling)
         self.locations = self.informer(locations, LOCATIONS, seen_location, self._on_location)
         workspace = msgspec.json.Decoder(Workspace).decode
         self._workspaces = self.informer(views.provider, WORKSPACES, workspace, self._on_workspace)
-        self.feeds = ObjectFeeds(views.everywhere, parse_object, self._on_object, self._on_source, env, self.trouble)
+        self.feeds = ObjectFeeds(
+            views.everywhere, parse_object, self._on_object, self._on_source, informers, self.trouble
+        )
         self._listened: frozenset[Source] = frozenset()
-        self.known = self._nothing_known({})
+        self.known = self._empty_state()
 
     def attend(self, attendant: Subscriber) -> None:
         """Before it runs."""
@@ -278,8 +291,25 @@ class PlacementFeed:
         """Tell of every object, with its cluster, after it is known."""
         self._witnesses.append(heard)
 
-    def _nothing_known(self, builtin: dict[Kind, str]) -> PlacementState:
-        return PlacementState(builtin, self._limits, self.feeds.is_known)
+    def _empty_state(self) -> PlacementState:
+        return PlacementState(self._builtin, self._limits, self.feeds.is_known)
+
+    def _rebuild(self) -> None:
+        """Make a new state from the caches."""
+        self.known = self._empty_state()
+        for one in self._attendants:
+            one.meet(self.known)
+        for informer, listener in self._listeners:
+            self.rebuilder.replay(informer.collection.kind, informer.cache, listener)
+        for cluster, part, seen in list(self.feeds.objects()):
+            try:
+                self._deliver_object(cluster, part, seen)
+            except Exception as error:
+                self.rebuilder.failed_again((cluster, part), error)
+        self.rebuilder.clean.set()
+        if self._started:
+            self.rebuilder.attempt("begin", lambda: self._tell(self.known.begin()))
+            self._listen()
 
     def informer(
         self,
@@ -288,9 +318,10 @@ class PlacementFeed:
         decode: Callable[[bytes], T],
         listener: Callable[[Change[T]], None],
     ) -> Informer[T]:
-        """One that is told of in the same way."""
-        informer = Informer(client, collection, decode, self.env, self.trouble)
-        informer.subscribe(listener)
+        """An informer with a listener that updates the state, also when it is rebuilt."""
+        informer = self._shared.informer(client, collection, decode, self.trouble)
+        informer.subscribe(self.rebuilder.guarded(collection.kind, listener))
+        self._listeners.append((informer, listener))
         return informer
 
     @property
@@ -312,7 +343,7 @@ class PlacementFeed:
 
     @property
     def controllers(self) -> Sequence[Controller[Any]]:
-        return [controller for one in self._attendants for controller in one.controllers]
+        return [*(controller for one in self._attendants for controller in one.controllers), self.rebuilder]
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -320,12 +351,12 @@ class PlacementFeed:
 
     async def run(self) -> None:
         """Until cancelled.  Nobody works before everything was heard of."""
-        self.known = self._nothing_known(await self._builtin_kinds())
-        for one in self._attendants:
-            one.meet(self.known)
+        self._builtin = await self._builtin_kinds()
+        self._rebuild()
         static = self._static()
         async with asyncio.TaskGroup() as group:
             self._group = group
+            group.create_task(self.rebuilder.run(), name=self.rebuilder.name)
             for informer in static:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
             self.log.plain(f"Waiting for caches to sync for {self.name}")
@@ -337,7 +368,7 @@ class PlacementFeed:
             await self.feeds.settled()
             self._started = True
             self._listen()  # to what came meanwhile
-            self._tell(self.known.begin())
+            self.rebuilder.attempt("begin", lambda: self._tell(self.known.begin()))
             self.log.plain(f"Caches are synced for {self.name}")
             for one in self._attendants:
                 group.create_task(one.work(), name=one.name)
@@ -379,7 +410,7 @@ class PlacementFeed:
     def _listen(self) -> None:
         """To what matters, if that is something else than before."""
         wanted = self.known.sources.keys()
-        if self._group is not None and wanted != self._listened:
+        if self._group is not None and wanted != self._listened and self.rebuilder.clean.is_set():
             self._listened = frozenset(wanted)
             self.feeds.want(self._group, {*self.known.offers.builtin(), *wanted})
 
@@ -390,6 +421,9 @@ class PlacementFeed:
     # --- hearing ----------------------------------------------------------------------------------
 
     def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
+        self.rebuilder.attempt((cluster, part), lambda: self._deliver_object(cluster, part, after))
+
+    def _deliver_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
         before = self.known.world.get(cluster, part)
         works = self.known.on_object(cluster, part, after)
         copy = Copy(self.known.mailbox_of(cluster) or "", part)
@@ -403,7 +437,7 @@ class PlacementFeed:
     def _on_source(self, source: Source) -> None:
         """A kind is known from now on, or no longer."""
         if self._started:  # until then everything is looked at anyway
-            self._tell(self.known.on_source(source))
+            self.rebuilder.attempt(source, lambda: self._tell(self.known.on_source(source)))
 
     def _on_placement(self, change: Change[SeenPlacement]) -> None:
         self._tell(self.known.on_placement(PlacementKey(change.key.cluster, change.key.name), change.new))

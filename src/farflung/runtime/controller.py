@@ -100,7 +100,9 @@ class Controller(Generic[K]):
             self._log.info("somebody else wrote first", v=3, controller=self.name, key=str(key))
         else:
             said = (
-                error if isinstance(error, ClientError) else RuntimeError(f"{type(error).__name__} at {_place(error)}")
+                error
+                if isinstance(error, ClientError)
+                else RuntimeError(f"{type(error).__name__} at {position(error)}")
             )
             self._log.error(said, f"{self.name} controller didn't sync", controller=self.name, key=str(key))
         self.queue.add_after(key, self._backoff.delay(failures, at_least))
@@ -112,8 +114,8 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _place(error: BaseException) -> str:
-    """Where it happened.  Its text may quote what somebody wrote, so it is not shown."""
+def position(error: BaseException) -> str:
+    """File, line and function that raised it.  Logs do not quote its text, which may contain values of objects."""
     trace = error.__traceback__
     if trace is None:
         return "?"

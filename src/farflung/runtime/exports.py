@@ -21,6 +21,7 @@ DOUBT: Final = 5.0  #: seconds after which it is asked whether what goes wrong d
 class View(NamedTuple):
     url: str
     path: str  #: of the workspace that has the export
+    identity: str = ""  #: of the export
 
 
 async def find_view(client: Client, name: str, env: Environment, log: Logger, *, v: int = 0) -> View:
@@ -39,7 +40,7 @@ async def find_view(client: Client, name: str, env: Environment, log: Logger, *,
             url, missing, failure = "", str(error), error
         if url:
             log.info("Found APIExport view", v=v, serverURL=url)
-            return View(url, path_of(export))
+            return View(url, path_of(export), identity_of(export))
         if missing != told and failure is not None:
             log.error(failure, "Pause because APIExport cannot be read", at=client.prefix or "/")
         elif missing != told:
@@ -87,6 +88,7 @@ class Workspace(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[Condition] | None = None
     virtual_workspaces: list[Workspace] | None = None
+    identity_hash: str = ""
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -104,6 +106,11 @@ def understood(export: Obj) -> Export:
 
 def path_of(export: Obj) -> str:
     return (understood(export).metadata.annotations or {}).get(PATH_ANNOTATION, "")
+
+
+def identity_of(export: Obj) -> str:
+    status = understood(export).status
+    return "" if status is None else status.identity_hash
 
 
 def url_of(export: Obj) -> tuple[str, str]:

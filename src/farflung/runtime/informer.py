@@ -1,10 +1,10 @@
-"""A cache that a reflector keeps up to date, and those who want to know."""
+"""Informers: caches that reflectors keep up to date, with listeners for changes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 Listener = Callable[[Change[T]], None]
 Trouble = Callable[[str, Exception], None]
+ReflectorKey = tuple[str, str, str, str]
 
 
 def _ignore() -> None:
@@ -25,7 +26,7 @@ def _ignore() -> None:
 
 
 class Informer(Generic[T]):
-    """Changes are told in the order in which they happened, each after the cache has it."""
+    """Calls its listeners for every change, in order, after the cache has it."""
 
     def __init__(
         self,
@@ -37,45 +38,57 @@ class Informer(Generic[T]):
         selection: Selection = EVERYTHING,
     ) -> None:
         self.collection = collection
+        self._client = client
         self.cache: Cache[T] = Cache()
-        self.synced = asyncio.Event()  #: there was a whole list
-        self.relisted: Callable[[], None] = (
-            _ignore  #: called when a list replaces a watch that the server cannot resume
-        )
-        self.troubles = 0  #: how often something failed
+        self.synced = asyncio.Event()  #: set after the first list
+        self.relisted: Callable[[], None] = _ignore  #: called when a list replaces the cache again
+        self.troubles = 0  #: failed requests and objects that could not be decoded
         self._report = trouble
         self._decode = decode
         self._listeners: list[Listener[T]] = []
         self._reflector = Reflector(client, collection, decode, self, env, selection)
+        self._is_shared = False
+
+    def share(self, reflectors: dict[ReflectorKey, Reflector[Any]]) -> None:
+        """Use the reflector of another informer of the same collection, if there is one."""
+        client, collection = self._client, self.collection
+        key = client.prefix, collection.group, collection.version, collection.plural
+        found = reflectors.setdefault(key, self._reflector)
+        if found is not self._reflector:
+            found.add(self._decode, self)
+        self._reflector, self._is_shared = found, True
 
     def subscribe(self, listener: Listener[T]) -> None:
         self._listeners.append(listener)
 
     def resume(self, remembered: Iterable[Known[T]], version: int) -> None:
-        """Go on from what was known before, at that version, as if it had been heard just now; nobody is told of it.
-        What changed since then is heard by watching, or by a list if the server does not remember that long."""
+        """Start with these objects of an earlier process, without calling listeners, and watch from that version."""
         self.cache.replace(remembered, version)
         self.synced.set()
         self._reflector.resume(str(version))
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self._reflector.run()
+        try:
+            await self._reflector.run()
+        finally:
+            if self._is_shared:
+                self._reflector.remove(self)
 
     def assume(self, written: Obj) -> None:
-        """What we wrote ourselves, as the server answered."""
+        """Put the server's answer to a write into the cache, before the watch has it."""
         raw = orjson.dumps(written)
         key, version = where(raw)
         if number(version) > self.cache.heard:
-            self._tell(self.cache.assume(Known(key, number(version), self._decode(raw))))
+            self._notify(self.cache.assume(Known(key, number(version), self._decode(raw))))
 
     def forget(self, key: Key, version: int | None = None) -> None:
-        """What we deleted ourselves.  `version`: as we knew it before; if something was heard of it since, that is
-        newer than what we did, or its end is still to be heard of."""
+        """Remove a deleted object from the cache before the watch does.  `version`: the deleted one; a newer version in
+        the cache is kept: it was created since, or the watch will delete it."""
         if version is None or self.cache.version(key) <= version:
-            self._tell(self.cache.forget(key))
+            self._notify(self.cache.forget(key))
 
-    # --- what the reflector says ------------------------------------------------------------------
+    # --- Sink of the reflector --------------------------------------------------------------------
 
     def replace(self, everything: list[Known[T]], version: int) -> None:
         changes = self.cache.replace(everything, version)
@@ -83,13 +96,13 @@ class Informer(Generic[T]):
             self.relisted()
         self.synced.set()
         for change in changes:
-            self._tell(change)
+            self._notify(change)
 
     def apply(self, news: Known[T]) -> None:
-        self._tell(self.cache.apply(news))
+        self._notify(self.cache.apply(news))
 
     def remove(self, gone: Known[T]) -> None:
-        self._tell(self.cache.remove(gone))
+        self._notify(self.cache.remove(gone))
 
     def hear(self, version: int) -> None:
         self.cache.hear(version)
@@ -104,12 +117,29 @@ class Informer(Generic[T]):
         self.troubles += 1
         self._report(what, error)
 
-    def _tell(self, change: Change[T] | None) -> None:
-        """A listener that fails keeps nobody else from hearing of it, nor of what comes after."""
+    def _notify(self, change: Change[T] | None) -> None:
+        """A listener that fails does not keep the others from being called."""
         if change is None:
             return
         for listener in self._listeners:
             try:
                 listener(change)
             except Exception as error:
-                self.trouble(f"cannot make use of {self.collection.plural} {change.key}", error)
+                self.trouble(f"cannot handle {self.collection.plural} {change.key}", error)
+
+
+class SharedInformers:
+    """The informers of one process.  Informers of the same collection share one watch; each decodes for itself.
+
+    A prefix identifies an API: clients with the same prefix must reach the same server."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self._reflectors: dict[ReflectorKey, Reflector[Any]] = {}
+
+    def informer(
+        self, client: Client, collection: Collection, decode: Callable[[bytes], T], trouble: Trouble
+    ) -> Informer[T]:
+        informer = Informer(client, collection, decode, self.env, trouble)
+        informer.share(self._reflectors)
+        return informer

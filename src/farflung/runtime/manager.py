@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
+from farflung.runtime.rebuilder import Rebuilder
 
 if TYPE_CHECKING:  # an edge shows no metrics
     from prometheus_client.core import Metric
@@ -119,10 +120,15 @@ class _Figures:
         looked = CounterMetricFamily("farflung_reconciles", "Keys looked at.", labels=["controller", "result"])
         cached = GaugeMetricFamily("farflung_cached_objects", "Objects that are known.", labels=["resource"])
         troubles = CounterMetricFamily("farflung_informer_troubles", "Failures to list or watch.", labels=["resource"])
+        engines = CounterMetricFamily(
+            "farflung_engine_failures", "Failed calls of engines, which are then rebuilt.", labels=["controller"]
+        )
         for controller in self._manager.controllers:
             queued.add_metric([controller.name], len(controller.queue))
             looked.add_metric([controller.name, "success"], controller.tally.successes)
             looked.add_metric([controller.name, "failure"], controller.tally.failures)
+            if isinstance(controller, Rebuilder):
+                engines.add_metric([controller.name], controller.failed_calls)
         by_resource: dict[str, list[Informer[Any]]] = {}
         for informer in self._manager.informers:
             plural, _, _ = informer.collection.plural.partition(":")  # where the identity of an export begins
@@ -130,4 +136,4 @@ class _Figures:
         for plural, alike in sorted(by_resource.items()):
             cached.add_metric([plural], sum(len(informer.cache) for informer in alike))
             troubles.add_metric([plural], sum(informer.troubles for informer in alike))
-        return [queued, looked, cached, troubles, *self._manager.shown]
+        return [queued, looked, engines, cached, troubles, *self._manager.shown]

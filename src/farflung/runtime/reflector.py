@@ -1,14 +1,15 @@
-"""Keep up with the objects of one kind: list them, watch from there, and start again where that ends.
+"""List and watch the objects of one collection, for ever.
 
-    LIST ──whole list──► WATCH ──ended──► WATCH from the last version
-      ▲                    └──410, 4xx──► LIST
-      └──anything else: wait, longer each time, and try the same again──┘
+    LIST ──complete list──► WATCH ──ended──► WATCH from the last version
+      ▲                       └──410, 4xx──► LIST
+      └──other errors: retry the same request with backoff──┘
 
-What is handed on is a whole list or one change after it; a list that breaks off is never seen by anybody.
+Sinks get complete lists and the changes after them, never a part of a list.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -24,13 +25,14 @@ from farflung.runtime.cache import Key, Known
 
 T = TypeVar("T")
 
-SHORT: Final = 1.0  #: seconds; a watch that ends sooner and brought nothing is a failure
-LONG: Final = 30.0  #: seconds; who was told of a failure so late has waited enough
+SHORT: Final = 1.0  #: seconds; a watch that ends sooner without an event is a failure
+LONG: Final = 30.0  #: seconds; a watch that fails later than this is retried without further backoff
 WATCH_SECONDS: Final = (300, 600)
+EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
 
 class Sink(Protocol[T]):
-    """Who hears of it.  Nothing is raised."""
+    """Receives lists and changes.  Its methods do not raise."""
 
     def replace(self, everything: list[Known[T]], version: int) -> None: ...
 
@@ -39,15 +41,21 @@ class Sink(Protocol[T]):
     def remove(self, gone: Known[T]) -> None: ...
 
     def hear(self, version: int) -> None:
-        """Nothing happened up to this version that was not told."""
+        """All changes up to this version were delivered."""
 
     def is_news(self, key: Key, version: int) -> bool:
-        """Whether it is newer than what is known: what was written and told of at once is heard of again."""
+        """Whether the sink has an older version: it may have the answer of its own write already."""
 
     def previous(self, key: Key) -> T | None: ...
 
     def trouble(self, what: str, error: Exception) -> None:
-        """Something failed and will be tried again."""
+        """A request failed and will be retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader(Generic[T]):
+    decode: Callable[[bytes], T]
+    sink: Sink[T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +76,6 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Headed(msgspec.Struct, frozen=True):
-    """An object, as far as everything that has metadata is alike."""
-
     metadata: Metadata = Metadata()
 
 
@@ -85,6 +91,8 @@ _status = msgspec.json.Decoder(Status)
 
 
 class Reflector(Generic[T]):
+    """One watch for one or several sinks, each with its own decoder."""
+
     def __init__(
         self,
         client: Client,
@@ -94,62 +102,86 @@ class Reflector(Generic[T]):
         env: Environment,
         selection: Selection = EVERYTHING,
     ) -> None:
-        """`decode` may raise ValueError for an object that makes no sense: then what was known of it stays."""
+        """`decode` may raise ValueError for an invalid object: the sink keeps the last valid version."""
         self._client = client
         self._collection = collection
-        self._decode = decode
-        self._sink = sink
+        self._readers: list[_Reader[Any]] = [_Reader(decode, sink)]
         self._env = env
         self._selection = selection
-        self._since = ""  #: the version to watch from; empty: there is no whole list to go on from
+        self._since = ""  #: the resourceVersion to watch from; empty: list first
         self._failures = 0  #: in a row
-        self._lists = 0  #: that led to nothing that could be watched
+        self._lists = 0  #: lists since the last watch that worked
+        self._turn: asyncio.Timeout | None = None  #: expires when a sink is added
+        self._running = asyncio.Lock()
+
+    def add(self, decode: Callable[[bytes], Any], sink: Sink[Any]) -> None:
+        """Add a sink.  If the others have a list already, all of them get a new one."""
+        self._readers = [*self._readers, _Reader(decode, sink)]
+        self._since = ""
+        if self._turn is not None:
+            self._turn.reschedule(asyncio.get_running_loop().time())
+
+    def remove(self, sink: Sink[Any]) -> None:
+        self._readers = [one for one in self._readers if one.sink is not sink]
 
     def resume(self, since: str) -> None:
-        """Watch from there instead of listing first: the sink knows all that was there then."""
+        """Watch from this version instead of listing first: the sink has the objects of that version."""
         self._since = since
 
     async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            try:
-                await (self._watch() if self._since else self._list())
-            except ClientError as error:
-                await self._pause(error)
+        """Until cancelled.  Of several callers one runs the watch; if it is cancelled, the next one continues."""
+        async with self._running:
+            while True:
+                try:
+                    async with asyncio.timeout(None) as self._turn:
+                        await (self._watch() if self._since else self._list())
+                except ClientError as error:
+                    await self._pause(error)
+                except TimeoutError:
+                    if self._turn is None or not self._turn.expired():
+                        raise
+                finally:
+                    self._turn = None
 
     async def _pause(self, error: ClientError) -> None:
-        doing = "watch" if self._since else "list"
-        if isinstance(error, Refused) and (error.ahead or _for_good(error)):
+        verb = "watch" if self._since else "list"
+        if isinstance(error, Refused) and (error.ahead or _is_final(error)):
             self._since = ""
         self._failures += 1
-        if isinstance(error, Expired) and doing == "watch" and self._failures == 1:
-            return  # nothing is wrong: we were away for too long
-        self._sink.trouble(f"cannot {doing} {self._collection.plural}", error)
+        if isinstance(error, Expired) and verb == "watch" and self._failures == 1:
+            return  # compacted history is no failure: list again
+        for reader in self._readers:
+            reader.sink.trouble(f"cannot {verb} {self._collection.plural}", error)
         await self._env.sleep(self._env.backoff.delay(self._failures, error.retry_after))
 
     async def _list(self) -> None:
-        found: list[Known[T]] = []
+        readers = self._readers
+        found: list[list[Known[Any]]] = [[] for _ in readers]
         version = ""
         async for page in self._client.pages(self._collection, self._selection):
             version = page.metadata.resource_version
             for document in page.documents():
-                found.extend(self._known(*where(document), document))
+                key, of_object = where(document)
+                for reader, known in zip(readers, found, strict=True):
+                    known.extend(self._known(reader, key, of_object, document))
         if not version:
             raise Garbled("a list without a resourceVersion")
-        self._sink.replace(found, number(version))
+        revision = number(version)
         self._since, self._failures = version, self._lists
         self._lists += 1
+        for reader, known in zip(readers, found, strict=True):
+            reader.sink.replace(known, revision)
 
     async def _watch(self) -> None:
-        """A list counts for little until it can be watched: otherwise a server that lists and does not let watch would
-        be asked for everything again and again."""
+        """Failures are forgotten only when a watch worked: a server that lists but refuses watches must not be listed
+        in a tight loop."""
         began, since, enough = self._env.monotonic(), self._since, LONG
         low, high = WATCH_SECONDS
         seconds = int(low + (high - low) * self._env.random())
         try:
             async for events in self._client.watch(self._collection, since, self._selection, seconds=seconds):
                 for event in events:
-                    self._hear(event)
+                    self._handle(event)
             enough = SHORT
         finally:
             useful = self._since != since or self._env.monotonic() - began >= enough
@@ -158,36 +190,38 @@ class Reflector(Generic[T]):
         if not useful:
             raise Garbled("a watch that ended at once")
 
-    def _hear(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if event.type == "ERROR":
-            raise _told(event.object)
+            raise _error_of(event.object)
         key, version = where(event.object)
-        if event.type in ("ADDED", "MODIFIED"):
-            if self._sink.is_news(key, number(version)):
-                for known in self._known(key, version, bytes(event.object)):
-                    self._sink.apply(known)
-        elif event.type == "DELETED":
-            value = self._sink.previous(key)
-            if value is not None:
-                self._sink.remove(Known(key, number(version), value))
-        elif event.type != "BOOKMARK":
+        revision = number(version)
+        if event.type not in EVENT_TYPES:
             raise Garbled(f"an event of the type {event.type[:50]!r}")
-        self._sink.hear(number(version))
         self._since = version
+        for reader in self._readers:
+            sink = reader.sink
+            if event.type == "DELETED":
+                value = sink.previous(key)
+                if value is not None:
+                    sink.remove(Known(key, revision, value))
+            elif event.type != "BOOKMARK" and sink.is_news(key, revision):
+                for known in self._known(reader, key, version, bytes(event.object)):
+                    sink.apply(known)
+            sink.hear(revision)
 
-    def _known(self, key: Key, version: str, document: bytes) -> Iterator[Known[T]]:
-        """Nothing if it makes no sense and never did."""
+    def _known(self, reader: _Reader[Any], key: Key, version: str, document: bytes) -> Iterator[Known[Any]]:
+        """Nothing if the object is invalid and no version of it was valid."""
         try:
-            value: T | None = self._decode(document)
+            value = reader.decode(document)
         except NONSENSE as error:
-            self._sink.trouble(f"cannot understand {self._collection.plural} {key}", error)
-            value = self._sink.previous(key)
+            reader.sink.trouble(f"cannot decode {self._collection.plural} {key}", error)
+            value = reader.sink.previous(key)
         if value is not None:
             yield Known(key, number(version), value)
 
 
-def _for_good(error: Refused) -> bool:
-    """It would say the same to the same question."""
+def _is_final(error: Refused) -> bool:
+    """Whether the server would refuse the same request again."""
     return error.status < 500 and not isinstance(error, TooMany | Unauthorized)
 
 
@@ -207,7 +241,7 @@ def number(version: str) -> int:
     raise Garbled(f"{version[:50]!r} is not a resourceVersion")
 
 
-def _told(raw: msgspec.Raw) -> ClientError:
+def _error_of(raw: msgspec.Raw) -> ClientError:
     try:
         status = _status.decode(raw)
     except NONSENSE:

@@ -16,9 +16,10 @@ from machines import CATALOGUE, Machines, machines
 from platform_harness import MASTER, OPERATOR
 
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.controller import GlobalScheduler, GlobalSchedulerSetting
+from farflung.controllers.global_scheduler.controller import GlobalScheduler, GlobalSchedulerSetting, pods_of
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
+from farflung.runtime.informer import SharedInformers
 from farflung.runtime.leader import Candidate, Terms
 from farflung.runtime.recorder import Recorder
 
@@ -61,14 +62,16 @@ class Contender:
         espw, root, compute = (Client(ordinary, f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
         names = ("kubernetes", "globalscheduler.com", "workload.kcp.io", "edge.kcp.io")
         exporting = zip((compute, compute, root, espw), names, strict=True)
-        views = [(await find_view(client, name, env, log)).url for client, name in exporting]
+        pods, *views = [await find_view(client, name, env, log) for client, name in exporting]
         candidate = Candidate(compute, "default", "global-scheduler", self.name, env, lambda: hub.now, log, TERMS)
         clients = [candidate.guarded(one) for one in (Client(master, "/clusters/*"), espw, root)]
-        setting = GlobalSchedulerSetting(*clients, *views, lambda: hub.now, catalogue=CATALOGUE)
+        setting = GlobalSchedulerSetting(
+            *clients, pods_of(pods.identity), *(view.url for view in views), lambda: hub.now, catalogue=CATALOGUE
+        )
 
         async def work() -> None:
             recorder = Recorder(clients[0], self.name, lambda: hub.now, env.monotonic, lambda: self.name, log)
-            await GlobalScheduler(setting, recorder, env, log).run()
+            await GlobalScheduler(setting, recorder, SharedInformers(env), log).run()
 
         self._task = asyncio.create_task(candidate.lead(work))
 

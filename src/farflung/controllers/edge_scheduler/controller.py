@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import orjson
@@ -36,10 +36,10 @@ from farflung.runtime import cache
 from farflung.runtime.apply import apply
 from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
-from farflung.runtime.informer import Informer
+from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
-from farflung.runtime.reflector import Environment
+from farflung.runtime.rebuilder import Rebuilder
 
 #: Seconds for each destination before slices are written again: many changes in a row become few writes.
 PACE: Final = 20e-6
@@ -106,7 +106,10 @@ class Decided(NamedTuple):
 
 
 class EdgeScheduler:
-    def __init__(self, setting: Setting, name: str, env: Environment, log: Logger, *, workers: int = 4) -> None:
+    def __init__(
+        self, setting: Setting, name: str, informers: SharedInformers, log: Logger, *, workers: int = 4
+    ) -> None:
+        env = informers.env
         self._setting = setting
         self._name = name
         self._log = log
@@ -115,7 +118,7 @@ class EdgeScheduler:
         self._pace = Pace(env.monotonic, env.backoff)
 
         def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
-            return Informer(client, collection, decode, env, self._trouble)
+            return informers.informer(client, collection, decode, self._trouble)
 
         edge = setting.provider.view(setting.edge_view)
         self._placements = informer(edge, EDGE_PLACEMENTS, seen_placement)
@@ -125,21 +128,34 @@ class EdgeScheduler:
         self.controller: Controller[ObjectKey] = Controller(
             name, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
-        self._placements.subscribe(self._adding("EdgePlacement", self._triggers.on_placement))
-        self._locations.subscribe(self._adding("Location", self._triggers.on_location))
-        self._targets.subscribe(self._adding("SyncTarget", self._triggers.on_target))
-        self._slices.subscribe(self._adding("SinglePlacementSlice", self._triggers.on_slice))
+        self.rebuilder = Rebuilder(name, self._rebuild, env, log)
+        self._sources: list[tuple[str, Informer[Any], Callable[[Triggers, Change[Any]], Iterable[ObjectKey]]]] = [
+            ("Location", self._locations, Triggers.on_location),
+            ("SyncTarget", self._targets, Triggers.on_target),
+            ("SinglePlacementSlice", self._slices, Triggers.on_slice),
+            ("EdgePlacement", self._placements, Triggers.on_placement),
+        ]
+        for kind, source, trigger in self._sources:
+            source.subscribe(self.rebuilder.guarded(kind, self._enqueuing(kind, trigger)))
 
     def join(self, manager: Manager) -> None:
         manager.add(self.controller, [self._placements, self._slices, self._locations, self._targets])
+        manager.add(self.rebuilder, [])
 
-    def _adding(self, kind: str, trigger: Callable[[Change[T]], Iterable[ObjectKey]]) -> Callable[[Change[T]], None]:
+    def _enqueuing(
+        self, kind: str, trigger: Callable[[Triggers, Change[T]], Iterable[ObjectKey]]
+    ) -> Callable[[Change[T]], None]:
         def listener(change: Change[T]) -> None:
             self._log.info(f"queueing {kind}", v=3, controller=self._name, key=change.key)
-            for key in trigger(change):
+            for key in trigger(self._triggers, change):
                 self.controller.queue.add(key)
 
         return listener
+
+    def _rebuild(self) -> None:
+        self._triggers = Triggers()
+        for kind, source, trigger in self._sources:
+            self.rebuilder.replay(kind, source.cache, self._enqueuing(kind, trigger))
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=self._name)
@@ -147,7 +163,9 @@ class EdgeScheduler:
     # --- one placement ----------------------------------------------------------------------------
 
     async def reconcile(self, key: ObjectKey, worker: int) -> float | None:
-        self._triggers.begin()
+        await self.rebuilder.clean.wait()
+        if not self._begin():
+            return 0.0
         seen = self._placements.cache.get(cache.Key(key.cluster, "", key.name))
         if seen is None:
             self._log.info("EdgePlacement not found", v=1, controller=self._name, edgePlacement=key.name)
@@ -170,6 +188,11 @@ class EdgeScheduler:
         document = orjson.loads(seen.document)
         await self._apply(decide.plan_status(placement, document, resolution, self._timestamp()), trigger)
         return None
+
+    def _begin(self) -> bool:
+        """Whether the engine is complete."""
+        self.rebuilder.attempt("begin", self._triggers.begin)
+        return self.rebuilder.clean.is_set()
 
     def _writes(self, placement: Placement, resolution: Resolution) -> list[Write]:
         wanted = decide.desired(placement, resolution)

@@ -13,7 +13,7 @@ import msgspec
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNCER_CONFIGS
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
 from farflung.apis.kcp.names import API_BINDINGS, SYNC_TARGETS, WORKSPACES
-from farflung.apis.names import PODS, Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import Evictor, MachineBinder
@@ -55,10 +55,9 @@ from farflung.placement.names import CONFIG, mailbox_name
 from farflung.placement.types import Workspace
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
-from farflung.runtime.informer import Informer
+from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import SchedulerPolicy, default_policy
 from farflung.scheduling.values import Flavor, Site, SiteKey
@@ -81,8 +80,8 @@ class GlobalSchedulerSetting:
     everywhere: Client  #: all workspaces, with full access
     provider: Client  #: the provider workspace, with the mailboxes below it
     root: Client  #: a workspace with access to the views of root and root:compute
-    pods_view: str  #: URL of the view with Pods
-    scheduler_view: str  #: with Clusters and Allocations
+    pods: Collection  #: the Pods of the export, in all workspaces
+    scheduler_view: str  #: URL of the view with Clusters and Allocations
     workload_view: str  #: with SyncTargets
     edge_view: str  #: with EdgePlacements
     now: Callable[[], datetime]
@@ -92,19 +91,25 @@ class GlobalSchedulerSetting:
     failover: FailoverOptions = field(default_factory=FailoverOptions)
 
 
+def pods_of(identity: str) -> Collection:
+    """The Pods of an export, as a collection of all workspaces."""
+    return Collection("", "v1", f"pods:{identity}", "Pod")
+
+
 class GlobalScheduler:
     def __init__(
         self,
         setting: GlobalSchedulerSetting,
         recorder: Recorder,
-        env: Environment,
+        informers: SharedInformers,
         log: Logger,
         *,
         workers: int = BIND_WORKERS,
     ) -> None:
         self._setting = setting
         self._recorder = recorder
-        self._env = env
+        self._shared = informers
+        self._env = env = informers.env
         self._log = log
         self._workers = workers
         self._clients: dict[tuple[str, str], Client] = {}
@@ -118,14 +123,14 @@ class GlobalScheduler:
         self.state = SchedulerState(engine, setting.failover)
         decoder = SubjectDecoder(setting.catalogue, self.state.expected)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
-        self.pods = self._informer(root.view(setting.pods_view), PODS, decoder.pod)
+        self.pods = self._informer(setting.everywhere, setting.pods, decoder.pod)
         self.allocations = self._informer(scheduling, ALLOCATIONS, decoder.allocation)
         self._clusters = self._informer(scheduling, CLUSTERS, decode_cluster)
         self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, decode_target)
         edge = setting.provider.view(setting.edge_view)
         self._placements = self._informer(edge, EDGE_PLACEMENTS, decode_placement)
         self._configs = self._informer(edge, SYNCER_CONFIGS, decode_refusals)
-        self._bindings = self._informer(edge, API_BINDINGS, decode_binding_phase)
+        self._bindings = self._informer(setting.everywhere, API_BINDINGS, decode_binding_phase)
         self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
         context = SchedulerContext(self.state, env, setting.now, log, STATUS_WORKERS)
         self.clusters = ClusterController(
@@ -183,7 +188,7 @@ class GlobalScheduler:
             self.state.put_site(site, env.monotonic())
 
     def _informer(self, client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
-        return Informer(client, collection, decode, self._env, self._log_error)
+        return self._shared.informer(client, collection, decode, self._log_error)
 
     def _subscribe(self) -> None:
         self.pods.subscribe(lambda change: self._on_subject(SchedulingSubject(POD, change.key), change))

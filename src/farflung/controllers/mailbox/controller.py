@@ -24,9 +24,9 @@ from farflung.placement.syncer_config import parse_heartbeat
 from farflung.placement.types import Binding, SyncTarget, Workspace
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
-from farflung.runtime.informer import Informer
+from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
-from farflung.runtime.reflector import Environment
+from farflung.runtime.rebuilder import Rebuilder
 
 T = TypeVar("T")
 AGAIN: Final = 1.0  #: seconds until we look again at a binding that the view does not show
@@ -42,10 +42,12 @@ class Setting:
     provider: str  #: the path of the workspace that has the edge API, and the mailboxes below it
     edge_view: str  #: the URL of the view of the edge API
     workload_view: str  #: the URL of the view that shows SyncTargets
+    bindings: Client | None = None  #: where APIBindings are watched, if not in the view of the edge API
 
 
 class MailboxController:
-    def __init__(self, setting: Setting, env: Environment, log: Logger, *, workers: int = 4) -> None:
+    def __init__(self, setting: Setting, informers: SharedInformers, log: Logger, *, workers: int = 4) -> None:
+        env = informers.env
         self._setting = setting
         self._log = log
         self._mailboxes = Mailboxes()
@@ -54,20 +56,25 @@ class MailboxController:
         edge = server.view(setting.edge_view)
 
         def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
-            return Informer(client, collection, decode, env, self._trouble)
+            return informers.informer(client, collection, decode, self._trouble)
 
         view = setting.root.view(setting.workload_view)
         self._targets = informer(view, SYNC_TARGETS, msgspec.json.Decoder(SyncTarget).decode)
         self._workspaces = informer(self._provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
-        self._bindings = informer(edge, API_BINDINGS, msgspec.json.Decoder(Binding).decode)
+        self._bindings = informer(setting.bindings or edge, API_BINDINGS, msgspec.json.Decoder(Binding).decode)
         self._configs = informer(edge, SYNCER_CONFIGS, parse_heartbeat)
         self.controller: Controller[str] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
-        self._targets.subscribe(self._adding(self._mailboxes.on_target))
-        self._workspaces.subscribe(self._adding(self._mailboxes.on_workspace))
-        self._bindings.subscribe(self._adding(self._mailboxes.on_binding))
-        self._configs.subscribe(self._adding(self._mailboxes.on_config))
+        self.rebuilder = Rebuilder(NAME, self._rebuild, env, log)
+        self._sources: list[tuple[str, Informer[Any], Callable[[Change[Any]], Iterable[str]]]] = [
+            ("SyncTarget", self._targets, self._mailboxes.on_target),
+            ("Workspace", self._workspaces, self._mailboxes.on_workspace),
+            ("APIBinding", self._bindings, self._mailboxes.on_binding),
+            ("SyncerConfig", self._configs, self._mailboxes.on_config),
+        ]
+        for kind, source, trigger in self._sources:
+            source.subscribe(self.rebuilder.guarded(kind, self._enqueuing(trigger)))
         known = self._mailboxes, self._targets, self._workspaces
         self._reporter = Reporter(setting.root, setting.workload_view, *known, self._configs, env, log)
         self._releaser = Releaser(server, *known, env, log)
@@ -76,13 +83,22 @@ class MailboxController:
         informers: list[Informer[Any]] = [self._targets, self._workspaces, self._bindings, self._configs]
         for controller in (self.controller, self._reporter.controller, self._releaser.controller):
             manager.add(controller, informers, told_from=1)
+        manager.add(self.rebuilder, [])
 
-    def _adding(self, trigger: Callable[[Change[T]], Iterable[str]]) -> Callable[[Change[T]], None]:
+    def _enqueuing(self, trigger: Callable[[Change[T]], Iterable[str]]) -> Callable[[Change[T]], None]:
         def listener(change: Change[T]) -> None:
             for name in trigger(change):
                 self.controller.queue.add(name)
 
         return listener
+
+    def _rebuild(self) -> None:
+        self._mailboxes.clear()
+        for kind, source, trigger in self._sources:
+            self.rebuilder.replay(kind, source.cache, self._enqueuing(trigger))
+        for name in self._mailboxes.names():
+            self._reporter.controller.queue.add(name)
+            self._releaser.controller.queue.add(name)
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=NAME)
@@ -90,6 +106,7 @@ class MailboxController:
     # --- one mailbox ------------------------------------------------------------------------------
 
     async def reconcile(self, name: str, worker: int) -> float | None:
+        await self.rebuilder.clean.wait()
         log = self._log.bind(worker=worker, mbwsName=name)
         target = _found(self._targets, self._mailboxes.target(name))
         workspace = _found(self._workspaces, self._mailboxes.workspace(name))

@@ -18,6 +18,13 @@ class Mailboxes:
         self._workspaces: dict[str, Key] = {}  #: where the workspace of a mailbox is known
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
 
+    def clear(self) -> None:
+        for index in (self._targets, self._workspaces, self._names):
+            index.clear()
+
+    def names(self) -> set[str]:
+        return {*self._targets, *self._workspaces}
+
     def target(self, name: str) -> Key | None:
         return self._targets.get(name)
 

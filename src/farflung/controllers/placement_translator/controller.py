@@ -115,6 +115,7 @@ class PlacementTranslator:
     # --- doing ------------------------------------------------------------------------------------
 
     async def reconcile(self, work: WorkKey, worker: int) -> float | None:
+        await self._listening.rebuilder.clean.wait()
         match work:
             case Copy():
                 return await self._copier.copy(work)
@@ -138,6 +139,7 @@ class PlacementTranslator:
     async def _say(self, status: StatusKey, worker: int) -> float | None:
         """When there is nothing else to be done: what is wrong for a moment only need not be said.  What was found at
         the start has to be looked at before anybody knows what is to be said."""
+        await self._listening.rebuilder.clean.wait()
         key = status.placement
         if self.controller.queue.idle:
             self._caught_up = True

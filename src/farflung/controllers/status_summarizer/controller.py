@@ -8,7 +8,8 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from farflung.apis.edge.names import STATUS_COLLECTORS, STATUS_SUMMARIES
+from farflung.apis.edge.names import STATUS_COLLECTORS, STATUS_SUMMARIES, SYNCER_CONFIGS
+from farflung.apis.kcp.names import LOCATIONS
 from farflung.client.errors import ClientError, NotFound
 from farflung.controllers.status_summarizer.collectors import SeenCollector, seen_collector
 from farflung.controllers.status_summarizer.health import NOTHING, Subject, parse_syncer_report, stale
@@ -88,8 +89,8 @@ class StatusSummarizer:
             monotonic=listening.env.monotonic,
             log=listening.log,
         )  #: by cluster of mailboxes
-        listening.configs.subscribe(self._on_config)
-        listening.locations.subscribe(self._on_location)
+        listening.configs.subscribe(listening.rebuilder.guarded(SYNCER_CONFIGS.kind, self._on_config))
+        listening.locations.subscribe(listening.rebuilder.guarded(LOCATIONS.kind, self._on_location))
         listening.witness(self._on_object)
         listening.attend(self)
 
@@ -125,6 +126,7 @@ class StatusSummarizer:
     async def _look_at_copies(self) -> None:
         """Until cancelled.  However many there are, others get their turn."""
         while True:
+            await self._listening.rebuilder.clean.wait()
             self._news.clear()
             until = self._monotonic() + TURN
             for copy in [copy for copy, _ in zip(self._dirty, range(AT_ONCE), strict=False)]:
@@ -141,9 +143,8 @@ class StatusSummarizer:
     def _look(self, copy: Copy) -> None:
         try:
             concerned: list[Work] = [*self._summaries.look(copy), *self._back.concerned(copy)]
-        except Exception as error:  # a mistake of ours about one copy must not keep the others from being looked at
-            where = f"{copy.part} in {copy.mailbox}"
-            self._listening.trouble(f"cannot look at {where}", RuntimeError(type(error).__name__))
+        except Exception as error:
+            self._listening.rebuilder.failed(copy, error)
             return
         for one in concerned:
             self._schedule(one)
@@ -189,6 +190,10 @@ class StatusSummarizer:
         self._writing = SummaryWriter(self._summaries, self._existing, views, log)
         self._asking = CollectorStatusWriter(self._collectors, views.edge_of, self._now, log)
         self._back = StatusReturner(known, views.everywhere, self._recorder, log)
+        self._caught_up = False
+        self._news.set()
+        rebuilder = self._listening.rebuilder
+        rebuilder.replay(SYNCER_CONFIGS.kind, self._listening.configs.cache, self._on_config)
 
     def hear(self, works: AbstractSet[state.WorkKey], assumed: Copy | None) -> None:
         for work in works:
@@ -237,6 +242,7 @@ class StatusSummarizer:
     # --- doing ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: Work, worker: int) -> float | None:
+        await self._listening.rebuilder.clean.wait()
         if isinstance(key, CollectorKey):
             await self._asking.say(key)
             return None
@@ -284,5 +290,7 @@ class StatusSummarizer:
     def _note_age(self, cluster: str) -> float | None:
         """After how many seconds to look again."""
         verdict, again = stale(self._summaries.told(cluster), self._clock.now(), self._stale_after)
-        self._look_at(self._summaries.set_stale(cluster, verdict))
+        self._listening.rebuilder.attempt(
+            ("age", cluster), lambda: self._look_at(self._summaries.set_stale(cluster, verdict))
+        )
         return None if again is None else min(again, LONGEST_SLEEP)

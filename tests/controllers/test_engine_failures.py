@@ -1,0 +1,395 @@
+"""An engine in which any one call fails ends in the same state as an engine without failures."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+from simulated_time import monotonic, simulated_environment
+
+from farflung.client.rest import Client
+from farflung.client.transport import Reply, Request
+from farflung.controllers.edge_scheduler import controller as edge_scheduler
+from farflung.controllers.edge_scheduler.triggers import Triggers
+from farflung.controllers.mailbox import controller as mailbox
+from farflung.controllers.mailbox.triggers import Mailboxes
+from farflung.controllers.placement_translator.controller import PlacementTranslator
+from farflung.controllers.status_summarizer.controller import StatusSummarizer
+from farflung.controllers.status_summarizer.health import Subject
+from farflung.controllers.status_summarizer.status_return import StatusReturner
+from farflung.controllers.status_summarizer.summaries import Summaries
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.placement.feeds import PlacementFeed, Views
+from farflung.placement.guard import Limits, Withdrawals
+from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
+from farflung.placement.names import BINDINGS, DEFINITIONS, NAMESPACES, Kind, ObjectKey, Source
+from farflung.placement.resolve import Resolver
+from farflung.placement.state import Neighbors, PlacementState
+from farflung.runtime.cache import Cache, Change, Key, Known
+from farflung.runtime.informer import Informer, SharedInformers
+from farflung.runtime.rebuilder import Rebuilder
+from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import where
+
+LONG = 3000.0  #: seconds in which all repeated rebuilds are done
+DEPLOYMENTS = Kind("apps", "deployments")
+UID = "00000000-0000-4000-8000-0000000000{:02}"
+Step = tuple[str, Obj, bool]  #: the informer, the object, and whether it is deleted
+Outcome = tuple[int, int, Any]  #: calls, rebuilds, final state
+
+
+class InjectedError(Exception):
+    pass
+
+
+class SilentTransport:
+    """A server that does not answer."""
+
+    @asynccontextmanager
+    async def open(self, request: Request) -> AsyncIterator[Reply]:
+        await asyncio.get_running_loop().create_future()
+        yield  # type: ignore[misc]
+
+
+SERVER = Client(SilentTransport())
+
+
+@contextmanager
+def failing(classes: tuple[type, ...], at: int, *, late: bool) -> Iterator[list[int]]:
+    """The call with this number fails, of all methods of these classes: before its work, or after it."""
+    calls = [0]
+    patch = pytest.MonkeyPatch()
+
+    def wrapped(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls[0] += 1
+            fails = calls[0] == at
+            if fails and not late:
+                raise InjectedError
+            result = method(*args, **kwargs)
+            if fails:
+                if inspect.isgenerator(result):
+                    list(result)
+                raise InjectedError
+            return result
+
+        return call
+
+    for owner in classes:
+        for name, method in list(vars(owner).items()):
+            if inspect.isfunction(method) and not name.startswith("__") and name != "is_undecided":
+                patch.setattr(owner, name, wrapped(method))
+    try:
+        yield calls
+    finally:
+        patch.undo()
+
+
+def deliver(informer: Informer[Any], obj: Obj, version: int, *, deleted: bool) -> None:
+    obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
+    document = orjson.dumps(obj)
+    known = Known(where(document)[0], version, informer._decode(document))
+    (informer.remove if deleted else informer.apply)(known)
+
+
+def at(cluster: str, name: str, namespace: str = "", **more: Any) -> Obj:
+    metadata = {"name": name, "uid": f"uid-{name}", "generation": 1, **more.pop("metadata", {})}
+    metadata["annotations"] = {"kcp.io/cluster": cluster, **metadata.get("annotations", {})}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"metadata": metadata, **more}
+
+
+def location(name: str, **labels: str) -> Obj:
+    resource = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
+    spec = {"resource": resource, "instanceSelector": {"matchLabels": {"id": name}}}
+    return at("inv", name, metadata={"labels": labels}, spec=spec)
+
+
+def target(name: str, number: int) -> Obj:
+    return at("inv", name, metadata={"labels": {"id": name}, "uid": UID.format(number)}, spec={})
+
+
+def workspace(number: int, phase: str = "Ready") -> Obj:
+    annotations = {"edge.kcp.io/sync-target-name": f"t{number}"}
+    name = f"inv-mb-{UID.format(number)}"
+    spec, status = {"cluster": f"box{number}"}, {"phase": phase}
+    return at("root", name, metadata={"annotations": annotations}, spec=spec, status=status)
+
+
+def placement(*selectors: Obj, namespaces: Obj, **annotations: str) -> Obj:
+    spec = {"locationSelectors": list(selectors), "namespaceSelector": namespaces}
+    return at("w", "p", metadata={"annotations": annotations}, spec=spec)
+
+
+def slice_to(*numbers: int) -> Obj:
+    owner = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "EdgePlacement", "name": "p", "uid": "uid-p"}
+    found = [
+        {"cluster": "inv", "locationName": f"t{one}", "syncTargetName": f"t{one}", "syncTargetUID": UID.format(one)}
+        for one in numbers
+    ]
+    return at("w", "p", metadata={"ownerReferences": [owner]}, destinations=found)
+
+
+def copied(number: int, name: str, namespace: str = "") -> Obj:
+    annotations = {"edge.kcp.io/projection": orjson.dumps({"sources": ["w|p"]}).decode()}
+    marked = {"labels": {"edge.kcp.io/projected": "yes"}, "annotations": annotations}
+    return at(f"box{number}", name, namespace, metadata=marked)
+
+
+SHOP = at("w", "shop", metadata={"labels": {"env": "prod"}})
+WEB = at("w", "web", "shop")
+PROD, ALL = {"matchLabels": {"env": "prod"}}, {"matchLabels": {}}
+BOUND = {
+    "group": "acme.io",
+    "resource": "widgets",
+    "schema": {"name": "x", "identityHash": "i"},
+    "storageVersions": ["v1"],
+}
+
+UNREACHABLE = {"type": "EdgeReachable", "status": "False", "reason": "Timeout"}
+
+SCHEDULER_HISTORY: list[Step] = [
+    ("targets", target("t1", 1), False),
+    ("locations", location("t1", env="prod"), False),
+    ("placements", placement(PROD, namespaces=ALL), False),
+    ("targets", target("t2", 2), False),
+    ("locations", location("t2", env="prod"), False),
+    ("slices", slice_to(1), False),
+    ("slices", slice_to(1, 2), False),
+    ("locations", location("t1", env="test"), False),
+    ("placements", placement(PROD, ALL, namespaces=ALL), False),
+    ("slices", slice_to(2), True),
+    ("targets", target("t2", 2), True),
+]
+
+MAILBOX_HISTORY: list[Step] = [
+    ("targets", target("t1", 1), False),
+    ("workspaces", workspace(1), False),
+    ("targets", target("t2", 2), False),
+    ("workspaces", workspace(2, "Scheduling"), False),
+    ("bindings", at("box1", "bind-edge"), False),
+    ("configs", at("box1", "the-one"), False),
+    ("workspaces", workspace(2), False),
+    ("targets", target("t1", 3), False),
+    ("workspaces", workspace(1), True),
+]
+
+FEED_HISTORY: list[Step] = [
+    ("workspaces", workspace(1), False),
+    ("workspaces", workspace(2), False),
+    ("locations", location("t1", env="prod"), False),
+    ("locations", location("t2", env="prod"), False),
+    ("bindings", at("w", "acme", status={"boundResources": [BOUND]}), False),
+    ("namespaces", SHOP, False),
+    ("deployments", WEB, False),
+    ("placements", placement({}, namespaces=PROD), False),
+    ("slices", slice_to(1, 2), False),
+    ("namespaces", copied(1, "shop"), False),
+    ("deployments", copied(1, "web", "shop"), False),
+    ("deployments", copied(2, "web", "shop"), False),
+    ("collectors", at("w", "c", spec={"limit": 1}), False),
+    ("configs", at("box1", "the-one", status={"conditions": [UNREACHABLE]}), False),
+    (
+        "deployments",
+        at("w", "other", "shop", metadata={"annotations": {"edge.kcp.io/expand-parameters": "true"}}),
+        False,
+    ),
+    ("customizers", at("w", "z", "shop", replacements=[]), False),
+    ("placements", placement({}, namespaces=PROD, **{"edge.kcp.io/summarize": "deployments.apps"}), False),
+    ("slices", slice_to(1), False),
+    ("locations", location("t1", env="test"), False),
+    ("deployments", copied(2, "web", "shop"), True),
+    ("namespaces", at("w", "shop", metadata={"labels": {"env": "test"}}), False),
+    ("namespaces", SHOP, False),
+    ("bindings", at("w", "acme"), True),
+    ("workspaces", workspace(2), True),
+]
+
+
+async def run_scheduler(fail_at: int, *, late: bool = False) -> Outcome:
+    setting = edge_scheduler.Setting(SERVER, SERVER, "http://h/edge", "http://h/s", "http://h/w", lambda: NOW)
+    log = Logger(io.StringIO())
+    with failing((Triggers, Resolver), fail_at, late=late) as calls:
+        made = edge_scheduler.EdgeScheduler(setting, "edge-scheduler", SharedInformers(simulated_environment()), log)
+        informers = {name: getattr(made, f"_{name}") for name in ("targets", "locations", "placements", "slices")}
+        rebuilding = asyncio.create_task(made.rebuilder.run())
+        for version, (kind, obj, deleted) in enumerate(SCHEDULER_HISTORY, 1):
+            deliver(informers[kind], obj, version, deleted=deleted)
+            await asyncio.sleep(0.01)
+            if version > 3 and made.rebuilder.clean.is_set():
+                made._begin()  # as workers do
+            await asyncio.sleep(LONG if version == len(SCHEDULER_HISTORY) else 0.01)
+        made._begin()
+        await asyncio.sleep(LONG)
+    rebuilding.cancel()
+    assert made.rebuilder.clean.is_set()
+    made._begin()
+    key = ObjectKey("w", "p")
+    resolution = made._triggers.engine.resolve(key, frozenset())
+    state = resolution.destinations, list(made._triggers.slices(key)), len(made.controller.queue)
+    return calls[0], made.rebuilder.tally.successes, state
+
+
+async def run_mailbox(fail_at: int, *, late: bool = False) -> Outcome:
+    setting = mailbox.Setting(SERVER, SERVER, "root:espw", "http://h/edge", "http://h/w")
+    with failing((Mailboxes,), fail_at, late=late) as calls:
+        made = mailbox.MailboxController(setting, SharedInformers(simulated_environment()), Logger(io.StringIO()))
+        informers = {name: getattr(made, f"_{name}") for name in ("targets", "workspaces", "bindings", "configs")}
+        rebuilding = asyncio.create_task(made.rebuilder.run())
+        for version, (kind, obj, deleted) in enumerate(MAILBOX_HISTORY, 1):
+            deliver(informers[kind], obj, version, deleted=deleted)
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(LONG)
+    rebuilding.cancel()
+    assert made.rebuilder.clean.is_set()
+    index = made._mailboxes
+    state = dict(index._targets), dict(index._workspaces), dict(index._names), len(made.controller.queue)
+    return calls[0], made.rebuilder.tally.successes, state
+
+
+ENGINE = (PlacementState, PlacementIndex, ObjectIndex, CopyIndex, ServedKinds, Withdrawals, Neighbors)
+NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+
+async def run_feed(fail_at: int, *, late: bool = False) -> Outcome:
+    views = Views(SERVER.workspace("*"), SERVER, SERVER.workspace("root"), "http://h/edge", "http://h/s")
+    log = Logger(io.StringIO())
+    feed = PlacementFeed(views, Limits(), SharedInformers(simulated_environment()), log)
+    recorder = Recorder(SERVER, "test", lambda: NOW, monotonic, lambda: "x", log)
+    translator = PlacementTranslator(feed, recorder, lambda: NOW)
+    summarizer = StatusSummarizer(feed, recorder, lambda: NOW)
+    feed._builtin = {NAMESPACES: "v1", DEPLOYMENTS: "v1", BINDINGS: "v1alpha1", DEFINITIONS: "v1"}
+    feed._rebuild()
+    group = asyncio.TaskGroup()
+    async with group:
+        feed._group = group
+        group.create_task(feed.rebuilder.run())
+        looking = group.create_task(summarizer._look_at_copies())
+        feed.feeds.want(group, feed.known.offers.builtin())
+        for informer in feed.feeds.informers():
+            informer.synced.set()
+        feed._started = True
+        feed.rebuilder.attempt("begin", lambda: feed._tell(feed.known.begin()))
+        static: dict[str, Informer[Any]] = {
+            "placements": feed.placements,
+            "configs": feed.configs,
+            "slices": feed._slices,
+            "customizers": feed._customizers,
+            "locations": feed.locations,
+            "workspaces": feed._workspaces,
+            "collectors": summarizer._collectors,
+            "namespaces": feed.feeds._informers[Source(NAMESPACES, "v1")],
+            "deployments": feed.feeds._informers[Source(DEPLOYMENTS, "v1")],
+            "bindings": feed.feeds._informers[Source(BINDINGS, "v1alpha1")],
+        }
+        with failing((*ENGINE, Summaries, StatusReturner), fail_at, late=late) as calls:
+            for version, (kind, obj, deleted) in enumerate(FEED_HISTORY, 1):
+                deliver(static[kind], obj, version, deleted=deleted)
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(LONG)
+        assert feed.rebuilder.clean.is_set()
+        state = feed_state(feed, translator, summarizer)
+        rebuilds = feed.rebuilder.tally.successes
+        looking.cancel()
+        group._abort()
+    return calls[0], rebuilds, state
+
+
+def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer: StatusSummarizer) -> Any:
+    known, summaries = feed.known, summarizer._summaries
+    assert translator._known is known
+    assert summarizer._known is known
+    wanted = {
+        (mailbox, part): (sorted(known.engine.wanted(mailbox, part), key=str), known.withdrawals.is_held(key))
+        for key in known.placements
+        for mailbox in known.engine.places(key)
+        for part in known.engine.parts_at(mailbox)
+    }
+    made = {key: sorted(known.copies.made(key)) for key in known.placements}
+    index = known.placements, known.locations, known.customizers, known.mailboxes, known.sources, known._led
+    subjects = {
+        key: {part: summaries.summary(Subject(key, part)) for part in parts}
+        for key, parts in getattr(summaries, "_of", {}).items()
+    }
+    return wanted, made, index, known._special, feed._listened, subjects, summaries._told, summaries._questions
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    ("run", "step"),
+    [
+        (run_scheduler, 1),
+        (run_mailbox, 1),
+        pytest.param(run_feed, 29, marks=pytest.mark.slow),
+        pytest.param(run_feed, 1, marks=pytest.mark.long),
+    ],
+)
+async def test_the_state_after_any_one_failure_is_that_without_failures(
+    run: Callable[..., Any], step: int, late: bool
+) -> None:
+    """`step`: every call fails once, or every so many."""
+    number, rebuilds, expected = await run(0)
+    assert (number >= 9, rebuilds) == (True, 0)
+    for fail_at in range(1, number + 1, step):
+        _, _, found = await run(fail_at, late=late)
+        assert found == expected, fail_at
+
+
+async def test_an_object_that_always_fails_stops_neither_the_controller_nor_further_rebuilds() -> None:
+    class Engine:
+        def __init__(self) -> None:
+            self.objects: dict[str, int] = {}
+
+        def put(self, change: Change[int]) -> None:
+            if change.key.name == "bad" and bad:
+                raise ValueError("a secret")
+            self.objects[change.key.name] = change.new or 0
+
+    log, bad, engines, cache = io.StringIO(), True, [Engine()], Cache[int]()
+
+    def put(change: Change[int]) -> None:
+        engines[-1].put(change)
+
+    def rebuild() -> None:
+        engines.append(Engine())
+        rebuilder.replay("Thing", cache, put)
+
+    rebuilder = Rebuilder("test", rebuild, simulated_environment(), Logger(log))
+    listener = rebuilder.guarded("Thing", put)
+    running = asyncio.create_task(rebuilder.run())
+
+    def write(name: str, version: int) -> None:
+        change = cache.apply(Known(Key("", "", name), version, version))
+        assert change is not None
+        listener(change)
+
+    write("bad", 1)
+    assert not rebuilder.clean.is_set()
+    write("good", 2)  # while the engine is dirty
+    assert engines[0].objects == {}
+    await rebuilder.clean.wait()
+    assert engines[-1].objects == {"good": 2}
+    write("bad", 3)
+    write("good", 4)
+    assert rebuilder.clean.is_set()
+    assert engines[-1].objects == {"good": 4}
+    await asyncio.sleep(LONG)
+    assert 5 < rebuilder.tally.successes < 40  # with backoff
+    assert rebuilder.failed_calls == rebuilder.tally.successes + 2
+    bad = False
+    await asyncio.sleep(LONG)
+    assert engines[-1].objects == {"bad": 3, "good": 4}
+    rebuilt = rebuilder.tally.successes
+    await asyncio.sleep(LONG)
+    assert rebuilder.tally.successes == rebuilt
+    running.cancel()
+    assert "a secret" not in log.getvalue()
