@@ -18,7 +18,7 @@ from farflung.edge.log_cutting import Cut
 from farflung.edge.logs import NodeLogs, seek_last
 from farflung.edge.node.log_files import log_file
 from farflung.edge.runtimes.log_lines import LogWriter, log_line
-from farflung.hub.endpoints.nodes import LogsWanted
+from farflung.hub.endpoints.logs import LogsWanted
 
 START = datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC)
 TEXTS = st.lists(st.binary(max_size=8).map(lambda text: text.replace(b"\n", b"|")), max_size=30)

@@ -13,7 +13,7 @@ from hub_harness import PODS, Collector, LocalHub, pod
 from farflung.http.messages import Response, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.endpoints import logs
-from farflung.hub.endpoints.nodes import LogsWanted
+from farflung.hub.endpoints.logs import LogsWanted
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
 

@@ -21,7 +21,7 @@ from farflung.hub.auth.rbac.defaults import default_bindings, default_roles
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import token_hash
 from farflung.hub.catalog import objects
-from farflung.hub.endpoints.nodes import Nodes
+from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.lib import ids
 from farflung.machinery.errors import Obj

@@ -37,7 +37,7 @@ from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.signing_keys import ensure_keys
 from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.catalog import objects
-from farflung.hub.endpoints.nodes import Nodes
+from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.request.audit import Audit
 from farflung.lib import garbage, outlet
 from farflung.placement.guard import USUAL, Limits

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from farflung.edge.log_cutting import Cut
 from farflung.edge.node.log_files import log_file
 from farflung.edge.runtimes.log_lines import older
-from farflung.hub.endpoints.nodes import LogsWanted
+from farflung.hub.endpoints.logs import LogsWanted
 
 BLOCK: Final = 64 * 1024
 LOOK: Final = 0.1  #: seconds between two looks at a log that is followed

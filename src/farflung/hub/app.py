@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -20,22 +20,19 @@ from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.impersonation import impersonated
 from farflung.hub.auth.service_account_tokens import openid_document
-from farflung.hub.catalog.objects import EVERY_CLUSTER
 from farflung.hub.catalog.served import Kinds
-from farflung.hub.endpoints import pods
-from farflung.hub.endpoints.reviews import Reviews
 from farflung.hub.metrics import Metrics
-from farflung.hub.registry import create, delete, patch, read, respond, subresources, update
+from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import read_ahead, takes_long
 from farflung.hub.registry.call import Call, Redefined, Tools
-from farflung.hub.registry.watch import Watches
 from farflung.hub.request import attributes
 from farflung.hub.request.audit import UNANSWERED, Audit, Trail
-from farflung.hub.request.target import Target, target_of
+from farflung.hub.request.target import Route, Target, target_of
 from farflung.hub.request.user import User
-from farflung.hub.routing.views import OneCluster, Place, Routes
+from farflung.hub.routing.dispatcher import VERBS, Dispatcher, page_not_found
+from farflung.hub.routing.views import OneCluster, Routes
 from farflung.lib.version import __version__
-from farflung.machinery.errors import ApiError, method_not_allowed, no_such_path, no_such_resource
+from farflung.machinery.errors import ApiError, no_such_path
 from farflung.store.base import Unavailable
 
 log = logging.getLogger(__name__)
@@ -57,20 +54,6 @@ VERSION: Final = {
 }
 
 
-Verb = Callable[[Call], Answer | Awaitable[Answer]]
-
-#: (method, is there a name) → the verb of discovery and access control
-VERBS: Final[Mapping[tuple[str, bool], str]] = {
-    ("GET", False): "list",
-    ("POST", False): "create",
-    ("DELETE", False): "deletecollection",
-    ("GET", True): "get",
-    ("PUT", True): "update",
-    ("PATCH", True): "patch",
-    ("DELETE", True): "delete",
-}
-
-
 class Hub:
     """Serves; never calls."""
 
@@ -79,7 +62,7 @@ class Hub:
         kinds: Kinds,
         tools: Tools,
         authenticator: Authenticator,
-        watches: Watches,
+        dispatcher: Dispatcher,
         audit: Audit | None = None,
         routes: Routes | None = None,
     ) -> None:
@@ -90,23 +73,10 @@ class Hub:
         self._tools = tools
         self._authenticator = authenticator
         self._authorizer = tools.authorizer
-        self._watches = watches
+        self._dispatcher = dispatcher
         self._reader = ThreadPoolExecutor(1, "yaml")
         self.metrics = Metrics()
-        self.metrics.gauge("farflung_watches", "Open watch streams.", lambda: watches.count)
         self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
-        kinds.subscribe(watches.end)
-        if tools.views is not None:
-            tools.views.subscribe(watches.expire)
-        self._reviews = Reviews(authenticator)
-        self._verbs: Mapping[str, Verb] = {
-            "get": read.get,
-            "create": create.create,
-            "update": update.update,
-            "patch": patch.patch,
-            "delete": delete.delete,
-            "deletecollection": delete.delete_collection,
-        }
 
     def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
         trail = self._audit.begin(request)
@@ -184,7 +154,7 @@ class Hub:
         verb = VERBS.get((request.method, bool(target.name)))
         if asked.verb == "watch":
             verb = "watch"
-        return self._deprecated(call, verb) if kind.resource.deprecated else self._perform(call, verb)
+        return self._deprecated(call, verb) if kind.resource.deprecated else self._dispatcher.dispatch(call, verb)
 
     async def _read_beside(self, request: Request, target: Target, user: User, trail: Trail | None) -> Answer:
         """A body that takes long is read while others are served, one such body at a time.  By then other things may be
@@ -196,7 +166,7 @@ class Hub:
     def _deprecated(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
         """A refusal carries the warning as well."""
         try:
-            answer = self._perform(call, verb)
+            answer = self._dispatcher.dispatch(call, verb)
         except ApiError as error:
             raise respond.warned(error, [call.resource.deprecated]) from None
         return answer if isinstance(answer, Response | Stream) else self._deprecated_later(call, answer)
@@ -207,47 +177,9 @@ class Hub:
         except ApiError as error:
             raise respond.warned(error, [call.resource.deprecated]) from None
 
-    def _perform(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
-        target, resource = call.target, call.resource
-        if target.view:
-            check_seen(call)
-        if bool(target.namespace) != resource.namespaced and (target.namespace or target.name):
-            if resource.custom:
-                return page_not_found()
-            raise no_such_path()
-        if target.watch:
-            return self._watch(call)
-        if target.subresource:
-            return subresources.dispatch(call)
-        if verb is None or verb not in resource.verbs:
-            raise subresources.unsupported(call, verb) if verb and resource.custom else method_not_allowed()
-        if resource.namespaced and not target.namespace and verb in ("create", "deletecollection"):
-            if resource.custom:
-                return page_not_found()
-            raise method_not_allowed()
-        if verb == "watch":
-            return self._watches.open(call)
-        if not resource.storage_version_hash and verb == "create":
-            return pods.bind_named(call) if resource.qualified == "bindings" else self._reviews.answer(call)
-        if verb == "list":
-            return read.list_(call)
-        if verb == "get" and self._tools.home_workspace is not None:
-            home = self._tools.home_workspace(call)
-            if home is not None:
-                return read.get_made(call, home)
-        return self._verbs[verb](call)
-
-    def _watch(self, call: Call) -> Awaitable[Answer]:
-        """The deprecated paths, which know nothing else."""
-        if call.target.subresource:
-            raise no_such_path()
-        if call.request.method != "GET" or "watch" not in call.resource.verbs:
-            raise method_not_allowed()
-        return self._watches.open(call)
-
     # --- documents --------------------------------------------------------------------------------
 
-    def _document(self, request: Request, place: Place, user: User) -> Answer:
+    def _document(self, request: Request, place: Route, user: User) -> Answer:
         cluster, path, view = place
         self._routes.check(cluster, view, user, attributes.of_path(request.method, path))
         match first_part(path):
@@ -258,7 +190,7 @@ class Hub:
             case "metrics":
                 return Response(200, *self.metrics.render())
             case ".well-known" | "openid":
-                return openid_document(request, path, self._tools.accounts.keys) or page_not_found()
+                return openid_document(request, path, self._authenticator.signing_keys) or page_not_found()
             case "openapi":
                 return self._kinds.at(cluster, view).openapi.answer(request, path) or page_not_found()
         return self._kinds.at(cluster, view).documents.answer(request, path) or page_not_found()
@@ -282,21 +214,6 @@ class Hub:
 def first_part(path: str) -> str:
     """`healthz` of `/healthz/ping`; empty for what is no path (`*`)."""
     return path[1:].partition("/")[0]
-
-
-def check_seen(call: Call) -> None:
-    """Raises 404 for what is not in the view of a request.  Lists and watches leave it out by themselves."""
-    target, views = call.target, call.tools.views
-    if views is None or target.cluster == EVERY_CLUSTER:
-        return
-    if not views.reaches(target.view, call.resource, target.cluster):
-        raise no_such_resource()
-    if target.name and not views.sees(target.view, call.resource)(call.key):
-        raise call.not_found()
-
-
-def page_not_found() -> Response:
-    return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
 
 
 def unavailable(error: Unavailable) -> ApiError:

@@ -12,13 +12,13 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.http.certificates import Certificates
-from farflung.hub.admission import plugins
+from farflung.hub.admission.plugins import Plugins
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.admission.pools import Pools
 from farflung.hub.admission.quota_tracker import Quotas
@@ -33,12 +33,15 @@ from farflung.hub.catalog.served import Served
 from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS
 from farflung.hub.controllers.manager import ControllerManager, ManagerDependencies, ManagerOptions
 from farflung.hub.controllers.namespaces import DEFAULT_PACE, Pace
-from farflung.hub.endpoints.nodes import Nodes
-from farflung.hub.registry.call import Tools
+from farflung.hub.endpoints import logs, pods, token_request
+from farflung.hub.endpoints.logs import Nodes
+from farflung.hub.endpoints.reviews import Reviews
+from farflung.hub.registry.call import Handler, Tools
 from farflung.hub.registry.pipeline import STEPS, Pipeline
 from farflung.hub.registry.watch import Watches
 from farflung.hub.request.audit import Audit
 from farflung.hub.request.user import ADMINISTRATORS, User
+from farflung.hub.routing.dispatcher import Dispatcher, Endpoints
 from farflung.lib import ids
 from farflung.store.base import Store
 
@@ -129,30 +132,24 @@ class Assembly:
             )
         self.accounts = AccountTokens(store, keys, clock, new_uid, tell_cluster=self.workspaces is not None)
         self.quotas, self.policies = Quotas(store), Policies(store, self.kinds)
+        admission = Plugins(self.authorizer, Pools(store), self.quotas, self.policies)
         of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
-        self.pipeline = Pipeline((*STEPS, *plugins.STEPS, *of_workspaces))
-        tools = Tools(
-            store,
-            self.kinds,
-            Pools(store),
-            self.quotas,
-            clock,
-            new_uid,
-            sources.random_suffix,
-            self.authorizer,
-            self.accounts,
-            self.policies,
-            self.pipeline,
-            nodes=nodes,
-        )
-        if self.workspaces is not None:
-            home = self.workspaces.writes.home_workspace
-            tools = replace(tools, annotates=True, home_workspace=home, views=self.workspaces.views)
+        self.pipeline = Pipeline((*STEPS, *admission.steps, *of_workspaces))
+        tools = Tools(store, self.kinds, clock, new_uid, sources.random_suffix, self.authorizer, self.pipeline)
         known = StaticTokens({**(tokens or {}), token_hash(own_token): CONTROLLER_MANAGER}, tokens_file)
         self.authenticator = Authenticator(known, self.accounts, clock)
         self.watches = Watches(store, longest=sources.watch_seconds)
-        routes = None if self.workspaces is None else self.workspaces.routes
-        self.hub = Hub(self.kinds, tools, self.authenticator, self.watches, audit, routes)
+        self.kinds.subscribe(self.watches.end)
+        own_endpoints = endpoints(self.authenticator, self.authorizer, self.accounts, nodes)
+        if self.workspaces is None:
+            dispatcher, routes = Dispatcher(self.watches, own_endpoints), None
+        else:
+            self.workspaces.views.subscribe(self.watches.expire)
+            tools = replace(tools, annotates=True, views=self.workspaces.views)
+            home_workspace = self.workspaces.writes.home_workspace
+            dispatcher, routes = Dispatcher(self.watches, own_endpoints, home_workspace), self.workspaces.routes
+        self.hub = Hub(self.kinds, tools, self.authenticator, dispatcher, audit, routes)
+        self.hub.metrics.gauge("farflung_watches", "Open watch streams.", lambda: self.watches.count)
 
     @cached_property
     def controllers(self) -> ControllerManager:
@@ -181,3 +178,18 @@ class Assembly:
 
     async def stop(self) -> None:
         await self.controllers.stop()
+
+
+def endpoints(
+    authenticator: Authenticator, authorizer: Authorizer, accounts: AccountTokens, nodes: Nodes | None
+) -> Endpoints:
+    """`nodes`: run pods and have their logs; None: pods never run."""
+    subresources: dict[tuple[str, str], Handler] = {
+        ("token", "create"): partial(token_request.create_token, accounts),
+        ("binding", "create"): pods.bind,
+        ("eviction", "create"): pods.evict,
+    }
+    if nodes is not None:
+        subresources["log", "get"] = partial(logs.get_log, nodes)
+    kinds = {**Reviews(authenticator, authorizer).handlers, "Binding": pods.bind_named}
+    return Endpoints(kinds, subresources, has_nodes=nodes is not None)

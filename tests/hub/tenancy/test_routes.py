@@ -6,8 +6,8 @@ import pytest
 
 from farflung.hub.catalog import objects
 from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.target import Route
 from farflung.hub.request.user import ADMINISTRATORS, User
-from farflung.hub.routing.views import Place
 from farflung.hub.tenancy.paths import Clusters, logical_cluster_key, workspace_key
 from farflung.hub.tenancy.routes import WorkspaceRoutes
 from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
@@ -38,20 +38,20 @@ async def routes() -> WorkspaceRoutes:
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("/clusters/root/api/v1/pods", Place("root", "/api/v1/pods")),
-        ("/clusters/root:org/api", Place(CHILD, "/api")),
-        ("/clusters/root%3Aorg", Place(CHILD, "/")),
-        (f"/clusters/{CHILD}/apis", Place(CHILD, "/apis")),
-        ("/clusters/%2A/api/v1/namespaces", Place("*", "/api/v1/namespaces")),
-        ("/clusters/root:nosuch/api", Place("", "/api")),
-        ("/clusters/", Place("", "/")),
-        ("/clusters//api", Place("", "/api")),
-        ("/services/apiexport/root/x.io/clusters/%2A/apis/x.io/v1/ws", Place("*", "/apis/x.io/v1/ws", "root/x.io")),
-        (f"/services/apiexport/root/x.io/clusters/{CHILD}", Place(CHILD, "/", "root/x.io")),
-        ("/version", Place("root", "/version")),
+        ("/clusters/root/api/v1/pods", Route("root", "/api/v1/pods")),
+        ("/clusters/root:org/api", Route(CHILD, "/api")),
+        ("/clusters/root%3Aorg", Route(CHILD, "/")),
+        (f"/clusters/{CHILD}/apis", Route(CHILD, "/apis")),
+        ("/clusters/%2A/api/v1/namespaces", Route("*", "/api/v1/namespaces")),
+        ("/clusters/root:nosuch/api", Route("", "/api")),
+        ("/clusters/", Route("", "/")),
+        ("/clusters//api", Route("", "/api")),
+        ("/services/apiexport/root/x.io/clusters/%2A/apis/x.io/v1/ws", Route("*", "/apis/x.io/v1/ws", "root/x.io")),
+        (f"/services/apiexport/root/x.io/clusters/{CHILD}", Route(CHILD, "/", "root/x.io")),
+        ("/version", Route("root", "/version")),
     ],
 )
-def test_a_path_names_a_cluster_and_what_is_asked_of_it(routes: WorkspaceRoutes, path: str, place: Place) -> None:
+def test_a_path_names_a_cluster_and_what_is_asked_of_it(routes: WorkspaceRoutes, path: str, place: Route) -> None:
     assert routes.place(path, MASTER) == place
 
 

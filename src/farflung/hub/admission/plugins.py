@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -15,12 +16,14 @@ from farflung.hub.admission import limit_ranges, pod_admission
 from farflung.hub.admission.policies.matching import CREATE as CREATE_OPERATION
 from farflung.hub.admission.policies.matching import DELETE as DELETE_OPERATION
 from farflung.hub.admission.policies.matching import UPDATE as UPDATE_OPERATION
-from farflung.hub.admission.quota_tracker import Refused
+from farflung.hub.admission.policies.registry import Policies
+from farflung.hub.admission.pools import Pools
+from farflung.hub.admission.quota_tracker import Quotas, Refused
+from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.certificate_requests import CLIENT, asks_for_everything, check_signer
 from farflung.hub.auth.escalation import check_no_escalation
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
-from farflung.hub.endpoints.token_review import user_info
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import (
     CHANGES,
@@ -33,7 +36,7 @@ from farflung.hub.registry.pipeline import (
     validate_change,
 )
 from farflung.hub.request.options import WriteOptions
-from farflung.hub.request.user import ADMINISTRATORS
+from farflung.hub.request.user import ADMINISTRATORS, user_info
 from farflung.machinery.errors import Obj, forbidden
 
 SERVICE_ACCOUNT_WAIT: Final = 1.0  #: seconds to wait for a namespace's default ServiceAccount
@@ -47,14 +50,6 @@ DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 ROLES: Final = frozenset(
     (RBAC_GROUP, plural) for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 )
-
-
-# --- RBAC -----------------------------------------------------------------------------------------
-
-
-def check_escalation(write: Write) -> None:
-    call = write.call
-    check_no_escalation(call.tools.authorizer, call.user, call.target, write.new, write.old)
 
 
 # --- limit ranges ---------------------------------------------------------------------------------
@@ -150,25 +145,12 @@ def validate_approval(write: Write) -> None:
     validate_change(write, certificates.validate_approval(write.new, write.old))
 
 
-def check_signer_rights(write: Write) -> None:
-    call = write.call
-    assert write.old is not None
-    check_signer(call.tools.authorizer, call.user, call.target, write.new, write.old)
-
-
 # --- namespaces, services and definitions ---------------------------------------------------------
 
 
 def validate_finalize(write: Write) -> None:
     assert write.old is not None
     validate_change(write, core.validate_finalize(write.new, write.old))
-
-
-def allocate_addresses(write: Write) -> None:
-    """Cluster addresses and node ports of a Service."""
-    pool = write.call.tools.pools.of(write.call.target.cluster)
-    allocated = allocate_service(write.new, write.old, pool)
-    write.rollbacks.append(partial(give_back, allocated, pool))
 
 
 def finish_definition(write: Write) -> None:
@@ -198,31 +180,6 @@ NOT_REVIEWED: Final = frozenset(
 )
 
 
-def check_policies(write: Write) -> None:
-    """ValidatingAdmissionPolicies of the cluster.  Raises the refusal of the first one that refuses."""
-    call, old = write.call, write.old
-    policies = call.tools.policies.of(call.target.cluster)
-    if policies is None:
-        return
-    new: Obj | None = write.new
-    if write.delete_options is not None:
-        operation, new, options = DELETE_OPERATION, None, write.delete_options
-    else:
-        operation = CREATE_OPERATION if old is None else UPDATE_OPERATION
-        options = shown_options(write.options)
-    hooks = policies.concerning(operation, call.resource, call.target.subresource)
-    if not hooks:
-        return
-    if new is not None and old is not None and call.target.subresource == "scale":
-        assert call.kind.scaling is not None
-        new, old = call.kind.scaling.scale(new), call.kind.scaling.scale(old)
-    from farflung.hub.admission.policies.review import Review  # a hub without policies need not load CEL
-    from farflung.hub.admission.policies.session import Session
-
-    request = Review(call, operation, new, old, options=options, dry_run=bool(options.get("dryRun")))
-    Session(request, call, write.warnings).run(hooks)
-
-
 def shown_options(options: WriteOptions) -> Obj:
     shown: Obj = {"fieldValidation": options.field_validation}
     if options.field_manager:
@@ -230,20 +187,6 @@ def shown_options(options: WriteOptions) -> Obj:
     if options.dry_run:
         shown["dryRun"] = ["All"]
     return shown
-
-
-def reserve_quota(write: Write) -> None:
-    """Room in the namespace's ResourceQuotas, until the store reports the write or the write has failed."""
-    call, target = write.call, write.call.target
-    if not call.tools.quotas.are_in(target.cluster, target.namespace):
-        return
-    key = call.key_of(write.name)
-    try:
-        release = call.tools.quotas.reserve(key, write.new, write.old, resize=target.subresource == "resize")
-    except Refused as error:
-        name = limit_ranges.name_of(write.new)
-        raise forbidden(call.resource.group, call.resource.plural, name, str(error)) from None
-    write.releases.append(release)
 
 
 def is_reviewed(kind: Kind, operation: str) -> bool:
@@ -254,19 +197,83 @@ def has_quota(kind: Kind, operation: str) -> bool:
     return kind.resource.namespaced and operation in (CREATE, UPDATE, "resize")
 
 
-STEPS: Final = (
-    Step("check_escalation", Stage.ESCALATE, check_escalation, of_kinds(ROLES)),
-    Step("set_default_limits", Stage.INJECT, set_default_limits, of_kinds({PODS}, CREATE)),
-    Step("inject_service_account", Stage.INJECT, inject_service_account, of_kinds({PODS}, CREATE)),
-    Step("prepare_approval", Stage.PREPARE, prepare_approval, of_kinds({SIGNING_REQUESTS}, "approval")),
-    Step("set_requester", Stage.COMPLETE, set_requester, of_kinds({SIGNING_REQUESTS}, CREATE)),
-    Step("allocate_addresses", Stage.ALLOCATE, allocate_addresses, of_kinds({SERVICES})),
-    Step("validate_approval", Stage.VALIDATE, validate_approval, of_kinds({SIGNING_REQUESTS}, "approval")),
-    Step("validate_finalize", Stage.VALIDATE, validate_finalize, of_kinds({NAMESPACES}, "finalize")),
-    Step("check_signer_rights", Stage.ADMIT, check_signer_rights, of_kinds({SIGNING_REQUESTS}, *CHANGES)),
-    Step("check_pod_limits", Stage.LIMIT, check_pod_limits, of_kinds({PODS}, CREATE, "resize")),
-    Step("check_claim_limits", Stage.LIMIT, check_claim_limits, of_kinds({CLAIMS}, CREATE, UPDATE)),
-    Step("check_policies", Stage.REVIEW, check_policies, is_reviewed),
-    Step("reserve_quota", Stage.RESERVE, reserve_quota, has_quota),
-    Step("finish_definition", Stage.FINISH, finish_definition, of_kinds({DEFINITIONS}, CREATE, UPDATE)),
-)
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """The plugins of a hub, with what they look up."""
+
+    authorizer: Authorizer
+    pools: Pools
+    quotas: Quotas
+    policies: Policies
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        signing_request = of_kinds({SIGNING_REQUESTS}, "approval")
+        return (
+            Step("check_escalation", Stage.ESCALATE, self._check_escalation, of_kinds(ROLES)),
+            Step("set_default_limits", Stage.INJECT, set_default_limits, of_kinds({PODS}, CREATE)),
+            Step("inject_service_account", Stage.INJECT, inject_service_account, of_kinds({PODS}, CREATE)),
+            Step("prepare_approval", Stage.PREPARE, prepare_approval, signing_request),
+            Step("set_requester", Stage.COMPLETE, set_requester, of_kinds({SIGNING_REQUESTS}, CREATE)),
+            Step("allocate_addresses", Stage.ALLOCATE, self._allocate_addresses, of_kinds({SERVICES})),
+            Step("validate_approval", Stage.VALIDATE, validate_approval, signing_request),
+            Step("validate_finalize", Stage.VALIDATE, validate_finalize, of_kinds({NAMESPACES}, "finalize")),
+            Step("check_signer_rights", Stage.ADMIT, self._check_signer_rights, of_kinds({SIGNING_REQUESTS}, *CHANGES)),
+            Step("check_pod_limits", Stage.LIMIT, check_pod_limits, of_kinds({PODS}, CREATE, "resize")),
+            Step("check_claim_limits", Stage.LIMIT, check_claim_limits, of_kinds({CLAIMS}, CREATE, UPDATE)),
+            Step("check_policies", Stage.REVIEW, self._check_policies, is_reviewed),
+            Step("reserve_quota", Stage.RESERVE, self._reserve_quota, has_quota),
+            Step("finish_definition", Stage.FINISH, finish_definition, of_kinds({DEFINITIONS}, CREATE, UPDATE)),
+        )
+
+    def _check_escalation(self, write: Write) -> None:
+        call = write.call
+        check_no_escalation(self.authorizer, call.user, call.target, write.new, write.old)
+
+    def _check_signer_rights(self, write: Write) -> None:
+        call = write.call
+        assert write.old is not None
+        check_signer(self.authorizer, call.user, call.target, write.new, write.old)
+
+    def _allocate_addresses(self, write: Write) -> None:
+        """Cluster addresses and node ports of a Service."""
+        pool = self.pools.of(write.call.target.cluster)
+        allocated = allocate_service(write.new, write.old, pool)
+        write.rollbacks.append(partial(give_back, allocated, pool))
+
+    def _check_policies(self, write: Write) -> None:
+        """ValidatingAdmissionPolicies of the cluster.  Raises the refusal of the first one that refuses."""
+        call, old = write.call, write.old
+        policies = self.policies.of(call.target.cluster)
+        if policies is None:
+            return
+        new: Obj | None = write.new
+        if write.delete_options is not None:
+            operation, new, options = DELETE_OPERATION, None, write.delete_options
+        else:
+            operation = CREATE_OPERATION if old is None else UPDATE_OPERATION
+            options = shown_options(write.options)
+        hooks = policies.concerning(operation, call.resource, call.target.subresource)
+        if not hooks:
+            return
+        if new is not None and old is not None and call.target.subresource == "scale":
+            assert call.kind.scaling is not None
+            new, old = call.kind.scaling.scale(new), call.kind.scaling.scale(old)
+        from farflung.hub.admission.policies.review import Review  # a hub without policies need not load CEL
+        from farflung.hub.admission.policies.session import Session
+
+        request = Review(call, operation, new, old, options=options, dry_run=bool(options.get("dryRun")))
+        Session(request, call, write.warnings).run(hooks)
+
+    def _reserve_quota(self, write: Write) -> None:
+        """Room in the namespace's ResourceQuotas, until the store reports the write or the write has failed."""
+        call, target = write.call, write.call.target
+        if not self.quotas.are_in(target.cluster, target.namespace):
+            return
+        key = call.key_of(write.name)
+        try:
+            release = self.quotas.reserve(key, write.new, write.old, resize=target.subresource == "resize")
+        except Refused as error:
+            name = limit_ranges.name_of(write.new)
+            raise forbidden(call.resource.group, call.resource.plural, name, str(error)) from None
+        write.releases.append(release)

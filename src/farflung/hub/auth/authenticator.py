@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 from farflung.http.messages import Request
 from farflung.hub.auth.certificate_requests import CLUSTER
 from farflung.hub.auth.service_account_tokens import AUDIENCES, CREDENTIAL, AccountTokens, Refused, Session
+from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import FOREVER, Known, StaticTokens, token_hash
 from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.machinery.errors import go_quote, unauthorized
@@ -39,6 +40,11 @@ class Authenticator:
         #: Authorization headers that were right once, so that each is hashed or verified once, and whose they are.
         #: The hash of a text as a key of a dict is keyed with chance: how long a wrong one takes tells nothing.
         self._remembered: dict[str, Known | Session] = {}
+
+    @property
+    def signing_keys(self) -> SigningKeys:
+        """Of ServiceAccount tokens."""
+        return self._accounts.keys
 
     def user_of(self, request: Request) -> User:
         """Raises 401 for credentials that are wrong; no credentials at all are anonymous."""

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
-from farflung.hub.auth.rbac.policy import DENIED, HOMES, Decision, Grant, Policy
+from farflung.hub.auth.rbac.policy import DENIED, HOMES, Grant, Policy
 from farflung.hub.auth.rbac.rules import Role, Rule
-from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.attributes import Attributes, Decision
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.machinery.errors import ApiError, forbidden
 from farflung.store.base import Change, Store

@@ -21,8 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from farflung.apis.names import CERTIFICATES_GROUP
 from farflung.http.certificates import CLOCK_SKEW, LIFETIME, Certificates
-from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.attributes import Attributes, Authorization
 from farflung.hub.request.target import DEFAULT_CLUSTER, Target
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.machinery.errors import Obj, forbidden, go_quote
@@ -248,7 +247,7 @@ def extensions(
     return found
 
 
-def check_signer(authorizer: Authorizer, user: User, target: Target, new: Obj, old: Obj) -> None:
+def check_signer(authorizer: Authorization, user: User, target: Target, new: Obj, old: Obj) -> None:
     """Raises 403 for a change of a CertificateSigningRequest that is not for this user to make."""
     if target.group != CERTIFICATES_GROUP or target.plural != "certificatesigningrequests":
         return
@@ -265,7 +264,7 @@ def signs(target: Target, new: Obj, old: Obj) -> bool:
     return target.subresource == "status" and changed
 
 
-def is_permitted(authorizer: Authorizer, cluster: str, user: User, verb: str, signer: str) -> bool:
+def is_permitted(authorizer: Authorization, cluster: str, user: User, verb: str, signer: str) -> bool:
     """A signer may be named as it is, or with all others of its domain: `example.com/*`."""
     domain = signer.partition("/")[0]
     return any(

@@ -7,8 +7,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from farflung.apis.names import AUTHENTICATION_GROUP
-from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.attributes import Attributes, Authorization
 from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, User, is_administrator
 from farflung.machinery import names
 from farflung.machinery.errors import bad_request
@@ -17,7 +16,7 @@ PREFIX: Final = "impersonate-"
 EXTRA: Final = "impersonate-extra-"
 
 
-def impersonated(sender: User, headers: Mapping[str, str], authorizer: Authorizer, cluster: str) -> User:
+def impersonated(sender: User, headers: Mapping[str, str], authorizer: Authorization, cluster: str) -> User:
     """Whom a request is to be taken for.  Raises 403 unless the sender may be all of that."""
     if not any(name.startswith(PREFIX) for name in headers):
         return sender

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from farflung.http.messages import Answer, Sink, Stream
 from farflung.hub.catalog import objects
-from farflung.hub.endpoints.nodes import LogsWanted, Nodes
 from farflung.hub.registry.call import Call
 from farflung.hub.request.options import integer
 from farflung.hub.request.target import Query, is_true
@@ -39,7 +39,27 @@ WAITING: Final = {
 log = logging.getLogger(__name__)
 
 
-def get_log(call: Call, nodes: Nodes) -> Answer:
+@dataclass(frozen=True, slots=True)
+class LogsWanted:
+    """Which lines of what one container of a pod has printed."""
+
+    pod_uid: str
+    container: str
+    attempt: int  #: how often the container was started before
+    follow: bool = False
+    tail: int | None = None  #: the last so many lines that are there
+    since: datetime | None = None
+    timestamps: bool = False
+    limit: int | None = None  #: bytes
+
+
+class Nodes(Protocol):
+    def logs(self, node: str, wanted: LogsWanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+        """The lines, in pieces of any size; none if there are none.  With `follow` those that come later as well, until
+        `ended` says that the container has printed its last."""
+
+
+def get_log(nodes: Nodes, call: Call) -> Answer:
     """The whole of the query is checked first, then the pod is looked at, as upstream does it."""
     pod = objects.decode(call.found())
     wanted = asked_for(call.target.name, call.query, call.tools.clock())

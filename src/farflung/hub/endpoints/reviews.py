@@ -1,4 +1,4 @@
-"""Reviews: questions about who somebody is and what they may do.  They are answered and never stored."""
+"""Reviews of identity and access: SelfSubjectReview, TokenReview, SubjectAccessReview and others.  Never stored."""
 
 from __future__ import annotations
 
@@ -8,39 +8,44 @@ from typing import Final
 from farflung.apis.reviews import validate_local_review, validate_review, validate_self_review
 from farflung.http.messages import Answer
 from farflung.hub.auth.authenticator import Authenticator
+from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.escalation import FULL_AUTHORITY
 from farflung.hub.auth.rbac.policy import aggregate
 from farflung.hub.auth.service_account_tokens import CLUSTER
-from farflung.hub.endpoints.token_review import token_status, user_info
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import decode_object
-from farflung.hub.registry.call import Call
+from farflung.hub.registry.call import Call, Handler
 from farflung.hub.registry.pipeline import Write, manage_fields, manager_of, set_namespace
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.options import write_options
-from farflung.hub.request.user import SERVICE_ACCOUNT, User, is_administrator
-from farflung.machinery.errors import FieldError, Obj, bad_request, invalid, no_such_path
+from farflung.hub.request.user import SERVICE_ACCOUNT, User, is_administrator, user_info
+from farflung.machinery.errors import FieldError, Obj, bad_request, invalid
 
-#: reviews that say who somebody is; of what was sent nothing comes back
+#: reviews whose answer repeats nothing of the request
 PLAIN: Final = frozenset({"SelfSubjectReview", "SelfSubjectRulesReview"})
+EMPTY: Final[Obj] = {"metadata": {}, "spec": {}}
 
 
 class Reviews:
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._authenticator = authenticator
+        self._authorizer = authorizer
         self._answers: Mapping[str, Callable[[Call, Obj], Obj]] = {
-            "SelfSubjectReview": who,
-            "SelfSubjectRulesReview": rules,
-            "SelfSubjectAccessReview": own_access,
-            "SubjectAccessReview": access,
-            "LocalSubjectAccessReview": local_access,
+            "SelfSubjectReview": self._user,
+            "SelfSubjectRulesReview": self._rules,
+            "SelfSubjectAccessReview": self._own_access,
+            "SubjectAccessReview": self._access,
+            "LocalSubjectAccessReview": self._local_access,
             "TokenReview": self._token,
         }
 
-    def answer(self, call: Call) -> Answer:
-        answer = self._answers.get(call.resource.kind)
-        if answer is None:
-            raise no_such_path()
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """By kind of review."""
+        return dict.fromkeys(self._answers, self._answer)
+
+    def _answer(self, call: Call) -> Answer:
+        answer = self._answers[call.resource.kind]
         options = write_options("CreateOptions", call.request.query)
         review = decode_object(call.request, call.kind.shape, options, call.shape).obj
         metadata = review.setdefault("metadata", {})
@@ -54,33 +59,50 @@ class Reviews:
         identity = {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
         return respond.json_response(201, identity | review | {"status": status})
 
+    def _user(self, call: Call, review: Obj) -> Obj:
+        return {"userInfo": user_info(call.user)}
+
     def _token(self, call: Call, review: Obj) -> Obj:
-        return token_status(self._authenticator, review.get("spec") or {}, call.target.cluster)
+        spec = review.get("spec") or {}
+        token = spec.get("token", "")
+        if not token:
+            raise bad_request("token is required for TokenReview in authentication")
+        found = self._authenticator.review(token, spec.get("audiences") or (), call.target.cluster)
+        if found.user is None:
+            return {"user": {}, "error": found.error}
+        return {"authenticated": True, "user": user_info(found.user), "audiences": list(found.audiences)}
 
+    def _own_access(self, call: Call, review: Obj) -> Obj:
+        refuse(validate_self_review(review))
+        return self._decided(call, call.user, review["spec"])
 
-EMPTY: Final[Obj] = {"metadata": {}, "spec": {}}
+    def _access(self, call: Call, review: Obj) -> Obj:
+        refuse(validate_review(review))
+        return self._decided(call, subject(call, review["spec"]), review["spec"])
 
+    def _local_access(self, call: Call, review: Obj) -> Obj:
+        refuse(validate_local_review(review))
+        return self._decided(call, subject(call, review["spec"]), review["spec"])
 
-def who(call: Call, review: Obj) -> Obj:
-    return {"userInfo": user_info(call.user)}
+    def _decided(self, call: Call, user: User, spec: Obj) -> Obj:
+        decision = self._authorizer.decide(call.target.cluster, user, attributes_in(spec))
+        status: Obj = {"allowed": decision.allowed}
+        return status | {"reason": decision.reason} if decision.reason else status
 
-
-# --- access ---------------------------------------------------------------------------------------
-
-
-def own_access(call: Call, review: Obj) -> Obj:
-    refuse(validate_self_review(review))
-    return decided(call, call.user, review["spec"])
-
-
-def access(call: Call, review: Obj) -> Obj:
-    refuse(validate_review(review))
-    return decided(call, subject(call, review["spec"]), review["spec"])
-
-
-def local_access(call: Call, review: Obj) -> Obj:
-    refuse(validate_local_review(review))
-    return decided(call, subject(call, review["spec"]), review["spec"])
+    def _rules(self, call: Call, review: Obj) -> Obj:
+        """Everything that RBAC lets the user do in a namespace."""
+        namespace = (review.get("spec") or {}).get("namespace", "")
+        if not namespace:
+            raise bad_request("no namespace on request")
+        found, errors = self._authorizer.rules_of(call.target.cluster, call.user, namespace)
+        if is_administrator(call.user):
+            found = [*FULL_AUTHORITY, *found]
+        status: Obj = {
+            "resourceRules": [rule.as_resource_rule() for rule in found if rule.resources],
+            "nonResourceRules": [rule.as_path_rule() for rule in found if rule.paths],
+            "incomplete": False,
+        }
+        return status | {"evaluationError": aggregate(errors)} if errors else status
 
 
 def refuse(errors: list[FieldError]) -> None:
@@ -89,7 +111,7 @@ def refuse(errors: list[FieldError]) -> None:
 
 
 def subject(call: Call, spec: Obj) -> User:
-    """Who is asked about.  A ServiceAccount is one of the cluster where it is asked, unless another is named."""
+    """The user of an access review.  A ServiceAccount is one of the request's cluster, unless `extra` names another."""
     name, cluster = spec.get("user", ""), ""
     if name.startswith(SERVICE_ACCOUNT):
         named = (spec.get("extra") or {}).get(CLUSTER) or (call.target.cluster,)
@@ -97,35 +119,10 @@ def subject(call: Call, spec: Obj) -> User:
     return User(name, tuple(spec.get("groups") or ()), spec.get("uid", ""), cluster=cluster)
 
 
-def decided(call: Call, user: User, spec: Obj) -> Obj:
-    decision = call.tools.authorizer.decide(call.target.cluster, user, asked(spec))
-    status: Obj = {"allowed": decision.allowed}
-    return status | {"reason": decision.reason} if decision.reason else status
-
-
-def asked(spec: Obj) -> Attributes:
+def attributes_in(spec: Obj) -> Attributes:
     about = spec.get("resourceAttributes")
     if about is None:
         about = spec["nonResourceAttributes"]
         return Attributes(about.get("verb", ""), path=about.get("path", ""))
     parts = ("verb", "group", "resource", "subresource", "namespace", "name")
     return Attributes(*(about.get(part, "") for part in parts))
-
-
-# --- rules ----------------------------------------------------------------------------------------
-
-
-def rules(call: Call, review: Obj) -> Obj:
-    """All that the sender may do in a namespace."""
-    namespace = (review.get("spec") or {}).get("namespace", "")
-    if not namespace:
-        raise bad_request("no namespace on request")
-    found, errors = call.tools.authorizer.rules_of(call.target.cluster, call.user, namespace)
-    if is_administrator(call.user):
-        found = [*FULL_AUTHORITY, *found]
-    status: Obj = {
-        "resourceRules": [rule.as_resource_rule() for rule in found if rule.resources],
-        "nonResourceRules": [rule.as_path_rule() for rule in found if rule.paths],
-        "incomplete": False,
-    }
-    return status | {"evaluationError": aggregate(errors)} if errors else status

@@ -10,7 +10,7 @@ import orjson
 from farflung.apis import wire
 from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.http.messages import Answer, Response
-from farflung.hub.auth.service_account_tokens import AUDIENCES, Account, Bound, Reference
+from farflung.hub.auth.service_account_tokens import AUDIENCES, Account, AccountTokens, Bound, Reference
 from farflung.hub.catalog import objects, shapes
 from farflung.hub.catalog.shapes import Shape
 from farflung.hub.registry import respond
@@ -45,7 +45,7 @@ def shape() -> Shape:
     return shapes.shape(AUTHENTICATION_GROUP, "v1", KIND, "io.k8s.api.authentication.v1.TokenRequest")
 
 
-def create_token(call: Call) -> Answer:
+def create_token(accounts: AccountTokens, call: Call) -> Answer:
     options = write_options("CreateOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
     body = decode_object(call.request, shape(), options, call.shape)
@@ -65,7 +65,7 @@ def create_token(call: Call) -> Answer:
     call.tools.pipeline.check(write, call.target.subresource)
     bound = bound_by(call, spec.get("boundObjectRef"))
     now = call.tools.clock()
-    token = call.tools.accounts.issue(account, spec["audiences"], spec["expirationSeconds"], bound)
+    token = accounts.issue(account, spec["audiences"], spec["expirationSeconds"], bound)
     expires = format_seconds(now + timedelta(seconds=spec["expirationSeconds"]))
     issued = {
         "kind": KIND,

@@ -8,17 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from farflung.apis.resource import Resource
-from farflung.http.messages import Request
-from farflung.hub.admission.policies.registry import Policies
-from farflung.hub.admission.pools import Pools
-from farflung.hub.admission.quota_tracker import Quotas
-from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.service_account_tokens import AccountTokens
+from farflung.http.messages import Answer, Request
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.catalog.shapes import Shape
-from farflung.hub.endpoints.nodes import Nodes
+from farflung.hub.request.attributes import Authorization
 from farflung.hub.request.audit import Trail
 from farflung.hub.request.target import Query, Target, parse_query
 from farflung.hub.request.user import User
@@ -36,20 +31,13 @@ class Tools:
 
     store: Store
     kinds: Kinds
-    pools: Pools
-    quotas: Quotas
     clock: Callable[[], datetime]
     new_uid: Callable[[], str]
     random_suffix: Callable[[], str]  #: five characters, for generateName
-    authorizer: Authorizer
-    accounts: AccountTokens
-    policies: Policies
+    authorizer: Authorization
     pipeline: Pipeline
     annotates: bool = False  #: whether objects say which cluster they are in
-    #: the home Workspace of the user, if the request names it
-    home_workspace: Callable[[Call], Awaitable[Obj] | None] | None = None
     views: Views | None = None  #: which objects are seen through a view
-    nodes: Nodes | None = None  #: what runs pods, if anything does
 
 
 class Views(Protocol):
@@ -171,3 +159,6 @@ class Call:
 
     def not_found(self) -> ApiError:
         return not_found(self.resource.group, self.resource.plural, self.target.name)
+
+
+Handler = Callable[[Call], Answer | Awaitable[Answer]]

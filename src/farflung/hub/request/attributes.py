@@ -1,11 +1,12 @@
-"""What somebody wants to do, as access control sees it."""
+"""The attributes of a request that an authorizer decides about."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from farflung.hub.request.target import Target, is_true, parse_query
+from farflung.hub.request.user import User
 from farflung.machinery import names
 from farflung.machinery.errors import ApiError
 from farflung.machinery.selectors import parse_fields
@@ -21,7 +22,7 @@ METHODS: Final[Mapping[str, str]] = {
 
 
 class Attributes(NamedTuple):
-    """A verb on a resource; or on a path that is none, and then only `verb` and `path` are set."""
+    """A verb on a resource; for other paths only `verb` and `path` are set."""
 
     verb: str
     group: str = ""
@@ -32,14 +33,28 @@ class Attributes(NamedTuple):
     path: str | None = None
 
 
+class Decision(NamedTuple):
+    allowed: bool
+    reason: str = ""
+
+
+class Authorization(Protocol):
+    """An authorizer, as far as the registry and routing use it."""
+
+    def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision: ...
+
+    def check(self, cluster: str, user: User, attributes: Attributes) -> None:
+        """Raises 403."""
+
+
 def of_path(method: str, path: str) -> Attributes:
-    """Of a document that is no resource."""
+    """Attributes of a request for a document, such as /version."""
     return Attributes("get" if method == "HEAD" else method.lower(), path=path)
 
 
 def of_target(method: str, target: Target, query: str) -> Attributes:
-    """Of a request for a resource, be it served or not.  Nothing in the query is refused here: whoever may not do
-    something is not told first that they asked for it in the wrong way."""
+    """Attributes of a request for a resource, served or not.  Invalid parameters raise nothing here: a client without
+    permission gets 403, not an error about its query."""
     verb = "watch" if target.watch else METHODS.get(method) or method.lower()
     name = target.name
     if not name:
@@ -47,13 +62,13 @@ def of_target(method: str, target: Target, query: str) -> Attributes:
             verb, name = asked_of_collection(query) if query else ("list", "")
         elif verb == "delete":
             verb = "deletecollection"
-    # a namespace is in itself, so that whoever rules in it may look at it
+    # a namespace is in itself, so that a Role in it can grant access to it
     namespace = target.name if target.plural == "namespaces" and not target.namespace else target.namespace
     return Attributes(verb, target.group, target.plural, target.subresource, namespace, name)
 
 
 def asked_of_collection(query: str) -> tuple[str, str]:
-    """list or watch, and the one name that the field selector leaves."""
+    """list or watch, and the only name that the field selector selects."""
     values = parse_query(query)
     verb = "watch" if is_true(values.get("watch")) else "list"
     selector = values.get("fieldSelector")

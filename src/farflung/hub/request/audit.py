@@ -17,9 +17,8 @@ from typing import Final
 
 from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.http.messages import Request
-from farflung.hub.request.target import split_cluster, target_of
+from farflung.hub.request.target import Route, split_cluster, target_of
 from farflung.hub.request.user import User
-from farflung.hub.routing.views import Place
 from farflung.lib.memory import remember
 from farflung.machinery.errors import go_quote
 
@@ -55,7 +54,7 @@ class Trail:
         self.began = perf_counter()
         self.user: User | None = None  #: who it is taken for; None if that could not be found out
         self.by: User | None = None  #: who it really is
-        self.place: Place | None = None  #: None until that is found out
+        self.place: Route | None = None  #: None until that is found out
         self.name = ""  #: of a new object, which the path does not tell
         self.dry_run = False
 

@@ -1,4 +1,4 @@
-"""Which URL means what: a path becomes a target, a query becomes named values."""
+"""URLs: parse a path into a target, and a query into named values."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from farflung.lib.memory import remember
 
 DEFAULT_CLUSTER = "root"
 
-#: what may follow /namespaces/NAME without being a resource in it
+#: subresources of namespaces; after /namespaces/NAME they are not resources in the namespace
 NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 Query = Mapping[str, str]
 
 
 class Target(NamedTuple):
-    """What a resource path names.  A part that is not there is empty."""
+    """The parts of a resource path.  A missing part is empty."""
 
     cluster: str
     group: str
@@ -27,11 +27,19 @@ class Target(NamedTuple):
     name: str = ""
     subresource: str = ""
     watch: bool = False  #: the deprecated /watch/ path
-    view: str = ""  #: through which the cluster is seen; empty for all of it
+    view: str = ""  #: empty: everything that the cluster serves
+
+
+class Route(NamedTuple):
+    """The logical cluster of a request, the path in it, and the view through which it is served."""
+
+    cluster: str  #: its name; `*` is every cluster
+    path: str  #: an ordinary path of Kubernetes
+    view: str = ""  #: empty: everything that the cluster serves
 
 
 def split_cluster(path: str) -> tuple[str, str]:
-    """(cluster, the rest of the path).  The rest always begins with a slash, even if it was no path at all (`*`)."""
+    """(cluster, the rest of the path).  The rest always begins with a slash, even for `*`, which is no path."""
     if not path.startswith("/clusters/"):
         return DEFAULT_CLUSTER, path if path.startswith("/") else f"/{path}"
     cluster, slash, rest = path[len("/clusters/") :].partition("/")
@@ -40,10 +48,10 @@ def split_cluster(path: str) -> tuple[str, str]:
 
 @remember(8192)
 def target_of(cluster: str, path: str, view: str = "") -> Target | None:
-    """The resource a path names; None if it is not a resource path (discovery, health, nonsense)."""
-    parts = unquote(path).split("/")[1:]  # %2F is a slash like any other, so no part ever holds one
+    """The target of a resource path; None for other paths (discovery, health, invalid ones)."""
+    parts = unquote(path).split("/")[1:]  # %2F is a slash like any other, so no part contains one
     if parts and not parts[-1]:
-        parts.pop()  # a trailing slash means nothing
+        parts.pop()  # ignore a trailing slash
     if not all(parts):
         return None
     match parts:
@@ -67,7 +75,7 @@ def target_of(cluster: str, path: str, view: str = "") -> Target | None:
 
 @remember(4096)
 def parse_query(query: str) -> Query:
-    """The first value of every parameter.  Not to be changed: it is shared."""
+    """The first value of every parameter.  Callers share the result and must not change it."""
     values: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True, errors="replace"):
         values.setdefault(name, value)
@@ -75,5 +83,5 @@ def parse_query(query: str) -> Query:
 
 
 def is_true(text: str | None) -> bool:
-    """A boolean parameter: present and not said to be false."""
+    """A boolean parameter: present, and neither `0` nor `false`."""
     return text is not None and text.lower() not in ("0", "false")

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.request.attributes import Attributes
-from farflung.hub.request.target import DEFAULT_CLUSTER, split_cluster
+from farflung.hub.request.attributes import Attributes, Authorization
+from farflung.hub.request.target import DEFAULT_CLUSTER, Route, split_cluster
 from farflung.hub.request.user import User
 from farflung.machinery.errors import ApiError
 
 
-class Place(NamedTuple):
-    cluster: str  #: its name; `*` is every cluster
-    path: str  #: an ordinary path of Kubernetes
-    view: str = ""  #: what is served instead of all that the cluster has; empty for all
-
-
 class Routes(Protocol):
-    def place(self, path: str, user: User) -> Place:
+    def place(self, path: str, user: User) -> Route:
         """Raises 403 for a cluster that is not there, as for one that the user may not enter."""
 
-    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+    def enter(self, place: Route, user: User) -> tuple[Route, User]:
         """Where a request for a view goes in the end, and as whose.  Raises 403."""
 
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
@@ -31,20 +24,20 @@ class Routes(Protocol):
 class OneCluster:
     """A server with nothing but its default cluster."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(self, authorizer: Authorization) -> None:
         self._authorizer = authorizer
 
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
         self._authorizer.check(cluster, user, asked)
 
-    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+    def enter(self, place: Route, user: User) -> tuple[Route, User]:
         return place, user
 
-    def place(self, path: str, user: User) -> Place:
+    def place(self, path: str, user: User) -> Route:
         cluster, rest = split_cluster(path)
         if cluster != DEFAULT_CLUSTER:
             raise no_access(user, cluster)
-        return Place(cluster, rest)
+        return Route(cluster, rest)
 
 
 def no_access(user: User, cluster: str) -> ApiError:

@@ -11,10 +11,9 @@ from typing import Final, Protocol
 
 from farflung.apis.kcp import kinds as kcp
 from farflung.apis.kcp.names import API_BINDING_FINALIZER, APIS_GROUP, EXPORT_LABEL
-from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.served import Kinds
-from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.attributes import Attributes, Authorization
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports
@@ -72,7 +71,7 @@ class Binder:
     # --- who may bind -----------------------------------------------------------------------------
 
     def check_may_bind(
-        self, cluster: str, user: User, authorizer: Authorizer, name: str, reference: Reference, verb: str, what: str
+        self, cluster: str, user: User, authorizer: Authorization, name: str, reference: Reference, verb: str, what: str
     ) -> None:
         """Raises 403, and does not tell whether there is such an export.  One of the own workspace or of root may come
         later than its bindings; what root exports by itself is for everybody."""
@@ -85,14 +84,14 @@ class Binder:
         full = f"{reference.path}:{reference.name}" if reference.path else reference.name
         raise forbidden(APIS_GROUP, plural, name, f"unable to {verb} {what}: no permission to bind to export {full}")
 
-    def may_hand_on(self, cluster: str, user: User, authorizer: Authorizer, reference: Reference) -> bool:
+    def may_hand_on(self, cluster: str, user: User, authorizer: Authorization, reference: Reference) -> bool:
         """Whether somebody may let others bind an export, by a type of workspaces that binds it: who may bind it, be it
         there or not."""
         if is_operator(user) or is_privileged(user):
             return True
         return self._bindable(cluster, user, authorizer, reference) is not None
 
-    def _bindable(self, cluster: str, user: User, authorizer: Authorizer, reference: Reference) -> Export | None:
+    def _bindable(self, cluster: str, user: User, authorizer: Authorization, reference: Reference) -> Export | None:
         home = self._home(cluster, reference)
         export = None if home is None else Export(home, reference.name)
         asked = Attributes("bind", APIS_GROUP, "apiexports", name=reference.name)

@@ -19,14 +19,14 @@ import msgspec
 
 from farflung.apis.kcp.names import CORE_GROUP, OWNER_ANNOTATION, TENANCY_GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.auth.authorizer import Authorizer, refusal
+from farflung.hub.auth.authorizer import refusal
 from farflung.hub.catalog.objects import EVERY_CLUSTER
 from farflung.hub.catalog.served import Kinds, Served
 from farflung.hub.registry.call import Call
-from farflung.hub.request.attributes import Attributes
-from farflung.hub.request.target import target_of
+from farflung.hub.request.attributes import Attributes, Authorization
+from farflung.hub.request.target import Route, target_of
 from farflung.hub.request.user import User
-from farflung.hub.routing.views import Place, no_access
+from farflung.hub.routing.views import no_access
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.bound_definitions import viewed_parts
 from farflung.hub.tenancy.export_views import READING, Listener, Sees, Shows, Views
@@ -51,7 +51,7 @@ def initializer_of(view: str) -> str:
     return view.removeprefix(VIEW)
 
 
-def place_in(path: str) -> Place | None:
+def place_in(path: str) -> Route | None:
     """Where a path below ROOT_PATH leads; None if it can lead nowhere."""
     match path[len(ROOT_PATH) :].split("/", 3):
         case [initializer, "clusters", cluster, *rest]:
@@ -64,7 +64,7 @@ def place_in(path: str) -> Place | None:
         return None
     if cluster != EVERY_CLUSTER and (":" in cluster or not is_path(cluster)):
         return None
-    return Place(cluster, f"/{rest[0]}" if rest else "/", f"{VIEW}{initializer}")
+    return Route(cluster, f"/{rest[0]}" if rest else "/", f"{VIEW}{initializer}")
 
 
 def waits_for(entry: Entry, initializer: str) -> bool:
@@ -105,7 +105,7 @@ def owner_in(text: str) -> User | None:
 class Initializers:
     """Who may be one, and where it leads them."""
 
-    def __init__(self, clusters: Clusters, authorizer: Authorizer) -> None:
+    def __init__(self, clusters: Clusters, authorizer: Authorization) -> None:
         self._clusters = clusters
         self._authorizer = authorizer
 
@@ -119,7 +119,7 @@ class Initializers:
         if not self.may_initialize(initializer_of(view), user):
             raise refusal(user, asked, REFUSED.reason)
 
-    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+    def enter(self, place: Route, user: User) -> tuple[Route, User]:
         """What is in a workspace is no view, and is seen as its owner sees it.  Raises 403."""
         target = target_of(*place)
         if place.cluster == EVERY_CLUSTER or (target and (target.group, target.plural) == LOGICAL_CLUSTERS):
@@ -133,7 +133,7 @@ class Initializers:
         owner = owner_in(found.annotations.get(OWNER_ANNOTATION, ""))
         if owner is None:
             raise shut(initializer)
-        return Place(place.cluster, place.path), owner
+        return Route(place.cluster, place.path), owner
 
 
 def check_change(call: Call, clusters: Clusters, new: Obj, old: Obj) -> None:

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 from farflung.hub.auth.authorizer import refusal
 from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.target import Route
 from farflung.hub.request.user import User
-from farflung.hub.routing.views import Place
 from farflung.hub.tenancy import initializer_views as initializing
 from farflung.hub.tenancy.paths import Clusters, is_path, malformed
 from farflung.hub.tenancy.workspace_authorizer import (
@@ -43,10 +43,10 @@ class WorkspaceRoutes:
         self._authorizer = authorizer
         self._initializers = initializing.Initializers(clusters, authorizer)
 
-    def place(self, path: str, user: User) -> Place:
+    def place(self, path: str, user: User) -> Route:
         if path.startswith(CLUSTERS):
             cluster, slash, rest = path[len(CLUSTERS) :].partition("/")
-            return Place(self._named(unquote(cluster)), slash + rest or "/")
+            return Route(self._named(unquote(cluster)), slash + rest or "/")
         if path.startswith(VIEWS):
             return self._viewed(path, user)
         if path.startswith(initializing.ROOT_PATH):
@@ -56,7 +56,7 @@ class WorkspaceRoutes:
             return place
         if path == SERVICES or path.startswith(f"{SERVICES}/"):
             raise unresolved(path, user)
-        return Place(cluster_without_prefix(user), path if path.startswith("/") else f"/{path}")
+        return Route(cluster_without_prefix(user), path if path.startswith("/") else f"/{path}")
 
     def _named(self, text: str) -> str:
         if text == WILDCARD or text.startswith(SYSTEM):
@@ -65,7 +65,7 @@ class WorkspaceRoutes:
             raise malformed(text)
         return self._clusters.resolve(text) or NOWHERE
 
-    def _viewed(self, path: str, user: User) -> Place:
+    def _viewed(self, path: str, user: User) -> Route:
         """A view is of an export in the cluster of a name; so are the clusters that are seen through it."""
         match path[len(VIEWS) :].split("/", 4):
             case [home, export, "clusters", cluster, *rest]:
@@ -75,9 +75,9 @@ class WorkspaceRoutes:
         home, export, cluster = unquote(home), unquote(export), unquote(cluster)
         if "/" in export or not is_name(home) or not (cluster == WILDCARD or is_name(cluster)):
             raise unresolved(path, user)
-        return Place(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
+        return Route(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
 
-    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+    def enter(self, place: Route, user: User) -> tuple[Route, User]:
         return self._initializers.enter(place, user) if initializing.is_initializing(place.view) else (place, user)
 
     def allows(self, cluster: str, view: str, user: User, asked: Attributes) -> bool:

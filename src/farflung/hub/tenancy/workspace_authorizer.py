@@ -20,10 +20,9 @@ import orjson
 from farflung.apis.kcp.names import APIS_GROUP, REQUIRED_GROUPS
 from farflung.hub.auth.authorizer import Authorizer, refusal
 from farflung.hub.auth.escalation import FULL_AUTHORITY
-from farflung.hub.auth.rbac.policy import Decision
 from farflung.hub.auth.rbac.rules import Rule
 from farflung.hub.catalog.objects import cluster_in, name_in
-from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.attributes import Attributes, Decision
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
 from farflung.hub.tenancy.api_bindings import claim_of, wishes
 from farflung.machinery.errors import ApiError, Obj, object_details, qualified

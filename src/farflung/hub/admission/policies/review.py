@@ -14,15 +14,13 @@ from farflung.apis.autoscaling.scale import API_VERSION, KIND
 from farflung.apis.builtin.catalog import Path
 from farflung.apis.resource import Resource
 from farflung.hub.admission.policies.matching import CREATE, DELETE, UPDATE
-from farflung.hub.auth.rbac.policy import Decision
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, same
 from farflung.hub.catalog.served import path_of
-from farflung.hub.endpoints.token_review import user_info
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.namespaces import namespace_key
-from farflung.hub.request.attributes import Attributes
-from farflung.hub.request.user import SERVICE_ACCOUNT, User
+from farflung.hub.request.attributes import Attributes, Decision
+from farflung.hub.request.user import SERVICE_ACCOUNT, User, user_info
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import Labels
 

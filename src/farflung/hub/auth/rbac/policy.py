@@ -17,6 +17,7 @@ import orjson
 from farflung.apis.names import RBAC_GROUP
 from farflung.hub.auth.rbac.rules import Role, Rule, role_of, spellings
 from farflung.hub.catalog import objects
+from farflung.hub.request.attributes import Decision
 from farflung.hub.request.user import SERVICE_ACCOUNT, User
 from farflung.machinery.errors import Obj, go_quote
 from farflung.store.base import Entry
@@ -26,11 +27,6 @@ ROLES: Final = f"/{RBAC_GROUP}/roles/"
 CLUSTER_BINDINGS: Final = f"/{RBAC_GROUP}/clusterrolebindings/"
 BINDINGS: Final = f"/{RBAC_GROUP}/rolebindings/"
 HOMES: Final = (CLUSTER_ROLES, ROLES, CLUSTER_BINDINGS, BINDINGS)
-
-
-class Decision(NamedTuple):
-    allowed: bool
-    reason: str = ""
 
 
 DENIED: Final = Decision(False)

@@ -1,0 +1,153 @@
+"""From a request for a resource to the handler of its verb: a method and a path give a verb of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from farflung.http.messages import Answer, Response
+from farflung.hub.catalog.objects import EVERY_CLUSTER
+from farflung.hub.registry import create, delete, patch, read, scale, update
+from farflung.hub.registry.call import Call, Handler
+from farflung.hub.registry.pipeline import PARTS
+from farflung.hub.registry.watch import Watches
+from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path, no_such_resource
+
+#: (method, has the path a name) → the verb of discovery and access control
+VERBS: Final[Mapping[tuple[str, bool], str]] = {
+    ("GET", False): "list",
+    ("POST", False): "create",
+    ("DELETE", False): "deletecollection",
+    ("GET", True): "get",
+    ("PUT", True): "update",
+    ("PATCH", True): "patch",
+    ("DELETE", True): "delete",
+}
+#: verb → its handler for every stored resource
+RESOURCES: Final[Mapping[str, Handler]] = {
+    "get": read.get,
+    "list": read.list_,
+    "create": create.create,
+    "update": update.update,
+    "patch": patch.patch,
+    "delete": delete.delete,
+    "deletecollection": delete.delete_collection,
+}
+#: method → verb of a subresource
+SUBRESOURCE_VERBS: Final[Mapping[str, str]] = {
+    "GET": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "POST": "create",
+    "DELETE": "delete",
+}
+#: (subresource, verb) → its handler; they read and write the object itself
+SUBRESOURCES: Final[Mapping[tuple[str, str], Handler]] = {
+    **{(name, "get"): read.get for name in ("status", *PARTS)},
+    **{(name, "update"): update.update for name in ("status", *PARTS)},
+    **{(name, "patch"): patch.patch for name in ("status", *PARTS)},
+    ("scale", "get"): scale.get_scale,
+    ("scale", "update"): scale.update_scale,
+    ("scale", "patch"): scale.patch_scale,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Handlers of requests that do not store the object that they contain."""
+
+    kinds: Mapping[str, Handler]  #: create of a kind that is never stored: reviews, Binding
+    subresources: Mapping[tuple[str, str], Handler]  #: by subresource and verb
+    has_nodes: bool = False  #: whether pods run here
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        watches: Watches,
+        endpoints: Endpoints,
+        home_workspace: Callable[[Call], Awaitable[Obj] | None] | None = None,
+    ) -> None:
+        """`home_workspace`: gives the home Workspace of the user, if the request names it."""
+        self._watches = watches
+        self._endpoints = endpoints
+        self._home_workspace = home_workspace
+
+    def dispatch(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
+        """`verb`: None for a method that no resource has."""
+        target, resource = call.target, call.resource
+        if target.view:
+            check_visible(call)
+        if bool(target.namespace) != resource.namespaced and (target.namespace or target.name):
+            if resource.custom:
+                return page_not_found()
+            raise no_such_path()
+        if target.watch:
+            return self._watch(call)
+        if target.subresource:
+            return self._subresource(call)
+        if verb is None or verb not in resource.verbs:
+            raise unsupported(call, verb) if verb and resource.custom else method_not_allowed()
+        if resource.namespaced and not target.namespace and verb in ("create", "deletecollection"):
+            if resource.custom:
+                return page_not_found()
+            raise method_not_allowed()
+        if verb == "watch":
+            return self._watches.open(call)
+        if not resource.storage_version_hash and verb == "create":
+            handler = self._endpoints.kinds.get(resource.kind)
+            if handler is None:
+                raise no_such_path()
+            return handler(call)
+        if verb == "get" and self._home_workspace is not None:
+            home = self._home_workspace(call)
+            if home is not None:
+                return read.get_made(call, home)
+        return RESOURCES[verb](call)
+
+    def _watch(self, call: Call) -> Awaitable[Answer]:
+        """The deprecated path /watch/ supports no other verb."""
+        if call.target.subresource:
+            raise no_such_path()
+        if call.request.method != "GET" or "watch" not in call.resource.verbs:
+            raise method_not_allowed()
+        return self._watches.open(call)
+
+    def _subresource(self, call: Call) -> Answer | Awaitable[Answer]:
+        name = call.target.subresource
+        described = call.resource.subresource(name)
+        if described is None:
+            raise call.not_found() if call.resource.custom else no_such_path()
+        verb = SUBRESOURCE_VERBS.get(call.request.method, "")
+        if verb not in described.verbs:
+            raise unsupported(call, verb) if call.resource.custom else method_not_allowed()
+        handler = SUBRESOURCES.get((name, verb)) or self._endpoints.subresources.get((name, verb))
+        if handler is None:  # discovery lists it, because clients expect it
+            what = f"{call.resource.plural}/{name}"
+            has_nodes = self._endpoints.has_nodes
+            why = "the nodes here do not offer it" if has_nodes else "it needs nodes, and there are none"
+            raise ApiError(501, "NotImplemented", f"{what} is not served: {why}", {})
+        return handler(call)
+
+
+def check_visible(call: Call) -> None:
+    """Raises 404 for an object outside of the view of a request.  Lists and watches omit such objects themselves."""
+    target, views = call.target, call.tools.views
+    if views is None or target.cluster == EVERY_CLUSTER:
+        return
+    if not views.reaches(target.view, call.resource, target.cluster):
+        raise no_such_resource()
+    if target.name and not views.sees(target.view, call.resource)(call.key):
+        raise call.not_found()
+
+
+def unsupported(call: Call, verb: str) -> ApiError:
+    """405 for a verb that a custom resource or its subresource does not have."""
+    resource = call.resource
+    message = f'{verb} is not supported on resources of kind "{resource.qualified}"'
+    return ApiError(405, "MethodNotAllowed", message, {"group": resource.group, "kind": resource.plural})
+
+
+def page_not_found() -> Response:
+    return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
