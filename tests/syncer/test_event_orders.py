@@ -397,3 +397,42 @@ async def test_a_kind_counts_as_listed_only_after_the_syncer_compared_the_list_w
                 await asyncio.sleep(0)
             assert informers.is_known(A_MAP.resource)
             informers.stop_all()
+
+
+async def test_objects_that_wait_for_a_namespace_are_forgotten_with_it(tmp_path: Path) -> None:
+    """The syncer never applied the namespace, and its mailbox is replaced: nothing is at the edge, so nothing is an
+    orphan."""
+
+    async def gate(request: Request) -> None:
+        if request.target.partition("?")[0] == "/api/v1/namespaces/shop":
+            raise Unreachable("the request was lost")
+
+    async with separated(tmp_path) as world:
+        await world.furnish()
+        world.link.down.gate = gate
+        await world.link.start()
+        inside = [part for part in PARTS if part.namespace == "shop" and part.resource.plural != "widgets"]
+
+        def are_held() -> bool:
+            copies = world.copies()
+            return all(SYNCER_FINALIZER in (copies[part]["metadata"].get("finalizers") or ()) for part in inside)
+
+        await world.link.eventually(are_held, "copies with a finalizer")
+        await world.turns(MANY)
+        world.line("hub").go_down()
+        await world.renew_mailbox()
+        world.line("hub").up = True
+
+        async def are_orphans() -> bool:
+            return bool((await world.link.report())["objects"]["orphaned"] >= len(inside))
+
+        await world.link.eventually(are_orphans, "orphans")
+        await world.turns(MANY)
+        world.link.down.gate = None
+
+        async def are_forgotten() -> bool:
+            report = await world.link.report()
+            return bool(report["objects"]["orphaned"] == len(world.objects().keys() & set(PARTS)))
+
+        await world.link.eventually(are_forgotten, "a report without orphans that are not at the edge")
+        assert world.laws.broken == []

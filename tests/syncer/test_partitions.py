@@ -22,6 +22,7 @@ Step = tuple[Any, ...]
 
 WEB = Part(Resource("apps", "deployments"), "shop", "web")
 FARM = Part(Resource("", "configmaps"), "farm", "a")
+MAP = Part(Resource("", "configmaps"), "shop", "a")
 SIDES = st.sampled_from(["hub", "edge"])
 PART = st.sampled_from(PARTS)
 USERS = st.one_of(
@@ -188,6 +189,24 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
         (("renew mailbox",), 0),
         (("release",), 100),
         (("lose answers", "edge", 5), 3),
+    ],
+    False,
+)
+@example(  # a namespace that never reached the edge loses its copy while objects wait for it
+    [
+        (("put", FARM), 20),
+        (("cut", "hub"), 100),
+        (("at edge", "end", MAP), 20),
+        (("lose answers", "hub", 2), 20),
+        (("cut", "hub"), 20),
+        (("born", "put", BORN[1]), 3),
+        (("at edge", "end", MAP), 20),
+        (("cut", "hub"), 100),
+        (("lose requests", "edge", 3), 0),
+        (("renew mailbox",), 100),
+        (("born", "put", BORN[1]), 0),
+        (("at edge", "end", MAP), 0),
+        (("put", Part(Resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")), 100),
     ],
     False,
 )

@@ -125,6 +125,7 @@ class Downsync:
             return
         if not entry.applied and (entry.owned == GONE or not entry.guarded):
             self._journal.drop(part)
+            self._look_at_waiting(part)
         elif not entry.orphaned:
             self._journal.put(replace(entry, orphaned=True, withdrawn=False))
         self._look(part)
@@ -171,6 +172,12 @@ class Downsync:
         if part.namespace:
             self._look(Part(NAMESPACES, "", part.namespace))
         self._look(definition_of(part.resource))
+
+    def _look_at_waiting(self, part: Part) -> None:
+        """The objects that wait for a namespace, when it exists at the edge or has no entry any more."""
+        if part.resource == NAMESPACES:
+            for waiting in self._waiting.pop(part.name, ()):
+                self._look(waiting)
 
     def _look_back(self, part: Part) -> None:
         if self.back is not None:
@@ -278,8 +285,7 @@ class Downsync:
             now = self._journal.get(part)
             if now is not None and not now.applied and not now.edge_uid:  # one that others made is used as it is
                 self._journal.put(replace(now, edge_uid="theirs"))
-            for waiting in self._waiting.pop(part.name, ()):
-                self._look(waiting)
+            self._look_at_waiting(part)
 
     async def _apply(self, step: ApplyObject, part: Part, entry: JournalEntry, collection: Collection) -> None:
         desired = orjson.loads(entry.desired)
@@ -386,6 +392,7 @@ class Downsync:
         """Forget an object of which nothing is at the edge."""
         self._journal.drop(part)
         self._settle(part)
+        self._look_at_waiting(part)
         self._look_at_containers(part)
 
     async def _remember(self) -> None:
