@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from farflung.cli.credentials import ADMIN, PLAIN, ensure_tokens, url_of, write_kubeconfig
 from farflung.cli.main import main
-from farflung.hub.auth.static_tokens import HandedOut, read_tokens, token_hash
+from farflung.hub.auth.static_tokens import TokenRecord, read_tokens, token_hash
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -39,7 +39,7 @@ def created(directory: Path, *arguments: str) -> str:
     return result.stdout.removesuffix("\n")
 
 
-def handed_out(directory: Path, secret: str) -> HandedOut:
+def handed_out(directory: Path, secret: str) -> TokenRecord:
     return read_tokens(directory / "tokens.json")[token_hash(secret)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -18,8 +19,15 @@ from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import API_BINDING as API_BINDING
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bound_apis import BoundApis
-from farflung.hub.tenancy.direct_writes import LOGICAL_CLUSTER, WORKSPACE, kind, rewritten, written
-from farflung.hub.tenancy.paths import Clusters
+from farflung.hub.tenancy.direct_writes import (
+    LOGICAL_CLUSTER,
+    WORKSPACE,
+    CreationContext,
+    encode_new,
+    encode_stored,
+    minimal_resource,
+)
+from farflung.hub.tenancy.paths import LogicalClusters
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store
 from farflung.store.memory import MemoryStore
@@ -27,16 +35,16 @@ from farflung.store.memory import MemoryStore
 URL = "https://hub:6443"
 NOW = "2024-05-01T12:00:00Z"
 LATER = "2024-05-01T12:00:07Z"
-SCHEMA = kind("apis.kcp.io", "v1alpha1", "apiresourceschemas", "APIResourceSchema")
-EXPORT = kind("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
-DEFINITION = kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+SCHEMA = minimal_resource("apis.kcp.io", "v1alpha1", "apiresourceschemas", "APIResourceSchema")
+EXPORT = minimal_resource("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
+DEFINITION = minimal_resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 NATIVE = frozenset({"configmaps", "secrets", "namespaces", "serviceaccounts", "events", "customresourcedefinitions"})
 
 
 @cache
 def workspace_kinds() -> Served:
     """A few kinds of Kubernetes, and those of kcp that every workspace has."""
-    system = [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM]
+    system = [Definition(kcp.definition(resource), 0) for resource in kcp.SYSTEM]
     return Served([one for one in BUILTIN if one.plural in NATIVE], system)
 
 
@@ -72,7 +80,7 @@ class LocalApis:
         self.store = store or MemoryStore(stamp=objects.stamp)
         numbers = itertools.count()
         self.new_uid: Callable[[], str] = lambda: f"uid-{next(numbers)}"
-        self.clusters = Clusters(self.store)
+        self.clusters = LogicalClusters(self.store)
         self.kinds = kinds_in(self.store, workspace_kinds())
         self.apis = BoundApis(self.store, self.kinds)
         self.apis.start()
@@ -80,7 +88,11 @@ class LocalApis:
         def random(size: int) -> bytes:
             return hashlib.sha256(f"chance {next(numbers)}".encode()).digest()[:size]
 
-        self.exporter = Exporter(self.store, self.clusters, url=URL, new_uid=self.new_uid, random=random)
+        self.exporter = Exporter(
+            self.store,
+            self.clusters,
+            CreationContext(URL, lambda: datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC), self.new_uid, random),
+        )
         self.binder = Binder(self.store, self.kinds, self.clusters, self.apis, self.new_uid)
 
     async def cluster(self, name: str, parent: str = "root", cluster: str = "") -> str:
@@ -103,14 +115,14 @@ class LocalApis:
 
     async def export(self, cluster: str, name: str, *schemas: str, **spec: Any) -> Obj:
         export: Obj = {"metadata": {"name": name}, "spec": {"latestResourceSchemas": list(schemas), **spec}}
-        await self.exporter.settle(cluster, export, None, NOW)
+        await self.exporter.finish_export(cluster, export, None, NOW)
         await self._put(EXPORT, cluster, export)
         return self.read(EXPORT, cluster, name)
 
     async def change_export(self, cluster: str, name: str, **spec: Any) -> Obj:
         old = self.read(EXPORT, cluster, name)
         new = {**old, "spec": {**old["spec"], **spec}}
-        await self.exporter.settle(cluster, new, old, LATER)
+        await self.exporter.finish_export(cluster, new, old, LATER)
         await self.write(EXPORT, cluster, new)
         return self.read(EXPORT, cluster, name)
 
@@ -118,12 +130,12 @@ class LocalApis:
         reference = {"export": {"name": export} | ({"path": path} if path else {})}
         binding: Obj = {"metadata": {"name": name, "creationTimestamp": NOW}, "spec": {"reference": reference, **spec}}
         self.binder.admit_binding(cluster, binding)
-        await self._put(API_BINDING, cluster, await self.binder.settle_binding(cluster, binding, NOW))
+        await self._put(API_BINDING, cluster, await self.binder.finish_binding(cluster, binding, NOW))
         return self.read(API_BINDING, cluster, name)
 
     async def change_binding(self, cluster: str, name: str, **spec: Any) -> Obj:
         old = self.read(API_BINDING, cluster, name)
-        new = await self.binder.settle_binding(cluster, {**old, "spec": {**old["spec"], **spec}}, LATER)
+        new = await self.binder.finish_binding(cluster, {**old, "spec": {**old["spec"], **spec}}, LATER)
         await self.write(API_BINDING, cluster, new)
         return self.read(API_BINDING, cluster, name)
 
@@ -145,7 +157,7 @@ class LocalApis:
         key = objects.key(resource, cluster, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
         entry = self.store.get(key)
         assert entry is not None, key
-        await self.store.put(key, rewritten(obj), expect=entry.revision)
+        await self.store.put(key, encode_stored(obj), expect=entry.revision)
 
     async def remove(self, resource: Any, cluster: str, name: str) -> None:
         key = objects.key(resource, cluster, "", name)
@@ -155,7 +167,7 @@ class LocalApis:
 
     async def _put(self, resource: Any, cluster: str, obj: Obj) -> str:
         uid = self.new_uid()
-        key, value = written(resource, cluster, obj, uid=uid, now=NOW)
+        key, value = encode_new(resource, cluster, obj, uid=uid, now=NOW)
         await self.store.put(key, value, expect=ABSENT)
         return uid
 

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from farflung.http.certificates import Certificates, new_authority, new_key
 from farflung.http.messages import Request, Response, Stream
 from farflung.hub.assembly import Assembly, Options, Sources
-from farflung.hub.auth.rbac.defaults import default_bindings, default_roles
+from farflung.hub.auth.default_roles import default_bindings, default_roles
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import token_hash
 from farflung.hub.catalog import objects

@@ -14,13 +14,22 @@ from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.workspaces import WorkspaceController
 from farflung.hub.request.user import User
-from farflung.hub.tenancy.bootstrap import ROOT_FOUNDING, shard
+from farflung.hub.tenancy.api_exports import ExportReference
+from farflung.hub.tenancy.bootstrap import ROOT_CLUSTER, shard
 from farflung.hub.tenancy.builtin_objects import builtin_types
-from farflung.hub.tenancy.direct_writes import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written
+from farflung.hub.tenancy.direct_writes import (
+    SHARD,
+    WORKSPACE,
+    WORKSPACE_TYPE,
+    CreationContext,
+    EncodedObject,
+    encode_new,
+    encode_stored,
+    minimal_resource,
+)
 from farflung.hub.tenancy.hashes import default_binding_name
 from farflung.hub.tenancy.paths import WORKSPACES, logical_cluster_key, workspace_key
 from farflung.hub.tenancy.status import mark_deleted
-from farflung.hub.tenancy.workspace_types import Export
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store
@@ -29,8 +38,8 @@ from farflung.store.memory import MemoryStore
 URL = "https://hub:6443"
 ADMIN = User("kcp-admin", ("system:kcp:admin", "system:authenticated"), uid="1")
 SHARD_ADMIN = User("shard-admin", ("system:masters", "system:authenticated"))
-API_BINDING = kind("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
-CONFIG_MAP = kind("", "v1", "configmaps", "ConfigMap", namespaced=True)
+API_BINDING = minimal_resource("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
+CONFIG_MAP = minimal_resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 NOW = "2024-05-01T12:00:00Z"
 
 
@@ -47,12 +56,14 @@ class LocalTenancy:
         self._numbers = itertools.count()
         self.tenancy = Tenancy(
             store,
-            url=URL,
-            clock=lambda: datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC),
-            new_uid=self._new_uid,
-            random=lambda size: hashlib.sha256(self._new_uid().encode()).digest()[:size],
-            bind=self.bind,
+            CreationContext(
+                URL,
+                clock=lambda: datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC),
+                new_uid=self._new_uid,
+                random_bytes=lambda size: hashlib.sha256(self._new_uid().encode()).digest()[:size],
+            ),
         )
+        self.tenancy.bind = self.bind
         self.clusters = self.tenancy.clusters
 
     def _new_uid(self) -> str:
@@ -64,17 +75,17 @@ class LocalTenancy:
 
     async def furnish(self) -> LocalTenancy:
         """A root without exports."""
-        await self.tenancy.open_missing(ROOT_FOUNDING)
+        await self.tenancy.create_missing(ROOT_CLUSTER)
         await self.put(SHARD, "root", shard(URL))
         for obj in builtin_types():
             await self.put(WORKSPACE_TYPE, "root", obj)
         return self
 
-    def bind(self, cluster: str, exports: Sequence[Export], now: str) -> Iterable[Written]:
+    def bind(self, cluster: str, exports: Sequence[ExportReference], now: str) -> Iterable[EncodedObject]:
         for export in exports:
             name = default_binding_name(cluster, export.path, export.name)
             metadata = {"name": name, "finalizers": ["apis.kcp.io/apibinding-finalizer"]}
-            yield written(API_BINDING, cluster, {"metadata": metadata}, uid=self._new_uid(), now=now)
+            yield encode_new(API_BINDING, cluster, {"metadata": metadata}, uid=self._new_uid(), now=now)
 
     # --- as requests would -------------------------------------------------------------------------
 
@@ -84,9 +95,9 @@ class LocalTenancy:
         self.tenancy.admit(cluster, user, workspace, everybody)
         self.tenancy.check_new(cluster, user, workspace, everybody)
         workspace["metadata"] |= {"uid": self._new_uid(), "generation": 1}
-        await self.tenancy.open(cluster, workspace)
+        await self.tenancy.create_cluster(cluster, workspace)
         uid = workspace["metadata"]["uid"]
-        key, value = written(WORKSPACE, cluster, workspace, uid=uid, now=NOW)
+        key, value = encode_new(WORKSPACE, cluster, workspace, uid=uid, now=NOW)
         try:
             await self.store.put(key, value, expect=ABSENT)
         except BaseException:
@@ -103,10 +114,10 @@ class LocalTenancy:
         if "deletionTimestamp" in obj["metadata"]:
             return
         mark_deleted(obj, NOW)
-        await self.store.put(key, rewritten(obj), expect=entry.revision)
+        await self.store.put(key, encode_stored(obj), expect=entry.revision)
 
     async def put(self, resource: Resource, cluster: str, obj: Obj) -> str:
-        key, value = written(resource, cluster, obj, uid=self._new_uid(), now=NOW)
+        key, value = encode_new(resource, cluster, obj, uid=self._new_uid(), now=NOW)
         await self.store.put(key, value, expect=ABSENT)
         return key
 
@@ -124,7 +135,7 @@ class LocalTenancy:
         if "deletionTimestamp" in obj["metadata"]:
             await self.store.delete(key, expect=entry.revision)
         else:
-            await self.store.put(key, rewritten(obj), expect=entry.revision)
+            await self.store.put(key, encode_stored(obj), expect=entry.revision)
 
     # --- what there is -----------------------------------------------------------------------------
 

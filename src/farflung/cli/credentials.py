@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from farflung.hub.auth.static_tokens import HandedOut, read_tokens, token_hash, write_tokens
+from farflung.hub.auth.static_tokens import TokenRecord, read_tokens, token_hash, write_tokens
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.lib import yaml_loader
 from farflung.lib.files import locked, write_private
@@ -52,12 +52,12 @@ def ensure_tokens(directory: Path, administrators: Sequence[Administrator], now:
                 token = good[one.name] = new_token()
                 tokens = {hashed: other for hashed, other in tokens.items() if other.name != one.name}
                 uid = Uids()() if one.has_uid else ""
-                tokens[token_hash(token)] = HandedOut(one.name, one.groups, created=now, uid=uid)
+                tokens[token_hash(token)] = TokenRecord(one.name, one.groups, created=now, uid=uid)
                 write_tokens(path, tokens)
     return good
 
 
-def is_theirs(token: str | None, administrator: Administrator, tokens: Mapping[str, HandedOut]) -> bool:
+def is_theirs(token: str | None, administrator: Administrator, tokens: Mapping[str, TokenRecord]) -> bool:
     found = tokens.get(token_hash(token)) if token is not None else None
     return found is not None and found.name == administrator.name
 

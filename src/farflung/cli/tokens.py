@@ -16,7 +16,7 @@ import click
 import yaml
 
 from farflung.cli.credentials import KUBECONFIG, TOKENS, kubeconfig
-from farflung.hub.auth.static_tokens import HandedOut, read_tokens, token_hash, write_tokens
+from farflung.hub.auth.static_tokens import TokenRecord, read_tokens, token_hash, write_tokens
 from farflung.lib import yaml_loader
 from farflung.lib.files import locked
 from farflung.lib.ids import new_token
@@ -74,7 +74,7 @@ def create(directory: Path, name: str, groups: Sequence[str], lasting: timedelta
     now = datetime.now(UTC).replace(microsecond=0)
     with hub_directory(directory) as path:
         token = new_token()
-        handed_out = HandedOut(name, tuple(groups), now, now + lasting if lasting else None)
+        handed_out = TokenRecord(name, tuple(groups), now, now + lasting if lasting else None)
         write_tokens(path, read_tokens(path) | {token_hash(token): handed_out})
     return kubeconfig(cluster, name, token) if output == "kubeconfig" else f"{token}\n"
 
@@ -100,7 +100,7 @@ def listed(directory: Path) -> Iterator[list[str]]:
         yield [hashed[:ID_LENGTH], token.name, ",".join(token.groups) or "<none>", age, expiry(token, now)]
 
 
-def expiry(token: HandedOut, now: datetime) -> str:
+def expiry(token: TokenRecord, now: datetime) -> str:
     if token.expires is None:
         return "never"
     return f"in {human(token.expires - now)}" if token.expires > now else "expired"

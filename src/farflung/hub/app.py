@@ -18,7 +18,7 @@ import orjson
 
 from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.auth.authenticator import Authenticator
-from farflung.hub.auth.impersonation import impersonated
+from farflung.hub.auth.impersonation import impersonated_user
 from farflung.hub.auth.service_account_tokens import openid_document
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.metrics import Metrics
@@ -125,7 +125,7 @@ class Hub:
         if trail is not None:
             trail.user = trail.by = sender
         place = self._routes.place(request.path, sender)
-        user = impersonated(sender, request.headers, self._authorizer, place.cluster)
+        user = impersonated_user(sender, request.headers, self._authorizer, place.cluster)
         asked = place
         if place.view:
             place, user = self._routes.enter(place, user)

@@ -25,7 +25,7 @@ from farflung.hub.admission.quota_tracker import Quotas
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.service_account_tokens import AccountTokens
+from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import StaticTokens, token_hash
 from farflung.hub.catalog.custom_registry import kinds_in
@@ -46,7 +46,7 @@ from farflung.lib import ids
 from farflung.store.base import Store
 
 if TYPE_CHECKING:  # what only a hub with workspaces needs is loaded with one
-    from farflung.hub.tenancy.platform import Platform
+    from farflung.hub.tenancy.platform import WorkspaceServices
 
 CONTROLLER_MANAGER: Final = User(
     "system:kube-controller-manager", (ADMINISTRATORS,)
@@ -111,26 +111,19 @@ class Assembly:
         clock, new_uid = sources.clock, sources.new_uid
         self._store, self._certificates, self._options, self._clock = store, certificates, options, clock
         self._authorization = f"Bearer {own_token}"
-        self.workspaces: Platform | None = None
+        self.workspaces: WorkspaceServices | None = None
         if options.url is None:
             self.kinds, self.authorizer = kinds_in(store, builtin_kinds()), Authorizer(store)
         else:
-            from farflung.hub.tenancy.platform import in_every_workspace, platform
+            from farflung.hub.tenancy.direct_writes import CreationContext
+            from farflung.hub.tenancy.platform import assemble_workspaces, workspace_kinds
             from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 
-            self.kinds, authorizer = kinds_in(store, in_every_workspace()), WorkspaceAuthorizer(store)
+            self.kinds, authorizer = kinds_in(store, workspace_kinds()), WorkspaceAuthorizer(store)
             self.authorizer = authorizer
-            self.workspaces = platform(
-                store,
-                self.kinds,
-                authorizer,
-                url=options.url,
-                clock=clock,
-                new_uid=new_uid,
-                random=sources.random_bytes,
-                authority=certificates.ca_pem.decode(),
-            )
-        self.accounts = AccountTokens(store, keys, clock, new_uid, tell_cluster=self.workspaces is not None)
+            context = CreationContext(options.url, clock, new_uid, sources.random_bytes, certificates.ca_pem.decode())
+            self.workspaces = assemble_workspaces(store, self.kinds, authorizer, context)
+        self.accounts = ServiceAccountTokens(store, keys, clock, new_uid, show_cluster=self.workspaces is not None)
         self.quotas, self.policies = Quotas(store), Policies(store, self.kinds)
         admission = Plugins(self.authorizer, Pools(store), self.quotas, self.policies)
         of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
@@ -181,7 +174,7 @@ class Assembly:
 
 
 def endpoints(
-    authenticator: Authenticator, authorizer: Authorizer, accounts: AccountTokens, nodes: Nodes | None
+    authenticator: Authenticator, authorizer: Authorizer, accounts: ServiceAccountTokens, nodes: Nodes | None
 ) -> Endpoints:
     """`nodes`: run pods and have their logs; None: pods never run."""
     subresources: dict[tuple[str, str], Handler] = {

@@ -17,15 +17,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hub_harness import authority
 
 from farflung.apis.certificates.validation import RULES
-from farflung.hub.auth.authenticator import certificate_facts
+from farflung.hub.auth.authenticator import client_certificate
 from farflung.hub.auth.certificate_requests import (
     CLIENT,
     KUBELET_CLIENT,
     KUBELET_SERVING,
     SIGNERS,
-    Unsigned,
-    asks_for_everything,
+    SigningRefused,
     parse_request,
+    requests_administrator,
     sign_request,
 )
 from farflung.hub.request.user import AUTHENTICATED
@@ -63,7 +63,7 @@ def requested(
 def refusal(signer: str, request: str, usages: Sequence[str]) -> str:
     try:
         SIGNERS[signer](parse_request(request), usages)
-    except Unsigned as error:
+    except SigningRefused as error:
         return str(error)
     return ""
 
@@ -195,7 +195,7 @@ def test_no_certificate_outlives_the_authority() -> None:
 def test_whoever_shows_a_certificate_is_who_it_says_and_where_it_was_asked_for() -> None:
     for cluster, bound in (("root", ""), ("other", "other"), ("2vn3khv93u", "2vn3khv93u")):
         der = signed(requested(), cluster=cluster).public_bytes(Encoding.DER)
-        user = certificate_facts(der).user
+        user = client_certificate(der).user
         assert (user.name, user.groups, user.cluster) == ("ann", ("dev", AUTHENTICATED), bound)
         ((name, (credential,)),) = user.extra
         assert name == "authentication.kubernetes.io/credential-id"
@@ -204,7 +204,7 @@ def test_whoever_shows_a_certificate_is_who_it_says_and_where_it_was_asked_for()
 
 @pytest.mark.parametrize("request_", ["", "!", "bm90IGEgY3Ny", requested()[:-40]])
 def test_what_is_no_request_is_not_signed(request_: str) -> None:
-    with pytest.raises(Unsigned):
+    with pytest.raises(SigningRefused):
         parse_request(request_)
 
 
@@ -214,7 +214,7 @@ def test_of_several_common_names_the_one_that_was_checked_is_the_name_of_the_use
     request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(new_key(), hashes.SHA256())  # type: ignore[arg-type]
     encoded = base64.b64encode(request.public_bytes(Encoding.PEM)).decode()
     assert refusal(KUBELET_CLIENT, encoded, KUBELET) == ""
-    assert certificate_facts(signed(encoded).public_bytes(Encoding.DER)).user.name == NODE[0]
+    assert client_certificate(signed(encoded).public_bytes(Encoding.DER)).user.name == NODE[0]
 
 
 def pem_of(encoded: str) -> bytes:
@@ -230,7 +230,7 @@ def pem_of(encoded: str) -> bytes:
     ],
 )
 def test_a_request_in_which_others_may_read_another_one_is_not_signed(text: bytes) -> None:
-    with pytest.raises(Unsigned, match="one PEM block"):
+    with pytest.raises(SigningRefused, match="one PEM block"):
         parse_request(base64.b64encode(text).decode())
 
 
@@ -241,7 +241,7 @@ def test_a_request_may_have_a_text_before_it() -> None:
 
 def test_administrators_cannot_be_asked_for_beside_another_request() -> None:
     request = base64.b64encode(pem_of(requested(groups=["system:masters"])) + pem_of(requested())).decode()
-    assert asks_for_everything({"signerName": CLIENT, "request": request})
+    assert requests_administrator({"signerName": CLIENT, "request": request})
 
 
 def der(tag: int, content: bytes) -> bytes:
@@ -268,6 +268,6 @@ def test_a_subject_that_cannot_be_read_is_not_signed() -> None:
     spec = {"request": request, "signerName": CLIENT, "usages": ["client auth"]}
     rules = RULES["certificates.k8s.io", "CertificateSigningRequest"]
     assert rules.validate({"metadata": {"name": "a"}, "spec": spec}) == []
-    assert not asks_for_everything(spec)
+    assert not requests_administrator(spec)
     for signer in SIGNERS:
         assert refusal(signer, request, KUBELET) == "x509: the request or its public key cannot be used"

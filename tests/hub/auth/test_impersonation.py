@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hub_harness import USER_TOKEN, LocalHub
 
-from farflung.hub.auth.impersonation import all_groups
+from farflung.hub.auth.impersonation import effective_groups
 from farflung.machinery.errors import Obj
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -111,4 +111,4 @@ async def test_extra_facts_without_a_user_are_refused(hub: LocalHub) -> None:
     ],
 )
 def test_everybody_is_in_the_groups_of_their_kind(name: str, asked: tuple[str, ...], groups: tuple[str, ...]) -> None:
-    assert all_groups(name, asked) == groups
+    assert effective_groups(name, asked) == groups

@@ -6,9 +6,9 @@ import rbac_twin as twin
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub.auth.rbac import coverage
-from farflung.hub.auth.rbac.coverage import described, missing
-from farflung.hub.auth.rbac.rules import rule_of
+from farflung.hub.auth import escalation
+from farflung.hub.auth.escalation import describe_uncovered, uncovered
+from farflung.hub.auth.rbac import rule_of
 from farflung.machinery.errors import Obj
 
 Atom = tuple[str, ...]
@@ -57,13 +57,13 @@ def test_what_is_missing_is_what_no_single_rule_covers(owned: list[Obj], wanted:
         for rule in wanted
     ]
 
-    found = missing([rule_of(rule) for rule in owned], [rule_of(rule) for rule in wanted])
+    found = uncovered([rule_of(rule) for rule in owned], [rule_of(rule) for rule in wanted])
 
     left = [set() if not boxes else set.union(*map(all_of, boxes)) for _, boxes in found]
     assert left == [one for one in expected if one]
 
 
-def all_of(box: coverage.Box) -> set[Atom]:
+def all_of(box: escalation.Box) -> set[Atom]:
     combined: set[Atom] = {()}
     for side in box:
         combined = {(*atom, word) for atom in combined for word in side}
@@ -74,7 +74,7 @@ def all_of(box: coverage.Box) -> set[Atom]:
 def test_rules_cover_themselves(rules: list[Obj]) -> None:
     compiled = [rule_of(rule) for rule in rules]
 
-    assert missing(compiled, compiled) == []
+    assert uncovered(compiled, compiled) == []
 
 
 @given(rule_lists, rule_lists, twin.requests())
@@ -82,7 +82,7 @@ def test_nothing_is_allowed_by_covered_rules_that_is_not_allowed_by_the_others(
     owned: list[Obj], wanted: list[Obj], asked: twin.Attributes
 ) -> None:
     """What coverage is for.  It looks at words, not at meanings: a star in a rule is covered by a star alone."""
-    if not missing([rule_of(rule) for rule in owned], [rule_of(rule) for rule in wanted]):
+    if not uncovered([rule_of(rule) for rule in owned], [rule_of(rule) for rule in wanted]):
         given = any(twin.rule_allows(rule, asked) for rule in wanted)
         assert not given or any(twin.rule_allows(rule, asked) for rule in owned)
 
@@ -96,7 +96,7 @@ def test_what_is_missing_is_told_by_resource_with_its_verbs_in_their_order() -> 
         {"verbs": ["get", "put"], "nonResourceURLs": ["/x/*"]},
     ]
 
-    assert described(missing(owned, [rule_of(rule) for rule in wanted])) == [
+    assert describe_uncovered(uncovered(owned, [rule_of(rule) for rule in wanted])) == [
         '{APIGroups:[""], Resources:["pods"], Verbs:["watch" "get"]}',
         '{APIGroups:[""], Resources:["secrets"], Verbs:["watch" "list" "get" "delete"]}',
         '{APIGroups:["apps"], Resources:["deployments"], ResourceNames:["a"], Verbs:["get"]}',
@@ -114,7 +114,7 @@ def test_rules_that_are_made_to_be_expensive_are_not_covered_and_not_listed_in_f
         for word in words[:100]
     ]
 
-    lacking = missing(owned, [wanted])
+    lacking = uncovered(owned, [wanted])
 
     assert lacking
-    assert len(described(lacking)) <= coverage.MOST_LINES
+    assert len(describe_uncovered(lacking)) <= escalation.MOST_LINES

@@ -263,7 +263,7 @@ async def test_long_questions_are_answered_and_not_remembered(cluster: Cluster, 
 async def test_what_is_remembered_is_bounded_whatever_is_asked(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("farflung.hub.auth.authorizer.REMEMBERED", 100_000)
+    monkeypatch.setattr("farflung.hub.auth.authorizer.CACHED_BYTES", 100_000)
     authorizer = Authorizer(cluster.store)
     for number in range(200):
         asked = Attributes("get", "", "pods", "", "n" * 10_000 + str(number))

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from farflung.http.messages import Request
 from farflung.hub.auth.service_account_tokens import (
     AUDIENCES,
-    Account,
-    Bound,
+    BoundObjects,
     Claims,
+    KubernetesClaim,
     LegacyClaims,
-    Private,
-    Reference,
+    ObjectClaim,
+    ServiceAccount,
     encode,
 )
 from farflung.hub.auth.signing_keys import SigningKeys
@@ -191,7 +191,7 @@ async def test_a_token_for_somebody_else_is_no_login(hub: LocalHub) -> None:
 
 async def test_a_token_of_another_cluster_is_nobody_here(hub: LocalHub) -> None:
     uid = (await hub.get(f"{ACCOUNTS}/default")).json["metadata"]["uid"]
-    elsewhere = hub.accounts.issue(Account("other", "default", "default", uid), AUDIENCES, 3600, Bound())
+    elsewhere = hub.accounts.issue(ServiceAccount("other", "default", "default", uid), AUDIENCES, 3600, BoundObjects())
     assert user_of(hub, elsewhere) is None, "the account is not there, although one here has its name and uid"
     here = await token_for(hub)
     assert why(hub, here, "other") == "invalid bearer token"
@@ -200,10 +200,10 @@ async def test_a_token_of_another_cluster_is_nobody_here(hub: LocalHub) -> None:
 
 async def test_a_token_of_another_hub_is_nothing(hub: LocalHub) -> None:
     uid = (await hub.get(f"{ACCOUNTS}/default")).json["metadata"]["uid"]
-    account = Account("root", "default", "default", uid)
+    account = ServiceAccount("root", "default", "default", uid)
     now = int(hub.now.timestamp())
-    reference = Reference("default", uid)
-    private = Private(clusterName="root", namespace="default", serviceaccount=reference)
+    reference = ObjectClaim("default", uid)
+    private = KubernetesClaim(clusterName="root", namespace="default", serviceaccount=reference)
     claims = Claims(AUDIENCES[0], account.username, AUDIENCES, now + 60, now, now, "jti", private)
     assert user_of(hub, hub.accounts.keys.sign(encode(claims))) is not None
     assert user_of(hub, SigningKeys.new().sign(encode(claims))) is None
@@ -228,7 +228,7 @@ async def test_signed_nonsense_is_nothing(hub: LocalHub, claims: bytes) -> None:
 
 async def test_an_old_kind_of_token_must_be_the_one_in_its_secret(hub: LocalHub) -> None:
     uid = (await hub.get(f"{ACCOUNTS}/default")).json["metadata"]["uid"]
-    account = Account("root", "default", "default", uid)
+    account = ServiceAccount("root", "default", "default", uid)
     token, other = hub.accounts.issue_legacy(account, "s"), hub.accounts.issue_legacy(account, "s")
     annotations = {"kubernetes.io/service-account.name": "default"}
     secret = {"metadata": {"name": "s", "annotations": annotations}, "type": "kubernetes.io/service-account-token"}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from farflung.http.messages import Request
-from farflung.hub.auth.authenticator import REMEMBERED, Authenticator
-from farflung.hub.auth.service_account_tokens import AccountTokens
+from farflung.hub.auth.authenticator import CACHED, Authenticator
+from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
-from farflung.hub.auth.static_tokens import HandedOut, StaticTokens, read_tokens, token_hash, write_tokens
+from farflung.hub.auth.static_tokens import StaticTokens, TokenRecord, read_tokens, token_hash, write_tokens
 from farflung.hub.request.user import AUTHENTICATED, User
 from farflung.machinery.errors import ApiError
 from farflung.store.base import Unusable
@@ -26,7 +26,7 @@ class Door:
 
     def __init__(self, path: Path) -> None:
         self.now = NOW
-        accounts = AccountTokens(MemoryStore(), SigningKeys.new(), lambda: self.now, lambda: "uid")
+        accounts = ServiceAccountTokens(MemoryStore(), SigningKeys.new(), lambda: self.now, lambda: "uid")
         tokens = StaticTokens({token_hash("fixed"): User("hub")}, path)
         self.authenticator = Authenticator(tokens, accounts, lambda: self.now)
 
@@ -43,19 +43,19 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "tokens.json"
 
 
-def hand_out(path: Path, **tokens: HandedOut) -> None:
+def hand_out(path: Path, **tokens: TokenRecord) -> None:
     write_tokens(path, {token_hash(token): handed_out for token, handed_out in tokens.items()})
 
 
 def test_the_file_has_hashes_and_is_for_its_owner_alone(path: Path) -> None:
-    hand_out(path, secret=HandedOut("ann", ("dev",), NOW, NOW + timedelta(days=1)))
+    hand_out(path, secret=TokenRecord("ann", ("dev",), NOW, NOW + timedelta(days=1)))
     assert "secret" not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert read_tokens(path) == {token_hash("secret"): HandedOut("ann", ("dev",), NOW, NOW + timedelta(days=1))}
+    assert read_tokens(path) == {token_hash("secret"): TokenRecord("ann", ("dev",), NOW, NOW + timedelta(days=1))}
 
 
 def test_whoever_has_a_token_is_somebody_who_is_known(path: Path) -> None:
-    hand_out(path, secret=HandedOut("ann", ("dev",)), other=HandedOut("bob", (AUTHENTICATED, "ops")))
+    hand_out(path, secret=TokenRecord("ann", ("dev",)), other=TokenRecord("bob", (AUTHENTICATED, "ops")))
     door = Door(path)
     assert door.user("Bearer secret") == User("ann", ("dev", AUTHENTICATED))
     assert door.user("Bearer other") == User("bob", (AUTHENTICATED, "ops"))
@@ -64,7 +64,7 @@ def test_whoever_has_a_token_is_somebody_who_is_known(path: Path) -> None:
 
 @pytest.mark.parametrize("spelling", ["bearer secret", "BEARER secret", "Bearer   secret  ", "Bearer secret"])
 def test_a_header_may_be_spelled_in_several_ways(path: Path, spelling: str) -> None:
-    hand_out(path, secret=HandedOut("ann"))
+    hand_out(path, secret=TokenRecord("ann"))
     assert Door(path).user(spelling) is not None
 
 
@@ -72,17 +72,17 @@ def test_a_header_may_be_spelled_in_several_ways(path: Path, spelling: str) -> N
     "header", ["", "Bearer", "Bearer ", "secret", "Basic secret", "Bearer Secret", "Bearer secret x", "Bearer \udcff"]
 )
 def test_what_is_not_a_known_token_is_refused(path: Path, header: str) -> None:
-    hand_out(path, secret=HandedOut("ann"))
+    hand_out(path, secret=TokenRecord("ann"))
     assert Door(path).user(header) is None
 
 
 def test_a_hash_is_no_token(path: Path) -> None:
-    hand_out(path, secret=HandedOut("ann"))
+    hand_out(path, secret=TokenRecord("ann"))
     assert Door(path).user(f"Bearer {token_hash('secret')}") is None
 
 
 def test_a_token_ends_when_it_was_said_to(path: Path) -> None:
-    hand_out(path, secret=HandedOut("ann", (), NOW, NOW + timedelta(hours=1)))
+    hand_out(path, secret=TokenRecord("ann", (), NOW, NOW + timedelta(hours=1)))
     door = Door(path)
     door.now += timedelta(minutes=59)
     assert door.user("Bearer secret") is not None
@@ -91,18 +91,18 @@ def test_a_token_ends_when_it_was_said_to(path: Path) -> None:
 
 
 def test_a_new_token_counts_at_once(path: Path) -> None:
-    hand_out(path, secret=HandedOut("ann"))
+    hand_out(path, secret=TokenRecord("ann"))
     door = Door(path)
     assert door.user("Bearer new") is None
-    hand_out(path, secret=HandedOut("ann"), new=HandedOut("bob"))
+    hand_out(path, secret=TokenRecord("ann"), new=TokenRecord("bob"))
     assert door.user("Bearer new") == User("bob", (AUTHENTICATED,))
 
 
 def test_a_revoked_token_is_refused_when_the_file_was_looked_at_again(path: Path) -> None:
-    hand_out(path, secret=HandedOut("ann"), other=HandedOut("bob"))
+    hand_out(path, secret=TokenRecord("ann"), other=TokenRecord("bob"))
     door = Door(path)
     assert door.user("Bearer secret") is not None
-    hand_out(path, other=HandedOut("bob", ("ops",)))
+    hand_out(path, other=TokenRecord("bob", ("ops",)))
     door.authenticator.refresh()
     assert door.user("Bearer secret") is None
     assert door.user("Bearer other") == User("bob", ("ops", AUTHENTICATED))
@@ -110,7 +110,7 @@ def test_a_revoked_token_is_refused_when_the_file_was_looked_at_again(path: Path
 
 
 def test_a_damaged_file_changes_nothing_until_it_is_mended(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    hand_out(path, secret=HandedOut("ann"))
+    hand_out(path, secret=TokenRecord("ann"))
     door = Door(path)
     path.write_text('{"half":')
     door.authenticator.refresh()
@@ -118,7 +118,7 @@ def test_a_damaged_file_changes_nothing_until_it_is_mended(path: Path, caplog: p
     assert door.user("Bearer secret") is not None
     assert [record.levelname for record in caplog.records] == ["WARNING"], "it is said once"
     assert "half" not in caplog.text
-    hand_out(path, other=HandedOut("bob"))
+    hand_out(path, other=TokenRecord("bob"))
     door.authenticator.refresh()
     assert door.user("Bearer secret") is None
 
@@ -130,7 +130,7 @@ def test_a_damaged_file_keeps_a_hub_from_starting(path: Path) -> None:
 
 
 def test_a_file_is_read_again_only_if_it_changed(path: Path) -> None:
-    hand_out(path, secret=HandedOut("ann"))
+    hand_out(path, secret=TokenRecord("ann"))
     tokens = StaticTokens({}, path)
     assert not tokens.refresh()
     before = path.stat()
@@ -140,9 +140,9 @@ def test_a_file_is_read_again_only_if_it_changed(path: Path) -> None:
 
 
 def test_no_more_headers_are_remembered_than_there_is_room_for(path: Path) -> None:
-    many = range(REMEMBERED + 10)
-    hand_out(path, **{f"secret{number}": HandedOut(f"user{number}") for number in many})
+    many = range(CACHED + 10)
+    hand_out(path, **{f"secret{number}": TokenRecord(f"user{number}") for number in many})
     door = Door(path)
     for number in (*many, *many):
         assert door.user(f"Bearer secret{number}") == User(f"user{number}", (AUTHENTICATED,))
-    assert len(door.authenticator._remembered) == REMEMBERED
+    assert len(door.authenticator._verified) == CACHED

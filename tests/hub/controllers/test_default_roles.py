@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from house import House
 
-from farflung.hub.auth.rbac.defaults import AUTO_UPDATE, default_bindings, default_roles
+from farflung.hub.auth.default_roles import AUTO_UPDATE, default_bindings, default_roles
 from farflung.hub.controllers.cluster_roles import complete
 from farflung.machinery.errors import Obj
 

@@ -9,7 +9,7 @@ import pytest
 from house import House
 from hub_harness import authority
 
-from farflung.hub.auth.service_account_tokens import AccountTokens, Refused
+from farflung.hub.auth.service_account_tokens import InvalidToken, ServiceAccountTokens
 from farflung.machinery.errors import ApiError, Obj
 
 TYPE = "kubernetes.io/service-account-token"
@@ -29,10 +29,10 @@ def decoded(secret: Obj) -> dict[str, str]:
 
 
 def is_good(house: House, token: str) -> bool:
-    tokens = AccountTokens(house.store, house.keys, house.clock, lambda: "")
+    tokens = ServiceAccountTokens(house.store, house.keys, house.clock, lambda: "")
     try:
         tokens.check(tokens.verify(token))
-    except Refused:
+    except InvalidToken:
         return False
     return True
 

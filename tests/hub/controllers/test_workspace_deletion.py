@@ -15,8 +15,8 @@ from tenancy_harness import ADMIN, LocalTenancy, workspace_controller
 
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.workspaces import plan_deletion
-from farflung.hub.tenancy.direct_writes import WORKSPACE_TYPE, kind, rewritten
-from farflung.hub.tenancy.home_workspaces import Homes
+from farflung.hub.tenancy.direct_writes import WORKSPACE_TYPE, encode_stored, minimal_resource
+from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, logical_cluster_key, workspace_key
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Entry, Revision, Store
@@ -24,7 +24,7 @@ from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 
 UNIVERSAL = {"name": "universal", "path": "root"}
-GADGET = kind("example.com", "v1", "gadgets:0123", "Gadget", namespaced=True)
+GADGET = minimal_resource("example.com", "v1", "gadgets:0123", "Gadget", namespaced=True)
 
 
 async def universal(local: LocalTenancy, cluster: str, name: str) -> str:
@@ -38,7 +38,7 @@ async def change(store: Store, key: str, **parts: Obj) -> None:
     obj = objects.decode(entry)
     for name, controller in parts.items():
         obj[name] = {**obj.get(name, {}), **controller}
-    await store.put(key, rewritten(obj), expect=entry.revision)
+    await store.put(key, encode_stored(obj), expect=entry.revision)
 
 
 async def test_a_workspace_goes_with_everything_in_it() -> None:
@@ -217,7 +217,7 @@ async def test_a_workspace_is_ready_once_its_initializers_are_done() -> None:
 async def test_nothing_is_written_where_nothing_is_wrong() -> None:
     local = await LocalTenancy.in_memory()
     await universal(local, "root", "a")
-    await Homes(local.store, local.tenancy).workspace(ADMIN)
+    await HomeWorkspaces(local.store, local.tenancy).workspace(ADMIN)
     before = local.store.revision
     async with workspace_controller(local) as controller:
         await controller.queue.finished()
@@ -269,7 +269,7 @@ async def build(local: LocalTenancy) -> None:
     child = await universal(local, cluster, "b")
     await universal(local, cluster, "c")
     await local.config_map(child, "cm")
-    await Homes(local.store, local.tenancy).workspace(ADMIN)
+    await HomeWorkspaces(local.store, local.tenancy).workspace(ADMIN)
 
 
 async def crashed(local: LocalTenancy, *, ends: bool) -> bool:
@@ -332,7 +332,7 @@ def test_a_removal_that_was_stopped_ends_like_one_that_was_not(writes: int) -> N
     async def live() -> None:
         store = Mortal(-1)
         local = await LocalTenancy(store).furnish()
-        await Homes(store, local.tenancy).workspace(ADMIN)
+        await HomeWorkspaces(store, local.tenancy).workspace(ADMIN)
         before = local.stored()
         cluster = await universal(local, "root", "a")
         await universal(local, await universal(local, cluster, "b"), "c")
@@ -417,7 +417,7 @@ class Crowded(SqliteStore):
                 await asyncio.sleep(0)
         if key.startswith(LOGICAL_CLUSTERS) and self.get(key) is not None:
             late = f"/rbac.authorization.k8s.io/clusterroles/{objects.cluster_in(key)}/late"
-            value = rewritten({"apiVersion": "v1", "kind": "ClusterRole", "metadata": {"name": "late", "uid": "u"}})
+            value = encode_stored({"apiVersion": "v1", "kind": "ClusterRole", "metadata": {"name": "late", "uid": "u"}})
             self.written.append(asyncio.create_task(self.put(late, value, expect=ABSENT)))
         return await deletion
 
@@ -444,7 +444,7 @@ async def test_what_is_written_while_a_logical_cluster_goes_goes_too(tmp_path: P
 async def test_a_home_that_is_asked_for_while_it_goes_is_whole_or_not_there(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db", stamp=objects.stamp)
     local = await LocalTenancy(store).furnish()
-    homes = Homes(store, local.tenancy)
+    homes = HomeWorkspaces(store, local.tenancy)
     async with workspace_controller(local) as controller:
         cluster = str((await homes.workspace(ADMIN))["spec"]["cluster"])
         whole = local.keys(cluster)

@@ -16,14 +16,14 @@ from farflung.hub.request.user import User
 from farflung.hub.tenancy import api_bindings, status
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports
-from farflung.hub.tenancy.api_bindings import Names, Reference
-from farflung.hub.tenancy.api_exports import SECRET
+from farflung.hub.tenancy.api_bindings import ResourceNames
+from farflung.hub.tenancy.api_exports import SECRET, ExportReference
 from farflung.hub.tenancy.binding_strategy import API_BINDING
 from farflung.hub.tenancy.direct_writes import NAMESPACE
-from farflung.hub.tenancy.status import Verdict
+from farflung.hub.tenancy.status import ConditionState
 from farflung.machinery.errors import ApiError
 
-WIDGETS = Names("ex.test", "widgets", "widget", ("wi",), "Widget", "WidgetList")
+WIDGETS = ResourceNames("ex.test", "widgets", "widget", ("wi",), "Widget", "WidgetList")
 
 
 async def provided(**spec: Any) -> LocalApis:
@@ -112,14 +112,14 @@ async def test_an_export_that_a_replacement_leaves_without_identity_keeps_it() -
     old = local.read(EXPORT, "c-prov", "ex.test")
     new = {**old, "spec": {"latestResourceSchemas": ["v1.widgets.ex.test"]}}
     new["metadata"] = {**old["metadata"], "generation": 3}
-    await local.exporter.settle("c-prov", new, old, LATER)
+    await local.exporter.finish_export("c-prov", new, old, LATER)
     assert new == old
 
 
 @pytest.mark.parametrize("data", [None, {}, {"key": ""}, {"key": "%%%"}, {"other": "YQ=="}])
 def test_a_secret_without_a_key_is_no_identity(data: Any) -> None:
-    identity = exports.identity_in({"data": data}, "x")
-    assert identity == exports.Identity(problem='secret "x" has no data at key "key"')
+    identity = exports.read_identity({"data": data}, "x")
+    assert identity == exports.ExportIdentity(problem='secret "x" has no data at key "key"')
 
 
 # --- bindings -----------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ async def test_a_binding_is_bound_and_served_at_once() -> None:
     assert binding["metadata"]["finalizers"] == ["apis.kcp.io/apibinding-finalizer"]
     assert binding["metadata"]["labels"] == {
         "internal.apis.kcp.io/export": label,
-        f"claimed.internal.apis.kcp.io/{label}": api_bindings.REFLEXIVE,
+        f"claimed.internal.apis.kcp.io/{label}": api_bindings.OWN_BINDING,
     }
     status = binding["status"]
     assert status["phase"] == "Bound"
@@ -369,7 +369,7 @@ async def test_annotations_for_bindings_come_and_go_with_the_export() -> None:
 
 async def test_default_bindings_are_bound_as_they_are_written() -> None:
     local = await provided()
-    [(key, value)] = local.binder.bind("c-cons", [Reference("root:prov", "ex.test")], NOW)
+    [(key, value)] = local.binder.bind("c-cons", [ExportReference("root:prov", "ex.test")], NOW)
     await local.store.put(key, value, expect=0)
     assert key.startswith("/apis.kcp.io/apibindings/c-cons/ex.test-")
     assert local.kinds.of("c-cons").find("ex.test", "v1", "widgets") is not None
@@ -378,7 +378,7 @@ async def test_default_bindings_are_bound_as_they_are_written() -> None:
 async def test_default_bindings_of_two_workspaces_differ_in_nothing_but_their_names() -> None:
     local = await provided()
     for cluster in ("c-one", "c-two"):
-        [(key, value)] = local.binder.bind(cluster, [Reference("root:prov", "ex.test")], NOW)
+        [(key, value)] = local.binder.bind(cluster, [ExportReference("root:prov", "ex.test")], NOW)
         name = key.rpartition("/")[2]
         same, exactly = local.binder.binding(cluster, name, "root:prov", "ex.test", NOW)
         found, expected = orjson.loads(value), orjson.loads(exactly)
@@ -391,7 +391,7 @@ async def test_default_bindings_follow_their_export_and_leave_names_to_whoever_h
     local = await provided()
 
     def bound(cluster: str, now: str) -> dict[str, Any]:
-        [(_, value)] = local.binder.bind(cluster, [Reference("root:prov", "ex.test")], now)
+        [(_, value)] = local.binder.bind(cluster, [ExportReference("root:prov", "ex.test")], now)
         obj: dict[str, Any] = orjson.loads(value)
         return obj
 
@@ -430,8 +430,8 @@ NOBODY = User("nobody", ("system:authenticated",))
 ADMIN = User("admin", ("system:masters",))
 
 
-@pytest.mark.parametrize("reference", [Reference("root:prov", "ex.test"), Reference("root:prov", "nosuch")])
-async def test_who_may_not_bind_an_export_does_not_learn_whether_it_is_there(reference: Reference) -> None:
+@pytest.mark.parametrize("reference", [ExportReference("root:prov", "ex.test"), ExportReference("root:prov", "nosuch")])
+async def test_who_may_not_bind_an_export_does_not_learn_whether_it_is_there(reference: ExportReference) -> None:
     local = await provided()
     with pytest.raises(ApiError) as caught:
         local.binder.check_may_bind("c-cons", NOBODY, Authorizer(local.store), "b1", reference, "create", "APIBinding")
@@ -445,25 +445,25 @@ async def test_who_may_not_bind_an_export_does_not_learn_whether_it_is_there(ref
 @pytest.mark.parametrize(
     "reference",
     [
-        Reference("root:nosuch", "ex.test"),
-        Reference("Bad_Path", "ex.test"),
-        Reference("root:prov", ""),
-        Reference("root:prov", "nosuch"),
-        Reference("root:prov", "a/b"),
-        Reference("..", "ex.test"),
-        Reference("*", "ex.test"),
+        ExportReference("root:nosuch", "ex.test"),
+        ExportReference("Bad_Path", "ex.test"),
+        ExportReference("root:prov", ""),
+        ExportReference("root:prov", "nosuch"),
+        ExportReference("root:prov", "a/b"),
+        ExportReference("..", "ex.test"),
+        ExportReference("*", "ex.test"),
     ],
 )
-async def test_what_is_not_there_cannot_be_bound_by_anybody(reference: Reference) -> None:
+async def test_what_is_not_there_cannot_be_bound_by_anybody(reference: ExportReference) -> None:
     local = await provided()
     with pytest.raises(ApiError):
         local.binder.check_may_bind("c-cons", ADMIN, Authorizer(local.store), "b1", reference, "create", "APIBinding")
 
 
 @pytest.mark.parametrize(
-    "reference", [Reference("", "later"), Reference("root", "later"), Reference("c-prov", "ex.test")]
+    "reference", [ExportReference("", "later"), ExportReference("root", "later"), ExportReference("c-prov", "ex.test")]
 )
-async def test_exports_of_the_own_workspace_and_of_root_may_come_later(reference: Reference) -> None:
+async def test_exports_of_the_own_workspace_and_of_root_may_come_later(reference: ExportReference) -> None:
     local = await provided()
     local.binder.check_may_bind("c-cons", ADMIN, Authorizer(local.store), "b1", reference, "create", "APIBinding")
 
@@ -517,16 +517,18 @@ def test_a_claim_with_a_selector_is_about_some_objects() -> None:
         (WIDGETS._replace(plural="g", singular="g", short_names=(), kind="WidgetList"), "spec.names.kind=WidgetList"),
     ],
 )
-def test_names_clash_within_a_group(names: Names, told: str) -> None:
+def test_names_clash_within_a_group(names: ResourceNames, told: str) -> None:
     taken = bindings.taken_by_binding(WIDGETS, "w", "root:prov", "ex.test")
-    clash = bindings.conflict([names], [taken])
+    clash = bindings.name_conflict([names], [taken])
     assert clash == (f"{taken.of}, {told} is forbidden" if told else "")
 
 
 def test_a_condition_that_says_what_it_said_keeps_its_time() -> None:
-    first = status.merged([], [Verdict("B"), Verdict("Ready"), Verdict("A", "Why", "because")], NOW)
+    first = status.merge_conditions(
+        [], [ConditionState("B"), ConditionState("Ready"), ConditionState("A", "Why", "because")], NOW
+    )
     assert [one["type"] for one in first] == ["Ready", "A", "B"]
-    again = status.merged(first, [Verdict("B"), Verdict("A", "Why", "otherwise")], LATER)
+    again = status.merge_conditions(first, [ConditionState("B"), ConditionState("A", "Why", "otherwise")], LATER)
     assert [one["lastTransitionTime"] for one in again] == [NOW, LATER, NOW]
 
 

@@ -17,7 +17,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.controllers.api_bindings import APIBindingController
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path
 from farflung.hub.tenancy.api_exports import SECRET
-from farflung.hub.tenancy.direct_writes import CONFIG_MAP, kind, rewritten, written
+from farflung.hub.tenancy.direct_writes import CONFIG_MAP, encode_new, encode_stored, minimal_resource
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
 from farflung.store.sqlite.store import SqliteStore
@@ -56,7 +56,7 @@ class Following(LocalApis):
                 await self.store.delete(entry.key, expect=entry.revision)
             else:
                 metadata = obj["metadata"] | {"deletionTimestamp": LATER}
-                await self.store.put(entry.key, rewritten(obj | {"metadata": metadata}), expect=entry.revision)
+                await self.store.put(entry.key, encode_stored(obj | {"metadata": metadata}), expect=entry.revision)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -85,7 +85,7 @@ class Following(LocalApis):
     async def widget(self, cluster: str, name: str, **metadata: Any) -> str:
         resource = self.kinds.of(cluster).of("ex.test", "v1", "widgets").resource
         obj: Obj = {"metadata": {"name": name, **metadata}, "spec": {}}
-        key, value = written(resource, cluster, obj, uid=self.new_uid(), now=LATER)
+        key, value = encode_new(resource, cluster, obj, uid=self.new_uid(), now=LATER)
         await self.store.put(key, value, expect=ABSENT)
         return key
 
@@ -203,7 +203,7 @@ async def test_an_export_tells_whether_its_secret_still_has_its_identity() -> No
         other = {**objects.decode(secret), "data": {"key": "b3RoZXI="}}
         entry = local.store.get(key)
         assert entry is not None
-        await local.store.put(key, rewritten(other), expect=entry.revision)
+        await local.store.put(key, encode_stored(other), expect=entry.revision)
         await local.quiet()
         assert valid()[0] == "False"
         assert phase(local) == "Bound"
@@ -258,9 +258,9 @@ async def test_what_is_as_it_should_be_is_not_written() -> None:
 
 async def test_a_half_made_export_is_finished_at_the_next_start() -> None:
     local = await following()
-    resource = kind("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
+    resource = minimal_resource("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
     bare: Obj = {"metadata": {"name": "ex.test"}, "spec": {"latestResourceSchemas": ["v1.widgets.ex.test"]}}
-    key, value = written(resource, "c-prov", bare, uid="u", now=LATER)
+    key, value = encode_new(resource, "c-prov", bare, uid="u", now=LATER)
     await local.store.put(key, value, expect=ABSENT)
     await local.bind("c-cons", "w", "root:prov", "ex.test")
     assert condition(local.read(API_BINDING, "c-cons", "w"), "APIExportValid")["reason"] == "MissingIdentityHash"
@@ -300,7 +300,7 @@ async def test_unbinding_deletes_the_objects_of_that_workspace_and_no_others() -
     await local.bind("c-other", "w", "root:prov", "ex.test")
     mine, theirs = await local.widget("c-cons", "a"), await local.widget("c-other", "a")
     obj: Obj = {"metadata": {"name": "a", "namespace": "default"}}
-    key, value = written(CONFIG_MAP, "c-cons", obj, uid="u", now=LATER)
+    key, value = encode_new(CONFIG_MAP, "c-cons", obj, uid="u", now=LATER)
     await local.store.put(key, value, expect=ABSENT)
     async with local.running():
         await local.unbind()

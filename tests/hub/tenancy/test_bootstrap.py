@@ -23,7 +23,7 @@ from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bootstrap import Bootstrap, edge_schemas
 from farflung.hub.tenancy.bound_apis import BoundApis
-from farflung.hub.tenancy.direct_writes import MANAGER, rewritten
+from farflung.hub.tenancy.direct_writes import MANAGER, CreationContext, encode_stored
 from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
@@ -47,15 +47,15 @@ class Started:
         def clock() -> datetime:
             return datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
 
-        self.tenancy = Tenancy(store, url=URL, clock=clock, new_uid=new_uid, random=random)
+        self.tenancy = Tenancy(store, CreationContext(URL, clock, new_uid, random))
         self.clusters = self.tenancy.clusters
         self.kinds = kinds_in(store, workspace_kinds())
         apis = BoundApis(store, self.kinds)
         apis.start()
         binder = Binder(store, self.kinds, self.clusters, apis, new_uid)
         self.tenancy.bind = binder.bind
-        exporter = Exporter(store, self.clusters, url=URL, new_uid=new_uid, random=random)
-        self.bootstrap = Bootstrap(store, self.tenancy, exporter, binder, url=URL, new_uid=new_uid)
+        exporter = Exporter(store, self.clusters, self.tenancy.context)
+        self.bootstrap = Bootstrap(store, self.tenancy, exporter, binder)
 
     def object(self, key: str) -> Obj:
         entry = self.store.get(key)
@@ -211,7 +211,7 @@ async def test_what_users_changed_stays_and_what_they_removed_comes_back() -> No
     assert entry is not None
     changed = objects.decode(entry)
     changed["spec"]["initializer"] = False
-    await hub.store.put(kept, rewritten(changed), expect=entry.revision)
+    await hub.store.put(kept, encode_stored(changed), expect=entry.revision)
     removed = hub.store.get(gone)
     assert removed is not None
     await hub.store.delete(gone, expect=removed.revision)
@@ -228,7 +228,7 @@ async def aged(hub: Started, manager: str) -> str:
     old = objects.decode(entry)
     old["spec"]["latestResourceSchemas"] = old["spec"]["latestResourceSchemas"][1:]
     old["metadata"]["managedFields"][0]["manager"] = manager
-    await hub.store.put(key, rewritten(old), expect=entry.revision)
+    await hub.store.put(key, encode_stored(old), expect=entry.revision)
     return key
 
 

@@ -16,7 +16,7 @@ from farflung.apis.globalscheduler.names import DELIVERS_TO
 from farflung.controllers.global_scheduler.delivery import PREFIX, new_placement
 from farflung.controllers.global_scheduler.subjects import SyncTargetKey
 from farflung.controllers.status_summarizer.status_return import BRINGS
-from farflung.hub.tenancy import deliveries
+from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import SiteKey
 
@@ -78,7 +78,7 @@ def forbids(answer: Answer, path: str) -> bool:
 
 
 def test_the_hub_and_those_who_make_and_believe_them_mean_the_same_ones() -> None:
-    assert (deliveries.PREFIX, deliveries.DELIVERS) == (PREFIX, DELIVERS_TO)
+    assert (machines.DELIVERY_PREFIX, machines.DELIVERS) == (PREFIX, DELIVERS_TO)
     assert BRINGS == PREFIX
 
 

@@ -13,7 +13,7 @@ from platform_harness import ALICE, BOB, MAPS, MASTER, OPERATOR, TENANCY, Platfo
 
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import ADMINISTRATORS
-from farflung.hub.tenancy.initializer_views import owner_in, place_in
+from farflung.hub.tenancy.initializer_views import initializer_place, workspace_owner
 from farflung.hub.tenancy.paths import logical_cluster_key
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Entry, Revision
@@ -421,7 +421,7 @@ async def test_a_path_within_a_view_leads_into_no_other_cluster(waiting: Scene) 
 
 
 def test_a_view_of_an_initializer_is_never_taken_for_one_of_an_export() -> None:
-    place = place_in("/services/initializingworkspaces/a1:mine/clusters/b2/api")
+    place = initializer_place("/services/initializingworkspaces/a1:mine/clusters/b2/api")
     assert place is not None
     assert "/" not in place.view
     assert ":" in place.view
@@ -429,7 +429,7 @@ def test_a_view_of_an_initializer_is_never_taken_for_one_of_an_export() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "{}", '{"username":1}', '{"username":"a","groups":1}'])
 def test_what_tells_of_no_owner_lends_nothing(text: str) -> None:
-    assert owner_in(text) is None
+    assert workspace_owner(text) is None
 
 
 # --- when the hub stops ---------------------------------------------------------------------------

@@ -196,7 +196,10 @@ async def test_who_says_what_is_so_already_changes_nothing(cloud: Cloud) -> None
     ):
         assert answer.status == 200, answer.body
     after = await cloud.pod("bound")
-    assert (machines.said_of(after), after["metadata"]["labels"]["app"]) == (machines.said_of(exported), "shop")
+    assert (machines.binding_fields(after), after["metadata"]["labels"]["app"]) == (
+        machines.binding_fields(exported),
+        "shop",
+    )
 
 
 async def test_a_pod_with_containers_is_led_to_no_cluster_either_and_is_free_otherwise(cloud: Cloud) -> None:
@@ -447,5 +450,5 @@ async def test_whatever_a_tenant_sends_the_scheduler_sees_the_same_room_taken(se
 def test_a_refusal_names_a_few_of_many() -> None:
     labels = {f"{GROUP}/{number:04}": "" for number in range(1000)}
     with pytest.raises(ApiError) as refused:
-        machines.check_placing(User("alice"), {"metadata": {"name": "x", "labels": labels}}, None, lambda asked: False)
+        machines.check_binding(User("alice"), {"metadata": {"name": "x", "labels": labels}}, None, lambda asked: False)
     assert "0007] and 992 more: where" in refused.value.message

@@ -7,7 +7,13 @@ import pytest
 
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
-from farflung.hub.tenancy.workspace_authorizer import OPERATORS, WorkspaceAuthorizer, bound_by, consumer, is_limited
+from farflung.hub.tenancy.workspace_authorizer import (
+    OPERATORS,
+    WorkspaceAuthorizer,
+    bound_exports,
+    has_permission_policy,
+    prefixed_user,
+)
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
 from farflung.store.memory import MemoryStore
@@ -138,7 +144,7 @@ async def test_the_policy_counts_for_who_sees_the_api_through_an_export_that_cla
 
 
 def test_a_consumer_cannot_be_named_without_the_prefix() -> None:
-    known = consumer(User("ann", ("dev",), cluster="shop"))
+    known = prefixed_user(User("ann", ("dev",), cluster="shop"))
     assert (known.name, known.groups, known.cluster) == (
         "apis.kcp.io:binding:ann",
         ("apis.kcp.io:binding:dev",),
@@ -148,6 +154,6 @@ def test_a_consumer_cannot_be_named_without_the_prefix() -> None:
 
 @pytest.mark.parametrize("policy", [None, {}, {"local": None}])
 def test_an_export_without_a_local_policy_limits_nobody(policy: Obj | None) -> None:
-    assert not is_limited({"spec": {"maximalPermissionPolicy": policy}})
-    assert not is_limited({})
-    assert bound_by({}) == {}
+    assert not has_permission_policy({"spec": {"maximalPermissionPolicy": policy}})
+    assert not has_permission_policy({})
+    assert bound_exports({}) == {}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tenancy_harness import LocalTenancy, workspace_controller
 
-from farflung.hub.tenancy.paths import is_path, malformed
+from farflung.hub.tenancy.paths import invalid_cluster, is_path
 
 
 @pytest.mark.parametrize("text", ["root", "a", "root:a-b:c", "0", "system:admin", "a" * 63])
@@ -44,11 +44,11 @@ def test_names_and_paths_look_like_that(text: str) -> None:
 )
 def test_what_does_not_is_no_path(text: str) -> None:
     assert not is_path(text)
-    assert malformed(text).code == 400
+    assert invalid_cluster(text).code == 400
 
 
 def test_a_malformed_cluster_is_told_as_kcp_does() -> None:
-    assert malformed("Bad_Name").message == 'invalid cluster: "Bad_Name" does not match the regex'
+    assert invalid_cluster("Bad_Name").message == 'invalid cluster: "Bad_Name" does not match the regex'
 
 
 async def test_names_and_paths_lead_to_clusters_that_exist() -> None:

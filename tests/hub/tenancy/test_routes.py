@@ -8,7 +8,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.target import Route
 from farflung.hub.request.user import ADMINISTRATORS, User
-from farflung.hub.tenancy.paths import Clusters, logical_cluster_key, workspace_key
+from farflung.hub.tenancy.paths import LogicalClusters, logical_cluster_key, workspace_key
 from farflung.hub.tenancy.routes import WorkspaceRoutes
 from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 from farflung.machinery.errors import ApiError, Obj
@@ -32,7 +32,7 @@ async def routes() -> WorkspaceRoutes:
     await put(logical_cluster_key("root"), {})
     await put(logical_cluster_key(CHILD), {"spec": {"owner": {"cluster": "root", "name": "org"}}})
     await put(workspace_key("root", "org"), {"spec": {"cluster": CHILD}})
-    return WorkspaceRoutes(Clusters(store), WorkspaceAuthorizer(store))
+    return WorkspaceRoutes(LogicalClusters(store), WorkspaceAuthorizer(store))
 
 
 @pytest.mark.parametrize(

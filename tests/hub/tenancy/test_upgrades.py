@@ -11,7 +11,7 @@ from seed_machine import MACHINE
 
 from farflung.hub.catalog import objects
 from farflung.hub.tenancy.api_exports import schema_key
-from farflung.hub.tenancy.direct_writes import rewritten
+from farflung.hub.tenancy.direct_writes import encode_stored
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Store
 from farflung.store.memory import MemoryStore
@@ -43,7 +43,7 @@ async def earlier_hub() -> PlatformHub:
     entry = pods_schema(await started(store))
     schema = objects.decode(entry)
     del schema["spec"]["versions"][0]["schema"]["properties"]["spec"]["properties"]["virtualMachine"]
-    await store.put(entry.key, rewritten(schema), expect=entry.revision)
+    await store.put(entry.key, encode_stored(schema), expect=entry.revision)
     return PlatformHub(store, numbers=NUMBERS)
 
 

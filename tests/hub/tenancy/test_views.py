@@ -10,7 +10,7 @@ from apis_harness import API_BINDING, EXPORT, LATER, LocalApis, widget_schema
 
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
-from farflung.hub.tenancy.export_views import Views
+from farflung.hub.tenancy.export_views import ExportViews
 from farflung.machinery.errors import ApiError
 
 VIEW = "c-prov/ex.test"
@@ -20,8 +20,8 @@ ACCEPTED = {**CLAIM, "state": "Accepted"}
 
 class Provider(LocalApis):
     @cached_property
-    def views(self) -> Views:
-        return Views(self.store, self.kinds, self.apis, self.binder)
+    def views(self) -> ExportViews:
+        return ExportViews(self.store, self.kinds, self.apis, self.binder)
 
     def resource(self, group: str, version: str, plural: str, view: str = VIEW) -> Resource:
         kind = self.views.served(view).find(group, version, plural)

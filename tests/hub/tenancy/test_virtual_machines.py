@@ -262,9 +262,9 @@ async def test_what_a_cluster_was_chosen_by_stays_while_a_machine_is_bound(shop:
 
 def test_what_was_wrong_before_may_stay_so() -> None:
     old = {**containers("x"), "spec": {**demo()["spec"], "containers": [{"name": "a", "image": "b"}]}}
-    assert not machines.changed_misfits({**old, "metadata": {"labels": {"a": "b"}}}, old)
+    assert not machines.machine_update_errors({**old, "metadata": {"labels": {"a": "b"}}}, old)
     worse = {**old, "spec": {**old["spec"], "initContainers": [{"name": "a"}]}}
-    assert [str(one) for one in machines.changed_misfits(worse, old)] == [
+    assert [str(one) for one in machines.machine_update_errors(worse, old)] == [
         "spec.initContainers: Forbidden: may not be set if virtualMachine is"
     ]
 

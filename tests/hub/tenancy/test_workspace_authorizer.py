@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub.auth.impersonation import impersonated
+from farflung.hub.auth.impersonation import impersonated_user
 from farflung.hub.request.attributes import Attributes, of_target
 from farflung.hub.request.target import Target
 from farflung.hub.request.user import ADMINISTRATORS, ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.tenancy.workspace_authorizer import (
     ACCESS,
-    NOWHERE,
+    NO_CLUSTER,
     OPERATORS,
     ROOT,
     SHARED,
     WILDCARD,
     WorkspaceAuthorizer,
-    cluster_without_prefix,
+    check_wildcard_verb,
+    default_cluster,
     has_required_groups,
-    refuse_on_wildcard,
 )
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
@@ -129,14 +129,14 @@ async def test_operators_do_everything_in_every_workspace_and_nothing_across_the
     assert not world.allows(WILDCARD, OPERATOR)
     assert not world.allows(SHARED, OPERATOR)
     assert not world.allows("nosuch", OPERATOR)
-    assert not world.allows(NOWHERE, OPERATOR)
+    assert not world.allows(NO_CLUSTER, OPERATOR)
 
 
 async def test_administrators_pass_everywhere_but_make_nothing_where_there_is_no_workspace(world: World) -> None:
     assert all(world.allows(cluster, MASTER) for cluster in ("root", "one", WILDCARD, SHARED, "nosuch"))
     assert world.allows("one", MASTER, CREATE)
     assert not world.allows("nosuch", MASTER, CREATE)
-    assert not world.allows(NOWHERE, MASTER)
+    assert not world.allows(NO_CLUSTER, MASTER)
 
 
 async def test_a_workspace_that_is_gone_lets_nobody_in(world: World) -> None:
@@ -150,7 +150,7 @@ async def test_a_workspace_that_is_gone_lets_nobody_in(world: World) -> None:
     assert not world.allows("one", ROBOT)
 
 
-@pytest.mark.parametrize("cluster", ["root", "one", "nosuch", WILDCARD, NOWHERE, SHARED])
+@pytest.mark.parametrize("cluster", ["root", "one", "nosuch", WILDCARD, NO_CLUSTER, SHARED])
 async def test_health_is_for_everybody_everywhere(world: World, cluster: str) -> None:
     for path in ("/healthz", "/readyz", "/livez", "/livez/ping"):
         assert world.allows(cluster, ANONYMOUS, Attributes("get", path=path))
@@ -200,7 +200,7 @@ async def test_a_service_account_is_somebody_in_its_own_workspace_alone(world: W
     for cluster in ("one", "two", "root"):
         await world.role(cluster, ROBOT.name, EVERYTHING, EVERY_PATH)
     assert world.allows("one", ROBOT)
-    assert not any(world.allows(cluster, ROBOT) for cluster in ("two", "root", WILDCARD, NOWHERE, SHARED, "nosuch"))
+    assert not any(world.allows(cluster, ROBOT) for cluster in ("two", "root", WILDCARD, NO_CLUSTER, SHARED, "nosuch"))
 
 
 async def test_a_service_account_needs_no_access_to_its_own_workspace(world: World) -> None:
@@ -210,11 +210,11 @@ async def test_a_service_account_needs_no_access_to_its_own_workspace(world: Wor
 
 
 def test_without_a_cluster_in_its_path_a_request_goes_where_its_sender_belongs() -> None:
-    assert cluster_without_prefix(ROBOT) == "one"
-    assert cluster_without_prefix(MASTER) == ROOT
-    assert cluster_without_prefix(OPERATOR) == NOWHERE
-    assert cluster_without_prefix(ALICE) == NOWHERE
-    assert cluster_without_prefix(User("x", (ADMINISTRATORS,), cluster="one")) == "one"
+    assert default_cluster(ROBOT) == "one"
+    assert default_cluster(MASTER) == ROOT
+    assert default_cluster(OPERATOR) == NO_CLUSTER
+    assert default_cluster(ALICE) == NO_CLUSTER
+    assert default_cluster(User("x", (ADMINISTRATORS,), cluster="one")) == "one"
 
 
 async def test_a_name_like_a_service_account_is_none_without_its_cluster(world: World) -> None:
@@ -243,7 +243,7 @@ async def test_a_certificate_of_a_workspace_gives_no_rights_of_the_groups_that_r
 async def test_the_owner_of_a_workspace_is_whomever_they_like_in_it_and_nowhere_else(world: World) -> None:
     await world.role("one", "alice", EVERYTHING, EVERY_PATH)
     await world.role("two", "bob", EVERYTHING, EVERY_PATH)
-    bob = impersonated(ALICE, {"impersonate-user": "bob"}, world.authorizer, "one")
+    bob = impersonated_user(ALICE, {"impersonate-user": "bob"}, world.authorizer, "one")
     assert not world.allows("two", bob)
 
 
@@ -251,22 +251,22 @@ async def test_the_owner_of_a_workspace_is_whomever_they_like_in_it_and_nowhere_
 async def test_impersonating_those_who_rule_everywhere_gives_their_owner_nothing(world: World, group: str) -> None:
     await world.role("one", "alice", EVERYTHING, EVERY_PATH)
     headers = {"impersonate-user": "x", "impersonate-group": f"{group}\n{AUTHENTICATED}"}
-    somebody = impersonated(ALICE, headers, world.authorizer, "one")
+    somebody = impersonated_user(ALICE, headers, world.authorizer, "one")
     assert not any(world.allows(cluster, somebody) for cluster in ("one", "two", "root", WILDCARD))
-    operator = impersonated(OPERATOR, headers, world.authorizer, "one")
+    operator = impersonated_user(OPERATOR, headers, world.authorizer, "one")
     assert not world.allows("one", operator, Attributes("update", "apis.kcp.io", "apiexports", "status", "", "e"))
     assert not world.allows("two", operator)
 
 
-@pytest.mark.parametrize("cluster", ["two", "nosuch", WILDCARD, NOWHERE])
+@pytest.mark.parametrize("cluster", ["two", "nosuch", WILDCARD, NO_CLUSTER])
 async def test_nobody_impersonates_where_they_may_not_enter(world: World, cluster: str) -> None:
     with pytest.raises(ApiError, match="access denied") as raised:
-        impersonated(ALICE, {"impersonate-user": "bob"}, world.authorizer, cluster)
+        impersonated_user(ALICE, {"impersonate-user": "bob"}, world.authorizer, cluster)
     assert raised.value.code == 403
 
 
 async def test_an_operator_who_is_taken_for_an_ordinary_user_may_do_what_that_one_may(world: World) -> None:
-    alice = impersonated(OPERATOR, {"impersonate-user": "alice"}, world.authorizer, "one")
+    alice = impersonated_user(OPERATOR, {"impersonate-user": "alice"}, world.authorizer, "one")
     assert not world.allows("one", alice)
     await world.role("one", "alice", EVERYTHING, ENTER)
     assert world.allows("one", alice)
@@ -319,7 +319,7 @@ async def test_nobody_sees_through_an_export_that_is_not_there(world: World) -> 
 @pytest.mark.parametrize("verb", ["get", "create", "update", "patch", "delete", "deletecollection"])
 def test_the_wildcard_is_for_lists_and_watches(verb: str) -> None:
     with pytest.raises(ApiError) as raised:
-        refuse_on_wildcard(Attributes(verb, "tenancy.kcp.io", "workspaces", name="x"))
+        check_wildcard_verb(Attributes(verb, "tenancy.kcp.io", "workspaces", name="x"))
     status = raised.value.status()
     assert status["message"] == (
         f'{verb} is not supported on resources of kind "workspaces.tenancy.kcp.io" in the `*` logical cluster'
@@ -329,9 +329,9 @@ def test_the_wildcard_is_for_lists_and_watches(verb: str) -> None:
 
 
 def test_lists_watches_and_documents_pass_the_wildcard() -> None:
-    refuse_on_wildcard(Attributes("list", "", "namespaces"))
-    refuse_on_wildcard(Attributes("watch", "", "namespaces"))
-    refuse_on_wildcard(Attributes("get", path="/apis"))
+    check_wildcard_verb(Attributes("list", "", "namespaces"))
+    check_wildcard_verb(Attributes("watch", "", "namespaces"))
+    check_wildcard_verb(Attributes("get", path="/apis"))
 
 
 # --- nothing leaks --------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ async def test_a_refusal_tells_nothing_of_what_there_is(world: World) -> None:
         "subjects": [{"kind": "User", "name": "alice"}],
     }
     await world.put(f"/{RBAC}/clusterrolebindings/three/x", missing)
-    refusals = [world.refusal(cluster, ALICE) for cluster in ("one", "two", "three", "nosuch", NOWHERE, WILDCARD)]
+    refusals = [world.refusal(cluster, ALICE) for cluster in ("one", "two", "three", "nosuch", NO_CLUSTER, WILDCARD)]
     assert all(refusal == refusals[0] for refusal in refusals)
     assert refusals[0]["message"] == (
         'configmaps is forbidden: User "alice" cannot list resource "configmaps" in API group "" at the cluster scope: '

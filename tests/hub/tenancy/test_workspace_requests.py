@@ -144,7 +144,7 @@ async def test_a_workspace_is_written_after_all_that_is_in_its_cluster(hub: Loca
 
 async def test_a_refused_workspace_does_not_take_a_cluster_along_that_is_not_its_own(hub: LocalWorkspaces) -> None:
     abandoned: list[str] = []
-    hub.platform.tenancy.abandoned = abandoned.append
+    hub.platform.tenancy.on_abandoned = abandoned.append
     cluster = (await hub.new_workspace("root", "a"))["spec"]["cluster"]
     hub.token = ADMIN_TOKEN
     answer = await hub.post(workspaces_of("root"), workspace("a", cluster=cluster))

@@ -11,7 +11,7 @@ from tenancy_harness import ADMIN, SHARD_ADMIN, URL, LocalTenancy, everybody
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import guards
 from farflung.hub.tenancy.direct_writes import WORKSPACE_TYPE
-from farflung.hub.tenancy.home_workspaces import Homes
+from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
 from farflung.machinery.errors import ApiError, Obj
 
 
@@ -245,7 +245,7 @@ async def test_required_groups_are_handed_down(local: LocalTenancy) -> None:
 
 
 async def test_a_home_is_made_when_it_is_asked_for(local: LocalTenancy) -> None:
-    home = await Homes(local.store, local.tenancy).workspace(ADMIN)
+    home = await HomeWorkspaces(local.store, local.tenancy).workspace(ADMIN)
     assert home["metadata"]["name"] == "cluster"
     assert home["spec"] == {"type": {"name": ""}, "cluster": "kvdk2spgmbix", "URL": f"{URL}/clusters/kvdk2spgmbix"}
     assert home["status"]["phase"] == "Ready"
@@ -259,7 +259,7 @@ async def test_a_home_is_made_when_it_is_asked_for(local: LocalTenancy) -> None:
 
 
 async def test_a_home_is_made_once(local: LocalTenancy) -> None:
-    homes = Homes(local.store, local.tenancy)
+    homes = HomeWorkspaces(local.store, local.tenancy)
     first, second = await asyncio.gather(homes.workspace(ADMIN), homes.workspace(ADMIN))
     before = local.stored()
     assert first == second == await homes.workspace(ADMIN)
@@ -268,13 +268,13 @@ async def test_a_home_is_made_once(local: LocalTenancy) -> None:
 
 async def test_a_half_made_home_is_completed(local: LocalTenancy) -> None:
     await local.config_map("kvdk2spgmbix", "left-over")
-    await Homes(local.store, local.tenancy).workspace(ADMIN)
+    await HomeWorkspaces(local.store, local.tenancy).workspace(ADMIN)
     assert local.clusters.exists("kvdk2spgmbix")
 
 
 @pytest.mark.parametrize("name", ["a:b", "Somebody", "x/../y", "*", "system:serviceaccount:a:b"])
 async def test_a_name_that_is_no_segment_makes_no_path(local: LocalTenancy, name: str) -> None:
-    homes = Homes(local.store, local.tenancy)
+    homes = HomeWorkspaces(local.store, local.tenancy)
     if name.startswith("system:serviceaccount"):
         with pytest.raises(ApiError, match="only users of all workspaces have a home"):
             await homes.workspace(User(name))

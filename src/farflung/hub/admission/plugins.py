@@ -20,7 +20,7 @@ from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.admission.pools import Pools
 from farflung.hub.admission.quota_tracker import Quotas, Refused
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.certificate_requests import CLIENT, asks_for_everything, check_signer
+from farflung.hub.auth.certificate_requests import CLIENT, check_signer, requests_administrator
 from farflung.hub.auth.escalation import check_no_escalation
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
@@ -131,7 +131,7 @@ def set_requester(write: Write) -> None:
     info = user_info(call.user)
     spec |= {"username": call.user.name, "groups": list(call.user.groups)}
     spec |= {name: info[name] for name in ("uid", "extra") if name in info}
-    if asks_for_everything(spec):
+    if requests_administrator(spec):
         raise write.refuse(f"use of {CLIENT} signer with {ADMINISTRATORS} group is not allowed")
 
 

@@ -1,4 +1,4 @@
-"""Who sends a request: a client certificate of our CA, a token that was handed out, or one of a ServiceAccount."""
+"""Authentication: client certificates of the hub's CA, static tokens, and tokens of ServiceAccounts."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ from cryptography.x509.oid import NameOID
 
 from farflung.http.messages import Request
 from farflung.hub.auth.certificate_requests import CLUSTER
-from farflung.hub.auth.service_account_tokens import AUDIENCES, CREDENTIAL, AccountTokens, Refused, Session
+from farflung.hub.auth.service_account_tokens import (
+    AUDIENCES,
+    CREDENTIAL,
+    InvalidToken,
+    ServiceAccountTokens,
+    VerifiedToken,
+)
 from farflung.hub.auth.signing_keys import SigningKeys
-from farflung.hub.auth.static_tokens import FOREVER, Known, StaticTokens, token_hash
+from farflung.hub.auth.static_tokens import FOREVER, StaticToken, StaticTokens, token_hash
 from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.machinery.errors import go_quote, unauthorized
 
-REMEMBERED: Final = 4096  #: headers that were right
-LONGEST: Final = 4096  #: characters of a header that is remembered
+CACHED: Final = 4096  #: verified headers
+LONGEST: Final = 4096  #: characters of a cached header
 INVALID: Final = "invalid bearer token"
 
 
-class Review(NamedTuple):
-    """What is to be said of a token."""
+class TokenReviewResult(NamedTuple):
+    """The status of a TokenReview."""
 
     user: User | None
     audiences: Sequence[str] = ()
@@ -33,13 +39,13 @@ class Review(NamedTuple):
 
 
 class Authenticator:
-    def __init__(self, tokens: StaticTokens, accounts: AccountTokens, clock: Callable[[], datetime]) -> None:
+    def __init__(self, tokens: StaticTokens, accounts: ServiceAccountTokens, clock: Callable[[], datetime]) -> None:
         self._tokens = tokens
         self._accounts = accounts
         self._clock = clock
-        #: Authorization headers that were right once, so that each is hashed or verified once, and whose they are.
-        #: The hash of a text as a key of a dict is keyed with chance: how long a wrong one takes tells nothing.
-        self._remembered: dict[str, Known | Session] = {}
+        #: Verified Authorization headers with their tokens, so that each is hashed or verified once.  Python's hash of
+        #: a text has a random key, so the duration of a lookup reveals nothing.
+        self._verified: dict[str, StaticToken | VerifiedToken] = {}
 
     @property
     def signing_keys(self) -> SigningKeys:
@@ -47,19 +53,19 @@ class Authenticator:
         return self._accounts.keys
 
     def user_of(self, request: Request) -> User:
-        """Raises 401 for credentials that are wrong; no credentials at all are anonymous."""
+        """Raises 401 for invalid credentials.  A request without credentials is anonymous."""
         header = request.headers.get("authorization")
         if header is not None:
-            remembered = self._remembered.get(header)
-            return self._header_user(header) if remembered is None else self._checked(remembered)
+            cached = self._verified.get(header)
+            return self._header_user(header) if cached is None else self._checked(cached)
         if request.certificate is not None:
             return self._certificate_user(request.certificate)
         return ANONYMOUS
 
     def refresh(self) -> None:
-        """Follow the file of tokens."""
+        """Read the file of static tokens if it changed."""
         if self._tokens.refresh():
-            self._remembered.clear()
+            self._verified.clear()
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -70,98 +76,96 @@ class Authenticator:
             raise unauthorized()
         try:
             found = self._find(token)
-            user = self._good(found, AUDIENCES)
-        except Refused:
+            user = self._validated(found, AUDIENCES)
+        except InvalidToken:
             raise unauthorized() from None
         if len(token) <= LONGEST:
-            self._remember(f"Bearer {token}", found)  # as everybody writes it; of other spellings there is no end
+            self._cache(f"Bearer {token}", found)  # only the usual spelling, because there is no limit to others
         return user
 
-    def _remember(self, header: str, found: Known | Session) -> None:
-        if len(self._remembered) >= REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[header] = found
+    def _cache(self, header: str, found: StaticToken | VerifiedToken) -> None:
+        if len(self._verified) >= CACHED:
+            del self._verified[next(iter(self._verified))]
+        self._verified[header] = found
 
-    def _find(self, token: str) -> Known | Session:
-        """Raises Refused for what is no token of ours."""
+    def _find(self, token: str) -> StaticToken | VerifiedToken:
+        """Raises InvalidToken for a token that the hub did not issue."""
         hashed = token_hash(token)
         known = self._tokens.find(hashed)
         if known is not None:
             return known
         try:
             return self._accounts.verify(token)
-        except Refused:
-            self.refresh()  # perhaps it was handed out just now
+        except InvalidToken:
+            self.refresh()  # the token may be new
             known = self._tokens.find(hashed)
             if known is None:
                 raise
             return known
 
-    def _checked(self, found: Known | Session) -> User:
-        """Whose a remembered token is, if it is still good."""
+    def _checked(self, found: StaticToken | VerifiedToken) -> User:
+        """The user of a cached token.  Raises 401 if it is no longer valid."""
         try:
-            return self._good(found, None)
-        except Refused:
+            return self._validated(found, None)
+        except InvalidToken:
             raise unauthorized() from None
 
-    def _good(self, found: Known | Session, audiences: Sequence[str] | None) -> User:
-        """Raises Refused unless a token is good now, and for one of the audiences."""
-        if isinstance(found, Known):
+    def _validated(self, found: StaticToken | VerifiedToken, audiences: Sequence[str] | None) -> User:
+        """Raises InvalidToken unless the token is valid now and for one of the audiences."""
+        if isinstance(found, StaticToken):
             if audiences is not None and not common(AUDIENCES, audiences):
-                raise Refused
+                raise InvalidToken
             if found.expires != FOREVER and found.expires <= self._clock().timestamp():
-                raise Refused
+                raise InvalidToken
             return found.user
         if audiences is not None and not common(found.audiences, audiences):
             meant, asked = shown(found.audiences), shown(audiences)
-            raise Refused(f"token audiences {meant} is invalid for the target audiences {asked}")
+            raise InvalidToken(f"token audiences {meant} is invalid for the target audiences {asked}")
         self._accounts.check(found)
         return found.user
 
-    def review(self, token: str, audiences: Sequence[str], cluster: str) -> Review:
-        """What a cluster is told about a token.  Without audiences, whether it is good for the hub."""
+    def review(self, token: str, audiences: Sequence[str], cluster: str) -> TokenReviewResult:
+        """Review a token for a cluster.  Without audiences, for the hub's."""
         asked = audiences or AUDIENCES
         try:
             found = self._find(token)
-            if isinstance(found, Session) and found.user.cluster != cluster:
-                raise Refused
-            user = self._good(found, asked)
-        except Refused as refused:
-            return Review(None, (), f"[{INVALID}, {refused}]" if str(refused) else INVALID)
-        return Review(user, common(AUDIENCES if isinstance(found, Known) else found.audiences, asked))
+            if isinstance(found, VerifiedToken) and found.user.cluster != cluster:
+                raise InvalidToken
+            user = self._validated(found, asked)
+        except InvalidToken as error:
+            return TokenReviewResult(None, (), f"[{INVALID}, {error}]" if str(error) else INVALID)
+        return TokenReviewResult(user, common(AUDIENCES if isinstance(found, StaticToken) else found.audiences, asked))
 
     # --- certificates -----------------------------------------------------------------------------
 
     def _certificate_user(self, der: bytes) -> User:
-        """TLS looks at the dates once, and connections and resumed sessions outlive certificates: so look again."""
-        shown = certificate_facts(der)
+        """TLS checks the dates only once, and connections and resumed sessions outlive certificates."""
+        shown = client_certificate(der)
         if not shown.begins <= self._clock() <= shown.ends:
             raise unauthorized()
         return shown.user
 
 
 def common(some: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Those of the first that are among the second."""
+    """The elements of the first list that are in the second."""
     wanted = frozenset(others)
     return [one for one in some if one in wanted]
 
 
 def shown(audiences: Sequence[str]) -> str:
-    """As Go prints a list of quoted texts."""
+    """As Go prints a list of quoted strings."""
     return "[" + " ".join(map(go_quote, audiences)) + "]"
 
 
-class Facts(NamedTuple):
-    """What a certificate says."""
-
+class ClientCertificate(NamedTuple):
     user: User
     begins: datetime
     ends: datetime
 
 
 @lru_cache(maxsize=1024)
-def certificate_facts(der: bytes) -> Facts:
-    """Of a certificate that TLS has verified: the last CN is the user's name, each O a group."""
+def client_certificate(der: bytes) -> ClientCertificate:
+    """Read a certificate that TLS has verified: the last CN is the user's name, each O a group."""
     certificate = x509.load_der_x509_certificate(der)
     subject = certificate.subject
     names = [str(attribute.value) for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
@@ -170,11 +174,11 @@ def certificate_facts(der: bytes) -> Facts:
         raise unauthorized()
     extra = ((CREDENTIAL, (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)),)
     user = User(names[-1], (*groups, AUTHENTICATED), extra=extra, cluster=cluster_of(certificate))
-    return Facts(user, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    return ClientCertificate(user, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
 def cluster_of(certificate: x509.Certificate) -> str:
-    """The cluster that a certificate was asked for in, if it is good there alone."""
+    """The only cluster in which a certificate is valid; empty: all clusters."""
     try:
         value = certificate.extensions.get_extension_for_oid(CLUSTER).value
     except x509.ExtensionNotFound:

@@ -1,10 +1,10 @@
-"""Who may do what: RBAC, cluster by cluster.
+"""Authorization by RBAC, per cluster.
 
     Authorizer.decide(cluster, user, attributes) ─► Decision(allowed, reason)
 
-Administrators may do everything, and anybody may ask for health and version.  Everything else is for the roles and
-bindings of the cluster to say.  They are read when a cluster is first asked about; from then on every commit counts at
-once, before its writer is answered.
+Administrators may do everything, and everyone may read health and version.  All else depends on the roles and bindings
+of the cluster.  They are loaded at the first request for the cluster.  From then on every commit takes effect before
+its writer gets a response.
 """
 
 from __future__ import annotations
@@ -13,95 +13,101 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
-from farflung.hub.auth.rbac.policy import DENIED, HOMES, Grant, Policy
-from farflung.hub.auth.rbac.rules import Role, Rule
+from farflung.hub.auth.rbac import (
+    DENIED,
+    STORAGE_PREFIXES,
+    Grant,
+    PolicyRule,
+    RbacPolicy,
+    Role,
+)
 from farflung.hub.request.attributes import Attributes, Decision
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.machinery.errors import ApiError, forbidden
 from farflung.store.base import Change, Store
 
 PUBLIC: Final = frozenset({"healthz", "livez", "readyz", "version"})
-YES: Final = Decision(True)
-REMEMBERED: Final = 32 * 1024 * 1024  #: bytes of grants kept between requests, which cost a microsecond each …
-LARGEST: Final = 64 * 1024  #: … and of one of them: clients choose what they ask about
+ALLOWED: Final = Decision(True)
+CACHED_BYTES: Final = 32 * 1024 * 1024  #: bytes of cached grants; each saves a microsecond …
+LARGEST: Final = 64 * 1024  #: … and of one grant: clients choose the attributes
 
 
 class Authorizer:
-    """`shared`: a cluster whose ClusterRoles and ClusterRoleBindings count in every other one too."""
+    """`shared`: a cluster whose ClusterRoles and ClusterRoleBindings apply in every cluster."""
 
     def __init__(self, store: Store, *, shared: str = "") -> None:
         self._store = store
         self._shared = shared
-        self._policies: dict[str, Policy] = {}
+        self._policies: dict[str, RbacPolicy] = {}
         self._numbers = count(1)
         self._grants: dict[tuple[object, ...], Grant] = {}
-        self._remembered = 0  #: bytes, roughly
-        for home in HOMES:
-            store.subscribe(home, self._hear)
+        self._cached_bytes = 0  #: approximately
+        for home in STORAGE_PREFIXES:
+            store.subscribe(home, self._on_changes)
 
     # --- decisions --------------------------------------------------------------------------------
 
     def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
-        """A decision about the present.  Without RBAC's opinion the reason is empty."""
+        """Decide with the current roles.  The reason is empty if RBAC has no opinion."""
         if user.cluster and user.cluster != cluster:
             return DENIED
         if ADMINISTRATORS in user.groups:
-            return YES
+            return ALLOWED
         verb, group, resource, subresource, namespace, name, path = attributes
         if path is not None:
             is_public = path[1:].partition("/")[0] in PUBLIC
-            return YES if is_public else self._policy(cluster).decide_path(user, verb, path)
+            return ALLOWED if is_public else self._policy(cluster).decide_path(user, verb, path)
         policy = self._policies.get(cluster) or self._load(cluster)
         key = (policy.generation, user.name, user.groups, verb, group, resource, subresource, namespace)
         grant = self._grants.get(key)
         if grant is None:
             grant = policy.grant(user, verb, group, resource, subresource, namespace)
-            self._remember(key, grant, size_of(user, attributes, grant))
+            self._cache(key, grant, size_of(user, attributes, grant))
         return grant.of(name)
 
-    def _remember(self, key: tuple[object, ...], grant: Grant, size: int) -> None:
+    def _cache(self, key: tuple[object, ...], grant: Grant, size: int) -> None:
         if size > LARGEST:
             return
-        self._remembered += size
-        if self._remembered > REMEMBERED:
+        self._cached_bytes += size
+        if self._cached_bytes > CACHED_BYTES:
             self._grants.clear()
-            self._remembered = size
+            self._cached_bytes = size
         self._grants[key] = grant
 
     def check(self, cluster: str, user: User, attributes: Attributes) -> None:
         """Raises 403."""
         decision = self.decide(cluster, user, attributes)
         if not decision.allowed:
-            raise refusal(user, attributes, decision.reason)
+            raise access_denied(user, attributes, decision.reason)
 
     # --- rules ------------------------------------------------------------------------------------
 
-    def rules_of(self, cluster: str, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """What RBAC lets somebody do in a namespace ("": in the whole cluster), and what went wrong meanwhile."""
+    def rules_of(self, cluster: str, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
+        """The rules of a user in a namespace ("": in the whole cluster), and errors about missing roles."""
         if user.cluster and user.cluster != cluster:
             return [], []
         return self._policy(cluster).rules_of(user, namespace)
 
     def role(self, cluster: str, kind: str, namespace: str, name: str) -> Role | None:
-        """What a binding in a namespace of the cluster would refer to."""
+        """The role that a binding in a namespace of the cluster would refer to."""
         return self._policy(cluster).role(kind, namespace, name)
 
     # --- the policies -----------------------------------------------------------------------------
 
     def forget(self, cluster: str) -> None:
-        """A cluster is gone, or will not be asked about for long: it can be read again."""
+        """Drop the index of a cluster.  It is loaded again when needed."""
         if cluster != self._shared:
             self._policies.pop(cluster, None)
 
-    def _policy(self, cluster: str) -> Policy:
+    def _policy(self, cluster: str) -> RbacPolicy:
         return self._policies.get(cluster) or self._load(cluster)
 
-    def _load(self, cluster: str) -> Policy:
-        """Of a cluster without roles and bindings nothing is kept: anybody can make up names of clusters."""
+    def _load(self, cluster: str) -> RbacPolicy:
+        """A cluster without roles and bindings is not cached, because clients can request any cluster name."""
         shared = self._policy(self._shared) if self._shared and cluster != self._shared else None
-        policy = Policy(shared)
+        policy = RbacPolicy(shared)
         policy.generation = next(self._numbers)
-        homes = HOMES if cluster and "/" not in cluster else ()
+        homes = STORAGE_PREFIXES if cluster and "/" not in cluster else ()
         entries = [entry for home in homes for entry in self._store.list(f"{home}{cluster}/").entries]
         for entry in entries:
             policy.follow(entry.key, entry)
@@ -109,7 +115,7 @@ class Authorizer:
             self._policies[cluster] = policy
         return policy
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             cluster = change.key.split("/", 4)[3]
             policy = self._policies.get(cluster)
@@ -121,13 +127,13 @@ class Authorizer:
 
 
 def size_of(user: User, attributes: Attributes, grant: Grant) -> int:
-    """Roughly the bytes that it takes to remember a grant."""
-    said = sum(len(text) for text in attributes if text) + len(user.name) + len(grant.denied.reason)
-    return 512 + said + sum(map(len, user.groups)) + 64 * (len(user.groups) + len(grant.named))
+    """The approximate size of a cached grant in bytes."""
+    text = sum(len(text) for text in attributes if text) + len(user.name) + len(grant.denied.reason)
+    return 512 + text + sum(map(len, user.groups)) + 64 * (len(user.groups) + len(grant.named))
 
 
-def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
-    """403, as Kubernetes says it."""
+def access_denied(user: User, attributes: Attributes, reason: str = "") -> ApiError:
+    """403 with Kubernetes' message."""
     verb, group, resource, subresource, namespace, name, path = attributes
     why = f": {reason}" if reason else ""
     if path is not None:
@@ -135,5 +141,5 @@ def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
         return ApiError(403, "Forbidden", message, {})
     what = f"{resource}/{subresource}" if subresource else resource
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    said = f'User "{user.name}" cannot {verb} resource "{what}" in API group "{group}" {where}{why}'
-    return forbidden(group, resource, name, said)
+    text = f'User "{user.name}" cannot {verb} resource "{what}" in API group "{group}" {where}{why}'
+    return forbidden(group, resource, name, text)

@@ -1,8 +1,8 @@
-"""What the hub's certificate authority signs for those who ask with a CertificateSigningRequest, and what it does not.
+"""CertificateSigningRequests: which requests the hub's CA signs, and the certificates.
 
-A certificate that was asked for in the root cluster is good in all of them, because the root cluster belongs to those
-who run the hub.  Any other cluster's certificate names it, and is good there alone: whoever may approve requests in
-it could otherwise become anybody in all of them.
+A certificate that was requested in the root cluster is valid in all clusters, because the root cluster belongs to the
+administrators of the hub.  Any other certificate names its cluster and is valid only there.  Otherwise a user who may
+approve requests in one cluster could impersonate any user in all of them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
 NODES: Final = "system:nodes"
 NODE: Final = "system:node:"
 
-#: the extension that holds the name of a certificate's only cluster
+#: the extension with the name of a certificate's only cluster
 CLUSTER: Final = x509.ObjectIdentifier("2.25.207364098571394867153840281764950371843")
 
 BEGIN: Final = b"-----BEGIN "
 
 SHORTEST: Final = timedelta(minutes=10)
-#: The end of a certificate that lives for less is counted from now, not from its beginning a little before.
+#: The lifetime of shorter certificates is counted from now, not from their notBefore.
 SHORT: Final = timedelta(hours=8)
 
-#: usages → the argument of x509.KeyUsage
+#: usage → argument of x509.KeyUsage
 KEY_USAGES: Final[Mapping[str, str]] = {
     "signing": "digital_signature",
     "digital signature": "digital_signature",
@@ -70,28 +70,28 @@ PURPOSES: Final[Mapping[str, x509.ObjectIdentifier]] = {
 }
 
 
-class Unsigned(Exception):
-    """Why a request is not signed."""
+class SigningRefused(Exception):
+    """The reason why a request is not signed."""
 
 
 def parse_request(encoded: str) -> x509.CertificateSigningRequest:
-    """Of `spec.request`, to be signed.  Raises Unsigned, even for some of what was admitted: for what nobody can read
-    or use, and for a text in which whoever approved it may have read another request."""
+    """Parse `spec.request` for signing.  Raises SigningRefused for a request that cannot be used, and for a text in
+    which the approver may have read another request."""
     request = read_request(encoded)
     text = base64.b64decode(encoded)
     if text.count(BEGIN) != 1 or not (text.startswith(BEGIN) or b"\n" + BEGIN in text):
-        raise Unsigned("x509: the request must be one PEM block, at the beginning of a line")
+        raise SigningRefused("x509: the request must be one PEM block, at the beginning of a line")
     return request
 
 
 def read_request(encoded: str) -> x509.CertificateSigningRequest:
-    """Raises Unsigned."""
+    """Raises SigningRefused."""
     try:
         request = x509.load_pem_x509_csr(base64.b64decode(encoded))
         request.public_key()
         request.subject  # noqa: B018  # it is read when it is first asked for
     except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error):
-        raise Unsigned("x509: the request or its public key cannot be used") from None
+        raise SigningRefused("x509: the request or its public key cannot be used") from None
     return request
 
 
@@ -100,40 +100,40 @@ def organizations(request: x509.CertificateSigningRequest) -> list[str]:
 
 
 def common_name(request: x509.CertificateSigningRequest) -> str:
-    """The last of several, as Go has it."""
+    """The last of several, as in Go."""
     names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[-1].value) if names else ""
 
 
 def alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName:
-    """The names and addresses that are asked for.  Raises Unsigned."""
+    """The requested DNS names and addresses.  Raises SigningRefused."""
     try:
         return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return x509.SubjectAlternativeName([])
     except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
-        raise Unsigned("x509: the extensions of the request cannot be read") from None
+        raise SigningRefused("x509: the extensions of the request cannot be read") from None
 
 
-def asks_for_everything(spec: Obj) -> bool:
-    """Whether a request is for a certificate of an administrator.  Those are not to be had in this way."""
+def requests_administrator(spec: Obj) -> bool:
+    """Whether the request is for the group system:masters, which is never signed."""
     try:
         return spec.get("signerName") == CLIENT and ADMINISTRATORS in organizations(read_request(spec["request"]))
-    except (Unsigned, KeyError):
+    except (SigningRefused, KeyError):
         return False
 
 
-# --- what each signer signs -----------------------------------------------------------------------
+# --- checks of each signer ------------------------------------------------------------------------
 
 
 def check_client(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
     for usage in usages:
         if usage not in ("digital signature", "key encipherment", "client auth"):
-            raise Unsigned(f"invalid usage for client certificate: {usage}")
+            raise SigningRefused(f"invalid usage for client certificate: {usage}")
     if "client auth" not in usages:
-        raise Unsigned("missing required usage for client certificate: client auth")
+        raise SigningRefused("missing required usage for client certificate: client auth")
     if ADMINISTRATORS in organizations(request):
-        raise Unsigned(f"use of {CLIENT} signer with {ADMINISTRATORS} group is not allowed")
+        raise SigningRefused(f"use of {CLIENT} signer with {ADMINISTRATORS} group is not allowed")
 
 
 def check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
@@ -146,7 +146,7 @@ def check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collec
         (x509.UniformResourceIdentifier, "URI"),
     ):
         if any(isinstance(name, kind) for name in names):
-            raise Unsigned(f"{what} subjectAltNames are not allowed")
+            raise SigningRefused(f"{what} subjectAltNames are not allowed")
     check_common_name(request)
     check_usages(usages, "client auth")
 
@@ -155,37 +155,37 @@ def check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Colle
     check_node(request)
     names = alternatives(request)
     if not any(isinstance(name, x509.DNSName | x509.IPAddress) for name in names):
-        raise Unsigned("DNS or IP subjectAltName is required")
+        raise SigningRefused("DNS or IP subjectAltName is required")
     if any(isinstance(name, x509.RFC822Name) for name in names):
-        raise Unsigned("Email subjectAltNames are not allowed")
+        raise SigningRefused("Email subjectAltNames are not allowed")
     if any(isinstance(name, x509.UniformResourceIdentifier) for name in names):
-        raise Unsigned("URI subjectAltNames are not allowed")
+        raise SigningRefused("URI subjectAltNames are not allowed")
     check_usages(usages, "server auth")
     check_common_name(request)
 
 
 def check_node(request: x509.CertificateSigningRequest) -> None:
     if organizations(request) != [NODES]:
-        raise Unsigned("subject organization is not system:nodes")
+        raise SigningRefused("subject organization is not system:nodes")
 
 
 def check_common_name(request: x509.CertificateSigningRequest) -> None:
     if not common_name(request).startswith(NODE):
-        raise Unsigned("subject common name does not begin with system:node:")
+        raise SigningRefused("subject common name does not begin with system:node:")
 
 
 def check_usages(usages: Collection[str], purpose: str) -> None:
     needed = {"digital signature", purpose}
     if set(usages) not in (needed, needed | {"key encipherment"}):
         listed = " ".join(sorted(needed | {"key encipherment"}))
-        raise Unsigned(f"usages did not match [{listed}]")
+        raise SigningRefused(f"usages did not match [{listed}]")
 
 
-def check_place(signer: str, cluster: str) -> None:
-    """Whoever trusts the hub's authority would take a server for the hub that has a certificate for its name: those are
-    for the root cluster to give.  Raises Unsigned."""
+def check_signer_cluster(signer: str, cluster: str) -> None:
+    """Serving certificates are only signed in the root cluster.  With a certificate for the hub's name, a server could
+    pose as the hub.  Raises SigningRefused."""
     if signer == KUBELET_SERVING and cluster != DEFAULT_CLUSTER:
-        raise Unsigned("certificates of servers are signed in the root cluster alone")
+        raise SigningRefused("certificates of servers are signed in the root cluster alone")
 
 
 Check = Callable[[x509.CertificateSigningRequest, Collection[str]], None]
@@ -207,7 +207,7 @@ def sign_request(
     cluster: str,
     now: datetime,
 ) -> bytes:
-    """The certificate in PEM.  `seconds`: how long it is to be valid, within limits.  Raises Unsigned."""
+    """The certificate in PEM.  `seconds`: requested lifetime, which is limited.  Raises SigningRefused."""
     lifetime = LIFETIME if seconds is None else min(max(timedelta(seconds=seconds), SHORTEST), LIFETIME)
     ends = now + lifetime - (timedelta(0) if lifetime < SHORT else CLOCK_SKEW)
     public, ca_public = request.public_key(), authority.ca_key.public_key()
@@ -227,13 +227,13 @@ def sign_request(
             builder = builder.add_extension(extension, critical=critical)
         return builder.sign(authority.ca_key, hashes.SHA256()).public_bytes(Encoding.PEM)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise Unsigned("x509: the public key of the request cannot be used") from None
+        raise SigningRefused("x509: the public key of the request cannot be used") from None
 
 
 def extensions(
     request: x509.CertificateSigningRequest, usages: Collection[str], cluster: str
 ) -> list[tuple[x509.ExtensionType, bool]]:
-    """What the request's usages and names, and its cluster, add to a certificate, and whether it is critical."""
+    """The extensions for usages, names and cluster, and whether each is critical."""
     found: list[tuple[x509.ExtensionType, bool]] = []
     keys = {KEY_USAGES[usage]: True for usage in usages if usage in KEY_USAGES}
     if keys:
@@ -248,7 +248,7 @@ def extensions(
 
 
 def check_signer(authorizer: Authorization, user: User, target: Target, new: Obj, old: Obj) -> None:
-    """Raises 403 for a change of a CertificateSigningRequest that is not for this user to make."""
+    """Raises 403 unless the user may make this change of a CertificateSigningRequest."""
     if target.group != CERTIFICATES_GROUP or target.plural != "certificatesigningrequests":
         return
     verb = "approve" if target.subresource == "approval" else "sign" if signs(target, new, old) else ""
@@ -265,7 +265,7 @@ def signs(target: Target, new: Obj, old: Obj) -> bool:
 
 
 def is_permitted(authorizer: Authorization, cluster: str, user: User, verb: str, signer: str) -> bool:
-    """A signer may be named as it is, or with all others of its domain: `example.com/*`."""
+    """RBAC may name a signer, or all signers of its domain: `example.com/*`."""
     domain = signer.partition("/")[0]
     return any(
         authorizer.decide(cluster, user, Attributes(verb, CERTIFICATES_GROUP, "signers", name=name)).allowed

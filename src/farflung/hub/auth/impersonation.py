@@ -1,4 +1,4 @@
-"""Taking a request for somebody else's: the Impersonate-* headers, each of them subject to access control."""
+"""Impersonation: the Impersonate-* headers, each of which requires a permission."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PREFIX: Final = "impersonate-"
 EXTRA: Final = "impersonate-extra-"
 
 
-def impersonated(sender: User, headers: Mapping[str, str], authorizer: Authorization, cluster: str) -> User:
-    """Whom a request is to be taken for.  Raises 403 unless the sender may be all of that."""
+def impersonated_user(sender: User, headers: Mapping[str, str], authorizer: Authorization, cluster: str) -> User:
+    """The user as whom a request is executed.  Raises 403 unless the sender may impersonate it."""
     if not any(name.startswith(PREFIX) for name in headers):
         return sender
     name = next(iter(values(headers, "impersonate-user")), "")
@@ -26,16 +26,16 @@ def impersonated(sender: User, headers: Mapping[str, str], authorizer: Authoriza
     extra = tuple(sorted((key, values(headers, header)) for key, header in extra_headers(headers)))
     if not name:
         raise bad_request("requested impersonation without impersonating a user")
-    for attributes in requests(name, groups, uid, extra):
+    for attributes in required_permissions(name, groups, uid, extra):
         authorizer.check(cluster, sender, attributes)
-    # whom the roles of a cluster let somebody be, they are there alone; so is every ServiceAccount
+    # permissions of one cluster's roles, and ServiceAccounts, are only valid in that cluster
     everywhere = is_administrator(sender) and not name.startswith(SERVICE_ACCOUNT)
     reach = sender.cluster if everywhere else cluster
-    return User(name, all_groups(name, groups), uid, extra, reach)
+    return User(name, effective_groups(name, groups), uid, extra, reach)
 
 
 def values(headers: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """A header that was sent several times holds its values in lines of their own.  Bytes mean UTF-8."""
+    """A repeated header has its values in separate lines, encoded in UTF-8."""
     sent = headers.get(name)
     return () if sent is None else tuple(sent.encode("latin-1", "replace").decode(errors="replace").split("\n"))
 
@@ -46,10 +46,10 @@ def extra_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield unquote(header.removeprefix(EXTRA)), header
 
 
-def requests(
+def required_permissions(
     name: str, groups: tuple[str, ...], uid: str, extra: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> Iterator[Attributes]:
-    """What the sender must be allowed, in the order in which it is looked at."""
+    """The permissions that the sender needs, in the order in which they are checked."""
     account = account_of(name)
     if account is None:
         yield Attributes("impersonate", resource="users", name=name)
@@ -65,15 +65,15 @@ def requests(
 
 
 def account_of(name: str) -> tuple[str, str] | None:
-    """(namespace, name) of a ServiceAccount's user."""
+    """Namespace and name of a ServiceAccount, from its user name."""
     parts = name.removeprefix(SERVICE_ACCOUNT).split(":") if name.startswith(SERVICE_ACCOUNT) else []
     if len(parts) != 2 or names.dns_label(parts[0]) or names.dns_subdomain(parts[1]):
         return None
     return parts[0], parts[1]
 
 
-def all_groups(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
-    """The groups that were asked for, and those that everybody of that name is in."""
+def effective_groups(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    """The requested groups and those that every user of that name is in."""
     account = account_of(name)
     if not groups and account is not None:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[0]}")

@@ -1,7 +1,7 @@
-"""Tokens of ServiceAccounts: made, and found to be good or not.
+"""Tokens of ServiceAccounts: issuing and verification.
 
-What a token says is verified once and remembered.  That its account and the object it is bound to are still there is
-looked up for every request, so that deleting either revokes the token at once.
+The signature of a token is verified once, then the token is cached.  Each request checks that its ServiceAccount and
+bound object still exist, so that deleting either revokes the token at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from farflung.store.base import Entry, Store
 ISSUER: Final = "https://kubernetes.default.svc"
 CACHED: Final = (("Cache-Control", "public, max-age=3600"),)
 JWKS_PATH: Final = "/openid/v1/jwks"
-LEGACY_ISSUER: Final = "kubernetes/serviceaccount"  #: of tokens that are in Secrets
+LEGACY_ISSUER: Final = "kubernetes/serviceaccount"  #: of tokens in Secrets
 LEGACY_NAMES: Final = {
     "cluster": "kubernetes.io/serviceaccount/clusterName",
     "namespace": "kubernetes.io/serviceaccount/namespace",
@@ -34,15 +34,15 @@ LEGACY_NAMES: Final = {
     "name": "kubernetes.io/serviceaccount/service-account.name",
     "uid": "kubernetes.io/serviceaccount/service-account.uid",
 }
-LEEWAY: Final = 60.0  #: seconds by which clocks may differ, and that a marked object may take to go
+LEEWAY: Final = 60.0  #: seconds by which clocks may differ, and for which a terminating object still counts
 EXTRA: Final = "authentication.kubernetes.io/"
 CLUSTER: Final = EXTRA + "cluster-name"
 CREDENTIAL: Final = EXTRA + "credential-id"
-AUDIENCES: Final = (ISSUER,)  #: what a token is for that is to be used here
+AUDIENCES: Final = (ISSUER,)  #: the default audiences of tokens
 INVALIDATED: Final = "service account token has been invalidated"
 
 
-class Account(msgspec.Struct, frozen=True):
+class ServiceAccount(msgspec.Struct, frozen=True):
     cluster: str
     namespace: str
     name: str
@@ -57,25 +57,25 @@ class Account(msgspec.Struct, frozen=True):
         return "system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", AUTHENTICATED
 
 
-class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
+class ObjectClaim(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     uid: str = ""
 
 
-class Bound(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a token lives and dies with, besides its account.  Of a Pod's node it just tells."""
+class BoundObjects(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The objects that a token is bound to, besides its account.  The node of a bound Pod is only informative."""
 
-    pod: Reference | None = None
-    secret: Reference | None = None
-    node: Reference | None = None
+    pod: ObjectClaim | None = None
+    secret: ObjectClaim | None = None
+    node: ObjectClaim | None = None
 
 
-class Private(Bound, frozen=True, omit_defaults=True):
+class KubernetesClaim(BoundObjects, frozen=True, omit_defaults=True):
     """The claim `kubernetes.io`."""
 
     clusterName: str = ""
     namespace: str = ""
-    serviceaccount: Reference = Reference()
+    serviceaccount: ObjectClaim = ObjectClaim()
 
 
 class Claims(msgspec.Struct, omit_defaults=True):
@@ -86,13 +86,13 @@ class Claims(msgspec.Struct, omit_defaults=True):
     nbf: int | None = None
     iat: int | None = None
     jti: str = ""
-    private: Private = msgspec.field(name="kubernetes.io", default=Private())
+    private: KubernetesClaim = msgspec.field(name="kubernetes.io", default=KubernetesClaim())
 
     @property
-    def account(self) -> Account:
+    def account(self) -> ServiceAccount:
         private = self.private
         account = private.serviceaccount
-        return Account(private.clusterName, private.namespace, account.name, account.uid)
+        return ServiceAccount(private.clusterName, private.namespace, account.name, account.uid)
 
 
 class LegacyClaims(msgspec.Struct, omit_defaults=True, rename=LEGACY_NAMES):
@@ -105,70 +105,70 @@ class LegacyClaims(msgspec.Struct, omit_defaults=True, rename=LEGACY_NAMES):
     uid: str = ""
 
     @property
-    def account(self) -> Account:
-        return Account(self.cluster, self.namespace, self.name, self.uid)
+    def account(self) -> ServiceAccount:
+        return ServiceAccount(self.cluster, self.namespace, self.name, self.uid)
 
 
-class Issued(msgspec.Struct):
-    """All that must be known of a token to know which of the two forms it has."""
+class IssuerClaim(msgspec.Struct):
+    """The claim that tells the two formats apart."""
 
     iss: str = ""
 
 
 encode: Final = msgspec.json.Encoder().encode
-issuer_of: Final[Callable[[bytes], Issued]] = msgspec.json.Decoder(Issued).decode
+issuer_of: Final[Callable[[bytes], IssuerClaim]] = msgspec.json.Decoder(IssuerClaim).decode
 decode: Final[Callable[[bytes], Claims]] = msgspec.json.Decoder(Claims).decode
 decode_legacy: Final[Callable[[bytes], LegacyClaims]] = msgspec.json.Decoder(LegacyClaims).decode
 
 
 def claims_for(
-    account: Account, audiences: Sequence[str], bound: Bound, identifier: str, now: int, lifetime: int
+    account: ServiceAccount, audiences: Sequence[str], bound: BoundObjects, identifier: str, now: int, lifetime: int
 ) -> Claims:
-    reference = Reference(account.name, account.uid)
-    private = Private(bound.pod, bound.secret, bound.node, account.cluster, account.namespace, reference)
+    reference = ObjectClaim(account.name, account.uid)
+    private = KubernetesClaim(bound.pod, bound.secret, bound.node, account.cluster, account.namespace, reference)
     return Claims(
         ISSUER, account.username, tuple(audiences), now + lifetime, nbf=now, iat=now, jti=identifier, private=private
     )
 
 
-def legacy_claims_for(account: Account, secret: str) -> LegacyClaims:
+def legacy_claims_for(account: ServiceAccount, secret: str) -> LegacyClaims:
     return LegacyClaims(
         LEGACY_ISSUER, account.username, account.cluster, account.namespace, secret, account.name, account.uid
     )
 
 
-# --- sessions -------------------------------------------------------------------------------------
+# --- verified tokens ------------------------------------------------------------------------------
 
 
-class Refused(Exception):
-    """Why a token is not good, if more is to be said than that.  Never what is secret in it."""
+class InvalidToken(Exception):
+    """The reason why a token is invalid, or empty.  Never contains secrets."""
 
 
 @dataclass(slots=True)
-class Bond:
-    """An object that must be there for a token to be good."""
+class RequiredObject:
+    """An object that must exist for a token to be valid."""
 
     key: str
     uid: str  #: empty: any
-    gone: str  #: said when it is not there …
-    marked: str  #: … when it was deleted and is still there …
-    another: str  #: … when another one has its name: a text with places for both uids
-    content: str = ""  #: what the Secret must have for a token, in base64; empty: anything
-    seen: Entry | None = None  #: the object when it was last found to be right, not marked
+    missing: str  #: the error if it does not exist …
+    terminating: str  #: … if it was deleted and still exists …
+    replaced: str  #: … if another object has its name: a format for both uids
+    content: str = ""  #: the token that the Secret must contain, in base64; empty: any
+    verified: Entry | None = None  #: the entry that passed the last check, unless it is terminating
 
 
 @dataclass(slots=True)
-class Session:
-    """A token that was verified."""
+class VerifiedToken:
+    """A token whose signature is valid."""
 
     user: User
     audiences: Sequence[str]
     begins: float
     expires: float
-    bonds: Sequence[Bond]
+    required: Sequence[RequiredObject]
 
 
-class AccountTokens:
+class ServiceAccountTokens:
     def __init__(
         self,
         store: Store,
@@ -176,92 +176,92 @@ class AccountTokens:
         clock: Callable[[], datetime],
         new_uid: Callable[[], str],
         *,
-        tell_cluster: bool = False,
+        show_cluster: bool = False,
     ) -> None:
-        """`tell_cluster`: which of several clusters an account is in is told of its user."""
+        """`show_cluster`: add the cluster of the account to the extra fields of its user."""
         self._store = store
-        self._tell_cluster = tell_cluster
+        self._show_cluster = show_cluster
         self._clock = clock
         self._new_uid = new_uid
         self.keys = keys
 
-    # --- making ---------------------------------------------------------------------------------
+    # --- issuing ----------------------------------------------------------------------------------
 
-    def issue(self, account: Account, audiences: Sequence[str], lifetime: int, bound: Bound) -> str:
+    def issue(self, account: ServiceAccount, audiences: Sequence[str], lifetime: int, bound: BoundObjects) -> str:
         now = int(self._clock().timestamp())
         return self.keys.sign(encode(claims_for(account, audiences, bound, self._new_uid(), now, lifetime)))
 
-    def issue_legacy(self, account: Account, secret: str) -> str:
-        """For a Secret, with which it lives and dies."""
+    def issue_legacy(self, account: ServiceAccount, secret: str) -> str:
+        """For a Secret of the type kubernetes.io/service-account-token."""
         return self.keys.sign(encode(legacy_claims_for(account, secret)))
 
-    # --- checking -------------------------------------------------------------------------------
+    # --- verification -----------------------------------------------------------------------------
 
-    def verify(self, token: str) -> Session:
-        """What a token says, if it is ours.  Whether it is good, and for what, remains to be seen.  Raises Refused."""
-        said = self.keys.claims(token)
-        if said is None:
-            raise Refused
+    def verify(self, token: str) -> VerifiedToken:
+        """Verify the signature of a token.  Raises InvalidToken.  Its dates and objects are checked by `check`."""
+        payload = self.keys.claims(token)
+        if payload is None:
+            raise InvalidToken
         try:
-            issuer = issuer_of(said).iss
+            issuer = issuer_of(payload).iss
             if issuer == ISSUER:
-                return self._told(session_of(decode(said)))
+                return self._with_cluster(verified_token(decode(payload)))
             if issuer == LEGACY_ISSUER:
-                return self._told(legacy_session_of(decode_legacy(said), token))
+                return self._with_cluster(verified_legacy_token(decode_legacy(payload), token))
         except msgspec.DecodeError:
             pass
-        raise Refused
+        raise InvalidToken
 
-    def _told(self, session: Session) -> Session:
-        if self._tell_cluster:
-            user = session.user
-            session.user = replace(user, extra=((CLUSTER, (user.cluster,)), *user.extra))
-        return session
+    def _with_cluster(self, token: VerifiedToken) -> VerifiedToken:
+        if self._show_cluster:
+            user = token.user
+            token.user = replace(user, extra=((CLUSTER, (user.cluster,)), *user.extra))
+        return token
 
-    def check(self, session: Session) -> None:
-        """Raises Refused unless it is good now."""
+    def check(self, token: VerifiedToken) -> None:
+        """Raises InvalidToken unless the token is valid now."""
         now = self._clock().timestamp()
-        if now - LEEWAY > session.expires:
-            raise Refused("service account token has expired")
-        if now + LEEWAY < session.begins:
-            raise Refused("service account token is not valid yet")
-        for bond in session.bonds:
-            entry = self._store.get(bond.key)
-            if entry is None or entry is not bond.seen:
-                examine(bond, entry, now)
+        if now - LEEWAY > token.expires:
+            raise InvalidToken("service account token has expired")
+        if now + LEEWAY < token.begins:
+            raise InvalidToken("service account token is not valid yet")
+        for required in token.required:
+            entry = self._store.get(required.key)
+            if entry is None or entry is not required.verified:
+                check_required(required, entry, now)
 
 
-def session_of(claims: Claims) -> Session:
+def verified_token(claims: Claims) -> VerifiedToken:
     account, bound = claims.account, claims.private
     if claims.exp is None or not is_complete(account):
-        raise Refused
+        raise InvalidToken
     user = User(account.username, account.groups, account.uid, tuple(extra_of(claims)), account.cluster)
-    bonds = [account_bond(account)]
+    required = [required_account(account)]
     if bound.secret is not None:
-        bonds.append(bond_of(account, "secrets", "secret", bound.secret))
+        required.append(required_object(account, "secrets", "secret", bound.secret))
     if bound.pod is not None:
-        bonds.append(bond_of(account, "pods", "pod", bound.pod))
+        required.append(required_object(account, "pods", "pod", bound.pod))
     elif bound.node is not None:
-        bonds.append(bond_of(account, "nodes", "node", bound.node))
-    return Session(user, claims.aud or AUDIENCES, float(claims.nbf or 0), float(claims.exp), bonds)
+        required.append(required_object(account, "nodes", "node", bound.node))
+    return VerifiedToken(user, claims.aud or AUDIENCES, float(claims.nbf or 0), float(claims.exp), required)
 
 
-def legacy_session_of(claims: LegacyClaims, token: str) -> Session:
+def verified_legacy_token(claims: LegacyClaims, token: str) -> VerifiedToken:
     account = claims.account
     if not claims.secret or not is_complete(account) or claims.sub != account.username:
-        raise Refused
-    secret = bond_of(account, "secrets", "secret", Reference(claims.secret))
+        raise InvalidToken
+    secret = required_object(account, "secrets", "secret", ObjectClaim(claims.secret))
     secret.content = base64.b64encode(token.encode()).decode()
     user = User(account.username, account.groups, account.uid, cluster=account.cluster)
-    return Session(user, AUDIENCES, 0, FOREVER, [secret, account_bond(account)])
+    return VerifiedToken(user, AUDIENCES, 0, FOREVER, [secret, required_account(account)])
 
 
-def is_complete(account: Account) -> bool:
+def is_complete(account: ServiceAccount) -> bool:
     return all((account.cluster, account.namespace, account.name, account.uid))
 
 
 def extra_of(claims: Claims) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What else is known of whoever shows the token, in the order of the names."""
+    """The extra fields of the token's user, ordered by name."""
     if claims.jti:
         yield CREDENTIAL, (f"JTI={claims.jti}",)
     for kind, reference in (("node", claims.private.node), ("pod", claims.private.pod)):
@@ -271,24 +271,24 @@ def extra_of(claims: Claims) -> Iterator[tuple[str, tuple[str, ...]]]:
                 yield f"{EXTRA}{kind}-uid", (reference.uid,)
 
 
-# --- what a token depends on ----------------------------------------------------------------------
+# --- required objects -----------------------------------------------------------------------------
 
 
-def account_bond(account: Account) -> Bond:
-    return Bond(
+def required_account(account: ServiceAccount) -> RequiredObject:
+    return RequiredObject(
         f"/core/serviceaccounts/{account.cluster}/{account.namespace}/{account.name}",
         account.uid,
-        gone=f'serviceaccounts "{account.name}" not found',
-        marked=f"service account {account.namespace}/{account.name} has been deleted",
-        another="service account UID (%s) does not match claim (%s)",
+        missing=f'serviceaccounts "{account.name}" not found',
+        terminating=f"service account {account.namespace}/{account.name} has been deleted",
+        replaced="service account UID (%s) does not match claim (%s)",
     )
 
 
-def bond_of(account: Account, plural: str, kind: str, reference: Reference) -> Bond:
+def required_object(account: ServiceAccount, plural: str, kind: str, reference: ObjectClaim) -> RequiredObject:
     within = account.cluster if plural == "nodes" else f"{account.cluster}/{account.namespace}"
     key = f"/core/{plural}/{within}/{reference.name}"
-    another = f"{kind} UID (%s) does not match service account {kind} ref claim (%s)"
-    return Bond(key, reference.uid, gone=INVALIDATED, marked=INVALIDATED, another=another)
+    replaced = f"{kind} UID (%s) does not match service account {kind} ref claim (%s)"
+    return RequiredObject(key, reference.uid, missing=INVALIDATED, terminating=INVALIDATED, replaced=replaced)
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -312,30 +312,30 @@ _decode_object: Final = msgspec.json.Decoder(_Object).decode
 _decode_secret: Final = msgspec.json.Decoder(_Secret).decode
 
 
-def examine(bond: Bond, entry: Entry | None, now: float) -> None:
-    """Raises Refused if an object is not there any more, or is not the one that was meant."""
-    bond.seen = None
+def check_required(required: RequiredObject, entry: Entry | None, now: float) -> None:
+    """Raises InvalidToken if the object does not exist, is terminating, or is another one."""
+    required.verified = None
     if entry is None:
-        raise Refused(bond.gone)
+        raise InvalidToken(required.missing)
     metadata = _decode_object(entry.value).metadata
-    marked = metadata.deletionTimestamp
-    if marked is not None and times.parse(marked).timestamp() < now - LEEWAY:
-        raise Refused(bond.marked)
-    if bond.uid and metadata.uid != bond.uid:
-        raise Refused(bond.another % (metadata.uid, bond.uid))
-    if bond.content:
+    deleted = metadata.deletionTimestamp
+    if deleted is not None and times.parse(deleted).timestamp() < now - LEEWAY:
+        raise InvalidToken(required.terminating)
+    if required.uid and metadata.uid != required.uid:
+        raise InvalidToken(required.replaced % (metadata.uid, required.uid))
+    if required.content:
         data = _decode_secret(entry.value).data
-        if data is None or not hmac.compare_digest(data.token, bond.content):
-            raise Refused("service account token does not match server's copy")
-    if marked is None:
-        bond.seen = entry
+        if data is None or not hmac.compare_digest(data.token, required.content):
+            raise InvalidToken("service account token does not match server's copy")
+    if deleted is None:
+        required.verified = entry
 
 
 # --- discovery ------------------------------------------------------------------------------------
 
 
 def openid_document(request: Request, path: str, keys: SigningKeys) -> Response | None:
-    """None if there is no such document."""
+    """None for other paths."""
     match path.removesuffix("/"):
         case "/.well-known/openid-configuration":
             host = request.headers.get("host", "localhost")

@@ -1,6 +1,6 @@
-"""The keys that sign the tokens of ServiceAccounts, and tell whether they signed one.
+"""The keys that sign and verify tokens of ServiceAccounts.
 
-The first key signs; all of them are believed, so that a new key can take over while tokens of the old one live on.
+The first key signs, and all keys verify.  So a new key can take over while tokens of the old one are still valid.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 LARGEST: Final = 32 * 1024  #: characters of a token
-LARGEST_HEADER: Final = 512  #: characters of its header, which nobody has signed when it is read
+LARGEST_HEADER: Final = 512  #: characters of its header, which is read before it is verified
 COMPACT: Final = re.compile(r"([\w-]+)\.[\w-]+\.([\w-]+)", re.ASCII)
 PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
@@ -52,15 +52,15 @@ _decode_header = msgspec.json.Decoder(_Header).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Believed:
-    """A key whose signature counts."""
+class VerificationKey:
+    """A public key that verifies tokens."""
 
     id: str
     algorithm: str
     public: PublicKey
 
     @classmethod
-    def of(cls, public: PublicKey) -> Believed:
+    def of(cls, public: PublicKey) -> VerificationKey:
         encoded = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return cls(unpadded(hashlib.sha256(encoded).digest()), algorithm_of(public), public)
 
@@ -78,8 +78,8 @@ class Believed:
 
 class SigningKeys:
     def __init__(self, private: PrivateKey, others: Sequence[PublicKey] = ()) -> None:
-        """`others`: keys that sign no more, but whose tokens are good."""
-        believed = [Believed.of(public) for public in (private.public_key(), *others)]
+        """`others`: former keys, whose tokens are still valid."""
+        believed = [VerificationKey.of(public) for public in (private.public_key(), *others)]
         self._private = private
         self._first = believed[0]
         self._believed = {key.id: key for key in believed}
@@ -90,7 +90,7 @@ class SigningKeys:
 
     @cached_property
     def _signatures(self) -> PyJWS:
-        from jwt.api_jws import PyJWS  # a hub without ServiceAccount tokens need not load it
+        from jwt.api_jws import PyJWS  # loaded with the first token
 
         return PyJWS(algorithms=self.algorithms)
 
@@ -98,9 +98,9 @@ class SigningKeys:
         return self._signatures.encode(claims, self._private, self._first.algorithm, {"kid": self._first.id})
 
     def claims(self, token: str) -> bytes | None:
-        """What a token says, if one of the keys signed it.
+        """The payload of a token that one of the keys signed, or None.
 
-        A token is taken in one spelling only.  The key, and not the token, says which algorithm it must be.
+        Only the canonical encoding is accepted.  The algorithm is that of the key, not of the header.
         """
         found = COMPACT.fullmatch(token) if len(token) <= LARGEST else None
         if found is None or len(found[1]) > LARGEST_HEADER or not is_canonical(found[2]):
@@ -122,12 +122,12 @@ class SigningKeys:
         return sorted({key.algorithm for key in self._believed.values()})
 
     def described(self) -> Obj:
-        """As a JSON Web Key Set, from which anybody can tell whose a token is."""
+        """As a JSON Web Key Set, with which clients can verify tokens."""
         return {"keys": [key.described() for key in self._believed.values()]}
 
 
 def algorithm_of(public: PublicKey) -> str:
-    """Raises ValueError for a key that cannot or should not be used."""
+    """Raises ValueError for a weak or unsupported key."""
     if isinstance(public, rsa.RSAPublicKey):
         if public.key_size < SMALLEST_RSA:
             raise ValueError(f"an RSA key of {public.key_size} bits is too small")
@@ -141,7 +141,7 @@ def algorithm_of(public: PublicKey) -> str:
 
 
 def ensure_keys(path: Path) -> SigningKeys:
-    """The keys of a file, which is made if it is not there.  Raises Unusable rather than replace one."""
+    """Read the keys from a file, or create it.  Raises Unusable for a damaged file, which is never replaced."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -155,8 +155,8 @@ def ensure_keys(path: Path) -> SigningKeys:
 
 
 def parse_keys(content: bytes) -> SigningKeys:
-    """PEM blocks: first the private key that signs, then keys that are believed, private or public.  Raises ValueError
-    or TypeError."""
+    """PEM blocks: the private key that signs, then private or public keys that verify.  Raises ValueError or
+    TypeError."""
     keys = [_parse_block(block[0], block[1]) for block in PEM_BLOCK.finditer(content)]
     if not keys or not isinstance(keys[0], PrivateKey):
         raise ValueError("it must begin with a private key in PEM")
@@ -182,7 +182,7 @@ def padded(text: str) -> str:
 
 
 def is_canonical(text: str) -> bool:
-    """Whether nobody would write the same bytes in another way: unused bits at the end are zero."""
+    """Whether this is the only encoding of its bytes: unused bits at the end are zero."""
     try:
         return unpadded(base64.urlsafe_b64decode(padded(text))) == text
     except ValueError:

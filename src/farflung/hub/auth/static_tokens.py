@@ -1,10 +1,10 @@
-"""Bearer tokens that somebody handed out: which hash is whose.
+"""Static bearer tokens, stored as hashes.
 
-Only hashes are kept: whoever reads the file cannot log in with what is in it.  A token is 256 random bits, so a plain
-SHA-256 of it can be neither reversed nor guessed, and needs no salt.
+The file only has hashes, so its readers cannot log in with them.  A token is 256 random bits, so its SHA-256 can be
+neither reversed nor guessed, and needs no salt.
 
-Looking a hash up in a dict takes a time that depends on the hash alone.  Whoever measures it learns something about
-hashes of texts they chose themselves, and nothing that leads to a text with a given hash.
+The duration of a lookup in a dict depends on the hash alone.  It reveals something about hashes of tokens that a client
+chose, and nothing about a token with a given hash.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class HandedOut(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of the file: whose token it is."""
+class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of the file."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -41,63 +41,63 @@ class HandedOut(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
 
     @property
-    def known(self) -> Known:
+    def token(self) -> StaticToken:
         groups = self.groups if AUTHENTICATED in self.groups else (*self.groups, AUTHENTICATED)
-        return Known(User(self.name, groups, self.uid), self.expires.timestamp() if self.expires else FOREVER)
+        return StaticToken(User(self.name, groups, self.uid), self.expires.timestamp() if self.expires else FOREVER)
 
 
-class Known(NamedTuple):
+class StaticToken(NamedTuple):
     user: User
     expires: float  #: seconds since 1970
 
 
-def read_tokens(path: Path) -> dict[str, HandedOut]:
-    """By hash.  Raises Unusable."""
+def read_tokens(path: Path) -> dict[str, TokenRecord]:
+    """The entries by hash.  Raises Unusable."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, HandedOut])
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, TokenRecord])
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise Unusable(f"{path} is damaged ({error}): restore it, or move it away to get new tokens") from None
 
 
-def write_tokens(path: Path, tokens: Mapping[str, HandedOut]) -> None:
+def write_tokens(path: Path, tokens: Mapping[str, TokenRecord]) -> None:
     write_private(path, msgspec.json.format(msgspec.json.encode(dict(tokens)), indent=2))
 
 
 class StaticTokens:
-    """Some tokens that never change, and those of a file, which others may replace at any time."""
+    """Fixed tokens, and those of a file that other processes may replace at any time."""
 
     def __init__(self, fixed: Mapping[str, User], path: Path | None = None) -> None:
         """`fixed`: by hash.  Raises Unusable."""
-        self._fixed = {hashed: Known(user, FOREVER) for hashed, user in fixed.items()}
+        self._fixed = {hashed: StaticToken(user, FOREVER) for hashed, user in fixed.items()}
         self._path = path
-        self._seen = self._look()
-        self._known = self._fixed | self._read()
+        self._version = self._file_version()
+        self._tokens = self._fixed | self._read()
 
-    def find(self, hashed: str) -> Known | None:
-        return self._known.get(hashed)
+    def find(self, hashed: str) -> StaticToken | None:
+        return self._tokens.get(hashed)
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed, which is found out with one system call.  A file that cannot be read
-        changes nothing: nobody is to be locked out, or let in again, by half a file."""
-        seen = self._look()
-        if seen == self._seen:
+        """Read the file again if it changed, which costs one system call.  A damaged file changes nothing, so that no
+        user is locked out or admitted by mistake."""
+        version = self._file_version()
+        if version == self._version:
             return False
-        self._seen = seen
+        self._version = version
         try:
-            self._known = self._fixed | self._read()
+            self._tokens = self._fixed | self._read()
         except (Unusable, OSError) as error:
-            log.warning("the tokens stay as they were: %s", error)
+            log.warning("cannot read the tokens, keeping the old ones: %s", error)
             return False
         return True
 
-    def _read(self) -> dict[str, Known]:
+    def _read(self) -> dict[str, StaticToken]:
         if self._path is None:
             return {}
-        return {hashed: token.known for hashed, token in read_tokens(self._path).items()}
+        return {hashed: record.token for hashed, record in read_tokens(self._path).items()}
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _file_version(self) -> tuple[int, int, int] | None:
         if self._path is None:
             return None
         try:

@@ -23,19 +23,26 @@ from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.registry.namespaces import is_terminating
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy.api_bindings import BINDINGS
-from farflung.hub.tenancy.api_exports import EXPORTS, SCHEMAS, Exporter, extras, identity_secret, schema_names
+from farflung.hub.tenancy.api_exports import (
+    EXPORTS,
+    SCHEMAS,
+    Exporter,
+    ExportKey,
+    extras,
+    identity_secret,
+    schema_names,
+)
 from farflung.hub.tenancy.binding_strategy import Binder, is_for_all
 from farflung.hub.tenancy.bound_apis import (
     COPIES,
+    BindingState,
     BoundApis,
     BoundResource,
-    Export,
-    Facts,
+    binding_state,
     copy_key,
-    facts_of,
     identities_of,
 )
-from farflung.hub.tenancy.direct_writes import rewritten
+from farflung.hub.tenancy.direct_writes import encode_stored
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription, Watcher
@@ -112,7 +119,7 @@ class APIBindingController:
         for key in tuple(self._waiting):
             self._stop_waiting(key)
 
-    def _is_current(self, facts: Facts) -> bool:
+    def _is_current(self, facts: BindingState) -> bool:
         """Whether a binding to an export of root needs no reconcile.  Other bindings are always reconciled at start."""
         if facts.export is None or not facts.valid or facts.ends or not is_for_all(facts.export):
             return False
@@ -128,7 +135,7 @@ class APIBindingController:
             if change.entry and change.previous and offer_fields(change.entry) == offer_fields(change.previous):
                 continue
             name = name_in(change.key)[1]
-            self._enqueue_bindings(Export(cluster_in(change.key), name))
+            self._enqueue_bindings(ExportKey(cluster_in(change.key), name))
             if change.entry is not None and change.previous is None:
                 for key in self._apis.missing(name):
                     self.queue.add(key)
@@ -146,7 +153,7 @@ class APIBindingController:
             for key in self._identities.get(change.key, ()):
                 self.queue.add(key)
 
-    def _enqueue_bindings(self, export: Export) -> None:
+    def _enqueue_bindings(self, export: ExportKey) -> None:
         for key in self._apis.of_export(export):
             self.queue.add(key)
 
@@ -157,7 +164,7 @@ class APIBindingController:
             cluster, name = cluster_in(change.key), name_in(change.key)[1]
             for entry in self._store.list(f"{EXPORTS}{cluster}/").entries:
                 if name in schema_names(objects.decode(entry)):
-                    self._enqueue_bindings(Export(cluster, name_in(entry.key)[1]))
+                    self._enqueue_bindings(ExportKey(cluster, name_in(entry.key)[1]))
 
     def _on_definitions(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -179,7 +186,7 @@ class APIBindingController:
                 self._enqueue_waiting(cluster)
                 for group in bound_groups(change.previous):
                     self._release_names(cluster, group)
-                for identity in identities_of(facts_of(change.previous)) if change.previous is not None else ():
+                for identity in identities_of(binding_state(change.previous)) if change.previous is not None else ():
                     self._enqueue_copies(identity)
             elif facts.ends or self._is_incomplete(cluster, change.key, facts):
                 self.queue.add(change.key)
@@ -190,7 +197,7 @@ class APIBindingController:
             for entry in self._store.list(f"{COPIES}{identity}/").entries:
                 self.queue.add(entry.key)
 
-    def _is_incomplete(self, cluster: str, key: str, facts: Facts) -> bool:
+    def _is_incomplete(self, cluster: str, key: str, facts: BindingState) -> bool:
         """Whether schema copies are missing, or another binding got the same names concurrently."""
         if any(self._store.get(copy_key(one.identity, one.uid)) is None for one in facts.bound):
             return True
@@ -225,18 +232,18 @@ class APIBindingController:
     async def _update_export(self, entry: Entry) -> None:
         old, new = objects.decode(entry), objects.decode(entry)
         new["metadata"]["annotations"] = dict(new["metadata"].get("annotations") or {})
-        await self._exporter.settle(cluster_in(entry.key), new, old, self._now())
+        await self._exporter.finish_export(cluster_in(entry.key), new, old, self._now())
         await self._write(entry, new, old)
 
     async def _update_binding(self, entry: Entry) -> None:
         binding = objects.decode(entry)
-        settled = await self._binder.settle_binding(cluster_in(entry.key), binding, self._now())
-        await self._write(entry, settled, binding)
+        bound = await self._binder.finish_binding(cluster_in(entry.key), binding, self._now())
+        await self._write(entry, bound, binding)
 
     async def _write(self, entry: Entry, new: Obj, old: Obj) -> bool:
         if new == old:
             return False
-        await self._store.put(entry.key, rewritten(new), expect=entry.revision)
+        await self._store.put(entry.key, encode_stored(new), expect=entry.revision)
         return True
 
     def _now(self) -> str:
@@ -249,7 +256,7 @@ class APIBindingController:
             return
         prefixes = dict(self._own(entry.key))
         # once it is written, every object is visible whose creation began before the deletion
-        if prefixes and await self._write(entry, bindings.ending(binding, self._now()), binding):
+        if prefixes and await self._write(entry, bindings.terminating_binding(binding, self._now()), binding):
             return  # the write triggers the next reconcile
         for prefix, resource in prefixes.items():
             self._wait(prefix, entry.key)
@@ -278,7 +285,7 @@ class APIBindingController:
             if resource is not None and (one.place, one.identity) not in others:
                 yield objects.prefix(resource, cluster), resource
 
-    def _resource(self, one: BoundResource, export: Export | None) -> Resource | None:
+    def _resource(self, one: BoundResource, export: ExportKey | None) -> Resource | None:
         definition = self._apis.definition(one, export, "ending")
         return definition.resources[0] if definition is not None and definition.resources else None
 
@@ -329,4 +336,4 @@ def offer_fields(entry: Entry) -> tuple[object, ...]:
     export = objects.decode(entry)
     annotations = export["metadata"].get("annotations") or {}
     identity = (export.get("status") or {}).get("identityHash", "")
-    return identity, schema_names(export), bindings.wishes(export), extras(annotations)
+    return identity, schema_names(export), bindings.permission_claims(export), extras(annotations)

@@ -11,7 +11,13 @@ from typing import Final
 from cryptography import x509
 
 from farflung.http.certificates import Certificates
-from farflung.hub.auth.certificate_requests import SIGNERS, Unsigned, check_place, parse_request, sign_request
+from farflung.hub.auth.certificate_requests import (
+    SIGNERS,
+    SigningRefused,
+    check_signer_cluster,
+    parse_request,
+    sign_request,
+)
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, object_path
@@ -92,14 +98,14 @@ class CertificateController:
         status: Obj
         try:
             status = {"certificate": base64.b64encode(self._signed(entry.key, request["spec"], now)).decode()}
-        except Unsigned as error:
+        except SigningRefused as error:
             status = {"conditions": [*conditions_of(request), failure(str(error), format_seconds(now))]}
         path = object_path(self._resource, entry.key) + "/status"
         await self._client.patch(path, {"status": status}, uid=request["metadata"]["uid"], revision=entry.revision)
 
     def _signed(self, key: str, spec: Obj, now: datetime) -> bytes:
         asked, usages = parse_request(spec["request"]), spec.get("usages") or ()
-        check_place(spec["signerName"], cluster_in(key))
+        check_signer_cluster(spec["signerName"], cluster_in(key))
         SIGNERS[spec["signerName"]](asked, usages)
         return sign_request(self._authority, asked, usages, spec.get("expirationSeconds"), cluster_in(key), now)
 

@@ -16,10 +16,9 @@ from typing import Final
 import orjson
 
 from farflung.apis.resource import Resource
-from farflung.hub.auth.rbac.coverage import missing
-from farflung.hub.auth.rbac.defaults import API_VERSION, AUTO_UPDATE, default_bindings, default_roles
-from farflung.hub.auth.rbac.policy import CLUSTER_BINDINGS, CLUSTER_ROLES
-from farflung.hub.auth.rbac.rules import rule_of
+from farflung.hub.auth.default_roles import API_VERSION, AUTO_UPDATE, default_bindings, default_roles
+from farflung.hub.auth.escalation import uncovered
+from farflung.hub.auth.rbac import CLUSTER_BINDINGS, CLUSTER_ROLES, rule_of
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
@@ -108,7 +107,7 @@ def with_metadata(present: Obj, wanted: Obj) -> Obj:
 
 def lacking(present: list[Obj], wanted: list[Obj]) -> list[Obj]:
     owned = [rule_of(rule) for rule in present]
-    return [rule for rule in wanted if missing(owned, [rule_of(rule)])]
+    return [rule for rule in wanted if uncovered(owned, [rule_of(rule)])]
 
 
 Selectors = tuple[LabelSelector, ...]

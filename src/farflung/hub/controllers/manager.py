@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 from farflung.http.certificates import Certificates
 from farflung.http.messages import Handler
 from farflung.hub.admission.quota_tracker import Quotas
-from farflung.hub.auth.service_account_tokens import AccountTokens
+from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.controllers.certificates import CertificateController
 from farflung.hub.controllers.cluster_roles import ClusterRoleAggregationController, DefaultRolesController
@@ -89,7 +89,7 @@ class ManagerDependencies:
     handler: Handler
     authorization: str  #: an administrator's Authorization header
     certificates: Certificates
-    tokens: AccountTokens
+    tokens: ServiceAccountTokens
     quotas: Quotas
     clock: Callable[[], datetime]
 

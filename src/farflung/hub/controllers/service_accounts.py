@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from farflung.apis.names import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_UID
-from farflung.hub.auth.service_account_tokens import Account, AccountTokens
+from farflung.hub.auth.service_account_tokens import ServiceAccount, ServiceAccountTokens
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
@@ -157,7 +157,7 @@ class RemoveSecretReference(NamedTuple):
 
 class TokensController:
     def __init__(
-        self, store: Store, kinds: StoredKinds, client: LoopbackClient, tokens: AccountTokens, authority: str
+        self, store: Store, kinds: StoredKinds, client: LoopbackClient, tokens: ServiceAccountTokens, authority: str
     ) -> None:
         """`authority`: the CA bundle in PEM."""
         self._store = store
@@ -235,7 +235,7 @@ class TokensController:
             change = {"metadata": {"annotations": annotations}, "data": missing}
             await self._client.patch(path, change, uid=secret.metadata.uid, revision=entry.revision)
 
-    def _missing(self, account: Account, name: str, data: dict[str, str]) -> dict[str, str]:
+    def _missing(self, account: ServiceAccount, name: str, data: dict[str, str]) -> dict[str, str]:
         missing = {}
         if data.get("ca.crt") != self._authority:
             missing["ca.crt"] = self._authority
@@ -245,11 +245,11 @@ class TokensController:
             missing["token"] = encoded(self._tokens.issue_legacy(account, name))
         return missing
 
-    def _account(self, key: str) -> Account | None:
+    def _account(self, key: str) -> ServiceAccount | None:
         entry = self._store.get(key)
         if entry is None:
             return None
-        return Account(cluster_in(key), *objects.name_in(key), objects.decode(entry)["metadata"]["uid"])
+        return ServiceAccount(cluster_in(key), *objects.name_in(key), objects.decode(entry)["metadata"]["uid"])
 
     async def _forget(self, task: RemoveSecretReference) -> None:
         entry = self._store.get(task.account)

@@ -35,7 +35,7 @@ from farflung.hub.catalog.objects import cluster_in, name_in, storage_prefix
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.tenancy.hashes import sync_target_key
-from farflung.hub.tenancy.status import READY_CONDITION, Verdict, is_met, merged
+from farflung.hub.tenancy.status import READY_CONDITION, ConditionState, is_condition_true, merge_conditions
 from farflung.lib.numbers import Numbers
 from farflung.machinery import times
 from farflung.machinery.errors import ApiError, Obj
@@ -278,7 +278,7 @@ NONE: Final = Count(0, 0)
 
 def target_of(obj: Obj) -> Target:
     is_schedulable = not (obj.get("spec") or {}).get("unschedulable")
-    return Target(obj["metadata"].get("labels") or {}, is_schedulable and is_met(obj, READY_CONDITION))
+    return Target(obj["metadata"].get("labels") or {}, is_schedulable and is_condition_true(obj, READY_CONDITION))
 
 
 def instance_selector(location: Obj) -> LabelSelector | None:
@@ -390,24 +390,24 @@ def last_heartbeat(target: Obj) -> datetime | None:
         return None
 
 
-def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float = SECONDS) -> Verdict:
+def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float = SECONDS) -> ConditionState:
     if heartbeat is None:
-        return Verdict(HEARTBEAT_HEALTHY, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
+        return ConditionState(HEARTBEAT_HEALTHY, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
     if now - heartbeat > timedelta(seconds=seconds):
         shown = f"{heartbeat.astimezone(UTC):%Y-%m-%d %H:%M:%S} +0000 UTC"
-        return Verdict(HEARTBEAT_HEALTHY, "ErrorHeartbeat", f"No heartbeat since {shown}", "Warning")
-    return Verdict(HEARTBEAT_HEALTHY)
+        return ConditionState(HEARTBEAT_HEALTHY, "ErrorHeartbeat", f"No heartbeat since {shown}", "Warning")
+    return ConditionState(HEARTBEAT_HEALTHY)
 
 
-def ready_verdict(conditions: Iterable[Obj], heartbeat: Verdict) -> Verdict:
+def ready_verdict(conditions: Iterable[Obj], heartbeat: ConditionState) -> ConditionState:
     """A target is ready if its heartbeat is healthy and its syncer does not report EdgeReachable=False."""
     found = next(
         (one for one in conditions if one.get("type") == EDGE_REACHABLE and one.get("status") == "False"), None
     )
-    if found is None or not heartbeat.is_met:
+    if found is None or not heartbeat.is_true:
         return heartbeat._replace(type=READY_CONDITION)
     reason, severity = found.get("reason") or "EdgeUnreachable", found.get("severity") or "Error"
-    return Verdict(
+    return ConditionState(
         READY_CONDITION, reason, found.get("message") or "The cluster cannot be reached by its syncer", severity
     )
 
@@ -417,7 +417,7 @@ def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: f
     metadata, status = target["metadata"], target.get("status") or {}
     verdict = heartbeat_verdict(last_heartbeat(target), now, seconds)
     present = status.get("conditions") or ()
-    conditions = merged(present, (verdict, ready_verdict(present, verdict)), times.format_seconds(now))
+    conditions = merge_conditions(present, (verdict, ready_verdict(present, verdict)), times.format_seconds(now))
     path = f"{cluster}/{metadata['name']}/{metadata['uid']}"
     urls = {"syncerURL": f"{url}/services/syncer/{path}", "upsyncerURL": f"{url}/services/upsyncer/{path}"}
     return {"conditions": conditions, "virtualWorkspaces": [urls]}

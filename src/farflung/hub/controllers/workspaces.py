@@ -44,7 +44,7 @@ from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.sync_targets import SyncTargetController
 from farflung.hub.registry.namespaces import is_terminating
 from farflung.hub.tenancy import status as states
-from farflung.hub.tenancy.direct_writes import all_of, rewritten
+from farflung.hub.tenancy.direct_writes import encode_stored, gather_writes
 from farflung.hub.tenancy.hashes import NAME_LENGTH
 from farflung.hub.tenancy.paths import (
     LOGICAL_CLUSTERS,
@@ -53,7 +53,7 @@ from farflung.hub.tenancy.paths import (
     logical_cluster_key,
     workspace_key,
 )
-from farflung.hub.tenancy.platform import Platform
+from farflung.hub.tenancy.platform import WorkspaceServices
 from farflung.hub.tenancy.workspace_authorizer import SHARED
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
@@ -101,7 +101,7 @@ class WorkspaceController:
         self.queue: ReconcileQueue[str] = ReconcileQueue("workspaces", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
-        self._tenancy.abandoned = self._abandon
+        self._tenancy.on_abandoned = self._abandon
         self._subscriptions = [
             self._store.subscribe(WORKSPACES, self._on_workspaces),
             self._store.subscribe(LOGICAL_CLUSTERS, self._on_clusters),
@@ -194,10 +194,10 @@ class WorkspaceController:
         elif not cluster:
             await self._schedule(entry, workspace)
         elif logical_cluster is None:
-            states.mark_deleted(workspace, self._tenancy.now())
+            states.mark_deleted(workspace, self._tenancy.context.now())
             await self._write(entry, workspace)
         else:
-            states.settle_workspace(workspace, objects.decode(logical_cluster), self._tenancy.now())
+            states.update_workspace_status(workspace, objects.decode(logical_cluster), self._tenancy.context.now())
             await self._write(entry, workspace)
 
     async def _finalize_workspace(self, entry: Entry, workspace: Obj, cluster: str) -> None:
@@ -205,18 +205,18 @@ class WorkspaceController:
         metadata = workspace["metadata"]
         others = [one for one in metadata.get("finalizers") or () if one != WORKSPACE_FINALIZER]
         if cluster:
-            states.label(workspace)
+            states.set_phase_label(workspace)
             await self._write(entry, workspace)
             self.queue.add(cluster)
         elif others:
             metadata["finalizers"] = others
-            states.label(workspace)
+            states.set_phase_label(workspace)
             await self._write(entry, workspace)
         else:
             await self._store.delete(entry.key, expect=entry.revision)
 
     async def _schedule(self, entry: Entry, workspace: Obj) -> None:
-        await self._tenancy.open(cluster_in(entry.key), workspace)
+        await self._tenancy.create_cluster(cluster_in(entry.key), workspace)
         try:
             await self._write(entry, workspace)
         except BaseException:
@@ -226,7 +226,7 @@ class WorkspaceController:
     async def _write(self, entry: Entry, obj: Obj) -> None:
         """Write an object if it changed."""
         if obj != objects.decode(entry):
-            await self._store.put(entry.key, rewritten(obj), expect=entry.revision)
+            await self._store.put(entry.key, encode_stored(obj), expect=entry.revision)
 
     async def _reconcile_cluster(self, cluster: str) -> None:
         if not is_deletable(cluster):
@@ -240,7 +240,7 @@ class WorkspaceController:
         if self._is_deleted(cluster, entry):
             await self._delete_content(cluster, entry, logical_cluster)
         else:
-            states.settle_cluster(logical_cluster, self._tenancy.now())
+            states.update_cluster_status(logical_cluster, self._tenancy.context.now())
             await self._write(entry, logical_cluster)
 
     def _is_deleted(self, cluster: str, entry: Entry) -> bool:
@@ -254,7 +254,7 @@ class WorkspaceController:
         plan = plan_deletion(self._store, cluster)
         if plan.held and not is_terminating(entry):
             # controllers with finalizers must be able to tell that the whole workspace is deleted
-            states.mark_deleted(logical_cluster, self._tenancy.now())
+            states.mark_deleted(logical_cluster, self._tenancy.context.now())
             await self._write(entry, logical_cluster)
             self.queue.add(cluster)
             return
@@ -272,11 +272,11 @@ class WorkspaceController:
         """Set the deletionTimestamp of objects that must wait."""
         waiting = [*(entry for entry in plan.workspaces if not is_terminating(entry)), *plan.unmarked()]
         for start in range(0, len(waiting), BATCH):
-            await all_of(self._mark_entry(entry) for entry in waiting[start : start + BATCH])
+            await gather_writes(self._mark_entry(entry) for entry in waiting[start : start + BATCH])
 
     async def _mark_entry(self, entry: Entry) -> None:
         obj = objects.decode(entry)
-        states.mark_deleted(obj, self._tenancy.now())
+        states.mark_deleted(obj, self._tenancy.context.now())
         prefix = resource_prefix(entry.key)
         if prefix == NAMESPACES:
             del obj["metadata"]["deletionGracePeriodSeconds"]
@@ -285,16 +285,16 @@ class WorkspaceController:
             if not obj["metadata"].get("finalizers"):
                 await self._store.delete(entry.key, expect=entry.revision)
                 return
-            states.label(obj)
+            states.set_phase_label(obj)
         elif prefix == DEFINITIONS:
             mark_definition(obj)
-        await self._store.put(entry.key, rewritten(obj), expect=entry.revision)
+        await self._store.put(entry.key, encode_stored(obj), expect=entry.revision)
 
     async def _delete(self, entries: Sequence[Entry]) -> None:
 
         for start in range(0, len(entries), BATCH):
             chunk = entries[start : start + BATCH]
-            await all_of(map(self._delete_one, chunk))
+            await gather_writes(map(self._delete_one, chunk))
 
     async def _delete_one(self, entry: Entry) -> None:
         """Delete an object at its latest revision, even if a client keeps writing it."""
@@ -332,12 +332,12 @@ class WorkspaceController:
             subscription.cancel()
 
     async def _report(self, entry: Entry, logical_cluster: Obj, plan: DeletionPlan) -> None:
-        now = self._tenancy.now()
+        now = self._tenancy.context.now()
         if not is_terminating(entry):
             states.mark_deleted(logical_cluster, now)
-        remaining = states.content_remains(plan.remaining())
+        remaining = states.remaining_condition(plan.remaining())
         states.set_condition(logical_cluster.setdefault("status", {}), WORKSPACE_CONTENT_DELETED, remaining, now)
-        states.label(logical_cluster)
+        states.set_phase_label(logical_cluster)
         await self._write(entry, logical_cluster)
 
     async def _delete_remains(self, cluster: str) -> None:
@@ -453,7 +453,7 @@ def plan_deletion(store: Store, cluster: str) -> DeletionPlan:
 
 
 def with_workspaces(
-    options: ManagerOptions, store: Store, clock: Callable[[], datetime], workspaces: Platform
+    options: ManagerOptions, store: Store, clock: Callable[[], datetime], workspaces: WorkspaceServices
 ) -> ManagerOptions:
     """Add the controllers of workspaces.  Workspaces share the default roles of one cluster, and are created with their
     own namespaces."""

@@ -9,8 +9,8 @@ from farflung.apis.reviews import validate_local_review, validate_review, valida
 from farflung.http.messages import Answer
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.escalation import FULL_AUTHORITY
-from farflung.hub.auth.rbac.policy import aggregate
+from farflung.hub.auth.escalation import ALL_RULES
+from farflung.hub.auth.rbac import aggregate
 from farflung.hub.auth.service_account_tokens import CLUSTER
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import decode_object
@@ -96,7 +96,7 @@ class Reviews:
             raise bad_request("no namespace on request")
         found, errors = self._authorizer.rules_of(call.target.cluster, call.user, namespace)
         if is_administrator(call.user):
-            found = [*FULL_AUTHORITY, *found]
+            found = [*ALL_RULES, *found]
         status: Obj = {
             "resourceRules": [rule.as_resource_rule() for rule in found if rule.resources],
             "nonResourceRules": [rule.as_path_rule() for rule in found if rule.paths],

@@ -10,7 +10,13 @@ import orjson
 from farflung.apis import wire
 from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.http.messages import Answer, Response
-from farflung.hub.auth.service_account_tokens import AUDIENCES, Account, AccountTokens, Bound, Reference
+from farflung.hub.auth.service_account_tokens import (
+    AUDIENCES,
+    BoundObjects,
+    ObjectClaim,
+    ServiceAccount,
+    ServiceAccountTokens,
+)
 from farflung.hub.catalog import objects, shapes
 from farflung.hub.catalog.shapes import Shape
 from farflung.hub.registry import respond
@@ -45,7 +51,7 @@ def shape() -> Shape:
     return shapes.shape(AUTHENTICATION_GROUP, "v1", KIND, "io.k8s.api.authentication.v1.TokenRequest")
 
 
-def create_token(accounts: AccountTokens, call: Call) -> Answer:
+def create_token(accounts: ServiceAccountTokens, call: Call) -> Answer:
     options = write_options("CreateOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
     body = decode_object(call.request, shape(), options, call.shape)
@@ -81,7 +87,7 @@ def identified(request: Obj) -> Obj:
     return {**request, "kind": KIND, "apiVersion": shape().api_version}
 
 
-def described(call: Call, account: Account, metadata: Obj) -> Obj:
+def described(call: Call, account: ServiceAccount, metadata: Obj) -> Obj:
     told = {"name": account.name, "namespace": account.namespace, "uid": account.uid, "creationTimestamp": call.now()}
     return told | {name: metadata[name] for name in ("labels", "annotations") if name in metadata}
 
@@ -121,9 +127,9 @@ def check_lifetime(spec: Obj) -> None:
         raise invalid(AUTHENTICATION_GROUP, KIND, "", errors)
 
 
-def account_of(call: Call) -> Account:
+def account_of(call: Call) -> ServiceAccount:
     uid = objects.decode(call.found())["metadata"]["uid"]
-    return Account(call.target.cluster, call.target.namespace, call.target.name, uid)
+    return ServiceAccount(call.target.cluster, call.target.namespace, call.target.name, uid)
 
 
 # --- the object that a token is bound to ----------------------------------------------------------
@@ -137,10 +143,10 @@ class Bindable(NamedTuple):
 BINDABLE: Final = {"Pod": Bindable("pods", True), "Secret": Bindable("secrets", True), "Node": Bindable("nodes", False)}
 
 
-def bound_by(call: Call, reference: Obj | None) -> Bound:
+def bound_by(call: Call, reference: Obj | None) -> BoundObjects:
     """What the token is to live and die with.  Raises ApiError if there is no such object, or it is another one."""
     if reference is None:
-        return Bound()
+        return BoundObjects()
     group, _, version = reference.get("apiVersion", "").rpartition("/")
     kind, name = reference.get("kind", ""), reference.get("name", "")
     bindable = BINDABLE.get(kind) if not group else None
@@ -166,16 +172,16 @@ def existing(call: Call, bindable: Bindable, name: str) -> Obj:
     return obj
 
 
-def bound_to(call: Call, kind: str, obj: Obj) -> Bound:
-    reference = Reference(obj["metadata"]["name"], obj["metadata"]["uid"])
+def bound_to(call: Call, kind: str, obj: Obj) -> BoundObjects:
+    reference = ObjectClaim(obj["metadata"]["name"], obj["metadata"]["uid"])
     if kind == "Node":
-        return Bound(node=reference)
+        return BoundObjects(node=reference)
     if kind == "Secret":
-        return Bound(secret=reference)
+        return BoundObjects(secret=reference)
     spec = obj.get("spec", {})
     if spec.get("serviceAccountName") != call.target.name:
         raise another_account(call.target.name)
-    return Bound(pod=reference, node=node_of(call, spec.get("nodeName", "")))
+    return BoundObjects(pod=reference, node=node_of(call, spec.get("nodeName", "")))
 
 
 def another_account(name: str) -> ApiError:
@@ -183,12 +189,12 @@ def another_account(name: str) -> ApiError:
     return bad_request(f"cannot bind token for serviceaccount {who} to pod running with different serviceaccount name.")
 
 
-def node_of(call: Call, name: str) -> Reference | None:
+def node_of(call: Call, name: str) -> ObjectClaim | None:
     """Where a Pod is.  A node that is not known here is told by its name alone."""
     if not name:
         return None
     node = call.find("", "nodes", "", name)
-    return Reference(name, "" if node is None else node["metadata"]["uid"])
+    return ObjectClaim(name, "" if node is None else node["metadata"]["uid"])
 
 
 # --- the answer -----------------------------------------------------------------------------------

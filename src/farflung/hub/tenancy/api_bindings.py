@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from farflung.apis.kcp.names import CLAIM_LABEL, EXPORT_LABEL, EXTRA_ANNOTATIONS
+from farflung.hub.tenancy.api_exports import ExportReference
 from farflung.hub.tenancy.hashes import export_label
-from farflung.hub.tenancy.status import READY_CONDITION, Verdict, is_met, merged
+from farflung.hub.tenancy.status import READY_CONDITION, ConditionState, is_condition_true, merge_conditions
 from farflung.machinery.errors import Obj, go_quote
 
 BINDINGS: Final = "/apis.kcp.io/apibindings/"
@@ -29,17 +30,12 @@ RESOURCES_DELETED: Final = "BindingResourceDeleteSuccess"
 WAITING: Final = ("WaitingForEstablished", "Waiting for API(s) to be established", "Info")
 ACCEPTED: Final = "Accepted"
 #: the value of that label on the bindings of the export, which its owner always sees
-REFLEXIVE: Final = "LstvmbbzVDDOn90ZbhzSQO5U3DMCf88h1pZ"
+OWN_BINDING: Final = "LstvmbbzVDDOn90ZbhzSQO5U3DMCf88h1pZ"
 SHOWN: Final = 10  #: claims that a message names
 OPTIONAL: Final = ("group", "identityHash", "all", "resourceSelector")
 
 
-class Reference(NamedTuple):
-    path: str  #: empty for the binding's own workspace
-    name: str
-
-
-class Names(NamedTuple):
+class ResourceNames(NamedTuple):
     """What a resource is called."""
 
     group: str
@@ -50,44 +46,44 @@ class Names(NamedTuple):
     list_kind: str
 
 
-class Offered(NamedTuple):
+class ExportedResource(NamedTuple):
     """One resource of an export."""
 
     schema: str  #: the name of its APIResourceSchema
     uid: str
-    names: Names
+    names: ResourceNames
     stored: tuple[str, ...]  #: the versions objects are stored in
 
 
-class Offer(NamedTuple):
+class ExportOffer(NamedTuple):
     """What an export offers."""
 
     cluster: str
     name: str
     identity: str
-    resources: tuple[Offered, ...] | None  #: None: a schema is missing, or one resource is there twice
+    resources: tuple[ExportedResource, ...] | None  #: None: a schema is missing, or one resource is there twice
     claims: Sequence[Obj]
     extras: Mapping[str, str]
 
 
-class Taken(NamedTuple):
+class TakenNames(NamedTuple):
     """Names that are not free in a workspace, and what is said to whoever wants them."""
 
-    names: Names
+    names: ResourceNames
     of: str  #: `naming conflict with APIBinding "w" bound to …`
     overlap: str = ""  #: said instead when it is the same resource
 
 
-def reference_of(binding: Obj) -> Reference | None:
+def binding_reference(binding: Obj) -> ExportReference | None:
     """Of a binding that may be anything: None if it does not say."""
-    return referred(_part(_part(binding, "spec"), "reference").get("export"))
+    return export_reference(_part(_part(binding, "spec"), "reference").get("export"))
 
 
-def referred(export: Any) -> Reference | None:
+def export_reference(export: Any) -> ExportReference | None:
     if type(export) is not dict:
         return None
     path, name = export.get("path") or "", export.get("name") or ""
-    return Reference(path, name) if type(path) is str and type(name) is str else None
+    return ExportReference(path, name) if type(path) is str and type(name) is str else None
 
 
 def _part(obj: Obj, name: str) -> Obj:
@@ -95,7 +91,7 @@ def _part(obj: Obj, name: str) -> Obj:
     return value if type(value) is dict else {}
 
 
-def forget_core(binding: Obj) -> None:
+def omit_core_group(binding: Obj) -> None:
     """Claims of a binding that may be anything do not name the core group, which has no name."""
     found = _part(binding, "spec").get("permissionClaims")
     for claim in found if type(found) is list else ():
@@ -109,9 +105,9 @@ def label_of(cluster: str, name: str) -> str:
     return export_label(cluster, name)
 
 
-def names_of(group: str, names: Obj) -> Names:
+def names_of(group: str, names: Obj) -> ResourceNames:
     kind = names.get("kind") or ""
-    return Names(
+    return ResourceNames(
         group,
         names.get("plural") or "",
         names.get("singular") or kind.lower(),
@@ -124,9 +120,9 @@ def names_of(group: str, names: Obj) -> Names:
 # --- names ------------------------------------------------------------------------------------------
 
 
-def conflict(wanted: Iterable[Names], taken: Iterable[Taken]) -> str:
+def name_conflict(wanted: Iterable[ResourceNames], taken: Iterable[TakenNames]) -> str:
     """Why names cannot be had, in kcp's words; empty if they can."""
-    by_group: dict[str, list[Taken]] = {}
+    by_group: dict[str, list[TakenNames]] = {}
     for one in taken:
         by_group.setdefault(one.names.group, []).append(one)
     for names in wanted:
@@ -138,7 +134,7 @@ def conflict(wanted: Iterable[Names], taken: Iterable[Taken]) -> str:
     return ""
 
 
-def _clash(names: Names, other: Names) -> str:
+def _clash(names: ResourceNames, other: ResourceNames) -> str:
     resources = {other.plural, other.singular, *other.short_names}
     for field, name in (
         ("plural", names.plural),
@@ -153,31 +149,31 @@ def _clash(names: Names, other: Names) -> str:
     return ""
 
 
-def taken_by_binding(names: Names, binding: str, path: str, export: str) -> Taken:
-    return Taken(names, f"naming conflict with APIBinding {go_quote(binding)} bound to APIExport {path}:{export}")
+def taken_by_binding(names: ResourceNames, binding: str, path: str, export: str) -> TakenNames:
+    return TakenNames(names, f"naming conflict with APIBinding {go_quote(binding)} bound to APIExport {path}:{export}")
 
 
-def taken_by_definition(names: Names, name: str, cluster: str) -> Taken:
+def taken_by_definition(names: ResourceNames, name: str, cluster: str) -> TakenNames:
     overlap = (
         f"cannot create CustomResourceDefinition with {go_quote(names.group)} group and {go_quote(names.plural)} "
         f"resource because it overlaps with {go_quote(name)} CustomResourceDefinition in {go_quote(cluster)} logical "
         "cluster"
     )
-    return Taken(names, f"naming conflict with CustomResourceDefinition {go_quote(name)}", overlap)
+    return TakenNames(names, f"naming conflict with CustomResourceDefinition {go_quote(name)}", overlap)
 
 
-def taken_by_hub(names: Names) -> Taken:
+def taken_by_hub(names: ResourceNames) -> TakenNames:
     overlap = (
         f"cannot create CustomResourceDefinition with {go_quote(names.group)} group and {go_quote(names.plural)} "
         "resource because it overlaps with a resource that every workspace has"
     )
-    return Taken(names, "naming conflict with a resource that every workspace has", overlap)
+    return TakenNames(names, "naming conflict with a resource that every workspace has", overlap)
 
 
 # --- the outcome ------------------------------------------------------------------------------------
 
 
-def settled(binding: Obj, offer: Offer | None, missing: str, clash: str, now: str) -> Obj:
+def bound_binding(binding: Obj, offer: ExportOffer | None, missing: str, clash: str, now: str) -> Obj:
     """A binding as it should be.  `missing`: what its export is called if it is not there; `clash`: why its names
     cannot be had, if they cannot.  What is as it should be keeps its times."""
     return {
@@ -187,74 +183,76 @@ def settled(binding: Obj, offer: Offer | None, missing: str, clash: str, now: st
     }
 
 
-def _metadata(binding: Obj, offer: Offer | None) -> Obj:
+def _metadata(binding: Obj, offer: ExportOffer | None) -> Obj:
     metadata: Obj = binding["metadata"]
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if not name.startswith(CLAIM_LABEL)}
     annotations = dict(metadata.get("annotations") or {})
     if offer is not None:
         label = label_of(offer.cluster, offer.name)
-        labels |= {EXPORT_LABEL: label, CLAIM_LABEL + label: REFLEXIVE}
+        labels |= {EXPORT_LABEL: label, CLAIM_LABEL + label: OWN_BINDING}
         annotations = {name: value for name, value in annotations.items() if not name.startswith(EXTRA_ANNOTATIONS)}
         annotations |= offer.extras
     found = {**metadata, "labels": labels, "annotations": annotations}
     return {name: value for name, value in found.items() if value or name not in ("labels", "annotations")}
 
 
-def _status(binding: Obj, offer: Offer | None, missing: str, clash: str, now: str) -> Obj:
+def _status(binding: Obj, offer: ExportOffer | None, missing: str, clash: str, now: str) -> Obj:
     before: Obj = binding.get("status") or {}
-    was_completed = is_met(binding, COMPLETED)
+    was_completed = is_condition_true(binding, COMPLETED)
     status = {**before, "phase": before.get("phase") or BINDING}
     verdicts = [] if offer is None else _judge_claims(binding, offer, status)
     problem = _problem(before, offer, missing, clash)
     if problem is not None:
         verdicts.append(problem)
         if not was_completed:
-            failed = problem if problem.type == UP_TO_DATE else Verdict("", *WAITING)
-            verdicts += [failed._replace(type=COMPLETED), Verdict(READY_CONDITION, *WAITING)]
+            failed = problem if problem.type == UP_TO_DATE else ConditionState("", *WAITING)
+            verdicts += [failed._replace(type=COMPLETED), ConditionState(READY_CONDITION, *WAITING)]
     else:
         assert offer is not None, "nothing is bound of what is not there"
-        verdicts += [Verdict(type) for type in (READY_CONDITION, EXPORT_VALID, UP_TO_DATE, COMPLETED)]
+        verdicts += [ConditionState(type) for type in (READY_CONDITION, EXPORT_VALID, UP_TO_DATE, COMPLETED)]
         status["phase"] = BOUND
         status["boundResources"] = _bound(before.get("boundResources") or (), offer)
         if not status["boundResources"]:
             del status["boundResources"]
     if offer is not None:
         status["apiExportClusterName"] = offer.cluster
-    status["conditions"] = merged(before.get("conditions") or (), verdicts, now)
+    status["conditions"] = merge_conditions(before.get("conditions") or (), verdicts, now)
     return status
 
 
-def _problem(before: Obj, offer: Offer | None, missing: str, clash: str) -> Verdict | None:
+def _problem(before: Obj, offer: ExportOffer | None, missing: str, clash: str) -> ConditionState | None:
     if offer is None:
-        return Verdict(EXPORT_VALID, "APIExportNotFound", f"APIExport {missing} not found")
+        return ConditionState(EXPORT_VALID, "APIExportNotFound", f"APIExport {missing} not found")
     if not offer.identity:
-        return Verdict(EXPORT_VALID, "MissingIdentityHash", f"APIExport {missing} is missing status.identityHash")
+        return ConditionState(
+            EXPORT_VALID, "MissingIdentityHash", f"APIExport {missing} is missing status.identityHash"
+        )
     if any(one["schema"]["identityHash"] != offer.identity for one in before.get("boundResources") or ()):
         message = f"APIExport {missing} has another identity than when it was bound"
-        return Verdict(EXPORT_VALID, "IdentityMismatch", message)
+        return ConditionState(EXPORT_VALID, "IdentityMismatch", message)
     if offer.resources is None:
         message = "Invalid APIExport. Please contact the APIExport owner to resolve"
-        return Verdict(EXPORT_VALID, "InternalError", message)
+        return ConditionState(EXPORT_VALID, "InternalError", message)
     if clash:
-        return Verdict(UP_TO_DATE, "NamingConflicts", f"Unable to bind APIs: {clash}")
+        return ConditionState(UP_TO_DATE, "NamingConflicts", f"Unable to bind APIs: {clash}")
     return None
 
 
-def _judge_claims(binding: Obj, offer: Offer, status: Obj) -> list[Verdict]:
+def _judge_claims(binding: Obj, offer: ExportOffer, status: Obj) -> list[ConditionState]:
     for name, value in (
         ("exportPermissionClaims", list(offer.claims)),
-        ("appliedPermissionClaims", granted(binding, offer.claims)),
+        ("appliedPermissionClaims", accepted_claims(binding, offer.claims)),
     ):
         if value:
             status[name] = value
         else:
             status.pop(name, None)
-    wrong = unexpected(binding, offer.claims)
-    valid = Verdict(CLAIMS_VALID, "InvalidPermissionClaims", wrong) if wrong else Verdict(CLAIMS_VALID)
-    return [Verdict(CLAIMS_APPLIED), valid]
+    wrong = unexpected_claims(binding, offer.claims)
+    valid = ConditionState(CLAIMS_VALID, "InvalidPermissionClaims", wrong) if wrong else ConditionState(CLAIMS_VALID)
+    return [ConditionState(CLAIMS_APPLIED), valid]
 
 
-def _bound(before: Iterable[Obj], offer: Offer) -> list[Obj]:
+def _bound(before: Iterable[Obj], offer: ExportOffer) -> list[Obj]:
     found = {(one["group"], one["resource"]): one for one in before}
     for one in offer.resources or ():
         place = (one.names.group, one.names.plural)
@@ -268,11 +266,14 @@ def _bound(before: Iterable[Obj], offer: Offer) -> list[Obj]:
     return list(found.values())
 
 
-def ending(binding: Obj, now: str) -> Obj:
+def terminating_binding(binding: Obj, now: str) -> Obj:
     """A binding that is being deleted, while there are objects left of what it bound."""
     status: Obj = binding.get("status") or {}
-    verdict = Verdict(RESOURCES_DELETED, "ResourcesRemaining", "Some resources are remaining", "Info")
-    return {**binding, "status": {**status, "conditions": merged(status.get("conditions") or (), [verdict], now)}}
+    verdict = ConditionState(RESOURCES_DELETED, "ResourcesRemaining", "Some resources are remaining", "Info")
+    return {
+        **binding,
+        "status": {**status, "conditions": merge_conditions(status.get("conditions") or (), [verdict], now)},
+    }
 
 
 class Claim(NamedTuple):
@@ -302,24 +303,24 @@ def claim_of(claim: Obj) -> Claim:
     )
 
 
-def plain(claim: Obj) -> Obj:
+def without_state(claim: Obj) -> Obj:
     """A claim without what is empty, and without what was decided about it."""
     shown: dict[str, Any] = {name: claim[name] for name in sorted(OPTIONAL) if claim.get(name)}
     return {**shown, "resource": claim.get("resource", "")}
 
 
-def wishes(export: Obj) -> list[Obj]:
+def permission_claims(export: Obj) -> list[Obj]:
     """What an export claims, as its bindings show it."""
-    return [plain(claim) for claim in (export.get("spec") or {}).get("permissionClaims") or ()]
+    return [without_state(claim) for claim in (export.get("spec") or {}).get("permissionClaims") or ()]
 
 
-def granted(binding: Obj, wanted: Sequence[Obj]) -> list[Obj]:
+def accepted_claims(binding: Obj, wanted: Sequence[Obj]) -> list[Obj]:
     """Those of an export's claims that a binding accepts, just as they are."""
     accepted = {claim_of(claim) for claim in _decided(binding) if claim.get("state") == ACCEPTED}
     return [claim for claim in wanted if claim_of(claim) in accepted]
 
 
-def unexpected(binding: Obj, wanted: Sequence[Obj]) -> str:
+def unexpected_claims(binding: Obj, wanted: Sequence[Obj]) -> str:
     """What a binding says about claims that its export does not make; empty if there are none."""
     made = {claim_of(claim) for claim in wanted}
     found = [claim_of(claim) for claim in _decided(binding) if claim_of(claim) not in made]

@@ -9,15 +9,21 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from farflung.apis.kcp.names import EXTRA_ANNOTATIONS, PATH_ANNOTATION, URLS_READY
 from farflung.apis.names import NAME_LABEL
 from farflung.hub.catalog import objects
-from farflung.hub.tenancy.direct_writes import NAMESPACE, kind, put_missing, written
-from farflung.hub.tenancy.paths import Clusters
-from farflung.hub.tenancy.status import Verdict, merged
+from farflung.hub.tenancy.direct_writes import (
+    NAMESPACE,
+    CreationContext,
+    encode_new,
+    minimal_resource,
+    put_missing,
+)
+from farflung.hub.tenancy.paths import LogicalClusters
+from farflung.hub.tenancy.status import ConditionState, merge_conditions
 from farflung.machinery.errors import Obj, go_quote
 from farflung.store.base import Entry, Store
 
@@ -28,7 +34,17 @@ SYSTEM_NAMESPACE: Final = "kcp-system"  #: where identities are kept
 IDENTITY_VALID: Final = "IdentityValid"
 KEY: Final = "key"
 KEY_BYTES: Final = 32
-SECRET: Final = kind("", "v1", "secrets", "Secret", namespaced=True)
+SECRET: Final = minimal_resource("", "v1", "secrets", "Secret", namespaced=True)
+
+
+class ExportKey(NamedTuple):
+    cluster: str
+    name: str
+
+
+class ExportReference(NamedTuple):
+    path: str  #: of the export's workspace; empty: the workspace of the referring object
+    name: str
 
 
 class SecretName(NamedTuple):
@@ -83,45 +99,45 @@ def identity_hash(key: bytes) -> str:
     return hashlib.sha256(key).hexdigest()
 
 
-class Identity(NamedTuple):
+class ExportIdentity(NamedTuple):
     """What is known of an export's identity: its hash, or else what is wrong."""
 
     hash: str = ""
     problem: str = ""
 
 
-def identity_in(secret: Obj | None, name: str) -> Identity:
+def read_identity(secret: Obj | None, name: str) -> ExportIdentity:
     """Never says anything of what is in the Secret."""
     if secret is None:
-        return Identity(problem=f"secrets {go_quote(name)} not found")
+        return ExportIdentity(problem=f"secrets {go_quote(name)} not found")
     try:
         key = base64.b64decode((secret.get("data") or {}).get(KEY) or "", validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if not key:
-        return Identity(problem=f"secret {go_quote(name)} has no data at key {go_quote(KEY)}")
-    return Identity(identity_hash(key))
+        return ExportIdentity(problem=f"secret {go_quote(name)} has no data at key {go_quote(KEY)}")
+    return ExportIdentity(identity_hash(key))
 
 
 def view_url(external: str, cluster: str, export: str) -> str:
     return f"{external}/services/apiexport/{cluster}/{export}"
 
 
-def status_of(export: Obj, identity: Identity, url: str, now: str) -> Obj:
+def status_of(export: Obj, identity: ExportIdentity, url: str, now: str) -> Obj:
     """The status of an export.  The hash of an identity never changes, because objects are stored under it."""
     before: Obj = export.get("status") or {}
     known = before.get("identityHash", "")
-    valid = Verdict(IDENTITY_VALID)
+    valid = ConditionState(IDENTITY_VALID)
     if identity.problem:
         reason = "IdentityVerificationFailed" if known else "IdentityGenerationFailed"
-        valid = Verdict(IDENTITY_VALID, reason, identity.problem)
+        valid = ConditionState(IDENTITY_VALID, reason, identity.problem)
     elif known and identity.hash != known:
         message = "hash mismatch: the hash of the identity secret must match status.identityHash"
-        valid = Verdict(IDENTITY_VALID, "IdentityVerificationFailed", message)
+        valid = ConditionState(IDENTITY_VALID, "IdentityVerificationFailed", message)
     status = {**before, "virtualWorkspaces": [{"url": url}]}
     if hash_now := known or identity.hash:
         status["identityHash"] = hash_now
-    status["conditions"] = merged(before.get("conditions") or (), [valid, Verdict(URLS_READY)], now)
+    status["conditions"] = merge_conditions(before.get("conditions") or (), [valid, ConditionState(URLS_READY)], now)
     return status
 
 
@@ -139,31 +155,20 @@ def schema_names(export: Obj) -> Sequence[str]:
 
 def endpoints_status(present: Obj, path: str, name: str, url: str, now: str) -> Obj:
     """The status of an APIExportEndpointSlice; without a URL there is no such export."""
-    verdicts = [Verdict("APIExportValid"), Verdict("EndpointURLsReady"), Verdict("PartitionValid")]
+    verdicts = [ConditionState("APIExportValid"), ConditionState("EndpointURLsReady"), ConditionState("PartitionValid")]
     if not url:
-        verdicts = [Verdict("APIExportValid", "APIExportNotFound", f"Error getting APIExport {path}|{name}")]
-    conditions = merged((present.get("conditions") or ()) if url else (), verdicts, now)
+        verdicts = [ConditionState("APIExportValid", "APIExportNotFound", f"Error getting APIExport {path}|{name}")]
+    conditions = merge_conditions((present.get("conditions") or ()) if url else (), verdicts, now)
     return {"endpoints": [{"url": url}] if url else [], "conditions": conditions}
 
 
 class Exporter:
-    def __init__(
-        self,
-        store: Store,
-        clusters: Clusters,
-        *,
-        url: str,
-        new_uid: Callable[[], str],
-        random: Callable[[int], bytes],
-    ) -> None:
-        """`url`: of the hub, as its clients see it; `random`: so many bytes."""
+    def __init__(self, store: Store, clusters: LogicalClusters, context: CreationContext) -> None:
         self._store = store
         self._clusters = clusters
-        self._url = url
-        self._new_uid = new_uid
-        self._random = random
+        self._context = context
 
-    async def settle(self, cluster: str, export: Obj, old: Obj | None, now: str) -> None:
+    async def finish_export(self, cluster: str, export: Obj, old: Obj | None, now: str) -> None:
         """A valid export, before it is written: it gets its identity, where it is and what it is seen by."""
         metadata = export["metadata"]
         metadata.setdefault("annotations", {})[PATH_ANNOTATION] = self._clusters.path_of(cluster)
@@ -175,21 +180,21 @@ class Exporter:
                 metadata["generation"] = metadata.get("generation", 1) + 1  # that is a change, if not the client's
             elif export["spec"] == old.get("spec"):
                 metadata["generation"] = old["metadata"].get("generation", 1)
-            await self._make_identity(cluster, secret, now)
-        identity = identity_in(self._secret(cluster, secret), secret.name)
-        url = view_url(self._url, cluster, metadata["name"])
+            await self._create_identity(cluster, secret, now)
+        identity = read_identity(self._secret(cluster, secret), secret.name)
+        url = view_url(self._context.url, cluster, metadata["name"])
         export["status"] = status_of(export, identity, url, now)
 
-    async def _make_identity(self, cluster: str, secret: SecretName, now: str) -> None:
+    async def _create_identity(self, cluster: str, secret: SecretName, now: str) -> None:
         """A Secret that is there stays: an export that comes again finds its objects."""
         if self._secret(cluster, secret) is not None:
             return
         namespace = _new_namespace(secret.namespace)
-        value = new_secret(secret, new_key(self._random(KEY_BYTES)))
+        value = new_secret(secret, new_key(self._context.random_bytes(KEY_BYTES)))
         writes = ((NAMESPACE, namespace), (SECRET, value))
         await put_missing(
             self._store,
-            [written(resource, cluster, obj, uid=self._new_uid(), now=now) for resource, obj in writes],
+            [encode_new(resource, cluster, obj, uid=self._context.new_uid(), now=now) for resource, obj in writes],
         )
 
     def _secret(self, cluster: str, secret: SecretName) -> Obj | None:
@@ -198,12 +203,12 @@ class Exporter:
         entry = self._store.get(objects.key(SECRET, cluster, secret.namespace, secret.name))
         return None if entry is None else objects.decode(entry)
 
-    def settle_endpoints(self, cluster: str, endpoints: Obj, now: str) -> None:
+    def finish_endpoints(self, cluster: str, endpoints: Obj, now: str) -> None:
         """A valid APIExportEndpointSlice, before it is written."""
         export = (endpoints.get("spec") or {}).get("export") or {}
         path, name = export.get("path") or "", export.get("name") or ""
         home = self._clusters.resolve(path) if path else cluster
-        url = view_url(self._url, home, name) if home and exists(self._store, home, name) else ""
+        url = view_url(self._context.url, home, name) if home and exists(self._store, home, name) else ""
         present = endpoints.get("status") or {}
         endpoints["status"] = endpoints_status(present, path or cluster, name, url, now)
 

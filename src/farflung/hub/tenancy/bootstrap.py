@@ -24,7 +24,7 @@ from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import guards
-from farflung.hub.tenancy.api_exports import Exporter, export_key, schema_key, schema_names
+from farflung.hub.tenancy.api_exports import Exporter, ExportReference, export_key, schema_key, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.builtin_objects import builtin_types, compute_roles, root_roles
 from farflung.hub.tenancy.direct_writes import (
@@ -34,49 +34,45 @@ from farflung.hub.tenancy.direct_writes import (
     ROLE_BINDING,
     WORKSPACE,
     WORKSPACE_TYPE,
-    kind,
-    managed,
+    encode_new,
+    encode_stored,
+    managed_fields,
+    minimal_resource,
     put_missing,
-    rewritten,
-    written,
 )
 from farflung.hub.tenancy.direct_writes import SHARD as SHARDS
 from farflung.hub.tenancy.paths import ROOT, workspace_key
-from farflung.hub.tenancy.workspace_types import Export
-from farflung.hub.tenancy.workspaces import NONE, SHARD, Founding, Tenancy, default_namespace
+from farflung.hub.tenancy.workspaces import (
+    NO_ANNOTATIONS,
+    SHARD,
+    NewCluster,
+    Tenancy,
+    default_namespace,
+)
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 
 BOOTSTRAPPER: Final = User("system:kcp:bootstrapper")
 COMPUTE: Final = "compute"
 PROVIDER: Final = "espw"  #: the workspace whose export is the edge API
-SCHEMA: Final = kind(APIS_GROUP, "v1alpha1", "apiresourceschemas", "APIResourceSchema")
-EXPORT: Final = kind(APIS_GROUP, "v1alpha1", "apiexports", "APIExport")
-DEFINITION: Final = kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-ROOT_FOUNDING: Final = Founding(ROOT, ROOT, "root:root", (), (), {REPLICATE: "apis.kcp.io,tenancy.kcp.io"})
+SCHEMA: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apiresourceschemas", "APIResourceSchema")
+EXPORT: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apiexports", "APIExport")
+DEFINITION: Final = minimal_resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"
+)
+ROOT_CLUSTER: Final = NewCluster(ROOT, ROOT, "root:root", (), (), {REPLICATE: "apis.kcp.io,tenancy.kcp.io"})
 AT_ROOT_SHARD: Final[Obj] = {"selector": {"matchLabels": {"name": SHARD}}}
 
 Roles = Iterable[tuple[Obj, Obj]]
 
 
 class Bootstrap:
-    def __init__(
-        self,
-        store: Store,
-        tenancy: Tenancy,
-        exporter: Exporter,
-        binder: Binder,
-        *,
-        url: str,
-        new_uid: Callable[[], str],
-    ) -> None:
-        """`url`: of the hub, as its clients see it."""
+    def __init__(self, store: Store, tenancy: Tenancy, exporter: Exporter, binder: Binder) -> None:
         self._store = store
         self._tenancy = tenancy
         self._exporter = exporter
         self._binder = binder
-        self._url = url
-        self._new_uid = new_uid
+        self._context = tenancy.context
 
     async def start(self, *, bare: bool) -> None:
         """`bare`: without the provider of the edge API."""
@@ -86,9 +82,9 @@ class Bootstrap:
             await self._provider()
 
     async def _root(self) -> None:
-        await self._tenancy.open_missing(ROOT_FOUNDING)
+        await self._tenancy.create_missing(ROOT_CLUSTER)
         await self._put(NAMESPACE, ROOT, [default_namespace()])
-        await self._put(SHARDS, ROOT, [shard(self._url)])
+        await self._put(SHARDS, ROOT, [shard(self._context.url)])
         await self._put(WORKSPACE_TYPE, ROOT, self._types())
         await self._grant(ROOT, root_roles())
         for name, described in kinds.EXPORTS.items():
@@ -99,13 +95,13 @@ class Bootstrap:
 
     def _types(self) -> Iterator[Obj]:
         for obj in builtin_types():
-            guards.settle_type(obj, ROOT, ROOT, self._url, self._tenancy.now())
+            guards.finish_type(obj, ROOT, ROOT, self._context.url, self._context.now())
             yield obj
 
     async def _bind_in_root(self) -> None:
         """In the root, bindings are called like their exports."""
-        await self._binder.keep_offers(Export(ROOT, name) for name in kinds.EXPORTS)
-        now = self._tenancy.now()
+        await self._binder.keep_offers(ExportReference(ROOT, name) for name in kinds.EXPORTS)
+        now = self._context.now()
         await put_missing(self._store, [self._binder.binding(ROOT, name, ROOT, name, now) for name in kinds.EXPORTS])
 
     async def _compute(self) -> None:
@@ -129,15 +125,15 @@ class Bootstrap:
         obj = edge.KINDS[name].definition()
         obj["metadata"] |= {"generation": 1, "finalizers": [CLEANUP]}
         default(obj)
-        obj["status"] = with_status(obj, (), self._tenancy.now())
+        obj["status"] = with_status(obj, (), self._context.now())
         return obj
 
     # --- what is missing ------------------------------------------------------------------------------
 
     async def _put(self, resource: Resource, cluster: str, wanted: Iterable[Obj]) -> None:
-        now = self._tenancy.now()
+        now = self._context.now()
         await put_missing(
-            self._store, [written(resource, cluster, obj, uid=self._new_uid(), now=now) for obj in wanted]
+            self._store, [encode_new(resource, cluster, obj, uid=self._context.new_uid(), now=now) for obj in wanted]
         )
 
     async def _grant(self, cluster: str, roles: Roles) -> None:
@@ -149,22 +145,22 @@ class Bootstrap:
         self, cluster: str, name: str, schemas: Callable[[], Iterable[Obj]], export: Callable[[], Obj]
     ) -> None:
         """An export after its schemas."""
-        entry, wanted, now = self._store.get(export_key(cluster, name)), counted(export()), self._tenancy.now()
-        offered = {one["metadata"]["name"]: self._apart(cluster, counted(one)) for one in schemas()}
+        entry, wanted, now = self._store.get(export_key(cluster, name)), with_generation(export()), self._context.now()
+        offered = {one["metadata"]["name"]: self._apart(cluster, with_generation(one)) for one in schemas()}
         wanted["spec"]["latestResourceSchemas"] = [
             offered[one]["metadata"]["name"] for one in wanted["spec"]["latestResourceSchemas"]
         ]
         old = {} if entry is None else objects.decode(entry)
-        is_new = entry is None or is_older(old, wanted["spec"])
+        is_new = entry is None or is_outdated(old, wanted["spec"])
         if is_new or not all(self._store.get(schema_key(cluster, one)) for one in schema_names(old)):
             await self._put(SCHEMA, cluster, offered.values())
         if entry is None:
-            await self._exporter.settle(cluster, wanted, None, now)
+            await self._exporter.finish_export(cluster, wanted, None, now)
             await self._put(EXPORT, cluster, [wanted])
         elif is_new:
-            new = renewed(old, wanted["spec"], now)
-            await self._exporter.settle(cluster, new, old, now)
-            await self._store.put(entry.key, rewritten(new), expect=entry.revision)
+            new = updated_export(old, wanted["spec"], now)
+            await self._exporter.finish_export(cluster, new, old, now)
+            await self._store.put(entry.key, encode_stored(new), expect=entry.revision)
 
     def _apart(self, cluster: str, schema: Obj) -> Obj:
         """Under another name if its own is taken by what an earlier hub knew: a schema cannot be changed."""
@@ -175,31 +171,33 @@ class Bootstrap:
         version, _, resource = name.partition(".")
         return {**schema, "metadata": {**schema["metadata"], "name": f"{version}-{digest(schema['spec'])}.{resource}"}}
 
-    async def _workspace(self, name: str, annotations: Obj, spec: Obj, replicated: Mapping[str, str] = NONE) -> str:
+    async def _workspace(
+        self, name: str, annotations: Obj, spec: Obj, replicated: Mapping[str, str] = NO_ANNOTATIONS
+    ) -> str:
         """A workspace of the root; its cluster, empty if it is on its way out.  `replicated`: what its LogicalCluster
         says of that."""
         if self._store.get(workspace_key(ROOT, name)) is None:
-            uid, now = self._new_uid(), self._tenancy.now()
+            uid, now = self._context.new_uid(), self._context.now()
             obj: Obj = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
             self._tenancy.admit(ROOT, BOOTSTRAPPER, obj, lambda cluster, name: True)
             obj["metadata"] |= {"uid": uid, "generation": 1}
-            await self._tenancy.open(ROOT, obj, replicated)
-            await put_missing(self._store, [written(WORKSPACE, ROOT, obj, uid=uid, now=now)])
+            await self._tenancy.create_cluster(ROOT, obj, replicated)
+            await put_missing(self._store, [encode_new(WORKSPACE, ROOT, obj, uid=uid, now=now)])
         cluster = self._tenancy.clusters.child(ROOT, name)
         found = self._tenancy.clusters.read(cluster) if cluster else None
         return "" if found is None or found.deleting else cluster
 
 
-def is_older(export: Obj, spec: Obj) -> bool:
+def is_outdated(export: Obj, spec: Obj) -> bool:
     """Whether the hub made it, nobody changed it since, and it says something else."""
     owners = {one.get("manager") for one in export["metadata"].get("managedFields") or ()}
     return owners == {MANAGER} and any(export["spec"].get(name) != value for name, value in spec.items())
 
 
-def renewed(export: Obj, spec: Obj, now: str) -> Obj:
+def updated_export(export: Obj, spec: Obj, now: str) -> Obj:
     new = {**export, "spec": {**export["spec"], **spec}}
     metadata = {**export["metadata"], "generation": export["metadata"].get("generation", 1) + 1}
-    new["metadata"] = {**metadata, "managedFields": [managed(EXPORT, new, now)]}
+    new["metadata"] = {**metadata, "managedFields": [managed_fields(EXPORT, new, now)]}
     return new
 
 
@@ -207,7 +205,7 @@ def edge_schemas() -> list[Obj]:
     return [one.resource_schema() for one in edge.KINDS.values()]
 
 
-def counted(obj: Obj) -> Obj:
+def with_generation(obj: Obj) -> Obj:
     """With the generation that a new object has."""
     obj["metadata"].setdefault("generation", 1)
     return obj

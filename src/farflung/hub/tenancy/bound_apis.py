@@ -20,20 +20,15 @@ from farflung.hub.catalog.kinds import NEVER, Kind
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.request.target import Target
-from farflung.hub.tenancy.api_bindings import BINDINGS, EXPORT_VALID, UP_TO_DATE, Claim, Reference, claim_of
-from farflung.hub.tenancy.api_exports import schema_key
+from farflung.hub.tenancy.api_bindings import BINDINGS, EXPORT_VALID, UP_TO_DATE, Claim, claim_of
+from farflung.hub.tenancy.api_exports import ExportKey, ExportReference, schema_key
 from farflung.hub.tenancy.bound_definitions import BoundDefinition, Form
 from farflung.hub.tenancy.paths import ROOT
-from farflung.hub.tenancy.resource_schemas import place_of, resource_name
+from farflung.hub.tenancy.resource_schemas import group_resource, resource_name
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Revision, Store
 
 COPIES: Final = "/apis.kcp.io/apiresourceschemas:bound/"  #: followed by identity and uid
-
-
-class Export(NamedTuple):
-    cluster: str
-    name: str
 
 
 class BoundResource(NamedTuple):
@@ -48,11 +43,11 @@ class BoundResource(NamedTuple):
         return self.group, self.resource
 
 
-class Facts(NamedTuple):
+class BindingState(NamedTuple):
     """What others must know of a binding."""
 
-    reference: Reference
-    export: Export | None  #: None until it was found once
+    reference: ExportReference
+    export: ExportKey | None  #: None until it was found once
     valid: bool  #: whether it is there now
     bound: tuple[BoundResource, ...]
     applied: tuple[Claim, ...]
@@ -61,17 +56,19 @@ class Facts(NamedTuple):
     clashes: bool  #: whether others have names that it wants
 
 
-class Departed(NamedTuple):
+class DeletedBinding(NamedTuple):
     """A binding that is gone."""
 
     revision: Revision  #: since when
-    facts: Facts
+    facts: BindingState
 
 
-Listener = Callable[[Facts | None, Facts | None, Revision], None]  #: what a binding said, what it says, since when
+Listener = Callable[
+    [BindingState | None, BindingState | None, Revision], None
+]  #: what a binding said, what it says, since when
 
 
-def stored_identity(export: Export | None, identity: str) -> str:
+def stored_identity(export: ExportKey | None, identity: str) -> str:
     """Under which objects are stored: what root exports by itself is at home in every workspace."""
     return "" if export is not None and export.cluster == ROOT and export.name in kcp.EXPORTS else identity
 
@@ -130,7 +127,7 @@ class _Binding(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Binding).decode
 
 
-def facts_of(entry: Entry) -> Facts:
+def binding_state(entry: Entry) -> BindingState:
     read = _decode(entry.value)
     status = read.status or _Status()
     said = (read.spec.reference.export if read.spec and read.spec.reference else None) or _Export()
@@ -138,9 +135,9 @@ def facts_of(entry: Entry) -> Facts:
         BoundResource(one.group, one.resource, one.schema.name, one.schema.UID, one.schema.identityHash)
         for one in status.boundResources or ()
     )
-    return Facts(
-        Reference(said.path, said.name),
-        Export(status.apiExportClusterName, said.name) if status.apiExportClusterName else None,
+    return BindingState(
+        ExportReference(said.path, said.name),
+        ExportKey(status.apiExportClusterName, said.name) if status.apiExportClusterName else None,
         any(one.type == EXPORT_VALID and one.status == "True" for one in status.conditions or ()),
         bound,
         tuple(claim_of(claim) for claim in status.appliedPermissionClaims or ()),
@@ -150,7 +147,7 @@ def facts_of(entry: Entry) -> Facts:
     )
 
 
-def identities_of(facts: Facts) -> set[str]:
+def identities_of(facts: BindingState) -> set[str]:
     return {one.identity for one in facts.bound}
 
 
@@ -161,7 +158,7 @@ def copy_key(identity: str, uid: str) -> str:
     return f"{COPIES}{identity}/{uid}"
 
 
-def is_another(before: BoundDefinition | None, after: BoundDefinition | None) -> bool:
+def must_relist(before: BoundDefinition | None, after: BoundDefinition | None) -> bool:
     """Whether whoever listens to a resource must listen anew: that no more can be created does not matter to them."""
     if before is None or after is None:
         return before is not after
@@ -184,18 +181,18 @@ class BoundApis:
         self._store = store
         self._kinds = kinds
         self._builtin = frozenset((one.group, one.plural) for one in kinds.builtin.catalog)
-        self._bindings: dict[str, dict[str, Facts]] = {}  #: cluster → key of a binding → what it says
-        self._exports: dict[Export, dict[str, Facts]] = {}  #: export → the bindings that found it
+        self._bindings: dict[str, dict[str, BindingState]] = {}  #: cluster → key of a binding → what it says
+        self._exports: dict[ExportKey, dict[str, BindingState]] = {}  #: export → the bindings that found it
         self._lost: dict[str, set[str]] = {}  #: name of an export → the bindings that miss it
         #: group, plural, identity → how it was bound last
-        self._identified: dict[tuple[str, str, str], tuple[BoundResource, Export]] = {}
+        self._identified: dict[tuple[str, str, str], tuple[BoundResource, ExportKey]] = {}
         self._served: dict[str, tuple[BoundDefinition, ...]] = {}
         self._copies: dict[tuple[str, str], _Copy] = {}  #: identity, uid → of which resource the schema is
         self._uids: dict[_Copy, set[str]] = {}  #: a resource of an export → its schemas, of all times
         self._compiled: WeakValueDictionary[tuple[str, str, Form, int], BoundDefinition] = WeakValueDictionary()
         self._shared: dict[object, object] = {}  #: equal values that many bindings have, once
         self._uses: Counter[str] = Counter()  #: identity → how many bindings have bound it
-        self._departed: dict[tuple[Export, str], Departed] = {}
+        self._departed: dict[tuple[ExportKey, str], DeletedBinding] = {}
         self._listeners: list[Listener] = []
 
     def start(self) -> None:
@@ -208,11 +205,11 @@ class BoundApis:
 
     # --- what is known ----------------------------------------------------------------------------
 
-    def in_cluster(self, cluster: str) -> Mapping[str, Facts]:
+    def in_cluster(self, cluster: str) -> Mapping[str, BindingState]:
         """The bindings of a cluster, by key."""
         return self._bindings.get(cluster, {})
 
-    def of_export(self, export: Export) -> Mapping[str, Facts]:
+    def of_export(self, export: ExportKey) -> Mapping[str, BindingState]:
         """The bindings that found an export once, by key."""
         return self._exports.get(export, {})
 
@@ -224,7 +221,7 @@ class BoundApis:
         for bindings in self._bindings.values():
             yield from bindings
 
-    def bound_to(self, export: Export, cluster: str) -> Iterator[Facts]:
+    def bound_to(self, export: ExportKey, cluster: str) -> Iterator[BindingState]:
         """The bindings of a cluster that found an export."""
         return (facts for facts in self.in_cluster(cluster).values() if facts.export == export)
 
@@ -232,7 +229,7 @@ class BoundApis:
         """Whether any workspace has bound what has an identity."""
         return identity in self._uses
 
-    def departed(self, export: Export, cluster: str) -> Departed | None:
+    def departed(self, export: ExportKey, cluster: str) -> DeletedBinding | None:
         """A binding that went with the last batch of changes, parts of which others have yet to hear of."""
         return self._departed.get((export, cluster))
 
@@ -245,7 +242,7 @@ class BoundApis:
         found = self._identified.get((group, plural, identity))
         return None if found is None else self.definition(*found, form)
 
-    def definition(self, one: BoundResource, export: Export | None, form: Form = "bound") -> BoundDefinition | None:
+    def definition(self, one: BoundResource, export: ExportKey | None, form: Form = "bound") -> BoundDefinition | None:
         """What is served of a resource that is bound."""
         copy = self._copies.get((one.identity, one.uid))
         if copy is None:
@@ -265,7 +262,7 @@ class BoundApis:
             found = self._compiled[key] = BoundDefinition(objects.decode(entry), key[1], settled, form)
         return found
 
-    def _exported(self, one: BoundResource, export: Export | None) -> Entry | None:
+    def _exported(self, one: BoundResource, export: ExportKey | None) -> Entry | None:
         """The schema itself, while there is no copy of it."""
         entry = None if export is None else self._store.get(schema_key(export.cluster, one.schema))
         is_that = entry is not None and objects.decode(entry)["metadata"]["uid"] == one.uid
@@ -306,7 +303,7 @@ class BoundApis:
         self._uids[copy].discard(uid)
         if not self._uids[copy]:
             del self._uids[copy]
-        place = (*place_of(copy.resource), identity)
+        place = (*group_resource(copy.resource), identity)
         if place in self._identified and self._identified[place][0].uid == uid:
             del self._identified[place]
 
@@ -314,7 +311,7 @@ class BoundApis:
         before = [self._known(change.key) for change in changes]
         self._follow((change.key, change.entry) for change in changes)
         self._departed = {
-            (facts.export, cluster_in(change.key)): Departed(change.revision, facts)
+            (facts.export, cluster_in(change.key)): DeletedBinding(change.revision, facts)
             for change, facts in zip(changes, before, strict=True)
             if change.entry is None and facts is not None and facts.export is not None
         }
@@ -322,7 +319,7 @@ class BoundApis:
             for listener in self._listeners:
                 listener(facts, self._known(change.key), change.revision)
 
-    def _known(self, key: str) -> Facts | None:
+    def _known(self, key: str) -> BindingState | None:
         return self._bindings.get(cluster_in(key), {}).get(key)
 
     def _follow(self, entries: Iterable[tuple[str, Entry | None]]) -> None:
@@ -331,18 +328,18 @@ class BoundApis:
             clusters[cluster_in(key)] = None
             self._forget(key)
             if entry is not None:
-                self._note(key, self._once(facts_of(entry)))
+                self._note(key, self._once(binding_state(entry)))
         for cluster in clusters:
             self._serve(cluster)
 
-    def _once(self, facts: Facts) -> Facts:
+    def _once(self, facts: BindingState) -> BindingState:
         """Most bindings say what thousands of others say too."""
         shared = self._shared
         if len(shared) > 10_000:
             shared.clear()
-        return Facts._make(shared.setdefault((type(value), value), value) for value in facts)
+        return BindingState._make(shared.setdefault((type(value), value), value) for value in facts)
 
-    def _note(self, key: str, facts: Facts) -> None:
+    def _note(self, key: str, facts: BindingState) -> None:
         self._bindings.setdefault(cluster_in(key), {})[key] = facts
         if facts.export is not None:
             self._exports.setdefault(facts.export, {})[key] = facts
@@ -378,7 +375,7 @@ class BoundApis:
         after = self._wanted(cluster)
         if before == after:
             return
-        changed = [place for place in before.keys() | after.keys() if is_another(before.get(place), after.get(place))]
+        changed = [place for place in before.keys() | after.keys() if must_relist(before.get(place), after.get(place))]
         definitions = tuple(after[place] for place in sorted(after))
         if definitions:
             self._served[cluster] = definitions

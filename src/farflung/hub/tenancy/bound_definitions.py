@@ -17,7 +17,7 @@ from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.shapes import shape_of
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.hub.tenancy.resource_schemas import as_definition
-from farflung.hub.tenancy.virtual_machines import PODS, with_machines
+from farflung.hub.tenancy.virtual_machines import PODS, machine_rules
 from farflung.machinery.errors import Obj
 from farflung.store.base import Revision
 
@@ -29,11 +29,11 @@ PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pod
 BINDING: Final = Subresource(machines.BINDING, ("create",), "Binding", "", "v1")
 SELECTABLE: Final = kinds.selectable((".spec.nodeName", ".spec.clusterName", ".status.phase"))
 #: what a printer may trip over in an object that is not as Kubernetes has it
-UNFIT: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
+PRINTER_ERRORS: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
 
 
 @cache
-def natives() -> Mapping[tuple[str, str, str], Resource]:
+def builtin_resources() -> Mapping[tuple[str, str, str], Resource]:
     """The kinds of Kubernetes, by group, version and plural."""
     return {(one.group, one.version, one.plural): one for one in BUILTIN}
 
@@ -43,8 +43,8 @@ class BoundDefinition(Definition):
         """`identity`: under which objects are stored."""
         self.identity = identity
         definition = as_definition(schema)
-        resources = [dressed(one, identity, form) for one in kinds.resources_of(definition)]
-        resources = [with_binding(one, definition) for one in resources]
+        resources = [served_resource(one, identity, form) for one in kinds.resources_of(definition)]
+        resources = [with_pod_binding(one, definition) for one in resources]
         super().__init__(definition, settled, resources)
 
     @property
@@ -53,38 +53,38 @@ class BoundDefinition(Definition):
 
     def _made(self, resource: Resource) -> Kind:
         kind = super()._made(resource)
-        native = natives().get((resource.group, resource.version, resource.plural))
+        native = builtin_resources().get((resource.group, resource.version, resource.plural))
         if native is None:
             return kind
         shape = replace(kind.shape, merging=shape_of(native).schema, encoded=native.definition)
-        rules = with_machines(kind.rules) if self._has_machines(resource) else kind.rules
+        rules = machine_rules(kind.rules) if self._has_machines(resource) else kind.rules
         return replace(kind, shape=shape, rules=rules)
 
     def _has_machines(self, resource: Resource) -> bool:
         """Whether its schema has room for containers, for virtual machines, and for where they are."""
         schema = self._versions[resource.version].schema
         types = (_type_at(schema, "spec", field) for field in ("containers", "virtualMachine"))
-        return machines.concerns(resource) and tuple(types) == ("array", "object")
+        return machines.is_machine(resource) and tuple(types) == ("array", "object")
 
 
-def dressed(resource: Resource, identity: str, form: Form) -> Resource:
+def served_resource(resource: Resource, identity: str, form: Form) -> Resource:
     resource = replace(resource, identity=identity)
     if form == "ending":
         resource = replace(resource, verbs=tuple(verb for verb in resource.verbs if verb != "create"))
     elif form == "viewed":
-        resource = replace(resource, verbs=ALL_VERBS, subresources=viewed_parts(resource))
-    native = natives().get((resource.group, resource.version, resource.plural))
+        resource = replace(resource, verbs=ALL_VERBS, subresources=view_subresources(resource))
+    native = builtin_resources().get((resource.group, resource.version, resource.plural))
     if native is None or native.cells is None or (resource.group, resource.plural) not in PRINTED:
         return resource
     resource = replace(resource, columns=native.columns, row_conditions=None)
     if (resource.group, resource.plural) != PODS:
-        return replace(resource, cells=careful(native.cells, len(native.columns)))
+        return replace(resource, cells=tolerant_cells(native.cells, len(native.columns)))
     # kubectl knows how to merge every kind of Kubernetes, but not the fields that only Pods of ours have
-    cells = careful(machine_cells, len(native.columns))
+    cells = tolerant_cells(machine_cells, len(native.columns))
     return replace(resource, cells=cells, merged_like=native.definition)
 
 
-def with_binding(resource: Resource, definition: Obj) -> Resource:
+def with_pod_binding(resource: Resource, definition: Obj) -> Resource:
     """Pods get their nodes or clusters through a door of its own, and are selected by them, if their schema is one that
     has room for that."""
     if (resource.group, resource.plural, resource.version) != (*PODS, "v1"):
@@ -104,18 +104,18 @@ def _type_at(schema: Obj, *path: str) -> str:
     return found
 
 
-def careful(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Callable[[Obj, datetime], list[Any]]:
+def tolerant_cells(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Callable[[Obj, datetime], list[Any]]:
     """A printer for objects that may have any shape: those that it was not made for have a name only."""
 
     def printed(obj: Obj, now: datetime) -> list[Any]:
         try:
             return cells(obj, now)
-        except UNFIT:
+        except PRINTER_ERRORS:
             return [(obj.get("metadata") or {}).get("name", ""), *[None] * (columns - 1)]
 
     return printed
 
 
-def viewed_parts(resource: Resource) -> tuple[Subresource, ...]:
+def view_subresources(resource: Resource) -> tuple[Subresource, ...]:
     """What can be reached of an object through a view beside itself: its status, and nothing that grants or starts."""
     return tuple(one for one in resource.subresources if one.name == "status")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, CORE_GROUP, TENANCY_GROUP
@@ -11,51 +13,66 @@ from farflung.apis.names import RBAC_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
+from farflung.machinery.times import format_seconds
 from farflung.store.base import ABSENT, Conflict, Store
 
 MANAGER: Final = "farflung"  #: who managedFields say it was
 OWNED: Final = ("labels", "annotations")  #: parts of the metadata that have owners
 
-Written = tuple[str, bytes]  #: a key, and the encoded object that is to be there
+EncodedObject = tuple[str, bytes]  #: a key, and the encoded object that is to be there
 
 
-def kind(group: str, version: str, plural: str, name: str, *, namespaced: bool = False) -> Resource:
+@dataclass(frozen=True, slots=True)
+class CreationContext:
+    """The parts of a hub on which objects that it creates depend."""
+
+    url: str  #: the hub's URL for clients
+    clock: Callable[[], datetime]
+    new_uid: Callable[[], str]
+    random_bytes: Callable[[int], bytes]
+    authority: str = ""  #: the hub's CA in PEM, for new namespaces; empty: a controller adds it later
+
+    def now(self) -> str:
+        return format_seconds(self.clock())
+
+
+def minimal_resource(group: str, version: str, plural: str, name: str, *, namespaced: bool = False) -> Resource:
     """As much of a resource as is needed to write its objects."""
     return Resource(group, version, plural, name, namespaced, "")
 
 
-LOGICAL_CLUSTER: Final = kind(CORE_GROUP, "v1alpha1", "logicalclusters", "LogicalCluster")
-SHARD: Final = kind(CORE_GROUP, "v1alpha1", "shards", "Shard")
-WORKSPACE: Final = kind(TENANCY_GROUP, "v1alpha1", "workspaces", "Workspace")
-WORKSPACE_TYPE: Final = kind(TENANCY_GROUP, "v1alpha1", "workspacetypes", "WorkspaceType")
-NAMESPACE: Final = kind("", "v1", "namespaces", "Namespace")
-ACCOUNT: Final = kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
-CONFIG_MAP: Final = kind("", "v1", "configmaps", "ConfigMap", namespaced=True)
-ROLE: Final = kind(RBAC_GROUP, "v1", "clusterroles", "ClusterRole")
-ROLE_BINDING: Final = kind(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding")
+LOGICAL_CLUSTER: Final = minimal_resource(CORE_GROUP, "v1alpha1", "logicalclusters", "LogicalCluster")
+SHARD: Final = minimal_resource(CORE_GROUP, "v1alpha1", "shards", "Shard")
+WORKSPACE: Final = minimal_resource(TENANCY_GROUP, "v1alpha1", "workspaces", "Workspace")
+WORKSPACE_TYPE: Final = minimal_resource(TENANCY_GROUP, "v1alpha1", "workspacetypes", "WorkspaceType")
+NAMESPACE: Final = minimal_resource("", "v1", "namespaces", "Namespace")
+ACCOUNT: Final = minimal_resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+CONFIG_MAP: Final = minimal_resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+ROLE: Final = minimal_resource(RBAC_GROUP, "v1", "clusterroles", "ClusterRole")
+ROLE_BINDING: Final = minimal_resource(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding")
 
 
-def written(resource: Resource, cluster: str, obj: Obj, *, uid: str, now: str) -> Written:
+def encode_new(resource: Resource, cluster: str, obj: Obj, *, uid: str, now: str) -> EncodedObject:
     """A new object of a cluster.  The object gets what the server sets, and is the caller's no more."""
     metadata = obj["metadata"]
     metadata["uid"] = uid
     metadata["creationTimestamp"] = now
     if resource is not ACCOUNT:
-        metadata.setdefault("managedFields", [managed(resource, obj, now)])
+        metadata.setdefault("managedFields", [managed_fields(resource, obj, now)])
     metadata.setdefault("annotations", {})[CLUSTER_ANNOTATION] = cluster
     key = objects.key(resource, cluster, metadata.get("namespace", ""), metadata["name"])
     return key, objects.encode(resource, obj)
 
 
-def managed(resource: Resource, obj: Obj, now: str) -> Obj:
+def managed_fields(resource: Resource, obj: Obj, now: str) -> Obj:
     """That the hub set the fields of an object: those of its spec and status, labels and annotations one by one."""
     fields: Obj = {}
     for name, value in obj.items():
         if name == "metadata":
             value = {part: value[part] for part in OWNED if value.get(part)}
-            fields["f:metadata"] = {f"f:{part}": {".": {}, **owned(value[part])} for part in value}
+            fields["f:metadata"] = {f"f:{part}": {".": {}, **field_set(value[part])} for part in value}
         elif name not in ("kind", "apiVersion"):
-            fields[f"f:{name}"] = owned(value) if name in ("spec", "status", "data") else {}
+            fields[f"f:{name}"] = field_set(value) if name in ("spec", "status", "data") else {}
     return {
         "manager": MANAGER,
         "operation": "Update",
@@ -66,20 +83,20 @@ def managed(resource: Resource, obj: Obj, now: str) -> Obj:
     }
 
 
-def owned(value: Obj) -> Obj:
+def field_set(value: Obj) -> Obj:
     return {f"f:{name}": {} for name in value}
 
 
-async def put_all(store: Store, writes: Iterable[Written]) -> None:
+async def put_all(store: Store, writes: Iterable[EncodedObject]) -> None:
     """Create objects, in their order: whatever happens, what is there is a beginning of the list, unless the disk is
     full.  When it returns or raises, nothing is under way."""
-    await all_of([store.put(key, value, expect=ABSENT) for key, value in writes])
+    await gather_writes([store.put(key, value, expect=ABSENT) for key, value in writes])
 
 
-async def put_missing(store: Store, writes: Iterable[Written]) -> None:
+async def put_missing(store: Store, writes: Iterable[EncodedObject]) -> None:
     """The same, but objects that are there already stay as they are."""
     missing = [(key, value) for key, value in writes if store.get(key) is None]
-    await all_of([_put_unless_there(store, key, value) for key, value in missing])
+    await gather_writes([_put_unless_there(store, key, value) for key, value in missing])
 
 
 async def _put_unless_there(store: Store, key: str, value: bytes) -> None:
@@ -89,7 +106,7 @@ async def _put_unless_there(store: Store, key: str, value: bytes) -> None:
         return
 
 
-async def all_of(writes: Iterable[Awaitable[object]]) -> None:
+async def gather_writes(writes: Iterable[Awaitable[object]]) -> None:
     """Until all are done, in whatever way; then the first failure is raised."""
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     for outcome in outcomes:
@@ -97,7 +114,7 @@ async def all_of(writes: Iterable[Awaitable[object]]) -> None:
             raise outcome
 
 
-def rewritten(obj: Obj) -> bytes:
+def encode_stored(obj: Obj) -> bytes:
     """A stored object that the hub changed."""
     group, _, version = obj["apiVersion"].rpartition("/")
-    return objects.encode(kind(group, version, "", obj["kind"]), obj)
+    return objects.encode(minimal_resource(group, version, "", obj["kind"]), obj)

@@ -18,16 +18,16 @@ from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.catalog.served import Definitions, Kinds, Served
-from farflung.hub.tenancy.api_bindings import Claim, Offer, claim_of, wishes
-from farflung.hub.tenancy.api_exports import EXPORTS, exists, schema_names
+from farflung.hub.tenancy.api_bindings import Claim, ExportOffer, claim_of, permission_claims
+from farflung.hub.tenancy.api_exports import EXPORTS, ExportKey, exists, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder
-from farflung.hub.tenancy.bound_apis import BoundApis, BoundResource, Export, Facts, facts_of, stored_identity
-from farflung.hub.tenancy.bound_definitions import BoundDefinition, viewed_parts
+from farflung.hub.tenancy.bound_apis import BindingState, BoundApis, BoundResource, binding_state, stored_identity
+from farflung.hub.tenancy.bound_definitions import BoundDefinition, view_subresources
 from farflung.machinery.errors import not_found
 from farflung.store.base import Change, Entry, Revision, Store
 
 BINDINGS: Final = (APIS_GROUP, "apibindings")
-READING: Final = ("get", "list", "watch")
+READ_VERBS: Final = ("get", "list", "watch")
 
 Sees = Callable[[str], bool]  #: whether an object is seen, by its key
 Shows = Callable[[Entry], bool]  #: whether it was seen, as it was
@@ -39,20 +39,20 @@ class _Made(NamedTuple):
     served: Served
 
 
-def export_of(view: str) -> Export:
+def export_of(view: str) -> ExportKey:
     """A view is named after its export: `<cluster>/<export>`."""
     cluster, _, name = view.partition("/")
-    return Export(cluster, name)
+    return ExportKey(cluster, name)
 
 
-class Views:
+class ExportViews:
     def __init__(self, store: Store, kinds: Kinds, apis: BoundApis, binder: Binder) -> None:
         self._kinds = kinds
         self._apis = apis
         self._binder = binder
         self._builtin = frozenset((one.group, one.plural) for one in kinds.builtin.catalog)
         self._made: dict[str, _Made] = {}
-        self._sight = Sight(store, apis)
+        self._sight = ViewVisibility(store, apis)
         self._sight.subscribe(self._forget)
 
     # --- kinds ------------------------------------------------------------------------------------
@@ -73,24 +73,24 @@ class Views:
         if places is None:
             self._made.pop(view, None)
 
-    def _offer(self, view: str) -> Offer:
+    def _offer(self, view: str) -> ExportOffer:
         export = export_of(view)
         offer = self._binder.offered(export)
         if offer is None:
             raise not_found(APIS_GROUP, "apiexports", export.name)
         return offer
 
-    def _exported(self, offer: Offer) -> Iterator[BoundDefinition]:
+    def _exported(self, offer: ExportOffer) -> Iterator[BoundDefinition]:
         for one in offer.resources or ():
             names = one.names
             if (names.group, names.plural) in self._builtin:
                 continue
             bound = BoundResource(names.group, names.plural, one.schema, one.uid, offer.identity)
-            definition = self._apis.definition(bound, Export(offer.cluster, offer.name), "viewed")
+            definition = self._apis.definition(bound, ExportKey(offer.cluster, offer.name), "viewed")
             if definition is not None:
                 yield definition
 
-    def _claimed_elsewhere(self, offer: Offer, wanted: tuple[Claim, ...]) -> Iterator[BoundDefinition]:
+    def _claimed_elsewhere(self, offer: ExportOffer, wanted: tuple[Claim, ...]) -> Iterator[BoundDefinition]:
         """Kinds of other exports."""
         own = {(one.names.group, one.names.plural) for one in offer.resources or ()}
         for claim in wanted:
@@ -106,9 +106,9 @@ class Views:
         }
         for one in self._kinds.builtin.catalog:
             if (one.group, one.plural) == BINDINGS:
-                yield replace(one, verbs=READING, subresources=())
+                yield replace(one, verbs=READ_VERBS, subresources=())
             elif (one.group, one.plural) in claimed:
-                yield replace(one, subresources=viewed_parts(one))
+                yield replace(one, subresources=view_subresources(one))
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Views:
 
         return seen
 
-    def _is_seen(self, view: str, resource: Resource, key: str, facts: Facts) -> bool:
+    def _is_seen(self, view: str, resource: Resource, key: str, facts: BindingState) -> bool:
         """Whether an object is seen because of a binding in its cluster."""
         if _has(facts, resource):
             return True
@@ -149,7 +149,7 @@ class Views:
         what its workspace has bound or accepted."""
         export = export_of(view)
         if (resource.group, resource.plural) == BINDINGS:
-            return lambda entry: facts_of(entry).export == export
+            return lambda entry: binding_state(entry).export == export
         seen = self.sees(view, resource)
         return lambda entry: seen(entry.key)
 
@@ -184,7 +184,7 @@ class Views:
         key = objects.key(resource, cluster, namespace, name)
         return cluster != objects.EVERY_CLUSTER and self.sees(view, resource)(key)
 
-    def _accepted(self, view: str, resource: Resource, cluster: str, facts: Facts) -> Iterator[Claim]:
+    def _accepted(self, view: str, resource: Resource, cluster: str, facts: BindingState) -> Iterator[Claim]:
         """The claims for a kind that a workspace has accepted and that the export still makes."""
         offer = self._binder.offered(export_of(view))
         made = {claim_of(claim) for claim in offer.claims} if offer is not None else set()
@@ -201,7 +201,7 @@ class Views:
         return self._kinds.builtin.catalog.find(resource.group, resource.version, resource.plural) is not None
 
 
-def _has(facts: Facts, resource: Resource) -> bool:
+def _has(facts: BindingState, resource: Resource) -> bool:
     """Whether a binding has bound the kind that a view shows."""
     return any(
         one.place == (resource.group, resource.plural)
@@ -210,7 +210,7 @@ def _has(facts: Facts, resource: Resource) -> bool:
     )
 
 
-def _is_claimed(claim: Claim, facts: Facts) -> bool:
+def _is_claimed(claim: Claim, facts: BindingState) -> bool:
     return any(one.place == (claim.group, claim.resource) and one.identity == claim.identity for one in facts.bound)
 
 
@@ -219,7 +219,7 @@ Place = tuple[str, str]  #: group and plural
 Listener = Callable[[str, Collection[Place] | None], None]
 
 
-class Content(NamedTuple):
+class ViewContent(NamedTuple):
     """What an export puts into its view."""
 
     schemas: tuple[str, ...]
@@ -227,19 +227,19 @@ class Content(NamedTuple):
     identity: str
 
 
-def content_of(entry: Entry | None) -> Content | None:
+def view_content(entry: Entry | None) -> ViewContent | None:
     if entry is None:
         return None
     export = objects.decode(entry)
     identity = (export.get("status") or {}).get("identityHash", "")
-    return Content(tuple(schema_names(export)), tuple(map(claim_of, wishes(export))), identity)
+    return ViewContent(tuple(schema_names(export)), tuple(map(claim_of, permission_claims(export))), identity)
 
 
-class Sight:
+class ViewVisibility:
     def __init__(self, store: Store, apis: BoundApis) -> None:
         self._began = store.revision
         self._store = store
-        self._changed: dict[Export, Revision] = {}  #: of exports that are there
+        self._changed: dict[ExportKey, Revision] = {}  #: of exports that are there
         self._listeners: list[Listener] = []
         apis.subscribe(self._hear_binding)
         store.subscribe(EXPORTS, self._hear_exports)
@@ -247,11 +247,11 @@ class Sight:
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def steady_since(self, export: Export) -> Revision:
+    def steady_since(self, export: ExportKey) -> Revision:
         """What is seen now was seen since then, too: an older history lacks what came and went otherwise."""
         return self._changed.get(export, self._began)
 
-    def _hear_binding(self, before: Facts | None, after: Facts | None, revision: Revision) -> None:
+    def _hear_binding(self, before: BindingState | None, after: BindingState | None, revision: Revision) -> None:
         for export in {facts.export for facts in (before, after) if facts is not None and facts.export is not None}:
             old, new = _applied(before, export), _applied(after, export)
             if (after is None or old != new) and exists(self._store, *export):
@@ -261,9 +261,9 @@ class Sight:
 
     def _hear_exports(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if change.previous is not None and content_of(change.previous) == content_of(change.entry):
+            if change.previous is not None and view_content(change.previous) == view_content(change.entry):
                 continue
-            export = Export(cluster_in(change.key), name_in(change.key)[1])
+            export = ExportKey(cluster_in(change.key), name_in(change.key)[1])
             if change.entry is not None:
                 self._changed[export] = change.revision
             else:
@@ -271,10 +271,10 @@ class Sight:
             if change.previous is not None:
                 self._tell(export, None)
 
-    def _tell(self, export: Export, places: Collection[Place] | None) -> None:
+    def _tell(self, export: ExportKey, places: Collection[Place] | None) -> None:
         for listener in self._listeners:
             listener(f"{export.cluster}/{export.name}", places)
 
 
-def _applied(facts: Facts | None, export: Export) -> frozenset[Claim]:
+def _applied(facts: BindingState | None, export: ExportKey) -> frozenset[Claim]:
     return frozenset(facts.applied) if facts is not None and facts.export == export else frozenset()

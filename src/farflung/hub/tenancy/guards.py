@@ -17,7 +17,7 @@ from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.paths import ROOT, SINGLETON
 from farflung.hub.tenancy.workspace_authorizer import is_operator
 from farflung.hub.tenancy.workspace_types import RESERVED
-from farflung.hub.tenancy.workspaces import is_privileged, refusal
+from farflung.hub.tenancy.workspaces import is_privileged, workspace_forbidden
 from farflung.machinery.errors import ApiError, Obj, forbidden
 
 ORDER: Final = ("", states.SCHEDULING, states.INITIALIZING, states.READY)
@@ -29,10 +29,12 @@ def check_workspace_change(user: User, new: Obj, old: Obj) -> None:
         return
     for field in ("cluster", "URL"):
         if new["spec"].get(field) != old["spec"].get(field):
-            raise refusal(new, f"spec.{field} can only be changed by system privileged users")
+            raise workspace_forbidden(new, f"spec.{field} can only be changed by system privileged users")
     for name in (OWNER_ANNOTATION, REQUIRED_GROUPS):
         if not is_operator(user) and annotation(new, name) != annotation(old, name):
-            raise refusal(new, f"metadata.annotations[{name}] can only be changed by system privileged users")
+            raise workspace_forbidden(
+                new, f"metadata.annotations[{name}] can only be changed by system privileged users"
+            )
 
 
 def annotation(obj: Obj, name: str) -> str | None:
@@ -51,7 +53,7 @@ def check_new_type(obj: Obj) -> None:
         raise forbidden(TENANCY_GROUP, "workspacetypes", name, why)
 
 
-def settle_type(obj: Obj, cluster: str, path: str, url: str, now: str) -> None:
+def finish_type(obj: Obj, cluster: str, path: str, url: str, now: str) -> None:
     """A WorkspaceType says where it is, and where its initializer finds its workspaces.  `url`: the hub's."""
     metadata = obj["metadata"]
     metadata.setdefault("annotations", {})[PATH_ANNOTATION] = path
@@ -64,20 +66,20 @@ def settle_type(obj: Obj, cluster: str, path: str, url: str, now: str) -> None:
 # --- LogicalClusters ------------------------------------------------------------------------------
 
 
-def refused(why: str) -> ApiError:
+def logical_cluster_forbidden(why: str) -> ApiError:
     return forbidden(CORE_GROUP, "logicalclusters", SINGLETON, why)
 
 
 def check_new_cluster() -> None:
     """Only the hub makes one, and not this way.  Raises 403."""
-    raise refused("LogicalCluster cannot be created")
+    raise logical_cluster_forbidden("LogicalCluster cannot be created")
 
 
 def check_cluster_deletion(cluster: str, user: User, obj: Obj) -> None:
     """Raises 403."""
     deletable = obj.get("spec", {}).get("directlyDeletable") or is_privileged(user)
     if cluster == ROOT or not deletable:
-        raise refused("LogicalCluster cannot be deleted")
+        raise logical_cluster_forbidden("LogicalCluster cannot be deleted")
 
 
 def check_cluster_change(user: User, new: Obj, old: Obj) -> None:
@@ -86,11 +88,11 @@ def check_cluster_change(user: User, new: Obj, old: Obj) -> None:
         return
     spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
     if _initializers(spec) != _initializers(old_spec):
-        raise refused("spec.initializers is immutable")
+        raise logical_cluster_forbidden("spec.initializers is immutable")
     if spec.get("owner") != old_spec.get("owner"):
-        raise refused("spec.owner is immutable")
+        raise logical_cluster_forbidden("spec.owner is immutable")
     if not is_operator(user) and annotation(new, REQUIRED_GROUPS) != annotation(old, REQUIRED_GROUPS):
-        raise refused(f"metadata.annotations[{REQUIRED_GROUPS}] is immutable")
+        raise logical_cluster_forbidden(f"metadata.annotations[{REQUIRED_GROUPS}] is immutable")
     _check_status(new.get("status") or {}, old.get("status") or {}, _initializers(spec))
 
 
@@ -99,15 +101,15 @@ def _check_status(new: Obj, old: Obj, wanted: set[str]) -> None:
     waiting, waited = _initializers(new), _initializers(old)
     begins = phase == states.INITIALIZING != before
     if begins and waiting != wanted and before not in ORDER[ORDER.index(phase) :]:
-        raise refused("status.initializers do not equal spec.initializers")
+        raise logical_cluster_forbidden("status.initializers do not equal spec.initializers")
     if not begins and phase == states.INITIALIZING and not waiting <= waited:
-        raise refused("status.initializers must not grow")
+        raise logical_cluster_forbidden("status.initializers must not grow")
     if phase != states.INITIALIZING and waiting != waited:
-        raise refused("status.initializers is immutable after initilization")
+        raise logical_cluster_forbidden("status.initializers is immutable after initilization")
     if before == states.INITIALIZING != phase and waiting:
-        raise refused("status.initializers is not empty")
+        raise logical_cluster_forbidden("status.initializers is not empty")
     if phase in ORDER and before in ORDER and ORDER.index(before) > ORDER.index(phase):
-        raise refused(f'cannot transition from "{before}" to "{phase}"')
+        raise logical_cluster_forbidden(f'cannot transition from "{before}" to "{phase}"')
 
 
 def _initializers(part: Obj) -> set[str]:

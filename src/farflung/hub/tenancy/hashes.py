@@ -14,7 +14,7 @@ def sha224(text: str | bytes) -> bytes:
     return hashlib.sha224(text.encode() if isinstance(text, str) else text).digest()
 
 
-def based(number: int, base: int) -> str:
+def in_base(number: int, base: int) -> str:
     """A number in a base up to 62, without padding."""
     digits: list[str] = []
     while number:
@@ -25,12 +25,12 @@ def based(number: int, base: int) -> str:
 
 def base36(data: bytes) -> str:
     """Bytes as one big-endian number, in lower case."""
-    return based(int.from_bytes(data, "big"), 36)
+    return in_base(int.from_bytes(data, "big"), 36)
 
 
 def base62(data: bytes) -> str:
     """Bytes as one big-endian number, in digits, lower and upper case."""
-    return based(int.from_bytes(data, "big"), 62)
+    return in_base(int.from_bytes(data, "big"), 62)
 
 
 def cluster_name(chance: bytes) -> str:

@@ -10,7 +10,7 @@ from farflung.hub.request.user import User
 from farflung.hub.tenancy import workspace_types as types
 from farflung.hub.tenancy.hashes import home_cluster_name
 from farflung.hub.tenancy.paths import ROOT, home_path, logical_cluster_key
-from farflung.hub.tenancy.workspaces import Founding, Tenancy, owner_name, owner_text
+from farflung.hub.tenancy.workspaces import NewCluster, Tenancy, owner_name, owner_text
 from farflung.machinery.errors import Obj, forbidden
 from farflung.store.base import Store
 
@@ -18,13 +18,13 @@ NAME = "~"  #: of everybody's home, in the root workspace
 TYPE = "home"
 
 
-class Homes:
+class HomeWorkspaces:
     """Two requests for one home that is not there yet make it but once."""
 
     def __init__(self, store: Store, tenancy: Tenancy) -> None:
         self._store = store
         self._tenancy = tenancy
-        self._making: dict[str, asyncio.Task[Obj]] = {}
+        self._creating: dict[str, asyncio.Task[Obj]] = {}
 
     def exists(self, user: User) -> bool:
         return self._tenancy.clusters.exists(home_cluster_name(user.name))
@@ -37,21 +37,23 @@ class Homes:
             raise forbidden(TENANCY_GROUP, "workspaces", NAME, "only users of all workspaces have a home")
         cluster = home_cluster_name(name)
         entry = self._store.get(logical_cluster_key(cluster))
-        return synthesized(cluster, await self._make(cluster, name) if entry is None else objects.decode(entry))
+        return home_workspace(
+            cluster, await self._create_once(cluster, name) if entry is None else objects.decode(entry)
+        )
 
-    async def _make(self, cluster: str, user: str) -> Obj:
-        making = self._making.get(cluster)
-        if making is None:
-            making = self._making[cluster] = asyncio.create_task(self._found(cluster, user))
-            making.add_done_callback(lambda task: self._making.pop(cluster, None))
-        return await asyncio.shield(making)
+    async def _create_once(self, cluster: str, user: str) -> Obj:
+        creating = self._creating.get(cluster)
+        if creating is None:
+            creating = self._creating[cluster] = asyncio.create_task(self._create(cluster, user))
+            creating.add_done_callback(lambda task: self._creating.pop(cluster, None))
+        return await asyncio.shield(creating)
 
-    async def _found(self, cluster: str, user: str) -> Obj:
+    async def _create(self, cluster: str, user: str) -> Obj:
         try:
             lineage = self._tenancy.lineage_of(ROOT, TYPE)
-        except types.Refused as refused:
+        except types.WorkspaceTypeRefused as refused:
             raise forbidden(TENANCY_GROUP, "workspaces", NAME, str(refused)) from None
-        founding = Founding(
+        new = NewCluster(
             cluster,
             home_path(user),
             lineage[-1].qualified,
@@ -60,10 +62,10 @@ class Homes:
             {OWNER_ANNOTATION: owner_text(User(user))},
             admin=user,
         )
-        return await self._tenancy.open_missing(founding)
+        return await self._tenancy.create_missing(new)
 
 
-def synthesized(cluster: str, logical_cluster: Obj) -> Obj:
+def home_workspace(cluster: str, logical_cluster: Obj) -> Obj:
     """The Workspace that a home would have."""
     status = logical_cluster["status"]
     shown = {"phase": status["phase"], "conditions": status.get("conditions", [])}

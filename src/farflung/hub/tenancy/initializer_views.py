@@ -19,7 +19,7 @@ import msgspec
 
 from farflung.apis.kcp.names import CORE_GROUP, OWNER_ANNOTATION, TENANCY_GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.auth.authorizer import refusal
+from farflung.hub.auth.authorizer import access_denied
 from farflung.hub.catalog.objects import EVERY_CLUSTER
 from farflung.hub.catalog.served import Kinds, Served
 from farflung.hub.registry.call import Call
@@ -28,11 +28,17 @@ from farflung.hub.request.target import Route, target_of
 from farflung.hub.request.user import User
 from farflung.hub.routing.views import no_access
 from farflung.hub.tenancy import status as states
-from farflung.hub.tenancy.bound_definitions import viewed_parts
-from farflung.hub.tenancy.export_views import READING, Listener, Sees, Shows, Views
-from farflung.hub.tenancy.guards import refused
-from farflung.hub.tenancy.paths import SINGLETON, Clusters, is_path, read_cluster
-from farflung.hub.tenancy.workspace_authorizer import EVERYWHERE, NOWHERE, REFUSED, is_operator, is_privileged
+from farflung.hub.tenancy.bound_definitions import view_subresources
+from farflung.hub.tenancy.export_views import READ_VERBS, ExportViews, Listener, Sees, Shows
+from farflung.hub.tenancy.guards import logical_cluster_forbidden
+from farflung.hub.tenancy.paths import SINGLETON, LogicalClusters, is_path, read_logical_cluster
+from farflung.hub.tenancy.workspace_authorizer import (
+    ACCESS_DENIED,
+    GLOBAL_GROUPS,
+    NO_CLUSTER,
+    is_operator,
+    is_privileged,
+)
 from farflung.machinery import names
 from farflung.machinery.errors import ApiError, Obj, invalid_value
 from farflung.store.base import Entry, Revision, Store
@@ -43,7 +49,7 @@ LOGICAL_CLUSTERS: Final = (CORE_GROUP, "logicalclusters")
 CLUSTER_NAME: Final = "authentication.kubernetes.io/cluster-name"
 
 
-def is_initializing(view: str) -> bool:
+def is_initializer_view(view: str) -> bool:
     return view.startswith(VIEW)
 
 
@@ -51,7 +57,7 @@ def initializer_of(view: str) -> str:
     return view.removeprefix(VIEW)
 
 
-def place_in(path: str) -> Route | None:
+def initializer_place(path: str) -> Route | None:
     """Where a path below ROOT_PATH leads; None if it can lead nowhere."""
     match path[len(ROOT_PATH) :].split("/", 3):
         case [initializer, "clusters", cluster, *rest]:
@@ -67,11 +73,11 @@ def place_in(path: str) -> Route | None:
     return Route(cluster, f"/{rest[0]}" if rest else "/", f"{VIEW}{initializer}")
 
 
-def waits_for(entry: Entry, initializer: str) -> bool:
+def is_waiting_for(entry: Entry, initializer: str) -> bool:
     """Whether a LogicalCluster's workspace waits for an initializer."""
     if initializer.encode() not in entry.value:  # most wait for nobody
         return False
-    found = read_cluster(entry)
+    found = read_logical_cluster(entry)
     return found.phase == states.INITIALIZING and initializer in found.initializers
 
 
@@ -88,7 +94,7 @@ class _Owner(msgspec.Struct, gc=False):
 _read_owner = msgspec.json.Decoder(_Owner).decode
 
 
-def owner_in(text: str) -> User | None:
+def workspace_owner(text: str) -> User | None:
     """Who made a workspace, by what was noted, without the groups of those who rule in all of them: with those one
     could leave it."""
     try:
@@ -97,7 +103,7 @@ def owner_in(text: str) -> User | None:
         return None
     if not noted.username:
         return None
-    groups = tuple(group for group in noted.groups if group not in EVERYWHERE)
+    groups = tuple(group for group in noted.groups if group not in GLOBAL_GROUPS)
     cluster = next(iter(noted.extra.get(CLUSTER_NAME, ())), "")
     return User(noted.username, groups, noted.uid, (), cluster)
 
@@ -105,19 +111,19 @@ def owner_in(text: str) -> User | None:
 class Initializers:
     """Who may be one, and where it leads them."""
 
-    def __init__(self, clusters: Clusters, authorizer: Authorization) -> None:
+    def __init__(self, clusters: LogicalClusters, authorizer: Authorization) -> None:
         self._clusters = clusters
         self._authorizer = authorizer
 
     def may_initialize(self, initializer: str, user: User) -> bool:
         home, _, name = initializer.rpartition(":")
         asked = Attributes("initialize", TENANCY_GROUP, "workspacetypes", name=name)
-        return self._authorizer.decide(self._clusters.resolve(home) or NOWHERE, user, asked).allowed
+        return self._authorizer.decide(self._clusters.resolve(home) or NO_CLUSTER, user, asked).allowed
 
     def check(self, view: str, user: User, asked: Attributes) -> None:
         """Raises 403."""
         if not self.may_initialize(initializer_of(view), user):
-            raise refusal(user, asked, REFUSED.reason)
+            raise access_denied(user, asked, ACCESS_DENIED.reason)
 
     def enter(self, place: Route, user: User) -> tuple[Route, User]:
         """What is in a workspace is no view, and is seen as its owner sees it.  Raises 403."""
@@ -129,18 +135,18 @@ class Initializers:
             raise no_access(user, place.cluster)
         found = self._clusters.read(place.cluster)
         if found is None or found.phase != states.INITIALIZING or initializer not in found.initializers:
-            raise shut(initializer)
-        owner = owner_in(found.annotations.get(OWNER_ANNOTATION, ""))
+            raise no_initializer_access(initializer)
+        owner = workspace_owner(found.annotations.get(OWNER_ANNOTATION, ""))
         if owner is None:
-            raise shut(initializer)
+            raise no_initializer_access(initializer)
         return Route(place.cluster, place.path), owner
 
 
-def check_change(call: Call, clusters: Clusters, new: Obj, old: Obj) -> None:
+def check_change(call: Call, clusters: LogicalClusters, new: Obj, old: Obj) -> None:
     """A LogicalCluster's list of initializers is theirs: nobody else ends the waiting, and whose rights they have
     stays as it was noted.  Raises 422 and 403."""
     before, after = _waiting(old), _waiting(new)
-    if is_initializing(call.target.view):
+    if is_initializer_view(call.target.view):
         own = initializer_of(call.target.view)
         if own not in before or set(after) != set(before) - {own}:
             why = f'only removing the "{own}" initializer is supported'
@@ -149,11 +155,11 @@ def check_change(call: Call, clusters: Clusters, new: Obj, old: Obj) -> None:
     if is_privileged(call.user) or is_operator(call.user):
         return
     if _owner(new) != _owner(old):
-        raise refused(f"metadata.annotations[{OWNER_ANNOTATION}] is immutable")
+        raise logical_cluster_forbidden(f"metadata.annotations[{OWNER_ANNOTATION}] is immutable")
     initializers = Initializers(clusters, call.tools.authorizer)
     for one in before:
         if one not in after and not initializers.may_initialize(one, call.user):
-            raise refused(f'no permission to remove the initializer "{one}"')
+            raise logical_cluster_forbidden(f'no permission to remove the initializer "{one}"')
 
 
 def _waiting(logical_cluster: Obj) -> list[str]:
@@ -164,14 +170,14 @@ def _owner(logical_cluster: Obj) -> str:
     return str((logical_cluster["metadata"].get("annotations") or {}).get(OWNER_ANNOTATION, ""))
 
 
-def shut(initializer: str) -> ApiError:
+def no_initializer_access(initializer: str) -> ApiError:
     return ApiError(403, "Forbidden", f'initializer "{initializer}" cannot access this workspace', {})
 
 
 # --- what -----------------------------------------------------------------------------------------
 
 
-class InitializingViews:
+class InitializerViews:
     def __init__(self, store: Store, kinds: Kinds) -> None:
         self._store = store
         self._kinds = kinds
@@ -180,7 +186,7 @@ class InitializingViews:
     def _served(self) -> Served:
         """The same for all: LogicalClusters to read, and their status."""
         seen = [
-            replace(one, verbs=READING, subresources=viewed_parts(one))
+            replace(one, verbs=READ_VERBS, subresources=view_subresources(one))
             for one in self._kinds.builtin.catalog
             if (one.group, one.plural) == LOGICAL_CLUSTERS
         ]
@@ -194,39 +200,39 @@ class InitializingViews:
 
         def seen(key: str) -> bool:
             entry = self._store.get(key)
-            return entry is not None and waits_for(entry, initializer)
+            return entry is not None and is_waiting_for(entry, initializer)
 
         return seen
 
     def shows(self, view: str) -> Shows:
         initializer = initializer_of(view)
-        return lambda entry: waits_for(entry, initializer)
+        return lambda entry: is_waiting_for(entry, initializer)
 
 
-class EveryView:
+class VirtualWorkspaces:
     """Those of exports and those of initializers."""
 
-    def __init__(self, exports: Views, initializing: InitializingViews) -> None:
+    def __init__(self, exports: ExportViews, initializing: InitializerViews) -> None:
         self._exports = exports
         self._initializing = initializing
 
     def served(self, view: str) -> Served:
-        return self._initializing.served(view) if is_initializing(view) else self._exports.served(view)
+        return self._initializing.served(view) if is_initializer_view(view) else self._exports.served(view)
 
     def reaches(self, view: str, resource: Resource, cluster: str) -> bool:
-        return is_initializing(view) or self._exports.reaches(view, resource, cluster)
+        return is_initializer_view(view) or self._exports.reaches(view, resource, cluster)
 
     def sees(self, view: str, resource: Resource) -> Sees:
-        return self._initializing.sees(view) if is_initializing(view) else self._exports.sees(view, resource)
+        return self._initializing.sees(view) if is_initializer_view(view) else self._exports.sees(view, resource)
 
     def shows(self, view: str, resource: Resource) -> Shows:
-        return self._initializing.shows(view) if is_initializing(view) else self._exports.shows(view, resource)
+        return self._initializing.shows(view) if is_initializer_view(view) else self._exports.shows(view, resource)
 
     def showed(self, view: str, resource: Resource) -> Shows:
-        return self._initializing.shows(view) if is_initializing(view) else self._exports.showed(view, resource)
+        return self._initializing.shows(view) if is_initializer_view(view) else self._exports.showed(view, resource)
 
     def steady_since(self, view: str, resource: Resource) -> Revision:
-        return 0 if is_initializing(view) else self._exports.steady_since(view, resource)
+        return 0 if is_initializer_view(view) else self._exports.steady_since(view, resource)
 
     def subscribe(self, listener: Listener) -> None:
         self._exports.subscribe(listener)

@@ -53,7 +53,7 @@ def is_path(text: str) -> bool:
     return len(text) <= LONGEST and _PATH.fullmatch(text) is not None
 
 
-def malformed(text: str) -> ApiError:
+def invalid_cluster(text: str) -> ApiError:
     """What is said of a cluster that can be none."""
     return bad_request(f'invalid cluster: "{text}" does not match the regex')
 
@@ -80,7 +80,7 @@ class _Workspace(msgspec.Struct, gc=False):
     spec: _WorkspaceSpec | None = None
 
 
-class Owner(msgspec.Struct, gc=False, frozen=True):
+class WorkspaceOwner(msgspec.Struct, gc=False, frozen=True):
     cluster: str = ""
     name: str = ""
     uid: str = ""
@@ -92,7 +92,7 @@ class _Metadata(msgspec.Struct, gc=False):
 
 
 class _LogicalClusterSpec(msgspec.Struct, gc=False):
-    owner: Owner | None = None
+    owner: WorkspaceOwner | None = None
 
 
 class _LogicalClusterStatus(msgspec.Struct, gc=False):
@@ -111,22 +111,22 @@ _read_logical_cluster = msgspec.json.Decoder(_LogicalCluster).decode
 _NO_WORKSPACE: Final = _WorkspaceSpec()
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class LogicalCluster(msgspec.Struct, frozen=True):
     """One that exists."""
 
     name: str
     phase: str
     deleting: bool
     annotations: dict[str, str]
-    owner: Owner | None = None  #: the Workspace it belongs to; roots and homes have none
+    owner: WorkspaceOwner | None = None  #: the Workspace it belongs to; roots and homes have none
     initializers: tuple[str, ...] = ()  #: whom it waits for
 
 
-def read_cluster(entry: Entry) -> Cluster:
+def read_logical_cluster(entry: Entry) -> LogicalCluster:
     """By its LogicalCluster."""
     seen = _read_logical_cluster(entry.value)
     metadata, status = seen.metadata, seen.status
-    return Cluster(
+    return LogicalCluster(
         cluster_in(entry.key),
         "" if status is None else status.phase,
         metadata.deletionTimestamp is not None,
@@ -136,16 +136,16 @@ def read_cluster(entry: Entry) -> Cluster:
     )
 
 
-class Clusters:
+class LogicalClusters:
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def exists(self, cluster: str) -> bool:
         return self._store.get(logical_cluster_key(cluster)) is not None
 
-    def read(self, cluster: str) -> Cluster | None:
+    def read(self, cluster: str) -> LogicalCluster | None:
         entry = self._store.get(logical_cluster_key(cluster))
-        return None if entry is None else read_cluster(entry)
+        return None if entry is None else read_logical_cluster(entry)
 
     def resolve(self, text: str) -> str | None:
         """The name of the cluster that a name or path means; None if there is none (or it is neither)."""
@@ -199,12 +199,12 @@ class Clusters:
         path, colon, name = found.annotations.get(TYPE_ANNOTATION, "").rpartition(":")
         return TypeReference(name, path) if colon else None
 
-    def owner_of(self, cluster: str) -> Owner | None:
+    def owner_of(self, cluster: str) -> WorkspaceOwner | None:
         """The Workspace that a cluster belongs to, if both say so."""
         found = self.read(cluster)
         return None if found is None else self._checked(found)
 
-    def _checked(self, found: Cluster) -> Owner | None:
+    def _checked(self, found: LogicalCluster) -> WorkspaceOwner | None:
         owner = found.owner
         if owner is None or self.child(owner.cluster, owner.name) != found.name:
             return None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache
 
 from farflung.apis.builtin.kinds import HUB
@@ -15,9 +13,10 @@ from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bootstrap import Bootstrap
 from farflung.hub.tenancy.bound_apis import BoundApis
-from farflung.hub.tenancy.export_views import Views
-from farflung.hub.tenancy.home_workspaces import Homes
-from farflung.hub.tenancy.initializer_views import EveryView, InitializingViews
+from farflung.hub.tenancy.direct_writes import CreationContext
+from farflung.hub.tenancy.export_views import ExportViews
+from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
+from farflung.hub.tenancy.initializer_views import InitializerViews, VirtualWorkspaces
 from farflung.hub.tenancy.routes import WorkspaceRoutes
 from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 from farflung.hub.tenancy.workspaces import Tenancy
@@ -26,17 +25,17 @@ from farflung.store.base import Store
 
 
 @cache
-def in_every_workspace() -> Served:
+def workspace_kinds() -> Served:
     """Compiled once, however many hubs there are in a process."""
     return Served(HUB, [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM], open_ended=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
+class WorkspaceServices:
     url: str
     tenancy: Tenancy
     routes: WorkspaceRoutes
-    views: EveryView
+    views: VirtualWorkspaces
     writes: WorkspaceWrites
     bootstrap: Bootstrap
     apis: BoundApis
@@ -44,36 +43,27 @@ class Platform:
     exporter: Exporter
 
 
-def platform(
-    store: Store,
-    kinds: Kinds,
-    authorizer: WorkspaceAuthorizer,
-    *,
-    url: str,
-    clock: Callable[[], datetime],
-    new_uid: Callable[[], str],
-    random: Callable[[int], bytes],
-    authority: str,
-) -> Platform:
-    """`url`: of the hub, as its clients see it; `random`: so many bytes; `authority`: the hub's CA in PEM."""
-    tenancy = Tenancy(store, url=url, clock=clock, new_uid=new_uid, random=random, authority=authority)
+def assemble_workspaces(
+    store: Store, kinds: Kinds, authorizer: WorkspaceAuthorizer, context: CreationContext
+) -> WorkspaceServices:
+    tenancy = Tenancy(store, context)
     clusters = tenancy.clusters
-    exporter = Exporter(store, clusters, url=url, new_uid=new_uid, random=random)
+    exporter = Exporter(store, clusters, context)
     apis = BoundApis(store, kinds)
-    binder = Binder(store, kinds, clusters, apis, new_uid=new_uid)
+    binder = Binder(store, kinds, clusters, apis, context.new_uid)
     tenancy.bind = binder.bind
-    views = EveryView(Views(store, kinds, apis, binder), InitializingViews(store, kinds))
+    views = VirtualWorkspaces(ExportViews(store, kinds, apis, binder), InitializerViews(store, kinds))
     kinds.show(views.served)
     kinds.identify(apis.kind)
     apis.start()
     routes = WorkspaceRoutes(clusters, authorizer)
-    return Platform(
-        url,
+    return WorkspaceServices(
+        context.url,
         tenancy,
         routes,
         views,
-        WorkspaceWrites(tenancy, exporter, binder, Homes(store, tenancy), routes.allows, url),
-        Bootstrap(store, tenancy, exporter, binder, url=url, new_uid=new_uid),
+        WorkspaceWrites(tenancy, exporter, binder, HomeWorkspaces(store, tenancy), routes.allows, context.url),
+        Bootstrap(store, tenancy, exporter, binder),
         apis,
         binder,
         exporter,

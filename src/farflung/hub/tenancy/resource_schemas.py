@@ -40,7 +40,7 @@ def resource_name(spec: Obj) -> str:
     return f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group') or CORE}"
 
 
-def place_of(resource: str) -> tuple[str, str]:
+def group_resource(resource: str) -> tuple[str, str]:
     """The group and plural of such a name."""
     plural, _, group = resource.partition(".")
     return "" if group == CORE else group, plural
@@ -87,7 +87,7 @@ def check_definition(definition: Obj) -> None:
 
 def check_new(schema: Obj) -> None:
     """Raises 403."""
-    _refuse(schema, problems(schema))
+    _refuse(schema, schema_errors(schema))
 
 
 def check_change(new: Obj, old: Obj) -> None:
@@ -98,17 +98,17 @@ def check_change(new: Obj, old: Obj) -> None:
 
 def _refuse(schema: Obj, errors: list[FieldError]) -> None:
     if errors:
-        raise refusal(schema["metadata"].get("name", ""), errors)
+        raise schema_forbidden(schema["metadata"].get("name", ""), errors)
 
 
-def refusal(name: str, errors: list[FieldError]) -> ApiError:
+def schema_forbidden(name: str, errors: list[FieldError]) -> ApiError:
     told = list(dict.fromkeys(map(str, errors[:MOST_SHOWN])))
     if len(errors) > MOST_SHOWN:
         told.append(f"and {len(errors) - MOST_SHOWN} errors more")
     return forbidden(APIS_GROUP, PLURAL, name, f"[{' '.join(told)}]")
 
 
-def problems(schema: Obj) -> list[FieldError]:
+def schema_errors(schema: Obj) -> list[FieldError]:
     """Of a schema that has the shape of its kind."""
     spec, metadata = schema.get("spec"), schema["metadata"]
     if not spec:

@@ -14,21 +14,21 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote
 
-from farflung.hub.auth.authorizer import refusal
+from farflung.hub.auth.authorizer import access_denied
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.target import Route
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import initializer_views as initializing
-from farflung.hub.tenancy.paths import Clusters, is_path, malformed
+from farflung.hub.tenancy.paths import LogicalClusters, invalid_cluster, is_path
 from farflung.hub.tenancy.workspace_authorizer import (
-    NOWHERE,
-    REFUSED,
+    ACCESS_DENIED,
+    NO_CLUSTER,
     SYSTEM,
     WILDCARD,
     WorkspaceAuthorizer,
-    cluster_without_prefix,
+    check_wildcard_verb,
+    default_cluster,
     is_privileged,
-    refuse_on_wildcard,
 )
 from farflung.machinery.errors import ApiError, no_such_resource
 
@@ -38,7 +38,7 @@ VIEWS: Final = "/services/apiexport/"
 
 
 class WorkspaceRoutes:
-    def __init__(self, clusters: Clusters, authorizer: WorkspaceAuthorizer) -> None:
+    def __init__(self, clusters: LogicalClusters, authorizer: WorkspaceAuthorizer) -> None:
         self._clusters = clusters
         self._authorizer = authorizer
         self._initializers = initializing.Initializers(clusters, authorizer)
@@ -50,20 +50,20 @@ class WorkspaceRoutes:
         if path.startswith(VIEWS):
             return self._viewed(path, user)
         if path.startswith(initializing.ROOT_PATH):
-            place = initializing.place_in(path)
+            place = initializing.initializer_place(path)
             if place is None:
                 raise unresolved(path, user)
             return place
         if path == SERVICES or path.startswith(f"{SERVICES}/"):
             raise unresolved(path, user)
-        return Route(cluster_without_prefix(user), path if path.startswith("/") else f"/{path}")
+        return Route(default_cluster(user), path if path.startswith("/") else f"/{path}")
 
     def _named(self, text: str) -> str:
         if text == WILDCARD or text.startswith(SYSTEM):
-            return text if "/" not in text else NOWHERE
+            return text if "/" not in text else NO_CLUSTER
         if text and not is_path(text):
-            raise malformed(text)
-        return self._clusters.resolve(text) or NOWHERE
+            raise invalid_cluster(text)
+        return self._clusters.resolve(text) or NO_CLUSTER
 
     def _viewed(self, path: str, user: User) -> Route:
         """A view is of an export in the cluster of a name; so are the clusters that are seen through it."""
@@ -78,7 +78,7 @@ class WorkspaceRoutes:
         return Route(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
 
     def enter(self, place: Route, user: User) -> tuple[Route, User]:
-        return self._initializers.enter(place, user) if initializing.is_initializing(place.view) else (place, user)
+        return self._initializers.enter(place, user) if initializing.is_initializer_view(place.view) else (place, user)
 
     def allows(self, cluster: str, view: str, user: User, asked: Attributes) -> bool:
         """Whether `check` lets somebody do something."""
@@ -90,8 +90,10 @@ class WorkspaceRoutes:
 
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
         if ":" in asked.resource and not is_privileged(user):
-            raise refusal(user, asked, REFUSED.reason)  # roles and policies know resources without identities
-        if initializing.is_initializing(view):
+            raise access_denied(
+                user, asked, ACCESS_DENIED.reason
+            )  # roles and policies know resources without identities
+        if initializing.is_initializer_view(view):
             self._initializers.check(view, user, asked)
         elif view:
             home, _, export = view.partition("/")
@@ -101,7 +103,7 @@ class WorkspaceRoutes:
         if cluster != WILDCARD:
             return
         if not view:
-            refuse_on_wildcard(asked)
+            check_wildcard_verb(asked)
         elif asked.path is None and asked.verb not in ("list", "watch"):
             raise no_such_resource()
 
@@ -112,4 +114,4 @@ def is_name(text: str) -> bool:
 
 def unresolved(path: str, user: User) -> ApiError:
     why = "Path not resolved to a valid virtual workspace"
-    return refusal(user, Attributes("get", path=path), why)
+    return access_denied(user, Attributes("get", path=path), why)

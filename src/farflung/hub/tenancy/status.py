@@ -44,7 +44,7 @@ def set_condition(status: Obj, name: str, verdict: Obj, now: str) -> None:
     status["conditions"] = sorted(conditions, key=lambda one: (one.get("type") != "Ready", one.get("type", "")))
 
 
-def still_initializing(initializers: Sequence[str]) -> Obj:
+def initializing_condition(initializers: Sequence[str]) -> Obj:
     return {
         "status": "False",
         "severity": "Info",
@@ -53,7 +53,7 @@ def still_initializing(initializers: Sequence[str]) -> Obj:
     }
 
 
-def content_remains(counts: Mapping[tuple[str, str], int]) -> Obj:
+def remaining_condition(counts: Mapping[tuple[str, str], int]) -> Obj:
     """`counts`: (plural, group) → how many are left."""
     told = sorted(f"{plural}.{group} has {count} resource instances" for (plural, group), count in counts.items())
     return {
@@ -64,7 +64,7 @@ def content_remains(counts: Mapping[tuple[str, str], int]) -> Obj:
     }
 
 
-def label(obj: Obj) -> None:
+def set_phase_label(obj: Obj) -> None:
     """The phase, as a label."""
     deleting = "deletionTimestamp" in obj["metadata"]
     phase = DELETING if deleting else (obj.get("status") or {}).get("phase") or SCHEDULING
@@ -72,7 +72,7 @@ def label(obj: Obj) -> None:
     labels[PHASE_LABEL] = phase
 
 
-def shorten_owner(obj: Obj) -> None:
+def drop_owner_details(obj: Obj) -> None:
     """Once a workspace is ready, nobody needs to know more of its owner than the name."""
     annotations = obj["metadata"].get("annotations") or {}
     said = annotations.get(OWNER_ANNOTATION)
@@ -86,7 +86,7 @@ def shorten_owner(obj: Obj) -> None:
         annotations[OWNER_ANNOTATION] = orjson.dumps({"username": name}).decode()
 
 
-def settle_cluster(cluster: Obj, now: str) -> None:
+def update_cluster_status(cluster: Obj, now: str) -> None:
     """A LogicalCluster as it should be: ready, once no initializer is left."""
     status = cluster.setdefault("status", {})
     waiting: list[str] = status.get("initializers") or []
@@ -94,18 +94,18 @@ def settle_cluster(cluster: Obj, now: str) -> None:
         status["phase"] = INITIALIZING if waiting else READY
     if status["phase"] == READY:
         set_condition(status, WORKSPACE_INITIALIZED, TRUE, now)
-        shorten_owner(cluster)
+        drop_owner_details(cluster)
     else:
-        set_condition(status, WORKSPACE_INITIALIZED, still_initializing(waiting), now)
+        set_condition(status, WORKSPACE_INITIALIZED, initializing_condition(waiting), now)
     labels = cluster["metadata"].setdefault("labels", {})
     wanted = dict(map(initializer_label, waiting)) if status["phase"] == INITIALIZING else {}
     for name in [name for name in labels if name.startswith(INITIALIZER_LABELS) and name not in wanted]:
         del labels[name]
     labels.update(wanted)
-    label(cluster)
+    set_phase_label(cluster)
 
 
-def settle_workspace(workspace: Obj, cluster: Obj, now: str) -> None:
+def update_workspace_status(workspace: Obj, cluster: Obj, now: str) -> None:
     """A Workspace as its LogicalCluster has it."""
     status = workspace.setdefault("status", {})
     of_cluster: Obj = cluster.get("status") or {}
@@ -113,22 +113,22 @@ def settle_workspace(workspace: Obj, cluster: Obj, now: str) -> None:
     waiting: list[str] = of_cluster.get("initializers") or []
     if waiting and status["phase"] == INITIALIZING:
         status["initializers"] = waiting
-        set_condition(status, WORKSPACE_INITIALIZED, still_initializing(waiting), now)
+        set_condition(status, WORKSPACE_INITIALIZED, initializing_condition(waiting), now)
     else:
         status.pop("initializers", None)
         set_condition(status, WORKSPACE_INITIALIZED, TRUE, now)
     set_condition(status, WORKSPACE_SCHEDULED, TRUE, now)
     if status["phase"] == READY:
-        shorten_owner(workspace)
-    label(workspace)
+        drop_owner_details(workspace)
+    set_phase_label(workspace)
 
 
-def unscheduled(workspace: Obj, now: str) -> None:
+def mark_unscheduled(workspace: Obj, now: str) -> None:
     """A Workspace that no shard wants."""
     status = workspace.setdefault("status", {})
     status["phase"] = SCHEDULING
     set_condition(status, WORKSPACE_SCHEDULED, UNSCHEDULABLE, now)
-    label(workspace)
+    set_phase_label(workspace)
 
 
 def mark_deleted(obj: Obj, now: str) -> None:
@@ -140,7 +140,7 @@ def mark_deleted(obj: Obj, now: str) -> None:
         metadata["generation"] += 1
 
 
-class Verdict(NamedTuple):
+class ConditionState(NamedTuple):
     """A condition without its time.  One that is met says nothing more."""
 
     type: str
@@ -149,11 +149,11 @@ class Verdict(NamedTuple):
     severity: str = "Error"
 
     @property
-    def is_met(self) -> bool:
+    def is_true(self) -> bool:
         return not self.reason
 
     def condition(self, now: str) -> Obj:
-        if self.is_met:
+        if self.is_true:
             return {"type": self.type, "status": "True", "lastTransitionTime": now}
         return {
             "type": self.type,
@@ -165,7 +165,7 @@ class Verdict(NamedTuple):
         }
 
 
-def merged(present: Iterable[Obj], verdicts: Iterable[Verdict], now: str) -> list[Obj]:
+def merge_conditions(present: Iterable[Obj], verdicts: Iterable[ConditionState], now: str) -> list[Obj]:
     """The present conditions with new ones in their places.  One that says what it said keeps its time."""
     found = {one.get("type", ""): one for one in present}
     for verdict in verdicts:
@@ -175,6 +175,6 @@ def merged(present: Iterable[Obj], verdicts: Iterable[Verdict], now: str) -> lis
     return sorted(found.values(), key=lambda one: (one["type"] != READY_CONDITION, one["type"]))
 
 
-def is_met(obj: Obj, type: str) -> bool:
+def is_condition_true(obj: Obj, type: str) -> bool:
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == type and one.get("status") == "True" for one in conditions)

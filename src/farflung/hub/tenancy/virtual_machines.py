@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from farflung.apis.edge.names import PROJECTED
+from farflung.apis.edge.names import EDGE_GROUP, PROJECTED
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules
@@ -22,27 +22,33 @@ from farflung.machinery.errors import FieldError, Obj, field_forbidden, forbidde
 PODS: Final = ("", "pods")
 BINDING: Final = "binding"
 #: what containers have, and machines have not
-CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: what a cluster was chosen by, and what counts there: of the machine, and of the Pod
-ASKED_OF_MACHINE: Final = ("flavors", "needEIP", "resourceCommonInfo")
-ASKED_OF_POD: Final = ("nodeSelector",)
-WHERE: Final = ("nodeName", "clusterName")
-SCHEDULERS: Final = (
+SCHEDULED_MACHINE_FIELDS: Final = ("flavors", "needEIP", "resourceCommonInfo")
+SCHEDULED_POD_FIELDS: Final = ("nodeSelector",)
+BINDING_FIELDS: Final = ("nodeName", "clusterName")
+SCHEDULER_PREFIX: Final = (
     f"{GLOBALSCHEDULER_GROUP}/"  #: how labels and annotations begin in which the scheduler notes what it decided
 )
-ENDED: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
-SHOWN: Final = 8  #: paths that a message names
+FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
+MOST_SHOWN: Final = 8  #: paths that a message names
+PLACEMENTS: Final = (EDGE_GROUP, "edgeplacements")
+DELIVERY_PREFIX: Final = "global-scheduler-"  #: how their names begin
+DELIVERS: Final = f"{GLOBALSCHEDULER_GROUP}/delivers-to"  #: the annotation with the Cluster that one is about
+ALLOCATIONS: Final = (GLOBALSCHEDULER_GROUP, "allocations")
+#: what those may do who decide about them
+BINDING_PERMISSION: Final = {PODS: ("create", BINDING), ALLOCATIONS: ("update", "status")}
 
 
 # --- what they are like -----------------------------------------------------------------------------
 
 
-def with_machines(rules: Rules) -> Rules:
+def machine_rules(rules: Rules) -> Rules:
     """The rules of Pods by their schema, and these if nothing else is wrong."""
     return replace(
         rules,
-        validate_create=lambda new: rules.validate_create(new) or misfits(new),
-        validate_update=lambda new, old: rules.validate_update(new, old) or changed_misfits(new, old),
+        validate_create=lambda new: rules.validate_create(new) or machine_errors(new),
+        validate_update=lambda new, old: rules.validate_update(new, old) or machine_update_errors(new, old),
     )
 
 
@@ -50,24 +56,24 @@ def spec_of(pod: Obj) -> Obj:
     return pod.get("spec") or {}
 
 
-def misfits(pod: Obj) -> list[FieldError]:
+def machine_errors(pod: Obj) -> list[FieldError]:
     """A Pod has containers, or is a machine."""
     spec = spec_of(pod)
     if "virtualMachine" not in spec:
         empty = not spec.get("containers")
         return [required("spec.containers", "a Pod has containers, or is a virtualMachine")] if empty else []
     why = "may not be set if virtualMachine is"
-    found = [field_forbidden(f"spec.{field}", why) for field in CONTAINERS if spec.get(field)]
+    found = [field_forbidden(f"spec.{field}", why) for field in CONTAINER_FIELDS if spec.get(field)]
     if spec.get("resourceType") not in (None, "", "vm"):
         found.append(invalid_value("spec.resourceType", spec["resourceType"], "must be vm, or nothing, of a machine"))
     return found
 
 
-def changed_misfits(new: Obj, old: Obj) -> list[FieldError]:
+def machine_update_errors(new: Obj, old: Obj) -> list[FieldError]:
     """What was wrong before may stay so."""
-    found = misfits(new)
+    found = machine_errors(new)
     if found:
-        known = misfits(old)
+        known = machine_errors(old)
         found = [one for one in found if one not in known]
     return found or list(_moved_ground(spec_of(new), spec_of(old)))
 
@@ -77,30 +83,30 @@ def _moved_ground(spec: Obj, before: Obj) -> Iterator[FieldError]:
     machine, was = spec.get("virtualMachine"), before.get("virtualMachine")
     if (machine is None) != (was is None):
         yield field_forbidden("spec.virtualMachine", "a Pod may not become a virtual machine, or cease to be one")
-    if machine is None or was is None or not (is_placed(spec) and is_placed(before)):
+    if machine is None or was is None or not (is_bound(spec) and is_bound(before)):
         return
     why = "may not be changed while the virtual machine is bound"
-    for field in ASKED_OF_MACHINE:
+    for field in SCHEDULED_MACHINE_FIELDS:
         if machine.get(field) != was.get(field):
             yield field_forbidden(f"spec.virtualMachine.{field}", why)
-    for field in ASKED_OF_POD:
+    for field in SCHEDULED_POD_FIELDS:
         if spec.get(field) != before.get(field):
             yield field_forbidden(f"spec.{field}", why)
 
 
-def is_placed(spec: Obj) -> bool:
-    return any(spec.get(field) for field in WHERE)
+def is_bound(spec: Obj) -> bool:
+    return any(spec.get(field) for field in BINDING_FIELDS)
 
 
 # --- who says where they are ------------------------------------------------------------------------
 
 
-def concerns(resource: Resource) -> bool:
+def is_machine(resource: Resource) -> bool:
     """Whether it is about Pods that are bound by a door of their own."""
     return resource.custom and (resource.group, resource.plural) == PODS and resource.subresource(BINDING) is not None
 
 
-def said_of(pod: Obj) -> dict[str, Any]:
+def binding_fields(pod: Obj) -> dict[str, Any]:
     """What only those say of a Pod who may bind it, by its path.  A label leads Pods of all sorts to clusters.  Copies
     in mailboxes hold nothing, so their syncers may say that they have ended."""
     metadata, spec = pod["metadata"], spec_of(pod)
@@ -109,38 +115,107 @@ def said_of(pod: Obj) -> dict[str, Any]:
     if spec.get("virtualMachine") is None:
         return found
     found |= _noted("annotations", metadata.get("annotations") or {})
-    found |= {f"spec.{field}": spec[field] for field in WHERE if spec.get(field)}
+    found |= {f"spec.{field}": spec[field] for field in BINDING_FIELDS if spec.get(field)}
     if PROJECTED in labels:
         found[f"metadata.labels[{PROJECTED}]"] = labels[PROJECTED]
-    elif (pod.get("status") or {}).get("phase") in ENDED:
+    elif (pod.get("status") or {}).get("phase") in FINISHED_PHASES:
         found["status.phase"] = "ended"
     return found
 
 
 def _noted(part: str, notes: Mapping[str, str]) -> dict[str, Any]:
-    return {f"metadata.{part}[{name}]": text for name, text in notes.items() if name.startswith(SCHEDULERS)}
+    return {f"metadata.{part}[{name}]": text for name, text in notes.items() if name.startswith(SCHEDULER_PREFIX)}
 
 
-def differences(new: Obj, old: Obj | None) -> Sequence[str]:
+def binding_changes(new: Obj, old: Obj | None) -> Sequence[str]:
     """The paths of what is said otherwise than before."""
-    after, before = said_of(new), {} if old is None else said_of(old)
+    after, before = binding_fields(new), {} if old is None else binding_fields(old)
     if after == before:
         return ()
     return sorted(path for path in after.keys() | before.keys() if after.get(path) != before.get(path))
 
 
-def check_placing(user: User, new: Obj, old: Obj | None, may: Callable[[Attributes], bool]) -> None:
+def check_binding(user: User, new: Obj, old: Obj | None, may: Callable[[Attributes], bool]) -> None:
     """Raises 403.  `may`: whether the user may do something where the Pod is."""
-    changed = differences(new, old)
+    changed = binding_changes(new, old)
     if not changed:
         return
     metadata = new["metadata"]
     name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
     if may(Attributes("create", *PODS, BINDING, namespace, name)):
         return
-    told = ", ".join(changed[:SHOWN]) + (f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else "")
+    told = ", ".join(changed[:MOST_SHOWN]) + (
+        f" and {len(changed) - MOST_SHOWN} more" if len(changed) > MOST_SHOWN else ""
+    )
     why = (
         f'User "{user.name}" cannot set, change or remove {told}: where a virtual machine is, and whether it has '
         "ended, is said by those who may create pods/binding"
     )
     raise forbidden(*PODS, name, why)
+
+
+# --- priorities -----------------------------------------------------------------------------------
+
+
+def has_priority(resource: Resource) -> bool:
+    return is_machine(resource) or (bool(resource.identity) and (resource.group, resource.plural) == ALLOCATIONS)
+
+
+def check_priority(
+    user: User, resource: Resource, new: Obj, old: Obj | None, may: Callable[[Attributes], bool]
+) -> None:
+    """Raises 403.  `may`: whether the user may do something where the object is."""
+    wanted = priority_of(new)
+    if wanted <= max(0, priority_of(old or {})):
+        return
+    metadata, kind = new["metadata"], (resource.group, resource.plural)
+    name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
+    verb, subresource = BINDING_PERMISSION[kind]
+    if may(Attributes(verb, *kind, subresource, namespace, name)):
+        return
+    why = (
+        f'User "{user.name}" cannot set spec.priority to {wanted}: a priority above 0 is given by those who may {verb} '
+        f"{resource.plural}/{subresource}"
+    )
+    raise forbidden(*kind, name, why)
+
+
+def priority_of(obj: Obj) -> int:
+    """Of a machine or an Allocation; other Pods wait for nobody."""
+    spec = obj.get("spec") or {}
+    if obj.get("kind") == "Pod" and spec.get("virtualMachine") is None:
+        return 0
+    return spec.get("priority") or 0
+
+
+# --- deliveries -----------------------------------------------------------------------------------
+
+
+def is_placement(resource: Resource) -> bool:
+    return (resource.group, resource.plural) == PLACEMENTS
+
+
+def delivery_fields(placement: Obj) -> dict[str, Any]:
+    """What only those say who may bind machines, by its path; nothing of an EdgePlacement that is none of these."""
+    metadata = placement["metadata"]
+    name, mark = metadata.get("name") or metadata.get("generateName", ""), (metadata.get("annotations") or {})
+    if DELIVERS not in mark and not name.startswith(DELIVERY_PREFIX):
+        return {}
+    return {f"metadata.annotations[{DELIVERS}]": mark.get(DELIVERS), "spec": placement.get("spec")}
+
+
+def delivery_changes(new: Obj, old: Obj | None) -> Sequence[str]:
+    after, before = delivery_fields(new), {} if old is None else delivery_fields(old)
+    return sorted(path for path in after.keys() | before.keys() if after.get(path) != before.get(path))
+
+
+def check_delivery(user: User, new: Obj, old: Obj | None, may: Callable[[Attributes], bool]) -> None:
+    """Raises 403.  `may`: whether the user may do something in the workspace, in whatever view the request is."""
+    changed = delivery_changes(new, old)
+    if not changed or may(Attributes("create", *PODS, BINDING)):
+        return
+    why = (
+        f'User "{user.name}" cannot set, change or remove {", ".join(changed)} of an EdgePlacement that leads virtual '
+        "machines to where they are bound: that is said by those who may create pods/binding"
+    )
+    raise forbidden(*PLACEMENTS, new["metadata"].get("name", ""), why)

@@ -12,43 +12,44 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import orjson
 
 from farflung.apis.kcp.names import APIS_GROUP, REQUIRED_GROUPS
-from farflung.hub.auth.authorizer import Authorizer, refusal
-from farflung.hub.auth.escalation import FULL_AUTHORITY
-from farflung.hub.auth.rbac.rules import Rule
+from farflung.hub.auth.authorizer import Authorizer, access_denied
+from farflung.hub.auth.escalation import ALL_RULES
+from farflung.hub.auth.rbac import PolicyRule
 from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.request.attributes import Attributes, Decision
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
-from farflung.hub.tenancy.api_bindings import claim_of, wishes
+from farflung.hub.tenancy.api_bindings import claim_of, permission_claims
+from farflung.hub.tenancy.api_exports import ExportKey
 from farflung.machinery.errors import ApiError, Obj, object_details, qualified
 from farflung.store.base import Change, Entry, Store
 
 ROOT: Final = "root"
 WILDCARD: Final = "*"
-NOWHERE: Final = ""  #: the cluster of a request that names none, or one that is not there
+NO_CLUSTER: Final = ""  #: the cluster of a request that names none, or one that is not there
 SHARED: Final = "system:admin"  #: the cluster whose ClusterRoles and ClusterRoleBindings count in every workspace
 SYSTEM: Final = "system:"  #: how clusters begin that are nobody's workspace
 
 OPERATORS: Final = "system:kcp:admin"  #: a group: cluster-admin in every workspace
-EVERYWHERE: Final = frozenset({ADMINISTRATORS, OPERATORS})  #: groups that mean something in all workspaces
+GLOBAL_GROUPS: Final = frozenset({ADMINISTRATORS, OPERATORS})  #: groups that mean something in all workspaces
 HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 METRICS: Final = "metrics"  #: they tell of the whole hub
 ACCESS: Final = Attributes("access", path="/")  #: what lets somebody enter a workspace
 
-GRANTED: Final = Decision(True, "access granted")
-REFUSED: Final = Decision(False, "access denied")
+ACCESS_GRANTED: Final = Decision(True, "access granted")
+ACCESS_DENIED: Final = Decision(False, "access denied")
 
 LOGICAL_CLUSTERS: Final = "/core.kcp.io/logicalclusters/"
 LOGICAL_CLUSTER: Final = "cluster"  #: the name of the only one in a workspace
 RESERVED_STATUS: Final = frozenset({"apiexports", "apibindings"})
-CHANGES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-BEGINNINGS: Final = frozenset({"create", "update", "patch"})  #: what could make objects where there is no workspace
-REMEMBERED: Final = 4096  #: users, by workspace, of whom it is known whether they may enter
+WRITE_VERBS: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+CREATING_VERBS: Final = frozenset({"create", "update", "patch"})  #: what could make objects where there is no workspace
+CACHED_DECISIONS: Final = 4096  #: users, by workspace, of whom it is known whether they may enter
 
 
 # --- decisions about what is given ----------------------------------------------------------------
@@ -66,15 +67,15 @@ def is_operator(user: User) -> bool:
     return OPERATORS in user.groups and not user.cluster
 
 
-def as_confined(user: User) -> User:
+def without_global_groups(user: User) -> User:
     """Whoever is somebody in one workspace alone (its ServiceAccounts, certificates asked for in it, whom its roles
     let others be) is in no group of those who rule in all of them, whatever a workspace calls its members."""
-    if not user.cluster or EVERYWHERE.isdisjoint(user.groups):
+    if not user.cluster or GLOBAL_GROUPS.isdisjoint(user.groups):
         return user
-    return replace(user, groups=tuple(group for group in user.groups if group not in EVERYWHERE))
+    return replace(user, groups=tuple(group for group in user.groups if group not in GLOBAL_GROUPS))
 
 
-def is_account_of(cluster: str, user: User) -> bool:
+def is_service_account_of(cluster: str, user: User) -> bool:
     return user.cluster == cluster and user.name.startswith(SERVICE_ACCOUNT)
 
 
@@ -90,7 +91,7 @@ def is_reserved(user: User, attributes: Attributes) -> bool:
         attributes.group == APIS_GROUP
         and attributes.subresource == "status"
         and attributes.resource in RESERVED_STATUS
-        and attributes.verb in CHANGES
+        and attributes.verb in WRITE_VERBS
     )
 
 
@@ -101,18 +102,18 @@ def has_required_groups(required: str, groups: Collection[str]) -> bool:
     )
 
 
-def cluster_without_prefix(user: User) -> str:
+def default_cluster(user: User) -> str:
     """Where a request goes whose path names no cluster: that of a ServiceAccount to its own, that of an administrator
     to root, and anybody else's nowhere."""
     return ROOT if is_privileged(user) else user.cluster
 
 
-def content_of(export: str, asked: Attributes) -> Attributes:
+def content_attributes(export: str, asked: Attributes) -> Attributes:
     """What somebody must be allowed in an export's workspace to do it in the export's view."""
     return Attributes(asked.verb, APIS_GROUP, "apiexports", "content", name=export)
 
 
-def refuse_on_wildcard(asked: Attributes) -> None:
+def check_wildcard_verb(asked: Attributes) -> None:
     """Raises 405 for whatever is no list or watch: an object is in one cluster."""
     if asked.path is not None or asked.verb in ("list", "watch"):
         return
@@ -147,7 +148,7 @@ def required_groups(entry: Entry) -> str:
 class WorkspaceAuthorizer(Authorizer):
     def __init__(self, store: Store) -> None:
         super().__init__(store, shared=SHARED)
-        self._limits = Limits(store)
+        self._limits = PermissionPolicies(store)
         self._required: dict[str, str] = {}  #: clusters that ask for groups → which
         self._entering: dict[tuple[object, ...], bool] = {}
         store.subscribe(LOGICAL_CLUSTERS, self._hear_clusters)
@@ -157,21 +158,23 @@ class WorkspaceAuthorizer(Authorizer):
     # --- decisions --------------------------------------------------------------------------------
 
     def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
-        return GRANTED if is_health(attributes) or self._allows(cluster, user, attributes) else REFUSED
+        return ACCESS_GRANTED if is_health(attributes) or self._allows(cluster, user, attributes) else ACCESS_DENIED
 
     def check_view(self, cluster: str, export: str, user: User, asked: Attributes) -> None:
         """Raises 403 unless somebody may do something in the view of an export, which is in a cluster.  Whoever may do
         everything in a workspace may do nothing in the view of an export that is not there.  What the export claims of
         another one is within the policy of that."""
         is_there = self._store.get(f"{EXPORTS}{cluster}/{export}") is not None
-        is_allowed = is_privileged(user) or self._may_see(Export(cluster, export), as_confined(user), asked)
-        if not is_there or not is_allowed or not self.decide(cluster, user, content_of(export, asked)).allowed:
-            raise refusal(user, asked, REFUSED.reason)
+        is_allowed = is_privileged(user) or self._may_see(
+            ExportKey(cluster, export), without_global_groups(user), asked
+        )
+        if not is_there or not is_allowed or not self.decide(cluster, user, content_attributes(export, asked)).allowed:
+            raise access_denied(user, asked, ACCESS_DENIED.reason)
 
     def may_enter(self, cluster: str, user: User) -> bool:
         if user.cluster and user.cluster != cluster:
             return False
-        user = as_confined(user)
+        user = without_global_groups(user)
         return is_privileged(user) or self._may_enter(cluster, user)
 
     def exists(self, cluster: str) -> bool:
@@ -179,18 +182,18 @@ class WorkspaceAuthorizer(Authorizer):
             return True
         return "/" not in cluster and self._store.get(f"{LOGICAL_CLUSTERS}{cluster}/{LOGICAL_CLUSTER}") is not None
 
-    def rules_of(self, cluster: str, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+    def rules_of(self, cluster: str, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         if not self.may_enter(cluster, user):
             return [], []
-        rules, errors = super().rules_of(cluster, as_confined(user), namespace)
-        return ([*FULL_AUTHORITY, *rules] if is_operator(user) else rules), errors
+        rules, errors = super().rules_of(cluster, without_global_groups(user), namespace)
+        return ([*ALL_RULES, *rules] if is_operator(user) else rules), errors
 
     def _allows(self, cluster: str, user: User, attributes: Attributes) -> bool:
         if user.cluster and user.cluster != cluster:
             return False
-        user = as_confined(user)
+        user = without_global_groups(user)
         if is_privileged(user):
-            return cluster != NOWHERE and (attributes.verb not in BEGINNINGS or self._can_have_objects(cluster))
+            return cluster != NO_CLUSTER and (attributes.verb not in CREATING_VERBS or self._can_have_objects(cluster))
         if is_reserved(user, attributes) or not self._may_enter(cluster, user):
             return False
         return self._is_within_policy(cluster, user, attributes) and (
@@ -205,7 +208,7 @@ class WorkspaceAuthorizer(Authorizer):
         """Of somebody who is no administrator."""
         if cluster.startswith(SYSTEM) or not self.exists(cluster):
             return False
-        if is_operator(user) or is_account_of(cluster, user):
+        if is_operator(user) or is_service_account_of(cluster, user):
             return True
         required = self._required.get(cluster, "")
         if required and not has_required_groups(required, user.groups):
@@ -217,7 +220,7 @@ class WorkspaceAuthorizer(Authorizer):
         known = self._entering.get(key)
         if known is None:
             known = super().decide(cluster, user, ACCESS).allowed
-            if len(self._entering) >= REMEMBERED:
+            if len(self._entering) >= CACHED_DECISIONS:
                 self._entering.clear()
             self._entering[key] = known
         return known
@@ -227,16 +230,16 @@ class WorkspaceAuthorizer(Authorizer):
             return True
         return self._is_within(self._limits.on(cluster, attributes.group, attributes.resource), user, attributes)
 
-    def _may_see(self, view: Export, user: User, asked: Attributes) -> bool:
+    def _may_see(self, view: ExportKey, user: User, asked: Attributes) -> bool:
         if is_reserved(user, asked):
             return False
         return asked.path is not None or self._is_within(
             self._limits.on_view(view, asked.group, asked.resource), user, asked
         )
 
-    def _is_within(self, export: Export | None, user: User, attributes: Attributes) -> bool:
+    def _is_within(self, export: ExportKey | None, user: User, attributes: Attributes) -> bool:
         """The policy of an export, if it has one."""
-        return export is None or super().decide(export.cluster, consumer(user), attributes).allowed
+        return export is None or super().decide(export.cluster, prefixed_user(user), attributes).allowed
 
     # --- keeping in step --------------------------------------------------------------------------
 
@@ -254,17 +257,12 @@ class WorkspaceAuthorizer(Authorizer):
             self._required.pop(cluster_in(key), None)
 
 
-class Export(NamedTuple):
-    cluster: str
-    name: str
-
-
-def consumer(user: User) -> User:
+def prefixed_user(user: User) -> User:
     """A user as the export's workspace knows them."""
     return User(PREFIX + user.name, tuple(PREFIX + group for group in user.groups))
 
 
-def is_limited(export: Obj) -> bool:
+def has_permission_policy(export: Obj) -> bool:
     policy = (export.get("spec") or {}).get("maximalPermissionPolicy") or {}
     return policy.get("local") is not None
 
@@ -273,35 +271,35 @@ def identity_of(export: Obj) -> str:
     return str((export.get("status") or {}).get("identityHash") or "")
 
 
-def claimed_by(export: Obj) -> Mapping[tuple[str, str], str]:
+def claimed_identities(export: Obj) -> Mapping[tuple[str, str], str]:
     """(group, resource) → the identity of the export whose API it is, of what an export claims of others."""
-    claims = map(claim_of, wishes(export))
+    claims = map(claim_of, permission_claims(export))
     return {(one.group, one.resource): one.identity for one in claims if one.identity}
 
 
-def bound_by(binding: Obj) -> Mapping[tuple[str, str], Export]:
+def bound_exports(binding: Obj) -> Mapping[tuple[str, str], ExportKey]:
     """(group, resource) → whose API it is, of what a binding has bound."""
     status = binding.get("status") or {}
     reference = ((binding.get("spec") or {}).get("reference") or {}).get("export") or {}
-    export = Export(status.get("apiExportClusterName", ""), reference.get("name", ""))
+    export = ExportKey(status.get("apiExportClusterName", ""), reference.get("name", ""))
     return {(one.get("group", ""), one.get("resource", "")): export for one in status.get("boundResources") or ()}
 
 
-class Limits:
+class PermissionPolicies:
     """Which exports have a policy, and which of them a cluster's resource comes from; in step with the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._limited: dict[Export, str] = {}  #: with their identities
-        self._identified: dict[str, set[Export]] = {}  #: the same, the other way round
-        self._claims: dict[Export, Mapping[tuple[str, str], str]] = {}
-        self._bound: dict[str, Mapping[tuple[str, str], Export]] = {}
+        self._limited: dict[ExportKey, str] = {}  #: with their identities
+        self._identified: dict[str, set[ExportKey]] = {}  #: the same, the other way round
+        self._claims: dict[ExportKey, Mapping[tuple[str, str], str]] = {}
+        self._bound: dict[str, Mapping[tuple[str, str], ExportKey]] = {}
         store.subscribe(EXPORTS, self._hear_exports)
         store.subscribe(BINDINGS, self._hear_bindings)
         for entry in store.list(EXPORTS).entries:
             self._follow(entry.key, entry)
 
-    def on(self, cluster: str, group: str, resource: str) -> Export | None:
+    def on(self, cluster: str, group: str, resource: str) -> ExportKey | None:
         """The export whose policy counts for a resource of a cluster."""
         if not self._limited:
             return None
@@ -311,16 +309,16 @@ class Limits:
         export = bound.get((group, resource))
         return export if export in self._limited else None
 
-    def on_view(self, view: Export, group: str, resource: str) -> Export | None:
+    def on_view(self, view: ExportKey, group: str, resource: str) -> ExportKey | None:
         """The export whose policy counts for a resource that another one claims."""
         claims = self._claims.get(view)
         limiting = None if claims is None else self._identified.get(claims.get((group, resource), ""))
         return min(limiting) if limiting else None
 
-    def _read(self, cluster: str) -> Mapping[tuple[str, str], Export]:
-        found: dict[tuple[str, str], Export] = {}
+    def _read(self, cluster: str) -> Mapping[tuple[str, str], ExportKey]:
+        found: dict[tuple[str, str], ExportKey] = {}
         for entry in self._store.list(f"{BINDINGS}{cluster}/").entries:
-            found.update(bound_by(orjson.loads(entry.value)))
+            found.update(bound_exports(orjson.loads(entry.value)))
         if len(self._bound) >= CLUSTERS_CACHED:
             del self._bound[next(iter(self._bound))]
         self._bound[cluster] = found
@@ -335,16 +333,16 @@ class Limits:
             self._bound.pop(cluster_in(change.key), None)
 
     def _follow(self, key: str, entry: Entry | None) -> None:
-        export = Export(cluster_in(key), name_in(key)[1])
+        export = ExportKey(cluster_in(key), name_in(key)[1])
         found = {} if entry is None else orjson.loads(entry.value)
         if before := self._limited.pop(export, ""):
             self._identified[before].discard(export)
             if not self._identified[before]:
                 del self._identified[before]
-        if is_limited(found):
+        if has_permission_policy(found):
             identity = self._limited[export] = identity_of(found)
             if identity:
                 self._identified.setdefault(identity, set()).add(export)
         self._claims.pop(export, None)
-        if claims := claimed_by(found):
+        if claims := claimed_identities(found):
             self._claims[export] = claims

@@ -6,33 +6,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from farflung.hub.tenancy.api_exports import ExportReference
 from farflung.hub.tenancy.paths import TypeReference
 from farflung.machinery.errors import Obj
 
 BINDINGS: Final = "system:apibindings"  #: the initializer that binds what types bring
 RESERVED: Final = frozenset({"any", "system"})  #: names that no type may have
-MOST: Final = 100  #: types that one may extend, directly or not
+MOST_EXTENDED: Final = 100  #: types that one may extend, directly or not
 DEFAULT_CHILD: Final = TypeReference("universal", "root")
 
 
-class Refused(Exception):
+class WorkspaceTypeRefused(Exception):
     """Why a workspace cannot have a type, in kcp's words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class TypeLimit:
     """Which types are allowed beside one; the others are not."""
 
     none: bool
     types: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """An APIExport that a type binds in its workspaces."""
-
-    path: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +36,9 @@ class WorkspaceType:
     initializer: bool = False
     extends: tuple[TypeReference, ...] = ()
     default_child: TypeReference = DEFAULT_CHILD
-    parents: Limit | None = None
-    children: Limit | None = None
-    bindings: tuple[Export, ...] = ()
+    parents: TypeLimit | None = None
+    children: TypeLimit | None = None
+    bindings: tuple[ExportReference, ...] = ()
     labels: Mapping[str, str] | None = None
 
     @property
@@ -60,7 +53,7 @@ class WorkspaceType:
 
 #: (path, name) → the type, if there is one
 Lookup = Callable[[str, str], WorkspaceType | None]
-Lineage = Sequence[WorkspaceType]  #: the types that one extends, the farthest last but itself; and then itself
+TypeLineage = Sequence[WorkspaceType]  #: the types that one extends, the farthest last but itself; and then itself
 
 
 def read_type(obj: Obj, cluster: str, path: str) -> WorkspaceType:
@@ -76,7 +69,7 @@ def read_type(obj: Obj, cluster: str, path: str) -> WorkspaceType:
         _reference(child) if child else DEFAULT_CHILD,
         _limit(spec.get("limitAllowedParents")),
         _limit(spec.get("limitAllowedChildren")),
-        tuple(Export(one.get("path", ""), one.get("export", "")) for one in _list(spec, "defaultAPIBindings")),
+        tuple(ExportReference(one.get("path", ""), one.get("export", "")) for one in _list(spec, "defaultAPIBindings")),
         spec.get("additionalWorkspaceLabels") or None,
     )
 
@@ -89,30 +82,30 @@ def _reference(obj: Obj) -> TypeReference:
     return TypeReference(obj.get("name", ""), obj.get("path", ""))
 
 
-def _limit(obj: Obj | None) -> Limit | None:
+def _limit(obj: Obj | None) -> TypeLimit | None:
     if not obj:
         return None
     types = tuple(str(_reference(one)) for one in obj.get("types") or ())
     none = bool(obj.get("none"))
-    return Limit(none, types) if none or types else None
+    return TypeLimit(none, types) if none or types else None
 
 
-def find(reference: TypeReference, paths: Iterable[str], lookup: Lookup) -> WorkspaceType:
+def find_type(reference: TypeReference, paths: Iterable[str], lookup: Lookup) -> WorkspaceType:
     """The type that is meant: at its path, or else the first of that name among the paths.  Raises Refused."""
     if reference.path:
         found = lookup(reference.path, reference.name)
         if found is None:
             missing = f'workspacetypes.tenancy.kcp.io "{reference}" not found'
-            raise Refused(f"Internal error occurred: {missing}")
+            raise WorkspaceTypeRefused(f"Internal error occurred: {missing}")
         return found
     for path in paths:
         found = lookup(path, reference.name)
         if found is not None:
             return found
-    raise Refused(f'workspace type "{reference.name}" cannot be resolved')
+    raise WorkspaceTypeRefused(f'workspace type "{reference.name}" cannot be resolved')
 
 
-def lineage(last: WorkspaceType, lookup: Lookup) -> Lineage:
+def type_lineage(last: WorkspaceType, lookup: Lookup) -> TypeLineage:
     """Everything that a type is.  Raises Refused if something is missing, or it goes round in circles."""
     return [*_extended(last, lookup, {last.qualified}, []), last]
 
@@ -124,38 +117,38 @@ def _extended(one: WorkspaceType, lookup: Lookup, seen: set[str], way: list[str]
         name = str(reference)
         if name in way:
             circle = " -> ".join(way[way.index(name) :])
-            raise Refused(f"circular dependency detected in workspace type {name}: {circle}")
+            raise WorkspaceTypeRefused(f"circular dependency detected in workspace type {name}: {circle}")
         if name in seen:
             continue
         seen.add(name)
-        base = lookup(reference.path, reference.name) if len(seen) <= MOST else None
+        base = lookup(reference.path, reference.name) if len(seen) <= MOST_EXTENDED else None
         if base is None:
-            raise Refused(f"unable to find inherited workspace type {name}")
+            raise WorkspaceTypeRefused(f"unable to find inherited workspace type {name}")
         found.append(base)
         found += _extended(base, lookup, seen, way)
     return found
 
 
-class Side(NamedTuple):
+class RelationLimit(NamedTuple):
     """What a workspace may be beside another one, and how types limit it."""
 
-    limit: Callable[[WorkspaceType], Limit | None]
+    limit: Callable[[WorkspaceType], TypeLimit | None]
     one: str
     some: str
 
 
-PARENT: Final = Side(lambda one: one.parents, "parent", "parent")
-CHILD: Final = Side(lambda one: one.children, "child", "children")
+PARENT: Final = RelationLimit(lambda one: one.parents, "parent", "parent")
+CHILD: Final = RelationLimit(lambda one: one.children, "child", "children")
 
 
-def check_family(parents: Lineage, children: Lineage) -> None:
+def check_relation(parents: TypeLineage, children: TypeLineage) -> None:
     """Whether a workspace of one type may be in one of another.  Raises Refused."""
     told = _unwanted(PARENT, parents, by=children) or _unwanted(CHILD, children, by=parents)
     if told:
-        raise Refused(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
+        raise WorkspaceTypeRefused(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
 
 
-def _unwanted(side: Side, types: Lineage, by: Lineage) -> list[str]:
+def _unwanted(side: RelationLimit, types: TypeLineage, by: TypeLineage) -> list[str]:
     """Why a workspace of some types may not be beside one of others."""
     told = []
     for one in by:
@@ -177,7 +170,7 @@ def _which(one: WorkspaceType, limiting: WorkspaceType) -> str:
     return f"workspace type {one.qualified}{extends}"
 
 
-def _allows(limit: Limit, types: Lineage) -> bool:
+def _allows(limit: TypeLimit, types: TypeLineage) -> bool:
     return not limit.none and any(one.qualified in limit.types for one in types)
 
 
@@ -185,16 +178,16 @@ def _names(types: Iterable[str]) -> str:
     return f"[{' '.join(sorted(set(types)))}]"
 
 
-def _implemented(types: Lineage) -> str:
+def _implemented(types: TypeLineage) -> str:
     return _names(one.qualified for one in types)
 
 
-def initializers(types: Lineage) -> list[str]:
+def initializers(types: TypeLineage) -> list[str]:
     """Who must be done before a workspace is ready."""
     named = [one.initializer_name for one in types if one.initializer]
     return [*dict.fromkeys(named), BINDINGS] if bindings(types) else list(dict.fromkeys(named))
 
 
-def bindings(types: Lineage) -> list[Export]:
+def bindings(types: TypeLineage) -> list[ExportReference]:
     """What is bound in a new workspace."""
     return list(dict.fromkeys(export for one in types for export in one.bindings))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 import orjson
@@ -33,91 +32,85 @@ from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.tenancy import hashes
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types
+from farflung.hub.tenancy.api_exports import ExportReference
 from farflung.hub.tenancy.direct_writes import (
     ACCOUNT,
     CONFIG_MAP,
     LOGICAL_CLUSTER,
     NAMESPACE,
     ROLE_BINDING,
-    Written,
+    CreationContext,
+    EncodedObject,
+    encode_new,
     put_all,
     put_missing,
-    written,
 )
-from farflung.hub.tenancy.paths import LONGEST, ROOT, SYSTEM, WORKSPACE_TYPES, Clusters, TypeReference, workspace_key
-from farflung.hub.tenancy.workspace_types import Export, Lineage, Refused, WorkspaceType
+from farflung.hub.tenancy.paths import (
+    LONGEST,
+    ROOT,
+    SYSTEM,
+    WORKSPACE_TYPES,
+    LogicalClusters,
+    TypeReference,
+    workspace_key,
+)
+from farflung.hub.tenancy.workspace_types import (
+    TypeLineage,
+    WorkspaceType,
+    WorkspaceTypeRefused,
+)
 from farflung.machinery.errors import Obj, forbidden
 from farflung.machinery.selectors import selector_of
-from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store
 
 ADMIN_BINDING: Final = "workspace-admin"
 SHARD: Final = "root"
 SHARD_KEY: Final = "/core.kcp.io/shards/root/root"
 UNIVERSAL: Final = "root:universal"  #: the initializer that makes the namespace `default`
-OURS: Final = frozenset({UNIVERSAL, types.BINDINGS})  #: initializers that the hub is done with at once
-NONE: Final[Mapping[str, str]] = {}
-AUTHORITY: Final = "kube-root-ca.crt"
-AUTHORITY_TOLD: Final = (
+HUB_INITIALIZERS: Final = frozenset({UNIVERSAL, types.BINDINGS})  #: initializers that the hub is done with at once
+NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+CA_CONFIG_MAP: Final = "kube-root-ca.crt"
+CA_DESCRIPTION: Final = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
     "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
     "clusters."
 )
 
 #: (cluster, exports, now) → APIBindings, bound, as they are to be written
-Bind = Callable[[str, Sequence[Export], str], Iterable[Written]]
+Bind = Callable[[str, Sequence[ExportReference], str], Iterable[EncodedObject]]
 MayUse = Callable[[str, str], bool]  #: (cluster, name of a type) → whether the user may make workspaces of it
 
 
-def nothing_bound(cluster: str, exports: Sequence[Export], now: str) -> Iterable[Written]:
+def nothing_bound(cluster: str, exports: Sequence[ExportReference], now: str) -> Iterable[EncodedObject]:
     return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Founding:
+class NewCluster:
     """A cluster that is to be."""
 
     cluster: str
     path: str
     type: str
     initializers: Sequence[str]
-    bindings: Sequence[Export]
+    bindings: Sequence[ExportReference]
     annotations: Obj  #: of the LogicalCluster, beside its path and type
     admin: str = ""  #: the user who may do everything there; empty: nobody in particular
     owner: Obj | None = None  #: the Workspace, as the LogicalCluster names it
 
 
 class Tenancy:
-    def __init__(
-        self,
-        store: Store,
-        *,
-        url: str,
-        clock: Callable[[], datetime],
-        new_uid: Callable[[], str],
-        random: Callable[[int], bytes],
-        bind: Bind = nothing_bound,
-        authority: str = "",
-    ) -> None:
-        """`url`: of the hub, as its clients see it; `random`: so many bytes; `authority`: the hub's CA in PEM, for the
-        namespace `default` (without it, housekeeping brings it later)."""
-        self.clusters = Clusters(store)
-        self.abandoned: Callable[[str], None] = lambda cluster: None  #: told of clusters that nobody will have
-        self.bind = bind
+    def __init__(self, store: Store, context: CreationContext) -> None:
+        self.clusters = LogicalClusters(store)
+        self.on_abandoned: Callable[[str], None] = lambda cluster: None  #: called with clusters without a Workspace
+        self.bind: Bind = nothing_bound
+        self.context = context
         self._store = store
-        self._url = url
-        self._clock = clock
-        self._new_uid = new_uid
-        self._random = random
-        self._authority = authority
         self._types: dict[str, tuple[Entry, WorkspaceType]] = {}  #: as they were read, while they are what they were
         store.subscribe(WORKSPACE_TYPES, self._forget_types)
 
-    def now(self) -> str:
-        return format_seconds(self._clock())
-
     def url_of(self, cluster: str) -> str:
-        return f"{self._url}/clusters/{cluster}"
+        return f"{self.context.url}/clusters/{cluster}"
 
     # --- types ------------------------------------------------------------------------------------
 
@@ -149,14 +142,14 @@ class Tenancy:
 
         return lookup
 
-    def _parent_lineage(self, cluster: str) -> Lineage:
+    def _parent_lineage(self, cluster: str) -> TypeLineage:
         reference = self.clusters.type_of(cluster)
         if reference is None:
-            raise Refused("parent type cannot be resolved")
-        return types.lineage(types.find(reference, (), self.type_at), self.type_at)
+            raise WorkspaceTypeRefused("parent type cannot be resolved")
+        return types.type_lineage(types.find_type(reference, (), self.type_at), self.type_at)
 
-    def _lineage(self, reference: TypeReference, lookup: types.Lookup) -> Lineage:
-        return types.lineage(types.find(reference, (), lookup), lookup)
+    def _lineage(self, reference: TypeReference, lookup: types.Lookup) -> TypeLineage:
+        return types.type_lineage(types.find_type(reference, (), lookup), lookup)
 
     def _paths(self, cluster: str) -> Iterator[str]:
         """Where a type without a path is looked for: here, above, and in the root."""
@@ -173,16 +166,18 @@ class Tenancy:
         annotations[OWNER_ANNOTATION] = owner_text(user)
         self._require_groups(cluster, annotations)
         spec = workspace.setdefault("spec", {})
-        said = (spec.get("type") or {}) if type(spec) is dict else None
-        if type(said) is not dict or any(type(said.get(name, "")) is not str for name in ("name", "path")):
+        type_reference = (spec.get("type") or {}) if type(spec) is dict else None
+        if type(type_reference) is not dict or any(
+            type(type_reference.get(name, "")) is not str for name in ("name", "path")
+        ):
             return  # which validation refuses
-        reference = TypeReference(said.get("name", ""), said.get("path", ""))
+        reference = TypeReference(type_reference.get("name", ""), type_reference.get("path", ""))
         try:
             if not reference.name and not reference.path:
                 reference = self._parent_lineage(cluster)[-1].default_child
-            found = types.find(reference, self._paths(cluster), self._usable(may_use))
-        except Refused as refused:
-            raise refusal(workspace, str(refused)) from None
+            found = types.find_type(reference, self._paths(cluster), self._usable(may_use))
+        except WorkspaceTypeRefused as refused:
+            raise workspace_forbidden(workspace, str(refused)) from None
         spec["type"] = {"name": found.name, "path": reference.path or found.path}
         if found.labels:
             metadata["labels"] = dict(found.labels) | (metadata.get("labels") or {})
@@ -199,18 +194,20 @@ class Tenancy:
         if not is_privileged(user):
             for field, shown in (("cluster", "spec.Cluster"), ("URL", "spec.URL")):
                 if spec.get(field):
-                    raise refusal(workspace, f"{shown} can only be set by system privileged users")
+                    raise workspace_forbidden(workspace, f"{shown} can only be set by system privileged users")
         reference = TypeReference(spec["type"].get("name", ""), spec["type"].get("path", ""))
         try:
-            types.check_family(self._parent_lineage(cluster), self._lineage(reference, self._usable(may_use)))
-        except Refused as refused:
-            raise refusal(workspace, str(refused)) from None
+            types.check_relation(self._parent_lineage(cluster), self._lineage(reference, self._usable(may_use)))
+        except WorkspaceTypeRefused as refused:
+            raise workspace_forbidden(workspace, str(refused)) from None
         if len(self.clusters.path_of(cluster)) + len(workspace["metadata"].get("name", "")) >= LONGEST:
-            raise refusal(workspace, f"its path would be longer than {LONGEST} characters")
+            raise workspace_forbidden(workspace, f"its path would be longer than {LONGEST} characters")
 
     # --- creation ---------------------------------------------------------------------------------
 
-    def found(self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NONE) -> Sequence[Written]:
+    def prepare_cluster(
+        self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NO_ANNOTATIONS
+    ) -> Sequence[EncodedObject]:
         """The cluster of a Workspace that was admitted, and that now tells of it: whoever called writes all of this,
         and the Workspace last, or else calls `abandon`.  If no shard is wanted that exists, or the name is taken, there
         is nothing.  `annotations`: of the LogicalCluster, beside the usual ones."""
@@ -219,39 +216,41 @@ class Tenancy:
         if present is not None and objects.uid_of(present) != workspace["metadata"]["uid"]:
             return ()
         if not self._is_schedulable(workspace):
-            states.unscheduled(workspace, self.now())
+            states.mark_unscheduled(workspace, self.context.now())
             return ()
-        cluster = hashes.cluster_name(self._random(hashes.RANDOM_BYTES))
+        cluster = hashes.cluster_name(self.context.random_bytes(hashes.RANDOM_BYTES))
         try:
-            founding = self._founding(parent, workspace, cluster, annotations)
-        except Refused as refused:
-            raise refusal(workspace, str(refused)) from None
-        logical_cluster = self._logical_cluster(founding)
-        self._tell(workspace, cluster, logical_cluster)
-        return tuple(self._furnishing(founding, logical_cluster))
+            new = self._new_cluster(parent, workspace, cluster, annotations)
+        except WorkspaceTypeRefused as refused:
+            raise workspace_forbidden(workspace, str(refused)) from None
+        logical_cluster = self._logical_cluster(new)
+        self._set_cluster(workspace, cluster, logical_cluster)
+        return tuple(self._cluster_objects(new, logical_cluster))
 
-    async def open(self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NONE) -> None:
+    async def create_cluster(
+        self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NO_ANNOTATIONS
+    ) -> None:
         """Write the cluster of a Workspace, which is to be written next."""
-        founded = self.found(parent, workspace, annotations)
+        writes = self.prepare_cluster(parent, workspace, annotations)
         try:
-            await put_all(self._store, founded)
+            await put_all(self._store, writes)
         except BaseException:
             self.abandon(workspace)
             raise
 
     def abandon(self, workspace: Obj) -> None:
-        """The Workspace whose cluster was just founded will not be."""
+        """The Workspace whose cluster was just writes will not be."""
         cluster = workspace["spec"].get("cluster")
         if cluster:
-            self.abandoned(cluster)
+            self.on_abandoned(cluster)
 
-    async def open_missing(self, founding: Founding) -> Obj:
+    async def create_missing(self, new: NewCluster) -> Obj:
         """Make a cluster whose name is known beforehand, or what is missing of it.  Its LogicalCluster."""
-        logical_cluster = self._logical_cluster(founding)
-        await put_missing(self._store, self._furnishing(founding, logical_cluster))
+        logical_cluster = self._logical_cluster(new)
+        await put_missing(self._store, self._cluster_objects(new, logical_cluster))
         return logical_cluster
 
-    def lineage_of(self, path: str, name: str) -> Lineage:
+    def lineage_of(self, path: str, name: str) -> TypeLineage:
         """Of a type that is certainly there."""
         return self._lineage(TypeReference(name, path), self.type_at)
 
@@ -266,7 +265,7 @@ class Tenancy:
         except KeyError:
             return False  # nobody can tell what it means
 
-    def _founding(self, parent: str, workspace: Obj, cluster: str, annotations: Mapping[str, str]) -> Founding:
+    def _new_cluster(self, parent: str, workspace: Obj, cluster: str, annotations: Mapping[str, str]) -> NewCluster:
         metadata, spec = workspace["metadata"], workspace["spec"]
         lineage = self.lineage_of(spec["type"]["path"], spec["type"]["name"])
         kept = {
@@ -279,7 +278,7 @@ class Tenancy:
             "cluster": parent,
             "uid": metadata["uid"],
         }
-        return Founding(
+        return NewCluster(
             cluster,
             f"{self.clusters.path_of(parent)}:{metadata['name']}",
             lineage[-1].qualified,
@@ -290,17 +289,17 @@ class Tenancy:
             owner,
         )
 
-    def _logical_cluster(self, founding: Founding) -> Obj:
+    def _logical_cluster(self, new: NewCluster) -> Obj:
         spec: Obj = {"directlyDeletable": False}
-        if founding.initializers:
-            spec["initializers"] = list(founding.initializers)
-        if founding.owner is not None:
-            spec["owner"] = founding.owner
-        annotations = {**founding.annotations, TYPE_ANNOTATION: founding.type}
-        if founding.path != ROOT:
-            annotations[PATH_ANNOTATION] = founding.path
-        status: Obj = {"URL": self.url_of(founding.cluster)}
-        waiting = [one for one in founding.initializers if one not in OURS]
+        if new.initializers:
+            spec["initializers"] = list(new.initializers)
+        if new.owner is not None:
+            spec["owner"] = new.owner
+        annotations = {**new.annotations, TYPE_ANNOTATION: new.type}
+        if new.path != ROOT:
+            annotations[PATH_ANNOTATION] = new.path
+        status: Obj = {"URL": self.url_of(new.cluster)}
+        waiting = [one for one in new.initializers if one not in HUB_INITIALIZERS]
         if waiting:
             status["initializers"] = waiting
         obj: Obj = {
@@ -313,27 +312,27 @@ class Tenancy:
             "spec": spec,
             "status": status,
         }
-        states.settle_cluster(obj, self.now())
+        states.update_cluster_status(obj, self.context.now())
         return obj
 
-    def _furnishing(self, founding: Founding, logical_cluster: Obj) -> Iterator[Written]:
+    def _cluster_objects(self, new: NewCluster, logical_cluster: Obj) -> Iterator[EncodedObject]:
         """Everything in a new cluster, the LogicalCluster last.  The namespace comes after what it has from its first
         moment, or housekeeping, which hears of it, would ask for that in a cluster that is not there yet."""
-        cluster, now, uid = founding.cluster, self.now(), self._new_uid
-        if UNIVERSAL in founding.initializers:
-            yield written(
+        cluster, now, uid = new.cluster, self.context.now(), self.context.new_uid
+        if UNIVERSAL in new.initializers:
+            yield encode_new(
                 ACCOUNT, cluster, {"metadata": {"name": "default", "namespace": "default"}}, uid=uid(), now=now
             )
-            if self._authority:
-                yield written(CONFIG_MAP, cluster, authority(self._authority), uid=uid(), now=now)
-            yield written(NAMESPACE, cluster, default_namespace(), uid=uid(), now=now)
-        if founding.admin:
-            yield written(ROLE_BINDING, cluster, admin_binding(founding.admin), uid=uid(), now=now)
-        if founding.bindings:
-            yield from self.bind(cluster, founding.bindings, now)
-        yield written(LOGICAL_CLUSTER, cluster, logical_cluster, uid=uid(), now=now)
+            if self.context.authority:
+                yield encode_new(CONFIG_MAP, cluster, ca_config_map(self.context.authority), uid=uid(), now=now)
+            yield encode_new(NAMESPACE, cluster, default_namespace(), uid=uid(), now=now)
+        if new.admin:
+            yield encode_new(ROLE_BINDING, cluster, admin_binding(new.admin), uid=uid(), now=now)
+        if new.bindings:
+            yield from self.bind(cluster, new.bindings, now)
+        yield encode_new(LOGICAL_CLUSTER, cluster, logical_cluster, uid=uid(), now=now)
 
-    def _tell(self, workspace: Obj, cluster: str, logical_cluster: Obj) -> None:
+    def _set_cluster(self, workspace: Obj, cluster: str, logical_cluster: Obj) -> None:
         metadata = workspace["metadata"]
         finalizers = metadata.setdefault("finalizers", [])
         if WORKSPACE_FINALIZER not in finalizers:
@@ -344,7 +343,7 @@ class Tenancy:
             metadata["generation"] += 1
         workspace["spec"]["cluster"] = cluster
         workspace["spec"]["URL"] = self.url_of(cluster)
-        states.settle_workspace(workspace, logical_cluster, self.now())
+        states.update_workspace_status(workspace, logical_cluster, self.context.now())
 
 
 # --- what is in a new cluster ---------------------------------------------------------------------
@@ -359,9 +358,9 @@ def default_namespace() -> Obj:
     return {"metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
 
 
-def authority(pem: str) -> Obj:
-    annotations = {"kubernetes.io/description": AUTHORITY_TOLD}
-    metadata = {"name": AUTHORITY, "namespace": "default", "annotations": annotations}
+def ca_config_map(pem: str) -> Obj:
+    annotations = {"kubernetes.io/description": CA_DESCRIPTION}
+    metadata = {"name": CA_CONFIG_MAP, "namespace": "default", "annotations": annotations}
     return {"metadata": metadata, "data": {"ca.crt": pem}}
 
 
@@ -383,26 +382,26 @@ def is_privileged(user: User) -> bool:
 
 def owner_text(user: User) -> str:
     """What is noted of whoever makes a workspace."""
-    told: Obj = {"username": user.name}
+    owner: Obj = {"username": user.name}
     if user.uid:
-        told["uid"] = user.uid
+        owner["uid"] = user.uid
     if user.groups:
-        told["groups"] = list(user.groups)
+        owner["groups"] = list(user.groups)
     if user.cluster:
-        told["extra"] = {"authentication.kubernetes.io/cluster-name": [user.cluster]}
-    return orjson.dumps(told).decode()
+        owner["extra"] = {"authentication.kubernetes.io/cluster-name": [user.cluster]}
+    return orjson.dumps(owner).decode()
 
 
 def owner_name(text: str) -> str:
     """The user who may do everything in a workspace, by what was noted.  Nobody, if it was the hub itself, or somebody
     of one cluster only: in another one that name would be somebody else's."""
     try:
-        told = orjson.loads(text)
+        owner = orjson.loads(text)
     except orjson.JSONDecodeError:
         return ""
-    name = str(told.get("username", ""))
-    return "" if told.get("extra") or name.startswith(SYSTEM) else name
+    name = str(owner.get("username", ""))
+    return "" if owner.get("extra") or name.startswith(SYSTEM) else name
 
 
-def refusal(workspace: Obj, why: str) -> Exception:
+def workspace_forbidden(workspace: Obj, why: str) -> Exception:
     return forbidden(TENANCY_GROUP, "workspaces", workspace["metadata"].get("name", ""), why)

@@ -13,14 +13,14 @@ from farflung.hub.registry.pipeline import CHANGES, CREATE, DELETE, UPDATE, WRIT
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import api_bindings as bindings
-from farflung.hub.tenancy import deliveries, guards, priorities
+from farflung.hub.tenancy import guards
 from farflung.hub.tenancy import initializer_views as initializing
 from farflung.hub.tenancy import resource_schemas as schemas
 from farflung.hub.tenancy import virtual_machines as machines
-from farflung.hub.tenancy.api_exports import Exporter
+from farflung.hub.tenancy.api_exports import Exporter, ExportReference
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.home_workspaces import NAME as HOME
-from farflung.hub.tenancy.home_workspaces import Homes
+from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
 from farflung.hub.tenancy.paths import ROOT
 from farflung.hub.tenancy.workspaces import MayUse, Tenancy
 from farflung.machinery.errors import Obj, forbidden
@@ -48,7 +48,9 @@ def of(wanted: tuple[str, str], operations: Collection[str] = WRITES) -> Applies
 
 
 class WorkspaceWrites:
-    def __init__(self, tenancy: Tenancy, exporter: Exporter, binder: Binder, homes: Homes, may: May, url: str) -> None:
+    def __init__(
+        self, tenancy: Tenancy, exporter: Exporter, binder: Binder, homes: HomeWorkspaces, may: May, url: str
+    ) -> None:
         self._tenancy = tenancy
         self._homes = homes
         self._exporter = exporter
@@ -61,9 +63,9 @@ class WorkspaceWrites:
             Step("check_endpoints", Stage.COMPLETE, self._check_endpoints, of(ENDPOINTS, new)),
             Step("complete_binding", Stage.COMPLETE, self._complete_binding, of(BINDINGS, bound_by_client)),
             Step("complete_location", Stage.COMPLETE, self._complete_location, of(LOCATIONS)),
-            Step("check_priority", Stage.ADMIT, self._check_priority, concerning(priorities.concerns)),
-            Step("check_machine", Stage.ADMIT, self._check_machine, concerning(machines.concerns)),
-            Step("check_delivery", Stage.ADMIT, self._check_delivery, concerning(deliveries.concerns)),
+            Step("check_priority", Stage.ADMIT, self._check_priority, concerning(machines.has_priority)),
+            Step("check_machine", Stage.ADMIT, self._check_machine, concerning(machines.is_machine)),
+            Step("check_delivery", Stage.ADMIT, self._check_delivery, concerning(machines.is_placement)),
             Step("check_new_workspace", Stage.ADMIT, self._check_new_workspace, of(WORKSPACES, new)),
             Step("check_workspace", Stage.ADMIT, check_workspace, of(WORKSPACES, CHANGES)),
             Step("check_type", Stage.ADMIT, self._check_type, of(TYPES)),
@@ -92,18 +94,18 @@ class WorkspaceWrites:
 
     def _complete_binding(self, write: Write) -> None:
         new, old = write.new, write.old
-        reference = bindings.reference_of(new)
-        if reference is not None and (old is None or bindings.reference_of(old) != reference):
+        reference = bindings.binding_reference(new)
+        if reference is not None and (old is None or bindings.binding_reference(old) != reference):
             self._check_may_bind(write, reference, "APIBinding")
         self._binder.admit_binding(write.call.target.cluster, new)
 
     def _check_endpoints(self, write: Write) -> None:
         spec = write.new.get("spec")
-        reference = bindings.referred(spec.get("export")) if isinstance(spec, dict) else None
+        reference = bindings.export_reference(spec.get("export")) if isinstance(spec, dict) else None
         if reference is not None:
             self._check_may_bind(write, reference, "APIExportEndpointSlice")
 
-    def _check_may_bind(self, write: Write, reference: bindings.Reference, kind: str) -> None:
+    def _check_may_bind(self, write: Write, reference: ExportReference, kind: str) -> None:
         call, verb = write.call, CREATE if write.old is None else UPDATE
         self._binder.check_may_bind(
             call.target.cluster, call.user, call.tools.authorizer, write.name, reference, verb, kind
@@ -118,17 +120,17 @@ class WorkspaceWrites:
     def _check_priority(self, write: Write) -> None:
         call = write.call
         may = partial(self._may, call.target.cluster, call.target.view, call.user)
-        priorities.check_priority(call.user, call.resource, write.new, write.old, may)
+        machines.check_priority(call.user, call.resource, write.new, write.old, may)
 
     def _check_machine(self, write: Write) -> None:
         call = write.call
         may = partial(self._may, call.target.cluster, call.target.view, call.user)
-        machines.check_placing(call.user, write.new, write.old, may)
+        machines.check_binding(call.user, write.new, write.old, may)
 
     def _check_delivery(self, write: Write) -> None:
         call = write.call
         may = partial(self._may, call.target.cluster, "", call.user)
-        deliveries.check_leading(call.user, write.new, write.old, may)
+        machines.check_delivery(call.user, write.new, write.old, may)
 
     def _check_new_workspace(self, write: Write) -> None:
         call = write.call
@@ -157,25 +159,25 @@ class WorkspaceWrites:
 
     def _finish_workspace(self, write: Write) -> None:
         """The objects of the new workspace are created before it."""
-        write.prerequisites += self._tenancy.found(write.call.target.cluster, write.new)
+        write.prerequisites += self._tenancy.prepare_cluster(write.call.target.cluster, write.new)
         write.rollbacks.append(lambda: self._tenancy.abandon(write.new))
 
     def _finish_type(self, write: Write) -> None:
         cluster = write.call.target.cluster
         path = self._tenancy.clusters.path_of(cluster)
-        guards.settle_type(write.new, cluster, path, self._url, write.call.now())
+        guards.finish_type(write.new, cluster, path, self._url, write.call.now())
 
     def _finish_export(self, write: Write) -> Awaitable[None]:
-        return self._exporter.settle(write.call.target.cluster, write.new, write.old, write.call.now())
+        return self._exporter.finish_export(write.call.target.cluster, write.new, write.old, write.call.now())
 
     def _finish_endpoints(self, write: Write) -> None:
-        self._exporter.settle_endpoints(write.call.target.cluster, write.new, write.call.now())
+        self._exporter.finish_endpoints(write.call.target.cluster, write.new, write.call.now())
 
     async def _finish_binding(self, write: Write) -> None:
         new = write.new
         if "deletionTimestamp" in new["metadata"]:
             return
-        finished = await self._binder.settle_binding(write.call.target.cluster, new, write.call.now())
+        finished = await self._binder.finish_binding(write.call.target.cluster, new, write.call.now())
         if finished is not new:
             new.clear()
             new.update(finished)
@@ -201,10 +203,10 @@ def check_definition(write: Write) -> None:
     schemas.check_definition(write.new)
 
 
-def default_bindings(obj: Obj) -> list[bindings.Reference]:
+def default_bindings(obj: Obj) -> list[ExportReference]:
     """Of a valid WorkspaceType."""
     found = (obj.get("spec") or {}).get("defaultAPIBindings") or ()
-    return [bindings.Reference(one.get("path") or "", one.get("export") or "") for one in found]
+    return [ExportReference(one.get("path") or "", one.get("export") or "") for one in found]
 
 
 def may_use(call: Call) -> MayUse:

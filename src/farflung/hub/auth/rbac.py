@@ -1,4 +1,4 @@
-"""The roles and bindings of one cluster, to be found by whom they are about.
+"""RBAC: rules of roles, and an index of the roles and bindings of one cluster.
 
 subject ─► scope (a namespace, or "" for the whole cluster) ─► bindings ─► role ─► rules
 """
@@ -6,7 +6,7 @@ subject ─► scope (a namespace, or "" for the whole cluster) ─► bindings 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -15,18 +15,112 @@ from typing import Final, NamedTuple
 import orjson
 
 from farflung.apis.names import RBAC_GROUP
-from farflung.hub.auth.rbac.rules import Role, Rule, role_of, spellings
 from farflung.hub.catalog import objects
 from farflung.hub.request.attributes import Decision
 from farflung.hub.request.user import SERVICE_ACCOUNT, User
 from farflung.machinery.errors import Obj, go_quote
 from farflung.store.base import Entry
 
+OrderedSet = dict[str, None]  #: a set in the order of the object
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyRule:
+    """A rule of a role as sets.  A rule with `paths` has no resources."""
+
+    verbs: OrderedSet
+    groups: OrderedSet
+    resources: OrderedSet
+    names: OrderedSet  #: empty: all names
+    paths: OrderedSet  #: with their stars
+    _path_prefixes: tuple[str, ...] = field(init=False, repr=False)
+    _any_verb: bool = field(init=False, repr=False)
+    _any_group: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        prefixes = tuple(path.rstrip("*") for path in self.paths if path.endswith("*"))
+        object.__setattr__(self, "_path_prefixes", prefixes)
+        object.__setattr__(self, "_any_verb", "*" in self.verbs)
+        object.__setattr__(self, "_any_group", "*" in self.groups)
+
+    def has_verb(self, verb: str) -> bool:
+        return self._any_verb or verb in self.verbs
+
+    def has_group(self, group: str) -> bool:
+        return self._any_group or group in self.groups
+
+    def has_resource(self, resource: str) -> bool:
+        """`resource` may also be a pattern: `pods`, `pods/log`, `*`, `*/log`."""
+        if resource in self.resources or "*" in self.resources:
+            return True
+        _, slash, subresource = resource.partition("/")
+        return bool(slash) and f"*/{subresource}" in self.resources
+
+    def has_name(self, name: str) -> bool:
+        return not self.names or name in self.names
+
+    def has_path(self, path: str) -> bool:
+        return path in self.paths or path.startswith(self._path_prefixes)
+
+    def as_resource_rule(self) -> Obj:
+        shown: Obj = {"verbs": [*self.verbs], "apiGroups": [*self.groups], "resources": [*self.resources]}
+        return shown | {"resourceNames": [*self.names]} if self.names else shown
+
+    def as_path_rule(self) -> Obj:
+        return {"verbs": [*self.verbs], "nonResourceURLs": [*self.paths]}
+
+
+def rule_of(obj: Obj) -> PolicyRule:
+    return PolicyRule(*(_words(obj.get(part)) for part in ("verbs", "apiGroups", "resources", "resourceNames", PATHS)))
+
+
+PATHS = "nonResourceURLs"
+
+
+def _words(texts: Iterable[str] | None) -> OrderedSet:
+    return dict.fromkeys(texts or ())
+
+
+class Role:
+    """The rules of a Role or ClusterRole, indexed by resource."""
+
+    __slots__ = ("_about", "_paths", "rules")
+
+    def __init__(self, rules: Iterable[PolicyRule]) -> None:
+        self.rules = tuple(rules)
+        self._about: dict[str, list[PolicyRule]] = {}
+        for rule in self.rules:
+            for resource in rule.resources:
+                self._about.setdefault(resource, []).append(rule)
+        self._paths = tuple(rule for rule in self.rules if rule.paths)
+
+    def allowing(self, verb: str, group: str, resources: Iterable[str]) -> Sequence[PolicyRule]:
+        """The rules that allow a verb on a resource, if only for some names.  `resources`: see `spellings`."""
+        about = self._about
+        found: list[PolicyRule] = []
+        for resource in resources:
+            if resource in about:
+                found += [rule for rule in about[resource] if rule.has_verb(verb) and rule.has_group(group)]
+        return found
+
+    def allows_path(self, verb: str, path: str) -> bool:
+        return any(rule.has_verb(verb) and rule.has_path(path) for rule in self._paths)
+
+
+def spellings(resource: str, subresource: str) -> tuple[str, ...]:
+    """The strings with which a rule can name a resource."""
+    return (f"{resource}/{subresource}", "*", f"*/{subresource}") if subresource else (resource, "*")
+
+
+def role_of(obj: Obj) -> Role:
+    return Role(map(rule_of, obj.get("rules") or ()))
+
+
 CLUSTER_ROLES: Final = f"/{RBAC_GROUP}/clusterroles/"
 ROLES: Final = f"/{RBAC_GROUP}/roles/"
 CLUSTER_BINDINGS: Final = f"/{RBAC_GROUP}/clusterrolebindings/"
 BINDINGS: Final = f"/{RBAC_GROUP}/rolebindings/"
-HOMES: Final = (CLUSTER_ROLES, ROLES, CLUSTER_BINDINGS, BINDINGS)
+STORAGE_PREFIXES: Final = (CLUSTER_ROLES, ROLES, CLUSTER_BINDINGS, BINDINGS)
 
 
 DENIED: Final = Decision(False)
@@ -39,7 +133,7 @@ class Subject(NamedTuple):
 
     @property
     def user(self) -> str:
-        """The name of the user that it is."""
+        """The user name of the subject."""
         return f"{SERVICE_ACCOUNT}{self.namespace}:{self.name}" if self.kind == "ServiceAccount" else self.name
 
     def __str__(self) -> str:
@@ -48,7 +142,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Binding:
+class RoleBinding:
     namespace: str  #: "" of a ClusterRoleBinding
     name: str
     role_kind: str
@@ -57,11 +151,11 @@ class Binding:
     _decisions: dict[int, Decision] = field(default_factory=dict)
 
     def missing(self) -> str:
-        """What is wrong if its role is not there."""
+        """The error if its role does not exist."""
         return f"{self.role_kind.lower()}.{RBAC_GROUP} {go_quote(self.role_name)} not found"
 
     def allows(self, at: int) -> Decision:
-        """What it allows its subject, in the words of Kubernetes; they are put together once."""
+        """The decision for one of its subjects, with Kubernetes' reason.  Cached."""
         decision = self._decisions.get(at)
         if decision is None:
             decision = self._decisions[at] = self._allows(at)
@@ -76,35 +170,35 @@ class Binding:
 CLUSTER: Final = "ClusterRoleBinding"
 
 
-def binding_of(namespace: str, name: str, obj: Obj) -> Binding:
+def binding_of(namespace: str, name: str, obj: Obj) -> RoleBinding:
     role = obj.get("roleRef") or {}
     subjects = (
         Subject(one.get("kind", ""), one.get("name", ""), one.get("namespace") or namespace)
         for one in obj.get("subjects") or ()
     )
-    return Binding(namespace, name, role.get("kind", ""), role.get("name", ""), tuple(subjects))
+    return RoleBinding(namespace, name, role.get("kind", ""), role.get("name", ""), tuple(subjects))
 
 
-class Bound(NamedTuple):
-    """A binding, and which of its subjects somebody is."""
+class BoundSubject(NamedTuple):
+    """A binding, and the index of the subject that matches a user."""
 
     name: str
-    binding: Binding
+    binding: RoleBinding
     at: int
 
 
 BY_NAME: Final = itemgetter(0)
 BY_NAME_AND_SUBJECT: Final = itemgetter(0, 2)
-Scopes = dict[str, list[Bound]]  #: scope → bindings, by name
+Scopes = dict[str, list[BoundSubject]]  #: scope → bindings, ordered by name
 
 
 @dataclass(slots=True)
 class Grant:
-    """What somebody may do with a resource in a namespace, whichever object it is."""
+    """A user's permissions for a resource in a namespace."""
 
     denied: Decision = DENIED
     everything: Decision | None = None
-    named: list[tuple[Rule, Decision]] = field(default_factory=list)
+    named: list[tuple[PolicyRule, Decision]] = field(default_factory=list)
 
     def of(self, name: str) -> Decision:
         for rule, decision in self.named:
@@ -113,21 +207,21 @@ class Grant:
         return self.everything or self.denied
 
 
-class Policy:
-    """`shared`: another cluster's policy, whose ClusterRoles and ClusterRoleBindings count here too."""
+class RbacPolicy:
+    """`shared`: the index of another cluster whose ClusterRoles and ClusterRoleBindings apply here too."""
 
-    def __init__(self, shared: Policy | None = None) -> None:
+    def __init__(self, shared: RbacPolicy | None = None) -> None:
         self._shared = shared
         self._roles: dict[tuple[str, str], Role] = {}  #: (namespace, name); the namespace of a ClusterRole is ""
-        self._bindings: dict[tuple[str, str], Binding] = {}
+        self._bindings: dict[tuple[str, str], RoleBinding] = {}
         self._users: dict[str, Scopes] = {}
         self._groups: dict[str, Scopes] = {}
-        self.generation = 0  #: another one after every change
+        self.generation = 0  #: changes with every update
 
-    # --- keeping in step --------------------------------------------------------------------------
+    # --- updates ----------------------------------------------------------------------------------
 
     def follow(self, key: str, entry: Entry | None) -> None:
-        """A role or binding is now this; None: it is gone."""
+        """Set a role or binding; None: it was deleted."""
         identity = objects.name_in(key)
         if key.startswith((ROLES, CLUSTER_ROLES)):
             if entry is None:
@@ -141,16 +235,16 @@ class Policy:
         if entry is not None:
             self._bind(binding_of(*identity, orjson.loads(entry.value)))
 
-    def _bind(self, binding: Binding) -> None:
+    def _bind(self, binding: RoleBinding) -> None:
         self._bindings[binding.namespace, binding.name] = binding
         for at, subject in enumerate(binding.subjects):
             index, name = self._place(subject)
             bound = index.setdefault(name, {}).setdefault(binding.namespace, [])
             place = bisect_left(bound, binding.name, key=BY_NAME)
             if place == len(bound) or bound[place].binding is not binding:
-                bound.insert(place, Bound(binding.name, binding, at))
+                bound.insert(place, BoundSubject(binding.name, binding, at))
 
-    def _unbind(self, binding: Binding) -> None:
+    def _unbind(self, binding: RoleBinding) -> None:
         for subject in binding.subjects:
             index, name = self._place(subject)
             scopes = index.get(name, {})
@@ -166,10 +260,10 @@ class Policy:
     def _place(self, subject: Subject) -> tuple[dict[str, Scopes], str]:
         return (self._groups, subject.name) if subject.kind == "Group" else (self._users, subject.user)
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
 
     def role(self, kind: str, namespace: str, name: str) -> Role | None:
-        """What a binding in a namespace refers to."""
+        """The role that a binding in a namespace refers to."""
         if kind == "Role":
             return self._roles.get((namespace, name))
         role = self._roles.get(("", name))
@@ -200,9 +294,9 @@ class Policy:
                 return binding.allows(at)
         return denied(errors)
 
-    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """All rules that count for somebody in a namespace, and the roles that were not found."""
-        rules: list[Rule] = []
+    def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
+        """All rules of a user in a namespace, and errors about missing roles."""
+        rules: list[PolicyRule] = []
         errors: list[str] = []
         for binding, _, role in self._bound(user, namespace):
             if role is None:
@@ -211,9 +305,9 @@ class Policy:
                 rules += role.rules
         return rules, errors
 
-    def _bound(self, user: User, namespace: str) -> Iterator[tuple[Binding, int, Role | None]]:
-        """The bindings of a user: those of the cluster first, each kind by name.  A role that is bound more than once
-        comes once, or a large role and many small bindings would keep everybody waiting."""
+    def _bound(self, user: User, namespace: str) -> Iterator[tuple[RoleBinding, int, Role | None]]:
+        """The bindings of a user: cluster-wide ones first, then by name.  A role with several bindings is returned
+        once, because a large role with many bindings would be slow."""
         seen: set[Role] = set()
         for scope in ("", namespace) if namespace else ("",):
             for _, binding, at in self._in_scope(user, scope):
@@ -226,12 +320,12 @@ class Policy:
             if self._shared is not None and not scope:
                 yield from self._shared._bound(user, "")
 
-    def _in_scope(self, user: User, scope: str) -> Sequence[Bound]:
+    def _in_scope(self, user: User, scope: str) -> Sequence[BoundSubject]:
         found = [self._users[user.name].get(scope, [])] if user.name in self._users else []
         found += [self._groups[group].get(scope, []) for group in user.groups if group in self._groups]
         if len(found) < 2:
             return found[0] if found else ()
-        first: dict[str, Bound] = {}  #: of a binding that has somebody twice, who comes first
+        first: dict[str, BoundSubject] = {}  #: the first subject of each binding that matches the user
         for one in sorted(chain.from_iterable(found), key=BY_NAME_AND_SUBJECT):
             first.setdefault(one.name, one)
         return list(first.values())
@@ -242,6 +336,6 @@ def denied(errors: Sequence[str]) -> Decision:
 
 
 def aggregate(errors: Sequence[str]) -> str:
-    """Several errors as one text, each of them once."""
+    """Several errors as one text, without duplicates."""
     distinct = list(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

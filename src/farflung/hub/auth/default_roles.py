@@ -1,8 +1,7 @@
-"""The ClusterRoles and ClusterRoleBindings that every cluster of Kubernetes has, those for its nodes and controllers
-aside: there are none here.
+"""The default ClusterRoles and ClusterRoleBindings of Kubernetes, without those for nodes and controllers.
 
-A rule is a line: verbs, groups, resources and perhaps names, or verbs and paths, each a list with commas.  `core` is
-the group without a name; `read` and `write` are the usual verbs.
+A rule is a line: verbs, groups, resources and optionally names, or verbs and paths, each a list with commas.  `core` is
+the group with the empty name; `read` and `write` stand for several verbs.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ RULES: Final[dict[str, str]] = {
         get /.well-known/openid-configuration,/.well-known/openid-configuration/,/openid/v1/jwks,/openid/v1/jwks/
     """,
 }
-#: the role → the one it is a part of
+#: role → the role that aggregates it
 PARTS: Final = {
     "system:aggregate-to-admin": "admin",
     "edit": "admin",
@@ -96,7 +95,7 @@ PARTS: Final = {
     "view": "edit",
     "system:aggregate-to-view": "view",
 }
-#: the role → groups that have it
+#: role → groups that are bound to it
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "cluster-admin": (ADMINISTRATORS,),
     "system:basic-user": (AUTHENTICATED,),
@@ -108,7 +107,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def default_roles() -> list[Obj]:
-    """Roles first that others are made of."""
+    """Aggregated roles are last."""
     return [_role(name, rules=_rules(text)) for name, text in RULES.items()] + [
         _role(name, rules=None, selectors=[{"matchLabels": {f"{AGGREGATE}{name}": "true"}}])
         for name in ("view", "edit", "admin")
