@@ -8,13 +8,13 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from farflung.cli.main import main
-from farflung.edge.registry import Asked, Registry
+from farflung.edge.registry import EdgeRegistry, EdgeSpec
 
-ASKED = Asked(datetime.now(UTC), "process")
+ASKED = EdgeSpec(datetime.now(UTC), "process")
 
 
 def test_one_that_cannot_be_removed_is_told_of_and_the_others_go(tmp_path: Path) -> None:
-    registry = Registry(tmp_path / "home")
+    registry = EdgeRegistry(tmp_path / "home")
     for name in ("broken", "florin", "guilder"):
         registry.make(name, ASKED)
     registry.edge("broken").containers.touch()

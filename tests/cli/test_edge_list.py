@@ -8,14 +8,16 @@ from pathlib import Path
 import orjson
 
 from farflung.cli import edge_list
-from farflung.edge.ports import Mapping
-from farflung.edge.registry import Asked, Registry
+from farflung.edge.ports import PortMapping
+from farflung.edge.registry import EdgeRegistry, EdgeSpec
 
-ASKED = Asked(datetime.now(UTC), "process", ports=(Mapping(8081, 8083), Mapping(80, 8080, "::")), context="kind-a")
+ASKED = EdgeSpec(
+    datetime.now(UTC), "process", ports=(PortMapping(8081, 8083), PortMapping(80, 8080, "::")), context="kind-a"
+)
 
 
 def test_an_edge_that_does_not_run_is_shown_with_what_was_asked_for(tmp_path: Path) -> None:
-    registry = Registry(tmp_path)
+    registry = EdgeRegistry(tmp_path)
     registry.make("florin", ASKED)
 
     table = edge_list.printed(edge_list.seen(registry.all()), "table")
@@ -30,7 +32,7 @@ def test_an_edge_that_does_not_run_is_shown_with_what_was_asked_for(tmp_path: Pa
 
 
 def test_an_edge_whose_files_are_damaged_does_not_hide_the_others(tmp_path: Path) -> None:
-    registry = Registry(tmp_path)
+    registry = EdgeRegistry(tmp_path)
     broken = registry.make("broken", ASKED)
     (broken.directory / "edge.json").write_text("{")
     registry.make("florin", ASKED)
@@ -41,7 +43,7 @@ def test_an_edge_whose_files_are_damaged_does_not_hide_the_others(tmp_path: Path
 
 
 def test_an_edge_that_does_not_answer_has_no_pods_to_show(tmp_path: Path) -> None:
-    registry = Registry(tmp_path)
+    registry = EdgeRegistry(tmp_path)
     edge = registry.make("florin", ASKED)
     with edge.held() as held:
         held.tell("Ready", api="https://127.0.0.1:1", runtime="process://0")

@@ -14,11 +14,11 @@ from edge_runner import kind_config
 from farflung.cli.main import main
 
 CREATE = ("create", "florin", "--runtime", "process")
-Edge = Callable[..., Result]
+EmbeddedEdge = Callable[..., Result]
 
 
 @pytest.fixture
-def edge(tmp_path: Path) -> Edge:
+def edge(tmp_path: Path) -> EmbeddedEdge:
     """Runs a command in a home without edges."""
     return lambda *words: CliRunner().invoke(main, ["edge", *words], env={"HOME": str(tmp_path), "KUBECONFIG": None})
 
@@ -33,7 +33,7 @@ def command_line() -> str:
     return words if len(words) <= 80 else f"{words[:80]}…"
 
 
-def test_a_port_in_use_is_named_with_the_process_that_has_it(edge: Edge, tmp_path: Path) -> None:
+def test_a_port_in_use_is_named_with_the_process_that_has_it(edge: EmbeddedEdge, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
@@ -44,7 +44,7 @@ def test_a_port_in_use_is_named_with_the_process_that_has_it(edge: Edge, tmp_pat
     assert edge("list").output == "No edges found.\n"
 
 
-def test_a_configuration_or_kubeconfig_that_cannot_be_used_is_named(edge: Edge, tmp_path: Path) -> None:
+def test_a_configuration_or_kubeconfig_that_cannot_be_used_is_named(edge: EmbeddedEdge, tmp_path: Path) -> None:
     strange = tmp_path / "strange.yaml"
     strange.write_text("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes: [{}, {}]\n")
     assert refusal(edge(*CREATE, "--config", str(strange))) == (
@@ -54,7 +54,7 @@ def test_a_configuration_or_kubeconfig_that_cannot_be_used_is_named(edge: Edge, 
     assert edge("list").output == "No edges found.\n"
 
 
-def test_a_name_that_is_none_or_names_no_edge_is_refused(edge: Edge) -> None:
+def test_a_name_that_is_none_or_names_no_edge_is_refused(edge: EmbeddedEdge) -> None:
     assert "is no name for an edge" in refusal(edge("create", "../florin"))
     assert refusal(edge("delete", "florin")).startswith("there is no edge florin; ")
     assert refusal(edge("start", "florin")).startswith("there is no edge florin; ")

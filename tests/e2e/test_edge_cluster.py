@@ -14,7 +14,7 @@ from edge_runner import EdgeUser, kind_config, names
 from free_ports import free_ports
 from hub_process import eventually
 
-from farflung.edge.registry import Registry
+from farflung.edge.registry import EdgeRegistry
 
 WORKLOAD = """
 apiVersion: v1
@@ -169,7 +169,7 @@ def test_an_interrupted_creation_leaves_nothing(user: EdgeUser, number: signal.S
 
 
 def pid_of(user: EdgeUser) -> int:
-    return Registry(user.home / ".farflung").existing("florin").phase.pid
+    return EdgeRegistry(user.home / ".farflung").existing("florin").phase.pid
 
 
 def test_a_workload_runs_answers_ends_and_outlives_a_killed_edge(user: EdgeUser) -> None:

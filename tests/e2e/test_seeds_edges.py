@@ -24,7 +24,7 @@ from seed_mailboxes import FLORIN, GUILDER, find_mailboxes
 from seed_session import Session, Terminal
 from seed_transcripts import COMMON, IN_PROVIDER, INVENTORY, MAILBOXES, SPECIAL
 
-from farflung.edge.registry import Registry
+from farflung.edge.registry import EdgeRegistry
 
 pytestmark = pytest.mark.long
 
@@ -306,7 +306,7 @@ class Story:
         self.session.run(f"farflung edge start {name}")
 
     def kill_edge(self, name: str) -> None:
-        os.kill(Registry(self._directory.home / ".farflung").existing(name).phase.pid, signal.SIGKILL)
+        os.kill(EdgeRegistry(self._directory.home / ".farflung").existing(name).phase.pid, signal.SIGKILL)
 
     def restart_syncer(self, name: str) -> None:
         """The same.  How many objects it remembers depends on the moment."""

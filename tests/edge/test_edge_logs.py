@@ -14,11 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.edge.log_cutting import Cut
-from farflung.edge.logs import NodeLogs, seek_last
-from farflung.edge.node.log_files import log_file
-from farflung.edge.runtimes.log_lines import LogWriter, log_line
-from farflung.hub.endpoints.logs import LogsWanted
+from farflung.edge.logs import LogFilter, NodeLogs, seek_last
+from farflung.edge.runtimes.log_files import LogWriter, log_file, log_line
+from farflung.hub.nodes import LogsWanted
 
 START = datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC)
 TEXTS = st.lists(st.binary(max_size=8).map(lambda text: text.replace(b"\n", b"|")), max_size=30)
@@ -154,7 +152,7 @@ def test_the_last_lines_are_those_that_a_list_of_lines_ends_with(texts: list[byt
 def test_pieces_of_any_size_show_the_same(texts: list[bytes], cuts: list[int], limit: int) -> None:
     whole = b"".join(log_line(START, "stdout", text) for text in texts)
     places = sorted({0, len(whole), *(min(place, len(whole)) for place in cuts)})
-    cut = Cut(None, limit, timestamps=False)
+    cut = LogFilter(None, limit, timestamps=False)
 
     pieces = b"".join(cut.feed(whole[a:b]) for a, b in pairwise(places)) + cut.end()
 
@@ -163,6 +161,6 @@ def test_pieces_of_any_size_show_the_same(texts: list[bytes], cuts: list[int], l
 
 @given(st.binary(max_size=200))
 def test_what_is_no_log_shows_little_and_breaks_nothing(data: bytes) -> None:
-    cut = Cut(START, None, timestamps=True)
+    cut = LogFilter(START, None, timestamps=True)
 
     assert len(cut.feed(data) + cut.end()) <= len(data) + 1

@@ -12,9 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 from free_ports import free_ports
 
-from farflung.edge import ports_taken
-from farflung.edge.ports import MOST, Mapping, Ports, free_port, published
-from farflung.edge.ports_taken import PortTaken
+from farflung.edge import ports
+from farflung.edge.ports import MOST, PortForwarder, PortMapping, PortUnavailable, free_port, published
 from farflung.edge.runtimes.base import Address
 from farflung.lib.klog import Logger
 
@@ -49,9 +48,9 @@ async def told(port: int, words: bytes = b"") -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def mapped(*node_ports: int, descriptors: int = 4 * MOST) -> AsyncIterator[tuple[Ports, list[int]]]:
+async def mapped(*node_ports: int, descriptors: int = 4 * MOST) -> AsyncIterator[tuple[PortForwarder, list[int]]]:
     free = free_ports(len(node_ports))
-    mappings = [Mapping(node_port, port) for node_port, port in zip(node_ports, free, strict=True)]
+    mappings = [PortMapping(node_port, port) for node_port, port in zip(node_ports, free, strict=True)]
     async with published(mappings, LOG, descriptors) as ports:
         yield ports, [mapping.port for mapping in mappings]
 
@@ -171,21 +170,25 @@ async def test_visitors_take_half_of_the_descriptors_at_most() -> None:
 async def test_a_port_that_is_taken_is_found_out_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        with pytest.raises(PortTaken, match=f"port {taken} of 127.0.0.1 is in use"):
-            async with published([Mapping(8081, free_port("127.0.0.1")), Mapping(8082, taken)], LOG, 4 * MOST):
+        with pytest.raises(PortUnavailable, match=f"port {taken} of 127.0.0.1 is in use"):
+            async with published([PortMapping(8081, free_port("127.0.0.1")), PortMapping(8082, taken)], LOG, 4 * MOST):
                 pass
-        with pytest.raises(PortTaken, match=rf"^port {taken} of 127\.0\.0\.1 is in use by process {os.getpid()} \("):
-            ports_taken.check([("127.0.0.1", taken)])
-    ports_taken.check([("127.0.0.1", taken)])
+        with pytest.raises(
+            PortUnavailable, match=rf"^port {taken} of 127\.0\.0\.1 is in use by process {os.getpid()} \("
+        ):
+            ports.check([("127.0.0.1", taken)])
+    ports.check([("127.0.0.1", taken)])
 
 
 def test_a_port_that_is_wanted_twice_is_taken_the_second_time() -> None:
     port = free_port("127.0.0.1")
 
-    with pytest.raises(PortTaken, match=f"port {port} of 127.0.0.1 is in use"):
-        ports_taken.check([("127.0.0.1", port), ("127.0.0.1", port)])
+    with pytest.raises(PortUnavailable, match=f"port {port} of 127.0.0.1 is in use"):
+        ports.check([("127.0.0.1", port), ("127.0.0.1", port)])
 
 
 def test_an_address_of_another_machine_is_said_to_be_one() -> None:
-    with pytest.raises(PortTaken, match=r"port 80 of 192\.0\.2\.1 cannot be used: cannot assign requested address"):
-        ports_taken.check([("192.0.2.1", 80)])
+    with pytest.raises(
+        PortUnavailable, match=r"port 80 of 192\.0\.2\.1 cannot be used: cannot assign requested address"
+    ):
+        ports.check([("192.0.2.1", 80)])

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from farflung.edge.ports import Mapping
-from farflung.edge.registry import Asked, Edge, EdgeError, Registry
+from farflung.edge.ports import PortMapping
+from farflung.edge.registry import EdgeError, EdgeRegistry, EdgeSpec, EmbeddedEdge
 
-ASKED = Asked(datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC), ports=(Mapping(8081, 8083),), context="kind-florin")
+ASKED = EdgeSpec(datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC), ports=(PortMapping(8081, 8083),), context="kind-florin")
 HOLDING = """
 import sys, pathlib
 from farflung.edge.registry import Registry
@@ -30,8 +30,8 @@ with Registry(pathlib.Path(sys.argv[1])).existing(sys.argv[2]).held() as held:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path)
+def registry(tmp_path: Path) -> EdgeRegistry:
+    return EdgeRegistry(tmp_path)
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def held_elsewhere(home: Path, name: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_an_edge_is_remembered_with_what_was_asked_for(registry: Registry) -> None:
+def test_an_edge_is_remembered_with_what_was_asked_for(registry: EdgeRegistry) -> None:
     made = registry.make("florin", ASKED)
 
     assert registry.all() == [made]
@@ -53,14 +53,14 @@ def test_an_edge_is_remembered_with_what_was_asked_for(registry: Registry) -> No
     assert made.phase.phase == "Stopped"
 
 
-def test_there_is_one_edge_of_a_name(registry: Registry) -> None:
+def test_there_is_one_edge_of_a_name(registry: EdgeRegistry) -> None:
     registry.make("florin", ASKED)
 
     with pytest.raises(EdgeError, match="there is an edge florin already, and it is stopped; `farflung edge delete"):
         registry.make("florin", ASKED)
 
 
-def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: Registry) -> None:
+def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: EdgeRegistry) -> None:
     edge = registry.make("florin", ASKED)
     left = edge.node / "pods" / "a"
     left.mkdir(parents=True)
@@ -78,23 +78,23 @@ def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: Registry)
 @pytest.mark.parametrize(
     "name", ["", "..", "a/b", "Florin", "-a", "a" * 50, "a b", ".a", "a\n", "a..b", "a.-b", "a-.b"]
 )
-def test_what_is_no_name_is_no_way_out_of_the_directory(registry: Registry, name: str) -> None:
+def test_what_is_no_name_is_no_way_out_of_the_directory(registry: EdgeRegistry, name: str) -> None:
     with pytest.raises(EdgeError, match="is no name for an edge"):
         registry.edge(name)
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 49, "a.b-c.d", "1--2"])
-def test_the_node_of_an_edge_has_a_name_that_a_label_can_have(registry: Registry, name: str) -> None:
+def test_the_node_of_an_edge_has_a_name_that_a_label_can_have(registry: EdgeRegistry, name: str) -> None:
     assert len(registry.edge(name).node_name) <= 63
 
 
 def test_what_cannot_be_made_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EdgeError, match=r"cannot make .*/file/edges/florin: not a directory"):
-        Registry(tmp_path / "file").make("florin", ASKED)
+        EdgeRegistry(tmp_path / "file").make("florin", ASKED)
 
 
-def test_a_process_is_seen_as_long_as_it_lives(registry: Registry, tmp_path: Path) -> None:
+def test_a_process_is_seen_as_long_as_it_lives(registry: EdgeRegistry, tmp_path: Path) -> None:
     edge = registry.make("florin", ASKED)
     with held_elsewhere(tmp_path, "florin") as process:
         phase = edge.phase
@@ -111,7 +111,7 @@ def test_a_process_is_seen_as_long_as_it_lives(registry: Registry, tmp_path: Pat
         assert edge.phase.pid == os.getpid()
 
 
-def test_what_a_dead_process_said_is_nothing_to_signal(registry: Registry) -> None:
+def test_what_a_dead_process_said_is_nothing_to_signal(registry: EdgeRegistry) -> None:
     edge = registry.make("florin", ASKED)
     (edge.directory / "process").write_bytes(msgspec.json.encode({"pid": os.getpid(), "phase": "Ready"}))
 
@@ -120,7 +120,7 @@ def test_what_a_dead_process_said_is_nothing_to_signal(registry: Registry) -> No
     assert edge.phase.pid == 0
 
 
-def test_words_become_shorter_and_stay_readable(registry: Registry) -> None:
+def test_words_become_shorter_and_stay_readable(registry: EdgeRegistry) -> None:
     edge = registry.make("florin", ASKED)
     with edge.held() as held:
         held.tell("Ready", api="https://a.very.long.name.example.com:12345", runtime="process://0.1.0")
@@ -129,8 +129,8 @@ def test_words_become_shorter_and_stay_readable(registry: Registry) -> None:
         assert (edge.phase.phase, edge.phase.api, edge.phase.runtime) == ("Stopping", "", "process://0.1.0")
 
 
-def test_a_file_that_cannot_be_read_is_named(registry: Registry) -> None:
-    edge: Edge = registry.make("florin", ASKED)
+def test_a_file_that_cannot_be_read_is_named(registry: EdgeRegistry) -> None:
+    edge: EmbeddedEdge = registry.make("florin", ASKED)
     (edge.directory / "edge.json").write_text("{")
 
     with pytest.raises(EdgeError, match=r"edge\.json cannot be read: .*; `farflung edge delete florin` removes it"):
@@ -138,5 +138,5 @@ def test_a_file_that_cannot_be_read_is_named(registry: Registry) -> None:
 
 
 def test_the_home_of_a_user_can_be_elsewhere(tmp_path: Path) -> None:
-    assert Registry.of_user({"FARFLUNG_HOME": str(tmp_path)}).edge("a").directory == tmp_path / "edges" / "a"
-    assert Registry.of_user({}).edge("a").directory == Path("~/.farflung/edges/a").expanduser()
+    assert EdgeRegistry.of_user({"FARFLUNG_HOME": str(tmp_path)}).edge("a").directory == tmp_path / "edges" / "a"
+    assert EdgeRegistry.of_user({}).edge("a").directory == Path("~/.farflung/edges/a").expanduser()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from farflung.edge.cluster import Household, Interruption
-from farflung.edge.registry import Asked, Registry
+from farflung.edge.cluster import EdgeManager, Interruption
+from farflung.edge.registry import EdgeRegistry, EdgeSpec
 
-ASKED = Asked(datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC))
+ASKED = EdgeSpec(datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("contained", [True, False])
@@ -22,10 +22,10 @@ def test_podman_is_asked_for_containers_only_where_some_may_be_left(
     (tmp_path / "podman").write_text(f"#!/bin/sh\necho >> {asked}\n")
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    registry = Registry(tmp_path / "home")
+    registry = EdgeRegistry(tmp_path / "home")
     edge = registry.make("florin", ASKED)
     if contained:
         edge.containers.touch()
-    Household(registry, {}, Interruption(), print).delete(edge)
+    EdgeManager(registry, {}, Interruption(), print).delete(edge)
     assert not edge.directory.exists()
     assert asked.exists() == contained

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.edge.kind_config import Cluster, ConfigError, read
-from farflung.edge.ports import Mapping
+from farflung.edge.kind_config import ConfigError, KindCluster, read
+from farflung.edge.ports import PortMapping
 
 HEAD = b"kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
 
@@ -28,11 +28,13 @@ GUILDER = (
 
 
 def test_the_ports_of_the_seeds_are_mapped_to_this_machine_alone() -> None:
-    assert read(GUILDER) == Cluster(mappings=(Mapping(8081, 8083, "127.0.0.1"), Mapping(8082, 8082, "127.0.0.1")))
+    assert read(GUILDER) == KindCluster(
+        mappings=(PortMapping(8081, 8083, "127.0.0.1"), PortMapping(8082, 8082, "127.0.0.1"))
+    )
 
 
 def test_nothing_has_to_be_said() -> None:
-    assert read(HEAD) == Cluster()
+    assert read(HEAD) == KindCluster()
 
 
 def test_whatever_is_said_counts() -> None:
@@ -46,7 +48,7 @@ nodes:
 """
     )
 
-    assert read(config) == Cluster("florin", "0.0.0.0", 7443, (Mapping(80, 0, "::"),))
+    assert read(config) == KindCluster("florin", "0.0.0.0", 7443, (PortMapping(80, 0, "::"),))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_hostile_files_are_read_or_refused(nodes: object, networking: object, na
         assert "\n" not in str(error)
         assert len(str(error)) < 300
     else:
-        assert isinstance(cluster, Cluster)
+        assert isinstance(cluster, KindCluster)
 
 
 @given(st.binary(max_size=300))

@@ -16,7 +16,7 @@ from hub_harness import ADMIN_TOKEN, LocalHub
 from local_transport import LocalTransport
 
 from farflung.client.rest import Client
-from farflung.edge.node.node import Node
+from farflung.edge.node.agent import NodeAgent
 from farflung.edge.runtimes.base import Address
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.hub.catalog import objects
@@ -58,7 +58,7 @@ class MovingHub(LocalHub):
 
 
 @dataclass
-class Ports:
+class PortForwarder:
     """Of the machine; some of them are taken."""
 
     taken: set[int] = field(default_factory=set)
@@ -78,7 +78,7 @@ class Ports:
         return {number: address for (_, number, _), address in self.published.items()}
 
 
-class Edge:
+class NodeHarness:
     """A hub with one node, `florin`."""
 
     def __init__(self, directory: Path) -> None:
@@ -86,7 +86,7 @@ class Edge:
         self.hub = MovingHub(MemoryStore(stamp=objects.stamp))
         self.transport = LocalTransport(self.hub.function, ADMIN_TOKEN)
         self.client = Client(self.transport, manager="kubelet")
-        self.ports = Ports()
+        self.ports = PortForwarder()
         self.lines = io.StringIO()
         self._suffixes = iter(range(1_000_000))
 
@@ -106,7 +106,7 @@ class Edge:
         log = Logger(self.lines)
         recorder = Recorder(self.client, "kubelet", now, monotonic, lambda: f"{next(self._suffixes):x}", log)
         runtime = ProcessRuntime(self.directory / "containers", now, commands=commands, search="/nowhere")
-        agent = Node(
+        agent = NodeAgent(
             self.client, "florin", self.directory, runtime, self.ports, env, recorder, now, log,
             host_paths=host_paths,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from farflung.edge.runtimes.choosing import Unusable, usable_podman
+from farflung.edge.runtimes.selection import PodmanUnusable, find_podman
 
 #: says `entry` and what follows; `command` if nothing does
 CHANGES = ('ENTRYPOINT ["/bin/echo", "entry"]', 'CMD ["command"]', "ENV FROM_IMAGE=yes")
@@ -19,10 +19,10 @@ APPLETS = ("cat", "echo", "env", "httpd", "id", "pwd", "seq", "sh", "sleep", "to
 def settle(directory: Path) -> None:
     """Where podman cannot raise limits as it wants to (in many a sandbox), it is told to want less."""
     try:
-        asyncio.run(usable_podman(directory))
-    except Unusable:
+        asyncio.run(find_podman(directory))
+    except PodmanUnusable:
         os.environ["CONTAINERS_CONF"] = str(_modest(directory))
-        asyncio.run(usable_podman(directory))
+        asyncio.run(find_podman(directory))
 
 
 def _modest(directory: Path) -> Path:

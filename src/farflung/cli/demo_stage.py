@@ -26,7 +26,7 @@ from farflung.cli.output import Steps, table
 from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
-from farflung.edge.ports_taken import PortTaken
+from farflung.edge.ports import PortUnavailable
 from farflung.machinery.errors import Obj
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def run(
     try:
         asyncio.run(_interruptible(play(where)))
         kept = keep
-    except (DemoError, PortTaken, ClientError, OSError) as error:
+    except (DemoError, PortUnavailable, ClientError, OSError) as error:
         raise click.ClickException(f"{error}{_logs(where)}") from None
     except KeyboardInterrupt:
         raise click.Abort from None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from farflung.edge.cluster import Household
-    from farflung.edge.registry import Asked, Edge
+    from farflung.edge.cluster import EdgeManager
+    from farflung.edge.registry import EdgeSpec, EmbeddedEdge
 
 
 @click.group(short_help="Create small clusters on this machine.")
@@ -25,17 +25,17 @@ def edge() -> None:
 
 
 @contextmanager
-def household() -> Iterator[Household]:
+def household() -> Iterator[EdgeManager]:
     """Errors become one-line messages; ^C cleans up."""
-    from farflung.edge.cluster import Household, Interrupted, Interruption
-    from farflung.edge.registry import EdgeError, Registry
+    from farflung.edge.cluster import EdgeManager, Interrupted, Interruption
+    from farflung.edge.registry import EdgeError, EdgeRegistry
 
     def report(step: str) -> None:
         click.echo(f" • {step}", err=True)
 
     with Interruption() as interruption:
         try:
-            yield Household(Registry.of_user(os.environ), os.environ, interruption, report)
+            yield EdgeManager(EdgeRegistry.of_user(os.environ), os.environ, interruption, report)
         except (EdgeError, OSError) as error:
             raise click.ClickException(_message(error)) from None
         except Interrupted:
@@ -116,7 +116,7 @@ def create(
     click.echo(_hint(made, wanted), err=True)
 
 
-def _asked(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[str, Asked]:
+def _asked(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[str, EdgeSpec]:
     """The name in the configuration file, if any, and the requested edge."""
     import sys
     from dataclasses import replace
@@ -124,19 +124,19 @@ def _asked(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[
 
     from farflung.edge import kind_config
     from farflung.edge.ports import free_port
-    from farflung.edge.registry import Asked, EdgeError
+    from farflung.edge.registry import EdgeError, EdgeSpec
 
     try:
         text = b"" if config is None else sys.stdin.buffer.read() if str(config) == "-" else config.read_bytes()
-        cluster = kind_config.Cluster() if config is None else kind_config.read(text)
+        cluster = kind_config.KindCluster() if config is None else kind_config.read(text)
         ports = tuple(one if one.port else replace(one, port=free_port(one.address)) for one in cluster.mappings)
     except (kind_config.ConfigError, OSError) as error:
         raise EdgeError(f"{config}: {error}") from None
-    asked = Asked(datetime.now(UTC), runtime, local_commands, cluster.api_address, cluster.api_port, ports)
+    asked = EdgeSpec(datetime.now(UTC), runtime, local_commands, cluster.api_address, cluster.api_port, ports)
     return cluster.name, asked
 
 
-def _hint(made: Edge, asked: Asked) -> str:
+def _hint(made: EmbeddedEdge, asked: EdgeSpec) -> str:
     if asked.context:
         return (
             f"Set kubectl context to {asked.context}; for a first look:\n  kubectl get nodes --context {asked.context}"
@@ -236,10 +236,10 @@ def logs(name: str, lines: int) -> None:
 def run(name: str, verbosity: int) -> None:
     """Run the process of the edge NAME in the foreground until SIGTERM or ^C."""
     from farflung.cli import edge_process
-    from farflung.edge.registry import EdgeError, Registry
+    from farflung.edge.registry import EdgeError, EdgeRegistry
 
     try:
-        found = Registry.of_user(os.environ).existing(name)
+        found = EdgeRegistry.of_user(os.environ).existing(name)
     except EdgeError as error:
         raise click.ClickException(str(error)) from None
     edge_process.run(found, verbosity=verbosity)

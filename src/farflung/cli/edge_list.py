@@ -14,7 +14,7 @@ from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.edge.cluster import KUBECONFIG
-from farflung.edge.registry import Asked, Edge, EdgeError, Phase
+from farflung.edge.registry import EdgeError, EdgeSpec, EmbeddedEdge, Phase
 from farflung.machinery import times
 
 PATIENCE: Final = 5.0  #: seconds for an edge to answer
@@ -25,23 +25,23 @@ HEAD: Final = ("NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE")
 class Seen:
     name: str
     phase: Phase
-    asked: Asked | None  #: None if that cannot be read
+    asked: EdgeSpec | None  #: None if that cannot be read
     running: int | None  #: pods; None if nobody answers
     pods: int | None
 
 
-def seen(edges: Sequence[Edge]) -> list[Seen]:
+def seen(edges: Sequence[EmbeddedEdge]) -> list[Seen]:
     return asyncio.run(_seen(edges))
 
 
-async def _seen(edges: Sequence[Edge]) -> list[Seen]:
+async def _seen(edges: Sequence[EmbeddedEdge]) -> list[Seen]:
     return list(await asyncio.gather(*map(_look, edges)))
 
 
-async def _look(edge: Edge) -> Seen:
+async def _look(edge: EmbeddedEdge) -> Seen:
     phase = edge.phase
     try:
-        asked: Asked | None = edge.asked
+        asked: EdgeSpec | None = edge.asked
     except EdgeError:
         asked = None
     phases: list[str] | None = None

@@ -28,11 +28,10 @@ from farflung.client.rest import Client
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.edge.cluster import PREFIX
 from farflung.edge.logs import NodeLogs
-from farflung.edge.node.node import Node
-from farflung.edge.ports import Ports, published
-from farflung.edge.ports_taken import PortTaken, sentence
-from farflung.edge.registry import READY, STARTING, STOPPING, Edge, EdgeError, Held
-from farflung.edge.runtimes import choosing
+from farflung.edge.node.agent import NodeAgent
+from farflung.edge.ports import PortForwarder, PortUnavailable, published, sentence
+from farflung.edge.registry import READY, STARTING, STOPPING, EdgeError, EdgeLock, EmbeddedEdge
+from farflung.edge.runtimes import selection
 from farflung.edge.runtimes.base import Runtime
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.edge.workload_controllers import add_workload_controllers
@@ -50,7 +49,7 @@ COMPONENT: Final = "farflung-edge"
 NODE_AGENT: Final = "kubelet"  #: whom people know to tell of their pods
 
 
-def run(edge: Edge, *, verbosity: int) -> None:
+def run(edge: EmbeddedEdge, *, verbosity: int) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
     outlet.unblock(logs.lost)
     logs.configure(sys.stderr, verbose=False)
@@ -58,7 +57,7 @@ def run(edge: Edge, *, verbosity: int) -> None:
     try:
         with edge.held() as held:
             uvloop.run(_run(edge, held, log))
-    except (EdgeError, PortTaken, Unusable, CertificateError, KubeconfigError, choosing.Unusable) as error:
+    except (EdgeError, PortUnavailable, Unusable, CertificateError, KubeconfigError, selection.PodmanUnusable) as error:
         _refuse(str(error))
     except OSError as error:
         _refuse(_sentence(edge, error))
@@ -69,14 +68,14 @@ def _refuse(words: str) -> NoReturn:
     sys.exit(1)
 
 
-def _sentence(edge: Edge, error: OSError) -> str:
+def _sentence(edge: EmbeddedEdge, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:  # of the API server: the others are PortTaken
         return sentence(edge.asked.api_address, edge.asked.api_port, error)
     reason = (error.strerror or str(error)).lower()
     return f"cannot use {error.filename}: {reason}" if error.filename else reason
 
 
-async def _run(edge: Edge, held: Held, log: Logger) -> None:
+async def _run(edge: EmbeddedEdge, held: EdgeLock, log: Logger) -> None:
     working = asyncio.create_task(_work(edge, held, log), name="edge")
     signals = 0
 
@@ -99,7 +98,7 @@ async def _run(edge: Edge, held: Held, log: Logger) -> None:
         log.info("stopped")
 
 
-async def _work(edge: Edge, held: Held, log: Logger) -> None:
+async def _work(edge: EmbeddedEdge, held: EdgeLock, log: Logger) -> None:
     """What is begun first ends last: the pods, the controllers, the hub, the ports."""
     asked = edge.asked
     settings = Settings(edge.hub, asked.api_address, asked.api_port, audits=False)
@@ -131,7 +130,7 @@ def _descriptors() -> int:
 
 
 @contextlib.asynccontextmanager
-async def _choosing(edge: Edge, log: Logger) -> AsyncIterator[asyncio.Task[Runtime]]:
+async def _choosing(edge: EmbeddedEdge, log: Logger) -> AsyncIterator[asyncio.Task[Runtime]]:
     """While the hub starts."""
     asked = edge.asked
 
@@ -139,7 +138,7 @@ async def _choosing(edge: Edge, log: Logger) -> AsyncIterator[asyncio.Task[Runti
         return ProcessRuntime(edge.runtime, _now, commands=asked.local_commands)
 
     instance = ids.random_suffix()
-    wanted = choosing.choose(asked.runtime, edge.runtime, process, instance, _now, log)
+    wanted = selection.select_runtime(asked.runtime, edge.runtime, process, instance, _now, log)
     task = asyncio.create_task(wanted, name="runtime")
     try:
         yield task
@@ -148,12 +147,14 @@ async def _choosing(edge: Edge, log: Logger) -> AsyncIterator[asyncio.Task[Runti
         await asyncio.wait([task])
 
 
-async def _live(edge: Edge, held: Held, client: Client, runtime: Runtime, ports: Ports, log: Logger) -> None:
+async def _live(
+    edge: EmbeddedEdge, held: EdgeLock, client: Client, runtime: Runtime, ports: PortForwarder, log: Logger
+) -> None:
     env = system_environment()
     recorder = Recorder(client, NODE_AGENT, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
     manager = Manager(log)
     add_workload_controllers(manager, WorkloadClient(client, env, recorder, _now, ids.random_suffix, log))
-    node = Node(client, edge.node_name, edge.node, runtime, ports, env, recorder, _now, log)
+    node = NodeAgent(client, edge.node_name, edge.node, runtime, ports, env, recorder, _now, log)
     async with asyncio.TaskGroup() as group:
         beside = [
             group.create_task(manager.run(), name="controllers"),
@@ -167,7 +168,9 @@ async def _live(edge: Edge, held: Held, client: Client, runtime: Runtime, ports:
                 task.cancel()
 
 
-async def _announce(edge: Edge, held: Held, client: Client, sleep: Callable[[float], Awaitable[None]]) -> None:
+async def _announce(
+    edge: EmbeddedEdge, held: EdgeLock, client: Client, sleep: Callable[[float], Awaitable[None]]
+) -> None:
     """Say that the edge is ready as soon as its node is."""
     while not await _is_ready(client, edge.node_name):
         await sleep(GLANCE)

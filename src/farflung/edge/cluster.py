@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
-from farflung.edge import contexts, ports_taken
+from farflung.edge import contexts, ports
 from farflung.edge.contexts import ContextError
-from farflung.edge.ports_taken import PortTaken
-from farflung.edge.registry import READY, STOPPED, Asked, Edge, EdgeError, Registry, already
-from farflung.edge.runtimes.choosing import remove_containers
+from farflung.edge.ports import PortUnavailable
+from farflung.edge.registry import READY, STOPPED, EdgeError, EdgeRegistry, EdgeSpec, EmbeddedEdge, already
+from farflung.edge.runtimes.selection import remove_containers
 from farflung.machinery.codec import yaml
 from farflung.machinery.errors import Obj
 
@@ -68,15 +68,15 @@ class Interruption:
 
 
 @dataclass(frozen=True, slots=True)
-class Household:
+class EdgeManager:
     """Where edges are, and what becomes of those who make and remove them."""
 
-    registry: Registry
+    registry: EdgeRegistry
     environment: Mapping[str, str]
     interruption: Interruption
     tell: Tell
 
-    def create(self, name: str, asked: Asked, seconds: float) -> Edge:
+    def create(self, name: str, asked: EdgeSpec, seconds: float) -> EmbeddedEdge:
         """Whole, or not at all.  Raises EdgeError or Interrupted."""
         if self.registry.edge(name).directory.exists():
             raise already(self.registry.edge(name))  # before its own ports are found to be in use
@@ -95,7 +95,7 @@ class Household:
             raise
         return edge
 
-    def start(self, edge: Edge, seconds: float) -> None:
+    def start(self, edge: EmbeddedEdge, seconds: float) -> None:
         """Until its API answers and its node is ready.  Raises EdgeError or Interrupted; then it does not run."""
         process = launch(edge, self.environment)
         try:
@@ -105,7 +105,7 @@ class Household:
             raise
         process.returncode = 0  # it is not ours to wait for: it goes on when we end
 
-    def _wait(self, edge: Edge, process: subprocess.Popen[bytes], until: float, seconds: float) -> None:
+    def _wait(self, edge: EmbeddedEdge, process: subprocess.Popen[bytes], until: float, seconds: float) -> None:
         told = ""
         while (phase := edge.phase).phase != READY:
             self.interruption.check()
@@ -119,7 +119,7 @@ class Household:
             time.sleep(GLANCE)
         self.tell(f"node {edge.node_name} is ready, pods run by {phase.runtime}")
 
-    def delete(self, edge: Edge) -> None:
+    def delete(self, edge: EmbeddedEdge) -> None:
         """Its process, its pods, its context, its directory.  Raises EdgeError."""
         end(edge)
         try:
@@ -131,18 +131,18 @@ class Household:
         self.registry.remove(edge)
 
 
-def check_ports(asked: Asked) -> None:
+def check_ports(asked: EdgeSpec) -> None:
     """Raises EdgeError."""
     wanted = [(mapping.address, mapping.port) for mapping in asked.ports]
     if asked.api_port:
         wanted.append((asked.api_address, asked.api_port))
     try:
-        ports_taken.check(wanted)
-    except PortTaken as error:
+        ports.check(wanted)
+    except PortUnavailable as error:
         raise EdgeError(str(error)) from None
 
 
-def check_kubeconfig(asked: Asked) -> None:
+def check_kubeconfig(asked: EdgeSpec) -> None:
     """Raises EdgeError."""
     if not asked.context:
         return
@@ -155,7 +155,7 @@ def check_kubeconfig(asked: Asked) -> None:
 # --- the process ----------------------------------------------------------------------------------
 
 
-def launch(edge: Edge, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def launch(edge: EmbeddedEdge, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """In a session of its own: it stays when the terminal goes."""
     home = edge.directory.parent.parent.absolute()
     if edge.log.exists() and edge.log.stat().st_size > LONGEST_LOG:
@@ -173,7 +173,7 @@ def launch(edge: Edge, environment: Mapping[str, str]) -> subprocess.Popen[bytes
         )
 
 
-def end(edge: Edge, process: subprocess.Popen[bytes] | None = None) -> None:
+def end(edge: EmbeddedEdge, process: subprocess.Popen[bytes] | None = None) -> None:
     """Its pods are asked to end, then made to.  `process`: if we started it, and it may not have said so yet."""
     for number, patience in ((signal.SIGTERM, ORDERLY), (signal.SIGTERM, AT_ONCE), (signal.SIGKILL, AT_ONCE)):
         if not _is_running(edge, process):
@@ -189,15 +189,15 @@ def end(edge: Edge, process: subprocess.Popen[bytes] | None = None) -> None:
         raise EdgeError(f"the process of edge {edge.name} does not end")
 
 
-def _is_running(edge: Edge, process: subprocess.Popen[bytes] | None) -> bool:
+def _is_running(edge: EmbeddedEdge, process: subprocess.Popen[bytes] | None) -> bool:
     return process.poll() is None if process is not None else edge.phase.phase != STOPPED
 
 
-def why_ended(edge: Edge) -> str:
+def why_ended(edge: EmbeddedEdge) -> str:
     return f"edge {edge.name} did not start: {last_words(edge)}"
 
 
-def last_words(edge: Edge) -> str:
+def last_words(edge: EmbeddedEdge) -> str:
     """What its log ends with, or the sentence that it was meant to be."""
     lines = list(tail(edge.log, TOLD))
     sentence = next((line for line in reversed(lines) if line.startswith(PREFIX)), "")
@@ -217,7 +217,7 @@ def tail(path: Path, lines: int) -> Iterator[str]:
 # --- the context of kubectl -----------------------------------------------------------------------
 
 
-def merge(edge: Edge, path: Path, name: str) -> None:
+def merge(edge: EmbeddedEdge, path: Path, name: str) -> None:
     """Raises EdgeError."""
     config = kubeconfig(edge)
     try:
@@ -226,7 +226,7 @@ def merge(edge: Edge, path: Path, name: str) -> None:
         raise EdgeError(str(error)) from None
 
 
-def adopt(edge: Edge, path: Path, name: str) -> None:
+def adopt(edge: EmbeddedEdge, path: Path, name: str) -> None:
     """Put it there, to be taken out of it with the edge.  Raises EdgeError."""
     asked = edge.asked
     merge(edge, path, name)
@@ -235,7 +235,7 @@ def adopt(edge: Edge, path: Path, name: str) -> None:
         edge.ask(msgspec.structs.replace(asked, kubeconfig=str(path), context=name))
 
 
-def forget(asked: Asked) -> None:
+def forget(asked: EdgeSpec) -> None:
     if not asked.context:
         return
     try:
@@ -244,7 +244,7 @@ def forget(asked: Asked) -> None:
         raise EdgeError(str(error)) from None
 
 
-def kubeconfig(edge: Edge) -> Obj:
+def kubeconfig(edge: EmbeddedEdge) -> Obj:
     """Of its administrator, with the names that a hub gives to things.  Raises EdgeError."""
     try:
         config: Obj = yaml.parse((edge.hub / KUBECONFIG).read_bytes()).value

@@ -5,12 +5,12 @@ What is not supported is refused and not ignored: a cluster that lacks something
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Dictionary
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
 
-from farflung.edge.ports import Mapping
+from farflung.edge.ports import PortMapping
 from farflung.machinery.codec import yaml
 from farflung.machinery.codec.malformed import Malformed
 
@@ -30,14 +30,14 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class KindCluster:
     name: str = ""
     api_address: str = LOCAL
     api_port: int = 0  #: 0: any
-    mappings: tuple[Mapping, ...] = ()  #: with port 0 for any
+    mappings: tuple[PortMapping, ...] = ()  #: with port 0 for any
 
 
-def read(text: bytes) -> Cluster:
+def read(text: bytes) -> KindCluster:
     """Raises ConfigError."""
     if len(text) > LARGEST:
         raise ConfigError(f"it is larger than {LARGEST >> 20} MiB")
@@ -50,7 +50,7 @@ def read(text: bytes) -> Cluster:
     return _cluster(parsed.value)
 
 
-def _cluster(value: Any) -> Cluster:
+def _cluster(value: Any) -> KindCluster:
     config = _object(value, "it")
     if config.get("kind") != "Cluster" or config.get("apiVersion") != API_VERSION:
         raise ConfigError(f"it is not a Cluster of {API_VERSION}")
@@ -60,7 +60,7 @@ def _cluster(value: Any) -> Cluster:
     nodes = _list(config.get("nodes") or [{}], "nodes")
     if len(nodes) != 1:
         raise ConfigError(f"it has {len(nodes)} nodes, and an embedded edge has one")
-    return Cluster(
+    return KindCluster(
         _text(config, "name", ""),
         _address(networking, "apiServerAddress", "networking."),
         _port(networking, "apiServerPort", "networking."),
@@ -68,7 +68,7 @@ def _cluster(value: Any) -> Cluster:
     )
 
 
-def _mappings(value: Any) -> tuple[Mapping, ...]:
+def _mappings(value: Any) -> tuple[PortMapping, ...]:
     node = _object(value, "nodes[0]")
     _check_fields(node, NODE_FIELDS, "nodes[0].")
     if (role := node.get("role") or "control-plane") != "control-plane":
@@ -86,7 +86,7 @@ def _mappings(value: Any) -> tuple[Mapping, ...]:
     return found
 
 
-def _mapping(value: Any, place: str) -> Mapping:
+def _mapping(value: Any, place: str) -> PortMapping:
     mapping = _object(value, place)
     _check_fields(mapping, MAPPING_FIELDS, f"{place}.")
     protocol = _text(mapping, "protocol", f"{place}.") or "TCP"
@@ -95,10 +95,12 @@ def _mapping(value: Any, place: str) -> Mapping:
     node_port = _port(mapping, "containerPort", f"{place}.")
     if not node_port:
         raise ConfigError(f"{place}.containerPort is missing")
-    return Mapping(node_port, _port(mapping, "hostPort", f"{place}."), _address(mapping, "listenAddress", f"{place}."))
+    return PortMapping(
+        node_port, _port(mapping, "hostPort", f"{place}."), _address(mapping, "listenAddress", f"{place}.")
+    )
 
 
-def _port(section: Dictionary[str, Any], name: str, place: str) -> int:
+def _port(section: Mapping[str, Any], name: str, place: str) -> int:
     value = section.get(name)
     if value is None or value in ANY_PORT:
         return 0
@@ -107,7 +109,7 @@ def _port(section: Dictionary[str, Any], name: str, place: str) -> int:
     return value
 
 
-def _address(section: Dictionary[str, Any], name: str, place: str) -> str:
+def _address(section: Mapping[str, Any], name: str, place: str) -> str:
     value = _text(section, name, place)
     if not value:
         return LOCAL
@@ -117,7 +119,7 @@ def _address(section: Dictionary[str, Any], name: str, place: str) -> str:
         raise ConfigError(f"{place}{name} is {_shown(value)}, which is no IP address") from None
 
 
-def _text(section: Dictionary[str, Any], name: str, place: str) -> str:
+def _text(section: Mapping[str, Any], name: str, place: str) -> str:
     value = section.get(name)
     if value is None:
         return ""
@@ -138,7 +140,7 @@ def _list(value: Any, place: str) -> list[Any]:
     return value
 
 
-def _check_fields(section: Dictionary[str, Any], known: tuple[str, ...], place: str) -> None:
+def _check_fields(section: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
     for name in section:
         if name not in known:
             raise ConfigError(f"{place}{_shown_name(name)} is not supported by embedded edges")

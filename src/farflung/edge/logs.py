@@ -6,16 +6,17 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from farflung.edge.log_cutting import Cut
-from farflung.edge.node.log_files import log_file
-from farflung.edge.runtimes.log_lines import older
-from farflung.hub.endpoints.logs import LogsWanted
+from farflung.edge.runtimes.log_files import log_file, rotated
+from farflung.hub.nodes import LogsWanted
+from farflung.machinery import times
 
 BLOCK: Final = 64 * 1024
 LOOK: Final = 0.1  #: seconds between two looks at a log that is followed
+PARTIAL: Final = b"P"
 
 
 class NodeLogs:
@@ -26,9 +27,9 @@ class NodeLogs:
         self._directory = directory
 
     async def logs(self, node: str, wanted: LogsWanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
-        cut = Cut(wanted.since, wanted.limit, timestamps=wanted.timestamps)
+        cut = LogFilter(wanted.since, wanted.limit, timestamps=wanted.timestamps)
         path = log_file(self._directory, wanted.pod_uid, wanted.container, wanted.attempt)
-        with Following(path) as log:
+        with LogReader(path) as log:
             if wanted.tail is not None:
                 log.skip_to_last(wanted.tail)
             while not cut.full:
@@ -46,7 +47,7 @@ class NodeLogs:
                 yield rest
 
 
-class Following:
+class LogReader:
     """A log, and what it goes on with when it has become long.  Use it as a context."""
 
     def __init__(self, path: Path) -> None:
@@ -54,8 +55,8 @@ class Following:
         self._open: list[BinaryIO] = []  #: the last one is still written to
         self._stack = ExitStack()
 
-    def __enter__(self) -> Following:
-        for path in (older(self._path), self._path):
+    def __enter__(self) -> LogReader:
+        for path in (rotated(self._path), self._path):
             self._add(path)
         return self
 
@@ -117,3 +118,57 @@ def seek_last(file: BinaryIO, lines: int) -> int:
                 return lines
     file.seek(0)
     return found + (1 if end else 0)
+
+
+class LogFilter:
+    """Turns lines of a log into what is shown of them.  Feed it in any pieces."""
+
+    def __init__(self, since: datetime | None, limit: int | None, *, timestamps: bool) -> None:
+        self._since = since
+        self._left = limit  #: bytes
+        self._timestamps = timestamps
+        self._rest = b""
+        self._at_line_start = True
+
+    @property
+    def full(self) -> bool:
+        """Nothing that comes is shown any more."""
+        return self._left is not None and self._left <= 0
+
+    def feed(self, data: bytes) -> bytes:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return self._limited(b"".join(map(self._shown, lines)))
+
+    def end(self) -> bytes:
+        """The last line may have been written in part only."""
+        rest, self._rest = self._rest, b""
+        return self._limited(self._shown(rest))
+
+    def _shown(self, line: bytes) -> bytes:
+        time, _, line = line.partition(b" ")
+        _, _, line = line.partition(b" ")
+        tag, space, text = line.partition(b" ")
+        if not space or not self._is_wanted(time):
+            return b""
+        head = time + b" " if self._timestamps and self._at_line_start else b""
+        self._at_line_start = tag != PARTIAL
+        return head + text + (b"\n" if self._at_line_start else b"")
+
+    def _is_wanted(self, time: bytes) -> bool:
+        """A log goes forward: nothing after the first wanted line is too old."""
+        if self._since is None:
+            return True
+        try:
+            wanted = times.parse(time.decode()) >= self._since
+        except ValueError:
+            return False
+        if wanted:
+            self._since = None
+        return wanted
+
+    def _limited(self, shown: bytes) -> bytes:
+        if self._left is None:
+            return shown
+        shown = shown[: max(self._left, 0)]
+        self._left -= len(shown)
+        return shown

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from farflung.edge.ports_taken import PortTaken, sentence
 from farflung.edge.runtimes.base import Address
 from farflung.lib.klog import Logger
 
@@ -21,10 +22,13 @@ MOST: Final = 512  #: connections by one port at a time, if there are descriptor
 BLOCK: Final = 64 * 1024
 CONNECT: Final = 10.0  #: seconds
 PROTOCOL: Final = "TCP"
+PROC: Final = Path("/proc")
+LISTENING: Final = "0A"  #: the state of a socket, as /proc/net/tcp has it
+LONGEST: Final = 80  #: characters of a command line that are shown
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class PortMapping:
     node_port: int
     port: int  #: of this machine
     address: str = "127.0.0.1"  #: of this machine
@@ -35,10 +39,10 @@ class Mapping:
 
 
 @contextlib.asynccontextmanager
-async def published(mappings: Sequence[Mapping], log: Logger, descriptors: int) -> AsyncIterator[Ports]:
+async def published(mappings: Sequence[PortMapping], log: Logger, descriptors: int) -> AsyncIterator[PortForwarder]:
     """A Publisher, as long as the block lasts.  `descriptors`: how many this process may have; visitors get half of
     them at most, because the rest of the edge needs some too.  Raises PortTaken."""
-    ports = Ports(log, max(1, min(MOST, descriptors // 4 // max(len(mappings), 1))))
+    ports = PortForwarder(log, max(1, min(MOST, descriptors // 4 // max(len(mappings), 1))))
     try:
         for mapping in mappings:
             await ports.listen(mapping)
@@ -47,18 +51,18 @@ async def published(mappings: Sequence[Mapping], log: Logger, descriptors: int) 
         await ports.close()
 
 
-class Ports:
+class PortForwarder:
     """What is published last for a port of the node counts."""
 
     def __init__(self, log: Logger, most: int) -> None:
         """`most`: connections by one port at a time."""
         self._log = log
         self._most = most
-        self._doors: dict[int, list[Door]] = {}
+        self._doors: dict[int, list[ForwardedPort]] = {}
         self._published: dict[int, dict[str, Address]] = {}  #: by port of the node, by pod
 
-    async def listen(self, mapping: Mapping) -> None:
-        door = Door(mapping, self._log, self._most)
+    async def listen(self, mapping: PortMapping) -> None:
+        door = ForwardedPort(mapping, self._log, self._most)
         await door.open()
         self._doors.setdefault(mapping.node_port, []).append(door)
 
@@ -88,10 +92,10 @@ class Ports:
             door.lead(to)
 
 
-class Door:
+class ForwardedPort:
     """One port of this machine, and who came by it."""
 
-    def __init__(self, mapping: Mapping, log: Logger, most: int) -> None:
+    def __init__(self, mapping: PortMapping, log: Logger, most: int) -> None:
         self._mapping = mapping
         self._most = most
         self._log = log.bind(port=str(mapping))
@@ -104,7 +108,7 @@ class Door:
         try:
             self._server = await asyncio.start_server(self._welcome, address, port, limit=BLOCK)
         except OSError as error:
-            raise PortTaken(sentence(address, port, error)) from None
+            raise PortUnavailable(sentence(address, port, error)) from None
 
     def lead(self, to: Address | None) -> None:
         """Whoever is on a way that leads nowhere any more is sent off."""
@@ -171,3 +175,74 @@ def free_port(address: str) -> int:
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])
+
+
+class PortUnavailable(Exception):
+    """A sentence that says which port, and if it can be known whose it is."""
+
+
+def check(wanted: Iterable[tuple[str, int]]) -> None:
+    """Whether each (address, port) can be listened on, all of them at once.  Raises PortTaken."""
+    with contextlib.ExitStack() as stack:
+        for address, port in wanted:
+            stack.enter_context(_listening(address, port))
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    probe = socket.socket(family)
+    try:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind((address, port))
+        probe.listen(1)
+    except OSError as error:
+        probe.close()
+        raise PortUnavailable(sentence(address, port, error)) from None
+    return probe
+
+
+def sentence(address: str, port: int, error: OSError) -> str:
+    where = f"port {port} of {address}"
+    if error.errno == errno.EADDRINUSE:
+        holder = next(holders(port), "")
+        return f"{where} is in use by {holder}" if holder else f"{where} is in use"
+    return f"{where} cannot be used: {(error.strerror or str(error)).lower()}"
+
+
+def holders(port: int) -> Iterator[str]:
+    """The processes that listen on a port of any address, as far as we may see them: `process 123 (nginx -g …)`."""
+    sockets = set(_inodes(port))
+    if not sockets:
+        return
+    for directory in sorted(PROC.glob("[0-9]*"), key=lambda one: int(one.name)):
+        with contextlib.suppress(OSError):
+            if any(_is_one(descriptor, sockets) for descriptor in (directory / "fd").iterdir()):
+                yield f"process {directory.name} ({_command(directory)})"
+
+
+def _is_one(descriptor: Path, sockets: set[str]) -> bool:
+    try:
+        return str(descriptor.readlink()) in sockets
+    except OSError:
+        return False
+
+
+def _inodes(port: int) -> Iterator[str]:
+    """What the descriptors of sockets that listen there lead to: `socket:[4711]`."""
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = (PROC / "net" / name).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                yield f"socket:[{fields[9]}]"
+
+
+def _command(directory: Path) -> str:
+    words = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    shown = "".join(char if char.isprintable() else "?" for char in words)
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"

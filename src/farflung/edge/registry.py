@@ -44,7 +44,7 @@ class EdgeError(Exception):
     """A sentence that a user can do something with."""
 
 
-class Asked(msgspec.Struct, frozen=True, rename="camel"):
+class EdgeSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What was asked for when an edge was made."""
 
     created: datetime
@@ -52,7 +52,7 @@ class Asked(msgspec.Struct, frozen=True, rename="camel"):
     local_commands: bool = False
     api_address: str = "127.0.0.1"
     api_port: int = 0
-    ports: tuple[ports.Mapping, ...] = ()
+    ports: tuple[ports.PortMapping, ...] = ()
     context: str = ""  #: of kubectl; empty if there is none
     kubeconfig: str = ""  #: the file that the context is in
 
@@ -67,7 +67,7 @@ class Phase(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class EmbeddedEdge:
     name: str
     directory: Path
 
@@ -99,17 +99,17 @@ class Edge:
         return f"{self.name}-control-plane"
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> EdgeSpec:
         """Raises EdgeError."""
         path = self.directory / "edge.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Asked)
+            return msgspec.json.decode(path.read_bytes(), type=EdgeSpec)
         except FileNotFoundError:
             raise EdgeError(f"there is no edge {self.name}") from None
         except (OSError, msgspec.MsgspecError) as error:
             raise EdgeError(f"{path} cannot be read: {error}; `farflung edge delete {self.name}` removes it") from None
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: EdgeSpec) -> None:
         write_private(self.directory / "edge.json", msgspec.json.format(msgspec.json.encode(asked)))
 
     # --- its process ------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Edge:
         return self.directory / "process"
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Held]:
+    def held(self) -> Iterator[EdgeLock]:
         """By the process that is the edge, as long as it is.  Raises EdgeError if there is one already."""
         with _opened(self.directory / "lock") as lock:
             if not _is_locked(lock, fcntl.LOCK_EX):
@@ -129,7 +129,7 @@ class Edge:
             unnamed.unlink(missing_ok=True)
             with _opened(unnamed) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                held = Held(file)
+                held = EdgeLock(file)
                 held.tell(STARTING)
                 unnamed.replace(self._process)
                 yield held
@@ -159,7 +159,7 @@ class Edge:
 
 
 @dataclass(slots=True)
-class Held:
+class EdgeLock:
     """The lock of a process, and what it says of itself."""
 
     _file: BinaryIO
@@ -187,37 +187,37 @@ def _is_locked(file: BinaryIO, how: int) -> bool:
     return True
 
 
-class Registry:
+class EdgeRegistry:
     def __init__(self, home: Path) -> None:
         self._edges = home / "edges"
 
     @classmethod
-    def of_user(cls, environment: Mapping[str, str]) -> Registry:
+    def of_user(cls, environment: Mapping[str, str]) -> EdgeRegistry:
         home = environment.get("FARFLUNG_HOME")
         return cls(Path(home) if home else Path("~/.farflung").expanduser())
 
-    def edge(self, name: str) -> Edge:
+    def edge(self, name: str) -> EmbeddedEdge:
         """Whether it is there or not.  Raises EdgeError for what cannot be a name."""
         if not NAME.fullmatch(name):
             raise EdgeError(
                 f"{name!r} is no name for an edge: at most 49 lower-case letters, digits, '-' and '.' are, with a "
                 "letter or a digit at both ends and beside each '.'"
             )
-        return Edge(name, self._edges / name)
+        return EmbeddedEdge(name, self._edges / name)
 
-    def existing(self, name: str) -> Edge:
+    def existing(self, name: str) -> EmbeddedEdge:
         edge = self.edge(name)
         if not edge.directory.is_dir():
             raise EdgeError(f"there is no edge {name}; `farflung edge list` lists those that there are")
         return edge
 
-    def all(self) -> list[Edge]:
+    def all(self) -> list[EmbeddedEdge]:
         if not self._edges.is_dir():
             return []
         names = sorted(path.name for path in self._edges.iterdir() if path.is_dir() and NAME.fullmatch(path.name))
         return [self.edge(name) for name in names]
 
-    def make(self, name: str, asked: Asked) -> Edge:
+    def make(self, name: str, asked: EdgeSpec) -> EmbeddedEdge:
         """Raises EdgeError if there is one of this name, and if there can be none."""
         edge = self.edge(name)
         try:
@@ -234,7 +234,7 @@ class Registry:
             raise cannot("make", edge, error) from None
         return edge
 
-    def remove(self, edge: Edge) -> None:
+    def remove(self, edge: EmbeddedEdge) -> None:
         """An edge whose process has ended.  One that is removed in part can be removed again.  Raises EdgeError."""
         try:
             shutil.rmtree(edge.directory, ignore_errors=False, onerror=_writable)
@@ -246,12 +246,12 @@ class Registry:
             raise cannot("remove", edge, error) from None
 
 
-def already(edge: Edge) -> EdgeError:
+def already(edge: EmbeddedEdge) -> EdgeError:
     name, state = edge.name, edge.phase.phase.lower()
     return EdgeError(f"there is an edge {name} already, and it is {state}; `farflung edge delete {name}` removes it")
 
 
-def cannot(what: str, edge: Edge, error: OSError) -> EdgeError:
+def cannot(what: str, edge: EmbeddedEdge, error: OSError) -> EdgeError:
     return EdgeError(f"cannot {what} {edge.directory}: {(error.strerror or str(error)).lower()}")
 
 

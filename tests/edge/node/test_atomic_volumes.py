@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from farflung.edge.node import atomic
-from farflung.edge.node.payloads import File
+from farflung.edge.node import volumes
+from farflung.edge.node.volume_files import VolumeFile
 
 NOW = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)
 
 
-def files(**contents: str) -> dict[str, File]:
-    return {name.replace("_", "/"): File(content.encode(), 0o644) for name, content in contents.items()}
+def files(**contents: str) -> dict[str, VolumeFile]:
+    return {name.replace("_", "/"): VolumeFile(content.encode(), 0o644) for name, content in contents.items()}
 
 
 def test_what_cannot_be_written_leaves_nothing_and_changes_nothing(tmp_path: Path) -> None:
-    atomic.write(tmp_path, files(a="first"), NOW)
+    volumes.write(tmp_path, files(a="first"), NOW)
     before = {path.name for path in tmp_path.iterdir()}
     with pytest.raises(OSError):
-        atomic.write(tmp_path, files(a="second", a_b="a file and a directory"), NOW)
+        volumes.write(tmp_path, files(a="second", a_b="a file and a directory"), NOW)
     assert {path.name for path in tmp_path.iterdir()} == before
     assert (tmp_path / "a").read_text() == "first"
 
 
 def test_a_directory_that_somebody_made_in_a_volume_does_not_keep_it_from_changing(tmp_path: Path) -> None:
-    atomic.write(tmp_path, files(a="first"), NOW)
+    volumes.write(tmp_path, files(a="first"), NOW)
     (tmp_path / "made" / "here").mkdir(parents=True)
-    atomic.write(tmp_path, files(a="second"), NOW)
+    volumes.write(tmp_path, files(a="second"), NOW)
     assert (tmp_path / "a").read_text() == "second"
     assert len(list(tmp_path.iterdir())) == 3, "the link, what it leads to, and the files"

@@ -8,15 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.edge.node.container_status import ContainerStatus, Role
-from farflung.edge.node.downward import field_value, resource_value
-from farflung.edge.node.environment import Downward, Unavailable, environment, expanded, references
-from farflung.edge.node.payloads import File, payload, tokens_wanted
-from farflung.edge.node.probe_counts import Count, Probe
-from farflung.edge.node.probing import asked_ports
-from farflung.edge.node.restarting import Crashes, pause, restarts
-from farflung.edge.node.status import Facts, alike, phase_of, pod_status
-from farflung.edge.runtimes.base import Finished, Started
+from farflung.edge.node.environment import (
+    DownwardAPI,
+    PodConfigError,
+    environment,
+    expand,
+    field_value,
+    referenced_objects,
+    resource_value,
+)
+from farflung.edge.node.probes import Probe, ProbeCount, handler_ports
+from farflung.edge.node.status import (
+    ContainerRole,
+    ContainerStatus,
+    CrashBackoff,
+    PodState,
+    is_same_status,
+    phase_of,
+    pod_status,
+    restart_delay,
+    restarts,
+)
+from farflung.edge.node.volume_files import VolumeFile, requested_tokens, volume_files
+from farflung.edge.runtimes.base import ContainerExit, StartedContainer
 from farflung.machinery.errors import Obj
 
 NOW = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)
@@ -45,7 +59,7 @@ def expanded_stepwise(text: str, values: dict[str, str]) -> str:
 @given(st.text(alphabet="$()AB \n", max_size=30))
 def test_variables_are_expanded_as_kubernetes_describes_it(text: str) -> None:
     values = {"A": "$(B)", "B": "b", "": "nothing", "$(A": "odd"}
-    assert expanded(text, values) == expanded_stepwise(text, values)
+    assert expand(text, values) == expanded_stepwise(text, values)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +70,7 @@ def test_variables_are_expanded_as_kubernetes_describes_it(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_text_is_expanded_once(text: str, result: str) -> None:
-    assert expanded(text, {"A": "1"}) == result
+    assert expand(text, {"A": "1"}) == result
 
 
 # --- where variables and files come from ----------------------------------------------------------
@@ -66,7 +80,7 @@ OBJECTS = {
                          "binaryData": {"raw": "/w=="}},
     ("Secret", "s"): {"kind": "Secret", "metadata": {"namespace": "n"}, "data": {"p": "cGFzcw==", "raw": "/w=="}},
 }  # fmt: skip
-NOTHING = Downward(lambda path: path, lambda reference: "0")
+NOTHING = DownwardAPI(lambda path: path, lambda reference: "0")
 
 
 def find(kind: str, name: str) -> Obj | None:
@@ -109,7 +123,7 @@ def test_the_environment_is_put_together_in_order(container: Obj, result: dict[s
     ],
 )  # fmt: skip
 def test_what_is_missing_in_an_environment_is_named(container: Obj, said: str) -> None:
-    with pytest.raises(Unavailable, match=said):
+    with pytest.raises(PodConfigError, match=said):
         environment(container, find, NOTHING)
 
 
@@ -121,20 +135,20 @@ def test_files_come_from_several_sources_and_the_last_one_counts() -> None:
         {"serviceAccountToken": {"path": "token", "audience": "vault"}},
     ]
     volume = {"name": "v", "projected": {"sources": sources, "defaultMode": 0o440}}
-    assert payload(volume, find, NOTHING, lambda wanted: f"token for {wanted.audience}") == {
-        "x/a": File(b"1", 0o440),
-        "b": File(b"pass", 0o400),
-        "d": File(b"metadata.name", 0o440),
-        "token": File(b"token for vault", 0o440),
+    assert volume_files(volume, find, NOTHING, lambda wanted: f"token for {wanted.audience}") == {
+        "x/a": VolumeFile(b"1", 0o440),
+        "b": VolumeFile(b"pass", 0o400),
+        "d": VolumeFile(b"metadata.name", 0o440),
+        "token": VolumeFile(b"token for vault", 0o440),
     }
-    assert [(one.audience, one.seconds) for one in tokens_wanted([volume])] == [("vault", 3600)]
+    assert [(one.audience, one.seconds) for one in requested_tokens([volume])] == [("vault", 3600)]
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "..data", "..2026/x", "", "a//b", "a\0"])
 def test_a_file_never_leaves_its_volume(path: str) -> None:
     volume = {"configMap": {"name": "c", "items": [{"key": "a", "path": path}]}}
-    with pytest.raises(Unavailable, match="not a path within a volume"):
-        payload(volume, find, NOTHING, lambda _: "")
+    with pytest.raises(PodConfigError, match="not a path within a volume"):
+        volume_files(volume, find, NOTHING, lambda _: "")
 
 
 def test_what_a_pod_refers_to_is_found_wherever_it_is() -> None:
@@ -150,7 +164,7 @@ def test_what_a_pod_refers_to_is_found_wherever_it_is() -> None:
         }
     }
     kinds = {"c": "ConfigMap", "s": "Secret"}
-    assert references(pod) == {(kinds[name[0]], name) for name in ("s1", "c1", "c2", "s2", "c3", "s3")}
+    assert referenced_objects(pod) == {(kinds[name[0]], name) for name in ("s1", "c1", "c2", "s2", "c3", "s3")}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +186,7 @@ def test_a_field_that_is_not_told_is_refused() -> None:
     pod = {"metadata": {"annotations": {"a'b": "c"}}, "spec": {}}
     assert field_value(pod, "metadata.annotations['a'b']", "1.2.3.4") == "c"
     assert field_value(pod, "metadata.labels['no']", "1.2.3.4") == ""
-    with pytest.raises(Unavailable):
+    with pytest.raises(PodConfigError):
         field_value(pod, "spec.containers", "1.2.3.4")
 
 
@@ -183,18 +197,18 @@ def test_a_field_that_is_not_told_is_refused() -> None:
     "policy, code, again",
     [("Always", 0, True), ("Always", 1, True), ("OnFailure", 0, False), ("OnFailure", 1, True), ("Never", 1, False)],
 )
-def test_the_policy_says_whether_a_container_is_started_again(policy: str, code: int, again: bool) -> None:
-    assert restarts(policy, code) is again
+def test_the_policy_says_whether_a_container_is_started_again(policy: str, code: int, updated: bool) -> None:
+    assert restarts(policy, code) is updated
 
 
 def test_the_first_restart_is_at_once_and_the_others_are_further_and_further_apart() -> None:
-    crashes, delays = Crashes(), []
+    crashes, delays = CrashBackoff(), []
     for _ in range(8):
         crashes = crashes.ended(1)
         delays.append(crashes.delay)
     assert delays == [0, 10, 20, 40, 80, 160, 300, 300]
     assert crashes.ended(600).delay == 0
-    assert pause(10_000) == 300
+    assert restart_delay(10_000) == 300
 
 
 RESULTS = st.lists(st.booleans(), max_size=30)
@@ -204,7 +218,7 @@ RESULTS = st.lists(st.booleans(), max_size=30)
 def test_only_so_many_equal_results_in_a_row_change_what_a_container_is_taken_for(
     results: list[bool], successes: int, failures: int, first: bool | None
 ) -> None:
-    probe, count = Probe({}, successes=successes, failures=failures), Count(passing=first)
+    probe, count = Probe({}, successes=successes, failures=failures), ProbeCount(passing=first)
     for result in results:
         count = count.after(result, probe)
     expected = first
@@ -229,26 +243,26 @@ def test_ports_that_are_asked_by_number_count_as_ports() -> None:
         "startupProbe": {"tcpSocket": {"port": 53, "host": "example.org"}},
         "lifecycle": {"preStop": {"httpGet": {"port": 9090}}},
     }
-    assert asked_ports(container) == {8080, 9090}
+    assert handler_ports(container) == {8080, 9090}
 
 
 # --- the status -----------------------------------------------------------------------------------
 
 
-def told(*events: str, role: Role = Role.MAIN, name: str = "main") -> Obj:
+def told(*events: str, role: ContainerRole = ContainerRole.MAIN, name: str = "main") -> Obj:
     """A container to which this happened: `run`, `up`, `end 0`, `wait Reason`."""
     status = ContainerStatus(name, "image", role)
     for event in events:
         what, _, argument = event.partition(" ")
         if what == "run":
-            status.run(Started("id", "image", {}), "image", "2026-11-16T06:30:00Z", status.attempt)
+            status.run(StartedContainer("id", "image", {}), "image", "2026-11-16T06:30:00Z", status.attempt)
         elif what == "up":
             status.started = status.passing = True
         elif what == "end":
-            status.end(Finished(int(argument), NOW))
+            status.end(ContainerExit(int(argument), NOW))
         else:
             status.wait(argument)
-    return status.told()
+    return status.to_object()
 
 
 @pytest.mark.parametrize(
@@ -268,7 +282,7 @@ def told(*events: str, role: Role = Role.MAIN, name: str = "main") -> Obj:
 def test_the_phase_follows_from_the_containers(
     containers: list[Obj], initialized: bool, over: bool, phase: str
 ) -> None:
-    facts = Facts((), tuple(containers), True, initialized, over)
+    facts = PodState((), tuple(containers), True, initialized, over)
     assert phase_of(facts, "Pending") == phase
     assert phase_of(facts, "Succeeded") == "Succeeded"
 
@@ -279,23 +293,24 @@ def pod(**status: object) -> Obj:
 
 def test_a_status_keeps_what_others_wrote_and_says_since_when() -> None:
     other = {"type": "example.org/Gate", "status": "True", "lastTransitionTime": LATER}
-    first = pod_status(pod(qosClass="BestEffort", conditions=[other]), Facts((), (told("run"),), True, True, False),
+    first = pod_status(pod(qosClass="BestEffort", conditions=[other]), PodState((), (told("run"),), True, True, False),
                        "127.0.0.1", "2026-11-16T06:30:00Z")  # fmt: skip
     assert other in first["conditions"]
     assert first["qosClass"] == "BestEffort"
     assert first["observedGeneration"] == 2
-    again = pod_status(pod(**first), Facts((), (told("run", "up"),), True, True, False), "127.0.0.1", LATER)
-    since = {one["type"]: one["lastTransitionTime"] for one in again["conditions"]}
+    updated = pod_status(pod(**first), PodState((), (told("run", "up"),), True, True, False), "127.0.0.1", LATER)
+    since = {one["type"]: one["lastTransitionTime"] for one in updated["conditions"]}
     assert since["Ready"] == since["ContainersReady"] == LATER
     assert since["Initialized"] == "2026-11-16T06:30:00Z"
-    assert alike(
-        again, pod_status(pod(**again), Facts((), (told("run", "up"),), True, True, False), "127.0.0.1", "later")
+    assert is_same_status(
+        updated,
+        pod_status(pod(**updated), PodState((), (told("run", "up"),), True, True, False), "127.0.0.1", "later"),
     )
 
 
 def test_a_closed_gate_keeps_a_pod_from_being_ready() -> None:
     gated = pod() | {"spec": {"readinessGates": [{"conditionType": "example.org/Gate"}]}}
-    status = pod_status(gated, Facts((), (told("run", "up"),), True, True, False), "127.0.0.1", LATER)
+    status = pod_status(gated, PodState((), (told("run", "up"),), True, True, False), "127.0.0.1", LATER)
     ready = next(one for one in status["conditions"] if one["type"] == "Ready")
     assert ready["reason"] == "ReadinessGatesNotReady"
     assert ready["message"] == 'the status of pod readiness gate "example.org/Gate" is not "True", but False'
@@ -303,19 +318,21 @@ def test_a_closed_gate_keeps_a_pod_from_being_ready() -> None:
 
 @given(st.lists(st.sampled_from(["run", "up", "end 0", "end 1", "wait CrashLoopBackOff", "lose"]), max_size=12))
 def test_restarts_are_counted_across_restarts_of_the_node(events: list[str]) -> None:
-    status, starts = ContainerStatus("main", "image", Role.MAIN), 0
+    status, starts = ContainerStatus("main", "image", ContainerRole.MAIN), 0
     for event in events:
         what, _, argument = event.partition(" ")
         running = "running" in status.state
         if what == "run" and not running:
-            status.run(Started("id", "image", {}), "image", LATER, status.attempt)
+            status.run(StartedContainer("id", "image", {}), "image", LATER, status.attempt)
             starts += 1
         elif what == "end" and running:
-            status.end(Finished(int(argument), NOW))
+            status.end(ContainerExit(int(argument), NOW))
         elif what == "wait" and not running:
             status.wait(argument)
         elif what == "lose":
-            status = ContainerStatus.of({"name": "main", "image": "image"}, Role.MAIN, status.told(), LATER)
+            status = ContainerStatus.of(
+                {"name": "main", "image": "image"}, ContainerRole.MAIN, status.to_object(), LATER
+            )
             assert "running" not in status.state
         assert status.restarts == max(0, starts - 1)
         assert status.attempt == starts or "running" in status.state

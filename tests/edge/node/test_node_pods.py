@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from node_harness import PODS, Edge, Ports, condition, shell, state, status
+from node_harness import PODS, NodeHarness, PortForwarder, condition, shell, state, status
 
 from farflung.edge.runtimes.base import Address
 from farflung.machinery.errors import Obj
@@ -18,14 +18,14 @@ ASKED = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.01; done"
 
 
 @pytest.fixture
-async def edge(tmp_path: Path) -> AsyncIterator[Edge]:
-    made = Edge(tmp_path)
-    await made.furnish()
-    async with made.node():
-        yield made
+async def edge(tmp_path: Path) -> AsyncIterator[NodeHarness]:
+    build_container_spec = NodeHarness(tmp_path)
+    await build_container_spec.furnish()
+    async with build_container_spec.node():
+        yield build_container_spec
 
 
-async def printed(edge: Edge, pod: Obj, count: int = 1, container: str = "main", attempt: int = 0) -> list[str]:
+async def printed(edge: NodeHarness, pod: Obj, count: int = 1, container: str = "main", attempt: int = 0) -> list[str]:
     """The log, as soon as it has so many lines."""
     async with asyncio.timeout(60):
         while len(lines := edge.log(pod, container, attempt)) < count:
@@ -33,7 +33,7 @@ async def printed(edge: Edge, pod: Obj, count: int = 1, container: str = "main",
     return lines
 
 
-async def test_a_pod_runs_and_becomes_ready(edge: Edge) -> None:
+async def test_a_pod_runs_and_becomes_ready(edge: NodeHarness) -> None:
     await edge.pod("one", containers=[shell(FOREVER)])
     pod = await edge.ready("one")
     assert pod["status"]["phase"] == "Running"
@@ -54,7 +54,7 @@ async def test_a_pod_runs_and_becomes_ready(edge: Edge) -> None:
     assert await printed(edge, pod) == ["up"]
 
 
-async def test_nothing_is_written_while_nothing_changes(edge: Edge) -> None:
+async def test_nothing_is_written_while_nothing_changes(edge: NodeHarness) -> None:
     await edge.pod("one", containers=[shell(FOREVER)])
     pod = await edge.ready("one")
     before = len([request for request in edge.transport.writes if "/pods/" in request.target])
@@ -72,7 +72,7 @@ async def test_nothing_is_written_while_nothing_changes(edge: Edge) -> None:
 @pytest.mark.parametrize(
     "policy, code, phase", [("Never", 0, "Succeeded"), ("Never", 3, "Failed"), ("OnFailure", 0, "Succeeded")]
 )
-async def test_a_pod_that_ends_for_good_says_how(edge: Edge, policy: str, code: int, phase: str) -> None:
+async def test_a_pod_that_ends_for_good_says_how(edge: NodeHarness, policy: str, code: int, phase: str) -> None:
     await edge.pod("one", restartPolicy=policy, containers=[shell(f"echo -n bye > dev/termination-log; exit {code}")])
     pod = await edge.phase("one", phase)
     ended = state(pod)["terminated"]
@@ -84,7 +84,7 @@ async def test_a_pod_that_ends_for_good_says_how(edge: Edge, policy: str, code: 
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])
-async def test_a_container_that_crashes_is_started_again_with_pauses(edge: Edge, policy: str) -> None:
+async def test_a_container_that_crashes_is_started_again_with_pauses(edge: NodeHarness, policy: str) -> None:
     await edge.pod("one", restartPolicy=policy, containers=[shell("echo again; exit 7")])
     pod = await edge.until("one", lambda pod: "waiting" in state(pod) and status(pod)["restartCount"] >= 2)
     assert state(pod)["waiting"]["reason"] == "CrashLoopBackOff"
@@ -98,7 +98,7 @@ async def test_a_container_that_crashes_is_started_again_with_pauses(edge: Edge,
     assert edge.log(pod, attempt=0) == []
 
 
-async def test_a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(edge: Edge) -> None:
+async def test_a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(edge: NodeHarness) -> None:
     await edge.hub.create("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}, "stringData": {"k": "v"}})
     await edge.pod(
         "one",
@@ -118,7 +118,7 @@ async def test_a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(edge: Ed
     assert await edge.event("one", "Killing") == "Stopping container main"
 
 
-async def test_a_pod_that_does_not_listen_is_ended_after_its_grace(edge: Edge) -> None:
+async def test_a_pod_that_does_not_listen_is_ended_after_its_grace(edge: NodeHarness) -> None:
     await edge.pod(
         "one", terminationGracePeriodSeconds=1,
         containers=[shell("trap '' TERM; echo up; while :; do sleep 0.01; done")],
@@ -131,7 +131,7 @@ async def test_a_pod_that_does_not_listen_is_ended_after_its_grace(edge: Edge) -
     assert state(watch.events[-1]["object"])["terminated"]["exitCode"] == 128 + signal.SIGKILL
 
 
-async def test_a_pod_that_is_deleted_by_force_ends_soon(edge: Edge) -> None:
+async def test_a_pod_that_is_deleted_by_force_ends_soon(edge: NodeHarness) -> None:
     await edge.pod(
         "one", terminationGracePeriodSeconds=600,
         containers=[shell("trap '' TERM; echo up; while :; do sleep 0.01; done")],
@@ -146,7 +146,7 @@ async def test_a_pod_that_is_deleted_by_force_ends_soon(edge: Edge) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_pod_with_a_finalizer_is_ended_once_and_waits_for_it(edge: Edge) -> None:
+async def test_a_pod_with_a_finalizer_is_ended_once_and_waits_for_it(edge: NodeHarness) -> None:
     await edge.pod("one", metadata={"finalizers": ["example.org/wait"]}, containers=[shell(FOREVER)])
     await edge.ready("one")
     await edge.hub.delete(f"{PODS}/one")
@@ -155,7 +155,7 @@ async def test_a_pod_with_a_finalizer_is_ended_once_and_waits_for_it(edge: Edge)
     await edge.gone("one")
 
 
-async def test_a_pod_may_not_run_longer_than_it_says(edge: Edge) -> None:
+async def test_a_pod_may_not_run_longer_than_it_says(edge: NodeHarness) -> None:
     await edge.pod("one", activeDeadlineSeconds=20, containers=[shell(FOREVER)])
     pod = await edge.phase("one", "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
@@ -166,7 +166,7 @@ async def test_a_pod_may_not_run_longer_than_it_says(edge: Edge) -> None:
 # --- what comes first -----------------------------------------------------------------------------
 
 
-async def test_init_containers_run_one_after_the_other_before_the_others(edge: Edge) -> None:
+async def test_init_containers_run_one_after_the_other_before_the_others(edge: NodeHarness) -> None:
     mounts = [{"name": "shared", "mountPath": "/shared"}]
     await edge.pod(
         "one",
@@ -183,7 +183,7 @@ async def test_init_containers_run_one_after_the_other_before_the_others(edge: E
     assert status(pod, "second", "initContainerStatuses")["ready"]
 
 
-async def test_an_init_container_that_fails_keeps_the_others_waiting(edge: Edge) -> None:
+async def test_an_init_container_that_fails_keeps_the_others_waiting(edge: NodeHarness) -> None:
     await edge.pod("one", initContainers=[shell("exit 1", "first")], containers=[shell(FOREVER)])
     pod = await edge.until("one", lambda pod: status(pod, "first", "initContainerStatuses").get("restartCount", 0) > 1)
     assert pod["status"]["phase"] == "Pending"
@@ -193,7 +193,7 @@ async def test_an_init_container_that_fails_keeps_the_others_waiting(edge: Edge)
     assert state(await edge.phase("two", "Failed"))["waiting"]["reason"] == "PodInitializing"
 
 
-async def test_a_sidecar_starts_before_and_ends_after_the_others(edge: Edge) -> None:
+async def test_a_sidecar_starts_before_and_ends_after_the_others(edge: NodeHarness) -> None:
     mounts = [{"name": "shared", "mountPath": "/shared"}]
     await edge.pod(
         "one",
@@ -222,7 +222,7 @@ async def test_a_sidecar_starts_before_and_ends_after_the_others(edge: Edge) -> 
 # --- what cannot be run ---------------------------------------------------------------------------
 
 
-async def test_an_image_that_cannot_be_had_is_tried_again_and_told(edge: Edge) -> None:
+async def test_an_image_that_cannot_be_had_is_tried_again_and_told(edge: NodeHarness) -> None:
     await edge.pod("one", containers=[{"name": "main", "image": "postgres:16"}])
     pod = await edge.until("one", lambda pod: state(pod).get("waiting", {}).get("reason") == "ErrImagePull")
     assert "podman would run it" in state(pod)["waiting"]["message"]
@@ -234,7 +234,7 @@ async def test_an_image_that_cannot_be_had_is_tried_again_and_told(edge: Edge) -
     await edge.ready("one")
 
 
-async def test_a_container_whose_image_changes_is_replaced(edge: Edge) -> None:
+async def test_a_container_whose_image_changes_is_replaced(edge: NodeHarness) -> None:
     await edge.pod("one", containers=[{"name": "main", "image": "httpd"}])
     await edge.ready("one")
     await edge.hub.patch(f"{PODS}/one", [{"op": "replace", "path": "/spec/containers/0/image", "value": "httpd:2.4"}],
@@ -246,7 +246,7 @@ async def test_a_container_whose_image_changes_is_replaced(edge: Edge) -> None:
 # --- ports ----------------------------------------------------------------------------------------
 
 
-async def test_host_ports_lead_to_the_container_while_it_runs(edge: Edge) -> None:
+async def test_host_ports_lead_to_the_container_while_it_runs(edge: NodeHarness) -> None:
     ports = [{"containerPort": 80, "hostPort": 8081}]
     await edge.pod("one", containers=[{"name": "main", "image": "httpd", "ports": ports}])
     await edge.ready("one")
@@ -259,7 +259,7 @@ async def test_host_ports_lead_to_the_container_while_it_runs(edge: Edge) -> Non
     assert edge.ports.published == {}
 
 
-async def test_a_host_port_that_is_taken_is_named_and_waited_for(edge: Edge) -> None:
+async def test_a_host_port_that_is_taken_is_named_and_waited_for(edge: NodeHarness) -> None:
     edge.ports.taken.add(8081)
     ports = [{"containerPort": 80, "hostPort": 8081}]
     await edge.pod("one", containers=[{"name": "main", "image": "httpd", "ports": ports}])
@@ -273,7 +273,7 @@ async def test_a_host_port_that_is_taken_is_named_and_waited_for(edge: Edge) -> 
 # --- hooks and probes -----------------------------------------------------------------------------
 
 
-async def test_hooks_run_after_the_start_and_before_the_end(edge: Edge) -> None:
+async def test_hooks_run_after_the_start_and_before_the_end(edge: NodeHarness) -> None:
     container = shell(
         ASKED,
         volumeMounts=[{"name": "shared", "mountPath": "/shared"}],
@@ -289,14 +289,14 @@ async def test_hooks_run_after_the_start_and_before_the_end(edge: Edge) -> None:
     assert (edge.directory / "seen" / "after-start").exists()
 
 
-async def test_a_hook_that_fails_ends_the_container(edge: Edge) -> None:
+async def test_a_hook_that_fails_ends_the_container(edge: NodeHarness) -> None:
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo no; exit 1"]}}}
     await edge.pod("one", containers=[shell(FOREVER, lifecycle=hook)])
     await edge.until("one", lambda pod: status(pod).get("restartCount", 0) > 0)
     assert await edge.event("one", "FailedPostStartHook") == "PostStartHook failed: no"
 
 
-async def test_a_container_is_ready_when_its_probe_says_so_and_not_before(edge: Edge) -> None:
+async def test_a_container_is_ready_when_its_probe_says_so_and_not_before(edge: NodeHarness) -> None:
     probe = {
         "exec": {"command": ["test", "-e", "shared/ready"]},
         "periodSeconds": 1,
@@ -305,20 +305,20 @@ async def test_a_container_is_ready_when_its_probe_says_so_and_not_before(edge: 
     }
     mounts = [{"name": "shared", "mountPath": "/shared"}]
     container = shell(FOREVER, readinessProbe=probe, volumeMounts=mounts)
-    made = await edge.pod("one", containers=[container], volumes=[{"name": "shared", "emptyDir": {}}])
+    build_container_spec = await edge.pod("one", containers=[container], volumes=[{"name": "shared", "emptyDir": {}}])
     await edge.event("one", "Unhealthy")
     pod = await edge.phase("one", "Running")
     assert status(pod)["started"]
     assert not status(pod)["ready"]
     assert condition(pod, "Ready")["message"] == "containers with unready status: [main]"
-    (edge.files(made, "shared") / "ready").touch()
+    (edge.files(build_container_spec, "shared") / "ready").touch()
     await edge.ready("one")
-    (edge.files(made, "shared") / "ready").unlink()
+    (edge.files(build_container_spec, "shared") / "ready").unlink()
     pod = await edge.until("one", lambda pod: not status(pod)["ready"])
     assert status(pod)["restartCount"] == 0
 
 
-async def test_a_container_that_fails_its_liveness_probe_is_started_again(edge: Edge) -> None:
+async def test_a_container_that_fails_its_liveness_probe_is_started_again(edge: NodeHarness) -> None:
     probe = {
         "exec": {"command": ["sh", "-c", "echo ill; exit 1"]},
         "periodSeconds": 1,
@@ -331,7 +331,7 @@ async def test_a_container_that_fails_its_liveness_probe_is_started_again(edge: 
     assert await edge.event("one", "Killing") == "Container main failed liveness probe, will be restarted"
 
 
-async def test_a_startup_probe_holds_back_the_others(edge: Edge) -> None:
+async def test_a_startup_probe_holds_back_the_others(edge: NodeHarness) -> None:
     mounts, asked = (
         [{"name": "shared", "mountPath": "/shared"}],
         {"exec": {"command": ["test", "-e", "shared/started"]}},
@@ -342,15 +342,15 @@ async def test_a_startup_probe_holds_back_the_others(edge: Edge) -> None:
         startupProbe={**asked, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 10_000},
         livenessProbe={**asked, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1},
     )
-    made = await edge.pod("one", containers=[container], volumes=[{"name": "shared", "emptyDir": {}}])
+    build_container_spec = await edge.pod("one", containers=[container], volumes=[{"name": "shared", "emptyDir": {}}])
     assert (await edge.event("one", "Unhealthy")).startswith("Startup probe failed")
     pod = await edge.phase("one", "Running")
     assert not status(pod)["started"]
-    (edge.files(made, "shared") / "started").touch()
+    (edge.files(build_container_spec, "shared") / "started").touch()
     assert status(await edge.ready("one"))["restartCount"] == 0
 
 
-async def test_web_servers_are_probed_by_name_and_number_of_a_port(edge: Edge) -> None:
+async def test_web_servers_are_probed_by_name_and_number_of_a_port(edge: NodeHarness) -> None:
     await edge.pod(
         "one",
         containers=[
@@ -371,7 +371,7 @@ async def test_web_servers_are_probed_by_name_and_number_of_a_port(edge: Edge) -
     assert await edge.event("one", "Unhealthy") == "Liveness probe failed: HTTP probe failed with statuscode: 404"
 
 
-async def test_a_probe_that_this_node_cannot_do_is_said_before_anything_is_started(edge: Edge) -> None:
+async def test_a_probe_that_this_node_cannot_do_is_said_before_anything_is_started(edge: NodeHarness) -> None:
     await edge.pod("one", containers=[shell(FOREVER, livenessProbe={"grpc": {"port": 80}})])
     pod = await edge.until("one", lambda pod: "waiting" in state(pod) and "message" in state(pod)["waiting"])
     assert state(pod)["waiting"]["reason"] == "CreateContainerConfigError"
@@ -381,7 +381,7 @@ async def test_a_probe_that_this_node_cannot_do_is_said_before_anything_is_start
 # --- the node itself ------------------------------------------------------------------------------
 
 
-async def test_a_node_registers_itself_and_comes_back_when_it_is_deleted(edge: Edge) -> None:
+async def test_a_node_registers_itself_and_comes_back_when_it_is_deleted(edge: NodeHarness) -> None:
     async def registered() -> Obj:
         async with asyncio.timeout(60):
             while True:
@@ -401,7 +401,7 @@ async def test_a_node_registers_itself_and_comes_back_when_it_is_deleted(edge: E
     assert lease["spec"]["holderIdentity"] == "florin"
 
 
-async def test_a_slow_pod_holds_up_nobody(edge: Edge) -> None:
+async def test_a_slow_pod_holds_up_nobody(edge: NodeHarness) -> None:
     deaf = shell(
         "trap '' TERM; echo up; until [ -e shared/end ]; do sleep 0.01; done",
         volumeMounts=[{"name": "shared", "mountPath": "/shared"}],
@@ -419,13 +419,13 @@ async def test_a_slow_pod_holds_up_nobody(edge: Edge) -> None:
     await edge.gone("slow")
 
 
-class BrokenPorts(Ports):
+class BrokenPorts(PortForwarder):
     async def publish(self, pod_uid: str, node_port: int, protocol: str, to: Address) -> None:
         raise RuntimeError("a mistake")
 
 
 async def test_a_pod_that_the_node_cannot_look_after_can_be_deleted_at_once(tmp_path: Path) -> None:
-    edge = Edge(tmp_path)
+    edge = NodeHarness(tmp_path)
     await edge.furnish()
     edge.ports = BrokenPorts()
     async with edge.node(first=1e6, longest=1e6):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from node_harness import PODS, Edge, shell, state, status
+from node_harness import PODS, NodeHarness, shell, state, status
 
 FOREVER = "exec sleep 1000"
 
@@ -19,7 +19,7 @@ async def lines(path: Path, count: int) -> list[str]:
 
 
 async def test_what_ran_is_started_again_with_one_restart_more(tmp_path: Path) -> None:
-    edge = Edge(tmp_path)
+    edge = NodeHarness(tmp_path)
     await edge.furnish()
     mounts = [{"name": "kept", "mountPath": "/kept"}]
     first = {
@@ -28,11 +28,11 @@ async def test_what_ran_is_started_again_with_one_restart_more(tmp_path: Path) -
         "volumes": [{"name": "kept", "emptyDir": {}}],
     }
     async with edge.node():
-        made = await edge.pod("one", **first)
+        build_container_spec = await edge.pod("one", **first)
         await edge.pod("never", restartPolicy="Never", containers=[shell(FOREVER)])
         await edge.pod("done", restartPolicy="Never", containers=[shell("true")])
         await edge.ready("one")
-        await lines(edge.files(made, "kept") / "runs", 1)
+        await lines(edge.files(build_container_spec, "kept") / "runs", 1)
         await edge.ready("never")
         done = await edge.phase("done", "Succeeded")
     assert not list(tmp_path.glob("containers/*"))
@@ -40,15 +40,15 @@ async def test_what_ran_is_started_again_with_one_restart_more(tmp_path: Path) -
         pod = await edge.until("one", lambda pod: status(pod)["restartCount"] == 1 and status(pod)["ready"])
         assert status(pod)["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
         assert status(pod, "init", "initContainerStatuses")["restartCount"] == 0
-        assert (edge.files(made, "kept") / "init").read_text() == "once\n"
-        assert await lines(edge.files(made, "kept") / "runs", 2) == ["run", "run"]
+        assert (edge.files(build_container_spec, "kept") / "init").read_text() == "once\n"
+        assert await lines(edge.files(build_container_spec, "kept") / "runs", 2) == ["run", "run"]
         failed = await edge.phase("never", "Failed")
         assert state(failed)["terminated"]["exitCode"] == 137
         assert (await edge.get("done"))["metadata"]["resourceVersion"] == done["metadata"]["resourceVersion"]  # type: ignore[index]
 
 
 async def test_what_was_deleted_meanwhile_is_not_started_again_and_leaves_nothing(tmp_path: Path) -> None:
-    edge = Edge(tmp_path)
+    edge = NodeHarness(tmp_path)
     await edge.furnish()
     async with edge.node():
         await edge.pod("marked", containers=[shell(FOREVER)])
@@ -66,16 +66,16 @@ async def test_what_was_deleted_meanwhile_is_not_started_again_and_leaves_nothin
 
 
 async def test_pods_go_on_while_the_hub_is_away_and_are_told_of_later(tmp_path: Path) -> None:
-    edge = Edge(tmp_path)
+    edge = NodeHarness(tmp_path)
     await edge.furnish()
     async with edge.node():
-        made = await edge.pod(
+        build_container_spec = await edge.pod(
             "one", restartPolicy="Never", volumes=[{"name": "shared", "emptyDir": {}}],
             containers=[shell("until [ -e shared/end ]; do sleep 0.01; done; exit 4",
                               volumeMounts=[{"name": "shared", "mountPath": "/shared"}])],
         )  # fmt: skip
         await edge.ready("one")
         edge.transport.go_down()
-        (edge.files(made, "shared") / "end").touch()
+        (edge.files(build_container_spec, "shared") / "end").touch()
         edge.transport.up = True
         assert state(await edge.phase("one", "Failed"))["terminated"]["exitCode"] == 4

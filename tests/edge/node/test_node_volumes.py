@@ -11,7 +11,7 @@ from typing import Any
 import jwt
 import pytest
 from hub_harness import CONFIG_MAPS
-from node_harness import PODS, Edge, shell, state, status
+from node_harness import PODS, NodeHarness, shell, state, status
 
 from farflung.machinery.errors import Obj
 
@@ -20,11 +20,11 @@ FOREVER = "exec sleep 1000"
 
 
 @pytest.fixture
-async def edge(tmp_path: Path) -> AsyncIterator[Edge]:
-    made = Edge(tmp_path)
-    await made.furnish()
-    async with made.node():
-        yield made
+async def edge(tmp_path: Path) -> AsyncIterator[NodeHarness]:
+    created = NodeHarness(tmp_path)
+    await created.furnish()
+    async with created.node():
+        yield created
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -33,7 +33,7 @@ async def until(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def with_volume(edge: Edge, source: Obj, script: str = FOREVER, **more: Any) -> Obj:
+async def with_volume(edge: NodeHarness, source: Obj, script: str = FOREVER, **more: Any) -> Obj:
     """A pod `one` that sees the volume at /v."""
     mounts = [{"name": "v", "mountPath": "/v"}]
     container = shell(script, volumeMounts=mounts)
@@ -49,11 +49,11 @@ def contents(directory: Path) -> dict[str, str]:
     }
 
 
-async def test_a_config_map_is_files_that_change_with_it_all_at_once(edge: Edge) -> None:
+async def test_a_config_map_is_files_that_change_with_it_all_at_once(edge: NodeHarness) -> None:
     await edge.hub.config_map("site", **{"index.html": "first", "style.css": "old"})
-    made = await with_volume(edge, {"configMap": {"name": "site"}})
+    created = await with_volume(edge, {"configMap": {"name": "site"}})
     await edge.ready("one")
-    directory = edge.files(made, "v")
+    directory = edge.files(created, "v")
     assert contents(directory) == {"index.html": "first", "style.css": "old"}
     assert stat.S_IMODE((directory / "index.html").stat().st_mode) == 0o644
     before = (directory / "..data").readlink()
@@ -64,7 +64,7 @@ async def test_a_config_map_is_files_that_change_with_it_all_at_once(edge: Edge)
     await until(lambda: not (directory / before).exists())
 
 
-async def test_a_config_map_is_served_and_so_is_what_becomes_of_it(edge: Edge) -> None:
+async def test_a_config_map_is_served_and_so_is_what_becomes_of_it(edge: NodeHarness) -> None:
     await edge.hub.config_map("site", **{"index.html": "first"})
     mounts = [{"name": "v", "mountPath": "/usr/local/apache2/htdocs", "readOnly": True}]
     ports = [{"containerPort": 80, "hostPort": 8081}]
@@ -80,7 +80,7 @@ async def test_a_config_map_is_served_and_so_is_what_becomes_of_it(edge: Edge) -
             await asyncio.sleep(0.01)
 
 
-async def fetched(edge: Edge, port: int) -> bytes:
+async def fetched(edge: NodeHarness, port: int) -> bytes:
     address = edge.ports.numbers[port]
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(b"GET / HTTP/1.0\r\n\r\n")
@@ -90,22 +90,22 @@ async def fetched(edge: Edge, port: int) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-async def test_items_choose_paths_and_modes(edge: Edge) -> None:
+async def test_items_choose_paths_and_modes(edge: NodeHarness) -> None:
     await edge.hub.config_map("c", a="1", b="2")
     items = [{"key": "a", "path": "deep/er/one", "mode": 0o440}]
-    made = await with_volume(edge, {"configMap": {"name": "c", "items": items, "defaultMode": 0o400}})
+    created = await with_volume(edge, {"configMap": {"name": "c", "items": items, "defaultMode": 0o400}})
     await edge.ready("one")
-    directory = edge.files(made, "v")
+    directory = edge.files(created, "v")
     assert (directory / "deep/er/one").read_text() == "1"
     assert stat.S_IMODE((directory / "deep/er/one").stat().st_mode) == 0o440
     assert sorted(path.name for path in directory.iterdir() if not path.name.startswith("..")) == ["deep"]
 
 
-async def test_a_secret_is_files_below_a_directory_that_nobody_else_can_open(edge: Edge) -> None:
+async def test_a_secret_is_files_below_a_directory_that_nobody_else_can_open(edge: NodeHarness) -> None:
     await edge.hub.create(SECRETS, {"metadata": {"name": "s"}, "data": {"key": "dmFsdWU="}})
-    made = await with_volume(edge, {"secret": {"secretName": "s", "defaultMode": 0o600}})
+    created = await with_volume(edge, {"secret": {"secretName": "s", "defaultMode": 0o600}})
     await edge.ready("one")
-    directory = edge.files(made, "v")
+    directory = edge.files(created, "v")
     assert contents(directory) == {"key": "value"}
     assert stat.S_IMODE((directory / "key").stat().st_mode) == 0o600
     assert stat.S_IMODE(directory.parent.parent.stat().st_mode) == 0o700
@@ -114,7 +114,7 @@ async def test_a_secret_is_files_below_a_directory_that_nobody_else_can_open(edg
     assert not directory.exists()
 
 
-async def test_what_is_missing_is_waited_for_and_told(edge: Edge) -> None:
+async def test_what_is_missing_is_waited_for_and_told(edge: NodeHarness) -> None:
     await with_volume(edge, {"configMap": {"name": "later"}})
     assert await edge.event("one", "FailedMount") == (
         'MountVolume.SetUp failed for volume "v" : configmap "later" not found'
@@ -126,24 +126,24 @@ async def test_what_is_missing_is_waited_for_and_told(edge: Edge) -> None:
     await edge.ready("one")
 
 
-async def test_what_is_optional_is_not_waited_for(edge: Edge) -> None:
-    made = await with_volume(edge, {"configMap": {"name": "later", "optional": True}})
+async def test_what_is_optional_is_not_waited_for(edge: NodeHarness) -> None:
+    created = await with_volume(edge, {"configMap": {"name": "later", "optional": True}})
     await edge.ready("one")
-    assert contents(edge.files(made, "v")) == {}
+    assert contents(edge.files(created, "v")) == {}
     await edge.hub.config_map("later", a="b")
-    await until(lambda: contents(edge.files(made, "v")) == {"a": "b"})
+    await until(lambda: contents(edge.files(created, "v")) == {"a": "b"})
 
 
-async def test_what_is_deleted_later_stays_as_it_was(edge: Edge) -> None:
+async def test_what_is_deleted_later_stays_as_it_was(edge: NodeHarness) -> None:
     await edge.hub.config_map("c", a="b")
-    made = await with_volume(edge, {"configMap": {"name": "c"}})
+    created = await with_volume(edge, {"configMap": {"name": "c"}})
     await edge.ready("one")
     await edge.hub.delete(f"{CONFIG_MAPS}/c")
     await edge.event("one", "FailedMount")
-    assert contents(edge.files(made, "v")) == {"a": "b"}
+    assert contents(edge.files(created, "v")) == {"a": "b"}
 
 
-async def test_the_downward_api_is_files_that_change_with_the_pod(edge: Edge) -> None:
+async def test_the_downward_api_is_files_that_change_with_the_pod(edge: NodeHarness) -> None:
     items = [
         {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
         {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}},
@@ -154,29 +154,29 @@ async def test_the_downward_api_is_files_that_change_with_the_pod(edge: Edge) ->
     ]
     mounts = [{"name": "v", "mountPath": "/v"}]
     container = shell(FOREVER, volumeMounts=mounts, resources={"limits": {"memory": "10Mi"}})
-    made = await edge.pod(
+    created = await edge.pod(
         "one", metadata={"labels": {"b": "2", "a": "0"}}, containers=[container],
         volumes=[{"name": "v", "downwardAPI": {"items": items}}],
     )  # fmt: skip
     await edge.ready("one")
-    files = edge.files(made, "v")
+    files = edge.files(created, "v")
     assert contents(files) == {"labels": 'a="0"\nb="2"', "name": "one", "memory": "10"}
     await edge.hub.patch(f"{PODS}/one", {"metadata": {"labels": {"a": "1"}}})
     await until(lambda: (files / "labels").read_text() == 'a="1"\nb="2"')
 
 
-async def test_a_pod_has_the_token_of_its_account(edge: Edge) -> None:
-    made = await edge.pod("one", containers=[shell("cat var/run/secrets/kubernetes.io/serviceaccount/*")])
+async def test_a_pod_has_the_token_of_its_account(edge: NodeHarness) -> None:
+    created = await edge.pod("one", containers=[shell("cat var/run/secrets/kubernetes.io/serviceaccount/*")])
     pod = await edge.until("one", lambda pod: status(pod).get("restartCount", 0) > 0)
     volume = pod["spec"]["volumes"][0]["name"]
-    files = contents(edge.files(made, volume))
+    files = contents(edge.files(created, volume))
     assert files["ca.crt"] == "certificate"
     assert files["namespace"] == "default"
     claims = jwt.decode(files["token"], options={"verify_signature": False})
     assert claims["kubernetes.io"]["pod"]["uid"] == pod["metadata"]["uid"]
 
 
-async def test_containers_share_an_empty_directory_and_see_parts_of_volumes(edge: Edge) -> None:
+async def test_containers_share_an_empty_directory_and_see_parts_of_volumes(edge: NodeHarness) -> None:
     await edge.hub.config_map("c", **{"one.txt": "content"})
     shared = [{"name": "shared", "mountPath": "/shared", "subPath": "inner"}]
     parts = [{"name": "c", "mountPath": "/etc/one.txt", "subPath": "one.txt"}]
@@ -201,7 +201,9 @@ async def test_containers_share_an_empty_directory_and_see_parts_of_volumes(edge
         ({"nfs": {"server": "s", "path": "/"}}, "does not know volumes of nfs"),
     ],
 )
-async def test_a_volume_that_this_node_does_not_have_keeps_the_pod_waiting(edge: Edge, source: Obj, said: str) -> None:
+async def test_a_volume_that_this_node_does_not_have_keeps_the_pod_waiting(
+    edge: NodeHarness, source: Obj, said: str
+) -> None:
     await with_volume(edge, source)
     assert said in await edge.event("one", "FailedMount")
     assert (await edge.until("one", state))["status"]["phase"] == "Pending"
@@ -210,7 +212,7 @@ async def test_a_volume_that_this_node_does_not_have_keeps_the_pod_waiting(edge:
 async def test_directories_of_the_machine_are_seen_where_that_is_allowed(tmp_path: Path) -> None:
     (tmp_path / "machine").mkdir()
     (tmp_path / "machine" / "file").write_text("content")
-    edge = Edge(tmp_path / "edge")
+    edge = NodeHarness(tmp_path / "edge")
     await edge.furnish()
     async with edge.node(host_paths=True):
         source = {"hostPath": {"path": str(tmp_path / "machine")}}
@@ -220,7 +222,7 @@ async def test_directories_of_the_machine_are_seen_where_that_is_allowed(tmp_pat
         assert (tmp_path / "machine" / "file").exists()
 
 
-async def test_a_link_in_a_volume_leads_nobody_out_of_it(edge: Edge) -> None:
+async def test_a_link_in_a_volume_leads_nobody_out_of_it(edge: NodeHarness) -> None:
     mounts = [{"name": "v", "mountPath": "/v"}]
     await edge.pod(
         "one",
@@ -235,7 +237,7 @@ async def test_a_link_in_a_volume_leads_nobody_out_of_it(edge: Edge) -> None:
 # --- variables ------------------------------------------------------------------------------------
 
 
-async def test_variables_come_from_everywhere(edge: Edge) -> None:
+async def test_variables_come_from_everywhere(edge: NodeHarness) -> None:
     await edge.hub.config_map("c", A="from-map", B="overridden")
     await edge.hub.create(SECRETS, {"metadata": {"name": "s"}, "stringData": {"password": "hidden"}})
     env = [
@@ -264,7 +266,7 @@ async def test_variables_come_from_everywhere(edge: Edge) -> None:
     assert "hidden" not in str(await edge.events("one")) + edge.lines.getvalue() + str(pod["status"])
 
 
-async def test_a_variable_whose_source_is_missing_is_waited_for(edge: Edge) -> None:
+async def test_a_variable_whose_source_is_missing_is_waited_for(edge: NodeHarness) -> None:
     env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "a"}}}]
     await edge.pod("one", containers=[shell(FOREVER, env=env)])
     pod = await edge.until("one", lambda pod: "message" in state(pod).get("waiting", {}))
@@ -286,7 +288,7 @@ async def test_a_variable_whose_source_is_missing_is_waited_for(edge: Edge) -> N
         ({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "x\0y"}]}, "it leads out of the volume"),
     ],
 )
-async def test_what_no_process_can_be_given_is_said(edge: Edge, more: Obj, said: str) -> None:
+async def test_what_no_process_can_be_given_is_said(edge: NodeHarness, more: Obj, said: str) -> None:
     volumes = [{"name": "v", "emptyDir": {}}]
     await edge.pod("one", containers=[shell(FOREVER, **more)], volumes=volumes)
     pod = await edge.until("one", lambda pod: "message" in state(pod).get("waiting", {}))
@@ -294,11 +296,11 @@ async def test_what_no_process_can_be_given_is_said(edge: Edge, more: Obj, said:
     assert said in state(pod)["waiting"]["message"]
 
 
-async def test_what_is_made_of_objects_is_not_changed_by_containers(edge: Edge) -> None:
+async def test_what_is_made_of_objects_is_not_changed_by_containers(edge: NodeHarness) -> None:
     await edge.hub.config_map("site", **{"index.html": "first"})
     volumes = [{"name": "v", "configMap": {"name": "site"}}]
     container = shell(FOREVER, workingDir="/v/work", volumeMounts=[{"name": "v", "mountPath": "/v"}])
-    made = await edge.pod("one", containers=[container], volumes=volumes)
+    created = await edge.pod("one", containers=[container], volumes=volumes)
     pod = await edge.until("one", lambda pod: "message" in state(pod).get("waiting", {}))
     assert "read-only" in state(pod)["waiting"]["message"]
-    assert contents(edge.files(made, "v")) == {"index.html": "first"}
+    assert contents(edge.files(created, "v")) == {"index.html": "first"}

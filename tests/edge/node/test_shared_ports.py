@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from farflung.edge.node.making import shared_ports
+from farflung.edge.node.container_spec import shared_ports
 
 
 def container(port: int, **more: Any) -> dict[str, Any]:

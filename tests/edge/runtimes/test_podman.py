@@ -13,11 +13,11 @@ from typing import Protocol
 import pytest
 from podman_machine import build, podman, settle
 
-from farflung.edge.log_cutting import Cut
-from farflung.edge.runtimes.base import Container, Finished, ImageError, Mount, Started, StartError
-from farflung.edge.runtimes.choosing import remove_containers, usable_podman
+from farflung.edge.logs import LogFilter
+from farflung.edge.runtimes.base import ContainerExit, ContainerSpec, ImageError, Mount, StartedContainer, StartError
 from farflung.edge.runtimes.podman import Podman
-from farflung.edge.runtimes.podman_arguments import Identity
+from farflung.edge.runtimes.podman_arguments import InstanceIdentity
+from farflung.edge.runtimes.selection import find_podman, remove_containers
 from farflung.lib.klog import Logger
 
 pytestmark = pytest.mark.long
@@ -28,7 +28,7 @@ USUAL = 0xA80425FB  #: what containerd gives to containers, as bits of linux/cap
 
 
 class Start(Protocol):
-    def __call__(self, script: str | None = None, **changes: object) -> Awaitable[Started]: ...
+    def __call__(self, script: str | None = None, **changes: object) -> Awaitable[StartedContainer]: ...
 
 
 def now() -> datetime:
@@ -59,7 +59,7 @@ def start(runtime: Podman, image: str, tmp_path: Path) -> Start:
 def starter(runtime: Podman, image: str, directory: Path) -> Start:
     attempts = iter(range(1000))
 
-    def start(script: str | None = None, **changes: object) -> Awaitable[Started]:
+    def start(script: str | None = None, **changes: object) -> Awaitable[StartedContainer]:
         attempt = next(attempts)
         settings: dict[str, object] = {
             "pod_uid": "1f2e",
@@ -71,22 +71,22 @@ def starter(runtime: Podman, image: str, directory: Path) -> Start:
             "command": None if script is None else ("/bin/sh", "-c", script),
             "log": directory / "logs" / f"{attempt}.log",
         }
-        return runtime.start(Container(**(settings | changes)))  # type: ignore[arg-type]
+        return runtime.start(ContainerSpec(**(settings | changes)))  # type: ignore[arg-type]
 
     return start
 
 
 async def opened(directory: Path, instance: str) -> Podman:
-    found = await usable_podman(directory)
+    found = await find_podman(directory)
     return await Podman.open(found.program, found.version, directory, instance, now, Logger(sys.stderr))
 
 
 def all_of(directory: Path) -> list[str]:
-    return podman("ps", "--all", "--quiet", f"--filter={Identity.of(directory, '').edge_filter}").split()
+    return podman("ps", "--all", "--quiet", f"--filter={InstanceIdentity.of(directory, '').edge_filter}").split()
 
 
 def logged(directory: Path, attempt: int = 0) -> str:
-    cut = Cut(datetime(2000, 1, 1, tzinfo=UTC), None, timestamps=False)
+    cut = LogFilter(datetime(2000, 1, 1, tzinfo=UTC), None, timestamps=False)
     return (cut.feed((directory / "logs" / f"{attempt}.log").read_bytes()) + cut.end()).decode()
 
 
@@ -105,7 +105,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def printed(runtime: Podman, started: Started, directory: Path, attempt: int = 0) -> str:
+async def printed(runtime: Podman, started: StartedContainer, directory: Path, attempt: int = 0) -> str:
     async with asyncio.timeout(60):
         await runtime.wait(started.id)
     return logged(directory, attempt)
@@ -204,7 +204,7 @@ async def test_variables_arrive_as_they_are(runtime: Podman, start: Start, tmp_p
     assert found["FROM_IMAGE"] == "yes"
     assert found["HOSTNAME"] == "web-abc"
     await runtime.remove(started.id)
-    assert Identity.of(tmp_path, "").edge_prefix not in podman("secret", "ls")
+    assert InstanceIdentity.of(tmp_path, "").edge_prefix not in podman("secret", "ls")
 
 
 async def test_it_runs_as_whom_and_where_it_should(runtime: Podman, start: Start, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ async def test_a_container_that_somebody_else_removes_has_ended(runtime: Podman,
     started = await start("exec sleep 1000")
     waiting = asyncio.create_task(runtime.wait(started.id))
     await asyncio.to_thread(podman, "rm", "--force", "--time=0", started.id.removeprefix("podman://"))
-    finished: Finished = await waiting
+    finished: ContainerExit = await waiting
     assert (finished.exit_code, finished.reason) == (137, "Error")
 
 
@@ -295,7 +295,7 @@ async def test_what_cannot_be_started_says_why_and_leaves_nothing(
         await start("true", mounts=(Mount(tmp_path / "nowhere", "/x"),))
     assert unmountable.value.reason == "CreateContainerError"
     assert all_of(tmp_path) == []
-    assert Identity.of(tmp_path, "").edge_prefix not in podman("secret", "ls")
+    assert InstanceIdentity.of(tmp_path, "").edge_prefix not in podman("secret", "ls")
 
 
 async def test_many_start_and_end_at_once(runtime: Podman, start: Start, tmp_path: Path) -> None:
@@ -315,15 +315,15 @@ async def test_containers_of_one_pod_find_each_other_at_localhost_even_if_one_is
     )
     assert (web.addresses.keys(), asking.addresses.keys()) == ({80}, {81})
     assert await fetched(f"http://127.0.0.1:{web.addresses[80].port}/") == b"hello\n"
-    ask = ["/bin/busybox", "wget", "-q", "-O-", "http://localhost/"]
-    assert await runtime.execute(asking.id, ask, 20) == (0, b"hello\n")
+    run_podman = ["/bin/busybox", "wget", "-q", "-O-", "http://localhost/"]
+    assert await runtime.execute(asking.id, run_podman, 20) == (0, b"hello\n")
     await runtime.stop(web.id, 0)
     await runtime.remove(web.id)
     again = await start(
         "echo again > /srv/index.html; exec /bin/httpd -f -p 80 -h /srv", ports=(80,), shared_ports=(80, 81)
     )
     assert again.addresses == web.addresses
-    assert await runtime.execute(asking.id, ask, 20) == (0, b"again\n")
+    assert await runtime.execute(asking.id, run_podman, 20) == (0, b"again\n")
     await asyncio.gather(runtime.remove(asking.id), runtime.remove(again.id))
     assert all_of(tmp_path) == []
 
@@ -378,7 +378,7 @@ async def test_closing_ends_everything(image: str, tmp_path: Path) -> None:
     await runtime.close()
     assert (await waiting).exit_code == 137
     assert all_of(tmp_path) == []
-    assert Identity.of(tmp_path, "").edge_prefix not in podman("secret", "ls")
+    assert InstanceIdentity.of(tmp_path, "").edge_prefix not in podman("secret", "ls")
 
 
 async def test_what_an_earlier_life_left_is_removed_and_what_is_anothers_stays(image: str, tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ import asyncio, os, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from farflung.edge.runtimes.base import Container
-from farflung.edge.runtimes.choosing import choose
+from farflung.edge.runtimes.selection import choose
 from farflung.lib.klog import Logger
 
 async def main(directory: Path, image: str) -> None:
@@ -432,4 +432,4 @@ async def test_containers_end_with_an_edge_that_is_killed(image: str, tmp_path: 
     output, _ = await doomed.communicate()
     assert (doomed.returncode, output) == (-signal.SIGKILL, b"started\n")
     await eventually(lambda: all_of(tmp_path) == [])
-    await eventually(lambda: Identity.of(tmp_path, "").edge_prefix not in podman("secret", "ls"))
+    await eventually(lambda: InstanceIdentity.of(tmp_path, "").edge_prefix not in podman("secret", "ls"))

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.edge.runtimes import podman_arguments as words
-from farflung.edge.runtimes.base import Container, Mount, StartError
-from farflung.edge.runtimes.podman_arguments import DROPPED, Identity, secret_names, variables
+from farflung.edge.runtimes.base import ContainerSpec, Mount, StartError
+from farflung.edge.runtimes.podman_arguments import DROPPED, InstanceIdentity, secret_names, variables
 
-IDENTITY = Identity(Path("/edges/florin"), "5fz2b")
+IDENTITY = InstanceIdentity(Path("/edges/florin"), "5fz2b")
 IMAGE = "docker.io/library/httpd:2.4"
 
 
-def container(**changes: object) -> Container:
+def container(**changes: object) -> ContainerSpec:
     settings: dict[str, object] = {
         "pod_uid": "1f2e",
         "namespace": "shop",
@@ -24,7 +24,7 @@ def container(**changes: object) -> Container:
         "image": "httpd:2.4",
         "log": Path("/edges/florin/pods/1f2e/logs/httpd/2.log"),
     }
-    return Container(**(settings | changes))  # type: ignore[arg-type]
+    return ContainerSpec(**(settings | changes))  # type: ignore[arg-type]
 
 
 def run(**changes: object) -> tuple[str, ...]:
@@ -46,10 +46,10 @@ def test_a_container_carries_the_marks_of_its_edge_and_of_this_instance() -> Non
 def test_edges_in_other_directories_have_other_marks(tmp_path: Path) -> None:
     (tmp_path / "florin").mkdir()
     (tmp_path / "link").symlink_to("florin")
-    one = Identity.of(tmp_path / "florin", "a")
-    assert Identity.of(tmp_path / "link", "a") == one
-    assert Identity.of(tmp_path / "guilder", "a").edge != one.edge
-    assert Identity.of(tmp_path / "florin", "b").edge == one.edge
+    one = InstanceIdentity.of(tmp_path / "florin", "a")
+    assert InstanceIdentity.of(tmp_path / "link", "a") == one
+    assert InstanceIdentity.of(tmp_path / "guilder", "a").edge != one.edge
+    assert InstanceIdentity.of(tmp_path / "florin", "b").edge == one.edge
 
 
 def test_a_container_may_do_no_more_than_kubernetes_lets_it_do_by_default() -> None:

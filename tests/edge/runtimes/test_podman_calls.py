@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from farflung.edge.runtimes import podman_calls
-from farflung.edge.runtimes.podman_calls import ask, beginning
+from farflung.edge.runtimes.podman_calls import run_podman, run_podman_truncated
 
 SHELL = "/bin/sh"
 
 
 async def test_what_is_given_is_read_by_name_whatever_its_size() -> None:
     given = b"x" * 300_000
-    answer = await ask(SHELL, ("-c", "cat /proc/self/fd/0; echo why >&2; exit 3"), given)
+    answer = await run_podman(SHELL, ("-c", "cat /proc/self/fd/0; echo why >&2; exit 3"), given)
     assert (answer.code, answer.output, answer.errors) == (3, given, b"why\n")
     assert not answer.worked
 
 
 async def test_nothing_given_is_nothing_to_read() -> None:
-    assert (await ask(SHELL, ("-c", "cat"))).output == b""
+    assert (await run_podman(SHELL, ("-c", "cat"))).output == b""
 
 
 async def test_what_podman_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
@@ -28,20 +28,22 @@ async def test_what_podman_leaves_behind_is_not_waited_for(tmp_path: Path) -> No
     script = f"sleep 1000 & echo $! > {pid}; echo started"
     try:
         async with asyncio.timeout(60):
-            assert (await ask(SHELL, ("-c", script))).output == b"started\n"
+            assert (await run_podman(SHELL, ("-c", script))).output == b"started\n"
             os.kill(int(pid.read_text()), 9)
-            assert await beginning(SHELL, ("-c", script), 100) == (0, b"started\n")
+            assert await run_podman_truncated(SHELL, ("-c", script), 100) == (0, b"started\n")
     finally:
         os.kill(int(pid.read_text()), 9)
 
 
 async def test_only_the_beginning_of_what_is_printed_is_kept() -> None:
-    code, output = await beginning(SHELL, ("-c", "i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done"), 10)
+    code, output = await run_podman_truncated(
+        SHELL, ("-c", "i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done"), 10
+    )
     assert (code, output) == (0, b"0\n1\n2\n3\n4\n")
 
 
 async def test_errors_are_kept_with_the_rest() -> None:
-    assert await beginning(SHELL, ("-c", "echo a; echo b >&2; exit 1"), 100) == (1, b"a\nb\n")
+    assert await run_podman_truncated(SHELL, ("-c", "echo a; echo b >&2; exit 1"), 100) == (1, b"a\nb\n")
 
 
 @pytest.mark.parametrize("way", ["ask", "beginning"])
@@ -52,7 +54,9 @@ async def test_a_question_that_nobody_waits_for_any_more_is_not_asked_on(
     monkeypatch.setattr(podman_calls, "PATIENCE", 0.1)
     pid = tmp_path / "pid"
     arguments = ("-c", f"{first}echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000")
-    asking = asyncio.create_task(ask(SHELL, arguments) if way == "ask" else beginning(SHELL, arguments, 10))
+    asking = asyncio.create_task(
+        run_podman(SHELL, arguments) if way == "ask" else run_podman_truncated(SHELL, arguments, 10)
+    )
     async with asyncio.timeout(60):
         while not pid.exists():
             await asyncio.sleep(0.01)

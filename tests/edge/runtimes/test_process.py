@@ -14,10 +14,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from farflung.edge.runtimes.base import Address, Container, ImageError, Mount, StartError
+from farflung.edge.runtimes.base import Address, ContainerSpec, ImageError, Mount, StartError
 from farflung.edge.runtimes.process import ProcessRuntime
 
-SHELL = Container("uid-1", "default", "one", "main", 0, "busybox")
+SHELL = ContainerSpec("uid-1", "default", "one", "main", 0, "busybox")
 
 
 def now() -> datetime:
@@ -49,7 +49,7 @@ async def until(true: Callable[[], bool | Awaitable[bool]], seconds: float = 60)
             await asyncio.sleep(0.01)
 
 
-def shell(tmp_path: Path, script: str, **more: object) -> Container:
+def shell(tmp_path: Path, script: str, **more: object) -> ContainerSpec:
     log = tmp_path / "0.log"
     return replace(SHELL, command=("/bin/sh", "-c"), arguments=(script,), log=log, **more)  # type: ignore[arg-type]
 
@@ -226,7 +226,7 @@ async def test_without_the_flag_no_command_of_a_pod_runs_whatever_its_image(tmp_
 # --- web servers ----------------------------------------------------------------------------------
 
 
-def httpd(tmp_path: Path, **more: object) -> Container:
+def httpd(tmp_path: Path, **more: object) -> ContainerSpec:
     return replace(SHELL, image="library/httpd:2.4", log=tmp_path / "web.log", ports=(80,), **more)  # type: ignore[arg-type]
 
 

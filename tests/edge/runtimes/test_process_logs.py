@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.edge.runtimes.log_lines import LONGEST, LogWriter, older
+from farflung.edge.runtimes.log_files import LONGEST, LogWriter, rotated
 
 
 def now() -> datetime:
@@ -54,9 +54,9 @@ def test_a_log_has_a_bound_and_loses_its_oldest_part(tmp_path: Path) -> None:
     for number in range(1000):
         writer.feed("stdout", b"%d\n" % number)
     writer.close()
-    sizes = path.stat().st_size, older(path).stat().st_size
+    sizes = path.stat().st_size, rotated(path).stat().st_size
     assert sum(sizes) <= 2000
-    lines = older(path).read_text().splitlines() + path.read_text().splitlines()
+    lines = rotated(path).read_text().splitlines() + path.read_text().splitlines()
     numbers = [int(line.split()[-1]) for line in lines]
     assert numbers == list(range(numbers[0], 1000))
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import platform
+import shutil
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -10,11 +13,12 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.names import LEASES, NODES
+from farflung import __version__
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from farflung.client.rest import Client, Selection
-from farflung.edge.node import machine
-from farflung.edge.node.status import alike
+from farflung.edge.node import registration
+from farflung.edge.node.status import is_same_status
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_micros, format_seconds
@@ -31,6 +35,10 @@ CONDITIONS: Final = (
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
+VERSION: Final = f"v1.33.0+farflung-{__version__}"  #: of what we act like
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+MOST_PODS: Final = 110
+ADDRESS: Final = "127.0.0.1"  #: of the node and of its pods: what they listen on is for this machine
 
 
 class Registration:
@@ -46,7 +54,7 @@ class Registration:
         self._env = env
         self._now = now
         self._log = log
-        self._capacity = machine.capacity(directory)
+        self._capacity = registration.capacity(directory)
         self._news = asyncio.Event()
         self._news.set()
         self._lease: Obj | None = None
@@ -83,7 +91,7 @@ class Registration:
                 self._news.set()
 
     async def _look(self, node: Obj | None) -> None:
-        wanted = machine.labels(self._name)
+        wanted = registration.labels(self._name)
         if node is None:
             new = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self._name, "labels": wanted}, "spec": {}}
             node = await self._client.create(NODES, new)
@@ -91,7 +99,7 @@ class Registration:
         if not wanted.items() <= present.items():
             node = await self._client.patch(NODES, self._name, {"metadata": {"labels": wanted}})
         status = self._status(node)
-        if not alike(status, node.get("status") or {}):
+        if not is_same_status(status, node.get("status") or {}):
             node = await self._client.update(NODES, {**node, "status": status}, "status")
         self.informer.assume(node)
 
@@ -106,10 +114,10 @@ class Registration:
             "allocatable": self._capacity,
             "conditions": [*conditions.values(), *ours],
             "addresses": [
-                {"type": "InternalIP", "address": machine.ADDRESS},
+                {"type": "InternalIP", "address": registration.ADDRESS},
                 {"type": "Hostname", "address": self._name},
             ],
-            "nodeInfo": {**(before.get("nodeInfo") or {}), **machine.information(self._runtime)},
+            "nodeInfo": {**(before.get("nodeInfo") or {}), **registration.information(self._runtime)},
         }
 
     # --- the sign of life -------------------------------------------------------------------------
@@ -149,3 +157,52 @@ def _dated(condition: tuple[str, str, str, str], before: Obj | None, now: str) -
     changed = before is None or before.get("status") != status
     since = now if changed or before is None else before.get("lastTransitionTime", now)
     return made | {"lastHeartbeatTime": now, "lastTransitionTime": since}
+
+
+def capacity(directory: Path) -> dict[str, str]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": str(len(os.sched_getaffinity(0))),
+        "memory": f"{memory // 1024}Ki",
+        "ephemeral-storage": f"{shutil.disk_usage(directory).total // 1024}Ki",
+        "pods": str(MOST_PODS),
+    }
+
+
+def labels(name: str) -> dict[str, str]:
+    said = {"hostname": name, "os": "linux", "arch": architecture()}
+    return {f"kubernetes.io/{label}": value for label, value in said.items()}
+
+
+def architecture() -> str:
+    machine = platform.machine()
+    return ARCHITECTURES.get(machine, machine)
+
+
+def information(runtime: str) -> Obj:
+    return {
+        "machineID": _line("/etc/machine-id"),
+        "systemUUID": "",
+        "bootID": _line("/proc/sys/kernel/random/boot_id"),
+        "kernelVersion": platform.release(),
+        "osImage": _system(),
+        "containerRuntimeVersion": runtime,
+        "kubeletVersion": VERSION,
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": architecture(),
+    }
+
+
+def _line(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        return "Linux"

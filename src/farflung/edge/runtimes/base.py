@@ -17,7 +17,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerSpec:
     """One attempt to run a container of a pod."""
 
     pod_uid: str
@@ -47,7 +47,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedContainer:
     id: str  #: `process://…` or `podman://…`
     image_id: str
     addresses: Mapping[int, Address]  #: by the container's port
@@ -55,7 +55,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ContainerExit:
     exit_code: int
     at: datetime
     reason: str = "Completed"  #: or Error, OOMKilled
@@ -86,10 +86,10 @@ class Runtime(Protocol):
     async def pull(self, image: str, policy: str) -> None:
         """Have it here.  `policy`: Always, IfNotPresent or Never.  Raises ImageError."""
 
-    async def start(self, container: Container) -> Started:
+    async def start(self, container: ContainerSpec) -> StartedContainer:
         """Raises ImageError or StartError."""
 
-    async def wait(self, id: str) -> Finished:
+    async def wait(self, id: str) -> ContainerExit:
         """Until it ends, however it does."""
 
     async def stop(self, id: str, grace: float) -> None:

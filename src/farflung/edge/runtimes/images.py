@@ -1,4 +1,4 @@
-"""Which images can be stood in for by something of this machine."""
+"""Image names, and the images that a program of this machine can stand in for.  Pure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,70 @@ import re
 from enum import StrEnum
 from typing import Final
 
-COMPONENT: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-REFERENCE: Final = re.compile(
-    r"(?:(?P<registry>(?:[a-zA-Z0-9-]+\.)*[a-zA-Z0-9-]+(?::[0-9]+)?)/)??"
-    rf"(?P<path>{COMPONENT}(?:/{COMPONENT})*)"
-    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
-    r"(?:@(?P<digest>[a-z0-9]+:[a-fA-F0-9]{32,}))?"
+from farflung.edge.runtimes.base import ImageError
+
+DEFAULT_REGISTRY: Final = "docker.io"
+MAX_NAME: Final = 255  #: characters of registry and path together
+REGISTRY: Final = re.compile(
+    r"[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*(:[0-9]+)?"
 )
-LONGEST: Final = 500  #: characters of a reference that is looked at
+COMPONENT: Final = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*")
+TAG: Final = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+DIGEST: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
 
 
-class Standing(StrEnum):
-    """What stands in for an image."""
+def qualified_name(image: str) -> str:
+    """Registry, path, and tag or digest.  The defaults are docker.io and `latest`; a digest overrides a tag.  Raises
+    ImageError(InvalidImageName)."""
+    rest, at, digest = image.partition("@")
+    if at and not DIGEST.fullmatch(digest):
+        raise _invalid(image)
+    head, slash, last = rest.rpartition("/")
+    last, colon, tag = last.partition(":")
+    if colon and not TAG.fullmatch(tag):
+        raise _invalid(image)
+    name = _with_registry(f"{head}{slash}{last}")
+    registry, _, path = name.partition("/")
+    if (
+        len(name) > MAX_NAME
+        or REGISTRY.fullmatch(registry) is None
+        or not all(COMPONENT.fullmatch(component) for component in path.split("/"))
+    ):
+        raise _invalid(image)
+    return f"{name}@{digest}" if at else f"{name}:{tag or 'latest'}"
+
+
+def repository(qualified: str) -> str:
+    """A qualified name without its tag or digest."""
+    name, at, _ = qualified.partition("@")
+    return name if at else name.rpartition(":")[0]
+
+
+def _with_registry(name: str) -> str:
+    first, slash, _ = name.partition("/")
+    if not slash:
+        return f"{DEFAULT_REGISTRY}/library/{name}"
+    if "." in first or ":" in first or first == "localhost":
+        return name
+    return f"{DEFAULT_REGISTRY}/{name}"
+
+
+def _invalid(image: str) -> ImageError:
+    name = image[: 2 * MAX_NAME]
+    problem = f'couldn\'t parse image name "{name}": invalid reference format'
+    return ImageError("InvalidImageName", f'Failed to apply default image tag "{name}": {problem}')
+
+
+# --- stand-ins ------------------------------------------------------------------------------------
+
+
+class StandIn(StrEnum):
+    """The kind of program that the process runtime starts instead of an image."""
 
     HTTPD = "httpd"
     NGINX = "nginx"
-    PAUSE = "pause"  #: does nothing, for as long as it may
-    SHELL = "shell"  #: runs commands, and nothing without them
+    PAUSE = "pause"  #: sleeps
+    SHELL = "shell"  #: runs the pod's command; it has none of its own
     UNKNOWN = "unknown"
 
 
@@ -32,47 +79,25 @@ SHELLS: Final = frozenset(
         "rockylinux", "ubuntu",
     }
 )  # fmt: skip
-DOCUMENTS: Final = {Standing.HTTPD: "/usr/local/apache2/htdocs", Standing.NGINX: "/usr/share/nginx/html"}
-OWN_COMMANDS: Final = {Standing.HTTPD: ("httpd-foreground", "httpd"), Standing.NGINX: ("nginx",)}
-WEB_PORT: Final = 80  #: that web servers of images listen on
+DOCUMENT_ROOTS: Final = {StandIn.HTTPD: "/usr/local/apache2/htdocs", StandIn.NGINX: "/usr/share/nginx/html"}
+DEFAULT_COMMANDS: Final = {StandIn.HTTPD: ("httpd-foreground", "httpd"), StandIn.NGINX: ("nginx",)}
+WEB_PORT: Final = 80  #: the port of the web servers in images
 
 
-class InvalidReference(ValueError):
-    pass
-
-
-def repository(image: str) -> str:
-    """The path within its registry: `library/httpd` for `docker.io/library/httpd:2.4`.  Raises InvalidReference."""
-    match = REFERENCE.fullmatch(image) if len(image) <= LONGEST else None
-    if match is None:
-        raise InvalidReference(f'couldn\'t parse image name "{image[:LONGEST]}": invalid reference format')
-    path, registry = match["path"], match["registry"]
-    first, slash, rest = path.partition("/")
-    if registry is None and slash and ("." in first or first == "localhost"):
-        return rest
-    if registry is not None and not _is_registry(registry):
-        return f"{registry}/{path}"
-    return path
-
-
-def _is_registry(text: str) -> bool:
-    return "." in text or ":" in text or text == "localhost"
-
-
-def standing(image: str) -> Standing:
-    """By the last part of its name, if nobody in particular made it: `httpd`, `library/httpd`, of whatever registry.
-    Raises InvalidReference."""
-    *owners, name = repository(image).split("/")
+def find_stand_in(image: str) -> StandIn:
+    """By the last part of the name of an official image, in any registry: `httpd`, `library/httpd`.  Raises
+    ImageError(InvalidImageName)."""
+    _, *owners, name = repository(qualified_name(image)).split("/")
     if owners and owners[-1] != "library":
-        return Standing.UNKNOWN
+        return StandIn.UNKNOWN
     if name in SHELLS:
-        return Standing.SHELL
-    return Standing(name) if name in (Standing.HTTPD, Standing.NGINX, Standing.PAUSE) else Standing.UNKNOWN
+        return StandIn.SHELL
+    return StandIn(name) if name in (StandIn.HTTPD, StandIn.NGINX, StandIn.PAUSE) else StandIn.UNKNOWN
 
 
-def is_own_command(kind: Standing, command: tuple[str, ...] | None, arguments: tuple[str, ...] | None) -> bool:
-    """Whether an image would do with it what it does anyway."""
-    said = [*(command or ()), *(arguments or ())]
-    if not said:
+def is_default_command(kind: StandIn, command: tuple[str, ...] | None, arguments: tuple[str, ...] | None) -> bool:
+    """Whether the image would run this command anyway."""
+    words = [*(command or ()), *(arguments or ())]
+    if not words:
         return True
-    return command is not None and said[0].rpartition("/")[2] in OWN_COMMANDS.get(kind, ())
+    return command is not None and words[0].rpartition("/")[2] in DEFAULT_COMMANDS.get(kind, ())

@@ -23,13 +23,11 @@ from weakref import WeakValueDictionary
 
 from farflung.edge.runtimes import marked_processes
 from farflung.edge.runtimes import podman_arguments as words
-from farflung.edge.runtimes.base import Address, Container, Finished, ImageError, Started, StartError
-from farflung.edge.runtimes.image_names import qualified, repository
-from farflung.edge.runtimes.podman_answers import Inspected, inspected, last_line
-from farflung.edge.runtimes.podman_arguments import Identity
-from farflung.edge.runtimes.podman_calls import Answer, ask, beginning
-from farflung.edge.runtimes.podman_guard import Guard
-from farflung.edge.runtimes.podman_networks import Networks
+from farflung.edge.runtimes.base import Address, ContainerExit, ContainerSpec, ImageError, StartedContainer, StartError
+from farflung.edge.runtimes.images import qualified_name, repository
+from farflung.edge.runtimes.podman_arguments import InstanceIdentity
+from farflung.edge.runtimes.podman_calls import PodmanGuard, PodmanResult, run_podman, run_podman_truncated
+from farflung.edge.runtimes.podman_output import InspectedContainer, inspected, last_line
 from farflung.lib.klog import Logger
 
 SCHEME: Final = "podman://"
@@ -44,7 +42,7 @@ KILLED: Final = 128 + signal.SIGKILL
 class _Known:
     """A container that was started here."""
 
-    container: Container
+    container: ContainerSpec
     secrets: tuple[str, ...]
     minder: int | None  #: descriptor of the process that minds it; None if that was gone already, or Linux is too old
 
@@ -56,8 +54,8 @@ class Podman:
         self,
         program: str,
         version: str,
-        identity: Identity,
-        guard: Guard,
+        identity: InstanceIdentity,
+        guard: PodmanGuard,
         now: Callable[[], datetime],
         log: Logger,
     ) -> None:
@@ -67,7 +65,7 @@ class Podman:
         self._guard = guard
         self._now = now
         self._log = log
-        self._networks = Networks(program, identity)
+        self._networks = PodNetworks(program, identity)
         self._known: dict[str, _Known] = {}
         self._starting = asyncio.Semaphore(STARTS_AT_ONCE)
         self._pulling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -79,11 +77,11 @@ class Podman:
     ) -> Podman:
         """Of the edge in `directory`, which no other process may be running.  `instance` is unlike that of any other
         time."""
-        identity = Identity.of(directory, instance)
-        left = await remove_all(program, identity)
+        identity = InstanceIdentity.of(directory, instance)
+        left = await remove_edge_containers(program, identity)
         if left:
             log.info("removed containers of an earlier run", containers=left)
-        guard = await Guard.post(program, identity)
+        guard = await PodmanGuard.post(program, identity)
         return cls(program, version, identity, guard, now, log)
 
     @property
@@ -93,7 +91,7 @@ class Podman:
     # --- images -------------------------------------------------------------------------------------------------------
 
     async def pull(self, image: str, policy: str) -> None:
-        name = qualified(image)
+        name = qualified_name(image)
         async with self._pulling.setdefault(name, asyncio.Lock()):
             if policy != "Always" and (await self._ask("image", "exists", name)).worked:
                 return
@@ -107,8 +105,8 @@ class Podman:
 
     # --- containers ---------------------------------------------------------------------------------------------------
 
-    async def start(self, container: Container) -> Started:
-        image = qualified(container.image)
+    async def start(self, container: ContainerSpec) -> StartedContainer:
+        image = qualified_name(container.image)
         variables = words.variables(container.environment)
         secrets = words.secret_names(self._identity.name(container), variables)
         arguments = words.run(container, self._identity, image, secrets)
@@ -123,14 +121,16 @@ class Podman:
                 await asyncio.shield(self._discard(container, tuple(secrets.values())))
                 raise
         self._known[found.id] = _Known(container, tuple(secrets.values()), _minder(found))
-        return Started(f"{SCHEME}{found.id}", f"{repository(image)}@{found.image_digest}", _own(found, container))
+        return StartedContainer(
+            f"{SCHEME}{found.id}", f"{repository(image)}@{found.image_digest}", _own(found, container)
+        )
 
     async def _keep(self, secret: str, value: str) -> None:
         answer = await self._ask("secret", "create", secret, words.GIVEN, given=value.encode())
         if not answer.worked:
             raise StartError("CreateContainerConfigError", last_line(answer.errors))
 
-    async def _run(self, arguments: Sequence[str], lines: str) -> Inspected:
+    async def _run(self, arguments: Sequence[str], lines: str) -> InspectedContainer:
         answer = await self._ask(*arguments, given=lines.encode())
         if not answer.worked:
             ran = answer.code in (words.NOT_FOUND, words.NOT_RUN)
@@ -140,7 +140,7 @@ class Podman:
             raise StartError("RunContainerError", "the container was removed when it had hardly been started")
         return found
 
-    async def wait(self, id: str) -> Finished:
+    async def wait(self, id: str) -> ContainerExit:
         container_id = id.removeprefix(SCHEME)
         known = self._known.get(container_id)
         if known is not None and known.minder is not None:
@@ -150,7 +150,7 @@ class Podman:
             if found is not None and found.over:
                 return found.finished
             if found is None and await self._is_gone(container_id):
-                return Finished(KILLED, self._now(), "Error", "the container was removed by somebody else")
+                return ContainerExit(KILLED, self._now(), "Error", "the container was removed by somebody else")
             if not (await self._ask("wait", container_id)).worked:
                 await asyncio.sleep(PAUSE)
 
@@ -169,7 +169,7 @@ class Podman:
         try:
             async with asyncio.timeout(seconds + ALLOWANCE):
                 arguments = words.execute(id.removeprefix(SCHEME), mark, command)
-                return await beginning(self._program, arguments, MOST_OUTPUT)
+                return await run_podman_truncated(self._program, arguments, MOST_OUTPUT)
         except (TimeoutError, asyncio.CancelledError):
             await asyncio.shield(self._kill(mark))
             raise
@@ -189,14 +189,14 @@ class Podman:
             os.close(known.minder)
         await self._discard(known.container, known.secrets)
 
-    async def _discard(self, container: Container, secrets: Sequence[str]) -> None:
+    async def _discard(self, container: ContainerSpec, secrets: Sequence[str]) -> None:
         await self._ask(*words.remove([self._identity.name(container)]))
         await self._networks.leave(container)
         if secrets:
             await self._ask("secret", "rm", *secrets)
 
     async def close(self) -> None:
-        await remove_all(self._program, self._identity)
+        await remove_edge_containers(self._program, self._identity)
         await self._guard.dismiss()
         for known in self._known.values():
             if known.minder is not None:
@@ -205,10 +205,10 @@ class Podman:
 
     # --- podman -------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, *arguments: str, given: bytes = b"") -> Answer:
-        return await ask(self._program, arguments, given)
+    async def _ask(self, *arguments: str, given: bytes = b"") -> PodmanResult:
+        return await run_podman(self._program, arguments, given)
 
-    async def _inspect(self, container_id: str) -> Inspected | None:
+    async def _inspect(self, container_id: str) -> InspectedContainer | None:
         """None if podman cannot tell."""
         answer = await self._ask("container", "inspect", container_id)
         return inspected(answer.output) if answer.worked else None
@@ -217,27 +217,27 @@ class Podman:
         return (await self._ask("container", "exists", container_id)).code == words.NOT_THERE
 
 
-async def remove_all(program: str, identity: Identity) -> int:
+async def remove_edge_containers(program: str, identity: InstanceIdentity) -> int:
     """Everything of an edge, whichever of its instances it is of.  How many containers and pods there were."""
-    pods = (await ask(program, words.pods_of(identity.edge_filter))).output.decode().split()
+    pods = (await run_podman(program, words.pods_of(identity.edge_filter))).output.decode().split()
     if pods:
-        await ask(program, words.remove_pods(pods))
-    found = (await ask(program, words.all_of(identity.edge_filter))).output.decode().split()
+        await run_podman(program, words.remove_pods(pods))
+    found = (await run_podman(program, words.all_of(identity.edge_filter))).output.decode().split()
     if found:
-        await ask(program, words.remove(found))
-    names = (await ask(program, ("secret", "ls", "--format={{.Name}}"))).output.decode().split()
+        await run_podman(program, words.remove(found))
+    names = (await run_podman(program, ("secret", "ls", "--format={{.Name}}"))).output.decode().split()
     secrets = [name for name in names if name.startswith(identity.edge_prefix)]
     if secrets:
-        await ask(program, ("secret", "rm", *secrets))
+        await run_podman(program, ("secret", "rm", *secrets))
     return len(pods) + len(found)
 
 
-def _own(found: Inspected, container: Container) -> dict[int, Address]:
+def _own(found: InspectedContainer, container: ContainerSpec) -> dict[int, Address]:
     """Without the addresses of those that it shares a network with."""
     return {port: address for port, address in found.addresses.items() if port in container.ports}
 
 
-def _minder(found: Inspected) -> int | None:
+def _minder(found: InspectedContainer) -> int | None:
     """A descriptor of the process that minds a container, which is readable when that ends."""
     minder = found.state.conmon_pid
     if not minder:
@@ -270,3 +270,32 @@ def _command_line(process: int) -> bytes:
         return Path("/proc", str(process), "cmdline").read_bytes()
     except OSError:
         return b""
+
+
+class PodNetworks:
+    def __init__(self, program: str, identity: InstanceIdentity) -> None:
+        self._program = program
+        self._identity = identity
+        self._members: dict[str, set[str]] = {}  #: names of containers, by the name of their pod
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def join(self, container: ContainerSpec) -> None:
+        """The first makes it.  Nothing to do for a container that is alone.  Raises StartError."""
+        if container.shared_ports is None:
+            return
+        pod = self._identity.pod_name(container)
+        async with self._changing.setdefault(pod, asyncio.Lock()):
+            if pod not in self._members:
+                answer = await run_podman(self._program, words.create_pod(container, self._identity))
+                if not answer.worked:
+                    raise StartError("CreateContainerError", last_line(answer.errors))
+            self._members.setdefault(pod, set()).add(self._identity.name(container))
+
+    async def leave(self, container: ContainerSpec) -> None:
+        """When the container is removed.  The last takes it away."""
+        pod = self._identity.pod_name(container)
+        async with self._changing.setdefault(pod, asyncio.Lock()):
+            members = self._members.get(pod, set())
+            members.discard(self._identity.name(container))
+            if not members and self._members.pop(pod, None) is not None:
+                await run_podman(self._program, words.remove_pods([pod]))

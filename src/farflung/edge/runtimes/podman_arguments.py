@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from farflung.edge.runtimes.base import Container, Mount, StartError
+from farflung.edge.runtimes.base import ContainerSpec, Mount, StartError
 
 GIVEN: Final = "/proc/self/fd/0"  #: standard input, by a name that podman takes for that of a file
 EDGE_LABEL: Final = "io.farflung.edge"
@@ -55,14 +55,14 @@ UNSPEAKABLE: Final = re.compile(r'[,:"\x00-\x1f\x7f]')  #: in paths: podman take
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class InstanceIdentity:
     """Whose containers these are: an edge is its directory, an instance one life of its process."""
 
     directory: Path  #: absolute
     instance: str
 
     @classmethod
-    def of(cls, directory: Path, instance: str) -> Identity:
+    def of(cls, directory: Path, instance: str) -> InstanceIdentity:
         return cls(directory.resolve(), instance)
 
     @property
@@ -86,13 +86,13 @@ class Identity:
     def instance_filter(self) -> str:
         return f"label={INSTANCE_LABEL}={self.edge}-{self.instance}"
 
-    def pod_name(self, container: Container) -> str:
+    def pod_name(self, container: ContainerSpec) -> str:
         return f"{self.instance_prefix}{container.pod_uid}"
 
-    def name(self, container: Container) -> str:
+    def name(self, container: ContainerSpec) -> str:
         return f"{self.instance_prefix}{container.pod_uid}-{container.name}-{container.attempt}"
 
-    def labels(self, container: Container) -> dict[str, str]:
+    def labels(self, container: ContainerSpec) -> dict[str, str]:
         return {
             EDGE_LABEL: self.edge,
             INSTANCE_LABEL: f"{self.edge}-{self.instance}",
@@ -104,14 +104,14 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Variables:
+class EnvironmentArguments:
     """How a container's environment is given: never on the command line, which everybody on the machine can read."""
 
     lines: str  #: of a file of variables
     secrets: Mapping[str, str]  #: values that such a file cannot say, by the name of the variable
 
 
-def variables(environment: Mapping[str, str]) -> Variables:
+def variables(environment: Mapping[str, str]) -> EnvironmentArguments:
     """Raises StartError if a name cannot be given at all."""
     lines: list[str] = []
     secrets: dict[str, str] = {}
@@ -122,15 +122,17 @@ def variables(environment: Mapping[str, str]) -> Variables:
             lines.append(f"{name}={value}\n")
         else:
             secrets[name] = value
-    return Variables("".join(lines), secrets)
+    return EnvironmentArguments("".join(lines), secrets)
 
 
-def secret_names(container_name: str, variables: Variables) -> dict[str, str]:
+def secret_names(container_name: str, variables: EnvironmentArguments) -> dict[str, str]:
     """By the name of the variable."""
     return {name: f"{container_name}-{number}" for number, name in enumerate(variables.secrets)}
 
 
-def run(container: Container, identity: Identity, image: str, secrets: Mapping[str, str]) -> tuple[str, ...]:
+def run(
+    container: ContainerSpec, identity: InstanceIdentity, image: str, secrets: Mapping[str, str]
+) -> tuple[str, ...]:
     """Starts the container and prints its id.  Lines of variables are expected on standard input.  What is mounted
     from the edge's directory is its own, and may be labelled for containers where SELinux wants that."""
     return (
@@ -149,7 +151,7 @@ def run(container: Container, identity: Identity, image: str, secrets: Mapping[s
     )
 
 
-def _network(container: Container, identity: Identity) -> Iterable[str]:
+def _network(container: ContainerSpec, identity: InstanceIdentity) -> Iterable[str]:
     if container.shared_ports is None:
         return _published(container.ports)
     return (f"--pod={identity.pod_name(container)}",)
@@ -159,7 +161,7 @@ def _published(ports: Iterable[int]) -> Iterable[str]:
     return (f"--publish=127.0.0.1::{port}" for port in sorted(set(ports)))
 
 
-def create_pod(container: Container, identity: Identity) -> tuple[str, ...]:
+def create_pod(container: ContainerSpec, identity: InstanceIdentity) -> tuple[str, ...]:
     """Starts nothing but what holds the network that containers of a pod share."""
     labels = sorted(identity.labels(container).items())
     return (
@@ -179,7 +181,7 @@ def pods_of(label_filter: str) -> tuple[str, ...]:
     return ("pod", "ps", "--quiet", "--no-trunc", f"--filter={label_filter}")
 
 
-def _as_in_kubernetes(container: Container) -> Iterable[str]:
+def _as_in_kubernetes(container: ContainerSpec) -> Iterable[str]:
     """Without what podman does of its own accord and Kubernetes does not."""
     yield f"--hostname={host_name(container.pod)}"
     yield f"--stop-timeout={whole_seconds(container.grace)}"
@@ -190,7 +192,7 @@ def _as_in_kubernetes(container: Container) -> Iterable[str]:
     yield "--systemd=false"
 
 
-def _process(container: Container) -> Iterable[str]:
+def _process(container: ContainerSpec) -> Iterable[str]:
     if container.command is not None:
         yield f"--entrypoint={json.dumps(container.command)}"
     if container.working_directory:

@@ -8,18 +8,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
+from farflung.edge.runtimes.podman_arguments import InstanceIdentity
+
 CHUNK: Final = 64 * 1024
 PATIENCE: Final = 5.0  #: seconds between asking podman to end and ending it
+#: Waits for a line or for the end of whoever should write it; the latter ends the containers.  A few times, because
+#: one may have been on its way.
+SCRIPT: Final = """
+trap '' HUP INT TERM
+read -r line && exit 0
+program=$1 filter=$2 prefix=$3
+for turn in 1 2 3; do
+  "$program" pod ps --quiet --no-trunc --filter="$filter" | while read -r id; do
+    "$program" pod rm --force --ignore --time=0 "$id"
+  done
+  "$program" ps --all --quiet --no-trunc --filter="$filter" | while read -r id; do
+    "$program" rm --force --ignore --time=0 --volumes "$id"
+  done
+  "$program" secret ls --format '{{.Name}}' | while read -r name; do
+    case "$name" in "$prefix"*) "$program" secret rm "$name" ;; esac
+  done
+  sleep 1
+done
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PodmanResult:
     code: int
     output: bytes
     errors: bytes
@@ -29,14 +50,14 @@ class Answer:
         return self.code == 0
 
 
-async def ask(program: str, arguments: Sequence[str], given: bytes = b"") -> Answer:
+async def run_podman(program: str, arguments: Sequence[str], given: bytes = b"") -> PodmanResult:
     """`given` is on its standard input, in memory and nowhere else."""
     with _memory(given) as standard_input, _memory() as output, _memory() as errors:
         code = await _ended(program, arguments, standard_input, output, errors)
-        return Answer(code, _content(output), _content(errors))
+        return PodmanResult(code, _content(output), _content(errors))
 
 
-async def beginning(program: str, arguments: Sequence[str], limit: int) -> tuple[int, bytes]:
+async def run_podman_truncated(program: str, arguments: Sequence[str], limit: int) -> tuple[int, bytes]:
     """Its exit code and the first `limit` bytes of what it prints, errors included; the rest is thrown away."""
     loop = asyncio.get_running_loop()
     kept = bytearray()
@@ -104,3 +125,30 @@ def _content(descriptor: int) -> bytes:
     os.lseek(descriptor, 0, os.SEEK_SET)
     with os.fdopen(os.dup(descriptor), "rb") as file:
         return file.read()
+
+
+class PodmanGuard:
+    """Removes the containers of an instance when this process is gone, unless it was dismissed."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def post(cls, program: str, identity: InstanceIdentity) -> PodmanGuard:
+        arguments = (program, identity.instance_filter, identity.instance_prefix)
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", SCRIPT, "farflung-guard", *arguments),
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                start_new_session=True,
+            )
+        )
+
+    async def dismiss(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(ConnectionError):
+            self._process.stdin.write(b"dismissed\n")
+            await self._process.stdin.drain()
+        await self._process.wait()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import posixpath
 import shutil
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -18,20 +19,25 @@ from pathlib import Path
 from typing import Final
 
 from farflung.edge.runtimes import web_servers
-from farflung.edge.runtimes.base import Address, Container, Finished, ImageError, Started, StartError
-from farflung.edge.runtimes.images import (
-    DOCUMENTS,
-    WEB_PORT,
-    InvalidReference,
-    Standing,
-    is_own_command,
-    standing,
+from farflung.edge.runtimes.base import (
+    Address,
+    ContainerExit,
+    ContainerSpec,
+    ImageError,
+    Mount,
+    StartedContainer,
+    StartError,
 )
-from farflung.edge.runtimes.kept import Kept, Work, kept
-from farflung.edge.runtimes.log_lines import LogWriter
-from farflung.edge.runtimes.roots import below, directory, furnish
-from farflung.edge.runtimes.web_servers import Program, Site
-from farflung.lib.version import __version__
+from farflung.edge.runtimes.images import (
+    DOCUMENT_ROOTS,
+    WEB_PORT,
+    StandIn,
+    find_stand_in,
+    is_default_command,
+)
+from farflung.edge.runtimes.log_files import LogWriter
+from farflung.edge.runtimes.supervised_process import CommandSpec, SupervisedProcess, start_supervised
+from farflung.edge.runtimes.web_servers import WebServer, WebSite
 
 FLAG: Final = "--allow-local-commands"
 HERE: Final = "127.0.0.1"
@@ -47,9 +53,9 @@ GREETING: Final = "<html><body><h1>It works!</h1></body></html>\n"
 
 @dataclass(slots=True)
 class _Running:
-    container: Container
-    process: Kept
-    finished: asyncio.Task[Finished]
+    container: ContainerSpec
+    process: SupervisedProcess
+    finished: asyncio.Task[ContainerExit]
     root: Path
     environment: Mapping[str, str]
 
@@ -65,17 +71,17 @@ class ProcessRuntime:
         self._commands = commands
         self._search = os.environ.get("PATH", os.defpath) if search is None else search
         self._running: dict[str, _Running] = {}
-        self._beside: set[Kept] = set()  #: commands of probes
+        self._beside: set[SupervisedProcess] = set()  #: commands of probes
 
     @property
     def name(self) -> str:
         return f"process://{__version__}"
 
     async def pull(self, image: str, policy: str) -> None:
-        self._standing(image)
+        self._find_stand_in(image)
 
-    async def start(self, container: Container) -> Started:
-        kind = self._standing(container.image)
+    async def start(self, container: ContainerSpec) -> StartedContainer:
+        kind = self._find_stand_in(container.image)
         id = f"process://{container.pod_uid}-{container.name}-{container.attempt}"
         root = self._root(id)
         try:
@@ -86,15 +92,15 @@ class ProcessRuntime:
                 await asyncio.to_thread(shutil.rmtree, root.parent, ignore_errors=True)
             raise
 
-    async def _started(self, id: str, container: Container, kind: Standing, root: Path) -> Started:
+    async def _started(self, id: str, container: ContainerSpec, kind: StandIn, root: Path) -> StartedContainer:
         writer = LogWriter(container.log, self._now)
-        own = is_own_command(kind, container.command, container.arguments)
-        if kind in DOCUMENTS and own:
+        own = is_default_command(kind, container.command, container.arguments)
+        if kind in DOCUMENT_ROOTS and own:
             return await self._serve(id, container, kind, root, writer)
-        if kind is Standing.PAUSE and own:
+        if kind is StandIn.PAUSE and own:
             await self._keep(id, container, root, writer, _unprivileged(["sleep", "infinity"]))
             said = f"{container.image} is not run: something else does nothing in its place"
-            return Started(id, "process://sleep", {}, said)
+            return StartedContainer(id, "process://sleep", {}, said)
         self._check_allowed(container.image)
         command = [*(container.command or ()), *(container.arguments or ())]
         if not command:
@@ -103,12 +109,12 @@ class ProcessRuntime:
         await self._keep(id, container, root, writer, _as_user(command, container.user), environment)
         addresses = {port: Address(HERE, port) for port in container.ports}
         said = f"{container.image} is not run: its command runs on this machine, without walls around it"
-        return Started(id, "process://command", addresses, said)
+        return StartedContainer(id, "process://command", addresses, said)
 
-    async def wait(self, id: str) -> Finished:
+    async def wait(self, id: str) -> ContainerExit:
         running = self._running.get(id)
         if running is None:
-            return Finished(137, self._now(), "ContainerStatusUnknown", "nothing is known of it any more")
+            return ContainerExit(137, self._now(), "ContainerStatusUnknown", "nothing is known of it any more")
         return await asyncio.shield(running.finished)
 
     async def stop(self, id: str, grace: float) -> None:
@@ -134,8 +140,8 @@ class ProcessRuntime:
         def printed(_: str, data: bytes) -> None:
             output.extend(data[: LONGEST_OUTPUT - len(output)])
 
-        place = below(running.root, running.container.working_directory or "/")
-        beside = await kept(Work(command, running.environment, place), printed)
+        place = path_in_root(running.root, running.container.working_directory or "/")
+        beside = await start_supervised(CommandSpec(command, running.environment, place), printed)
         self._beside.add(beside)
         try:
             async with asyncio.timeout(seconds):
@@ -160,14 +166,11 @@ class ProcessRuntime:
 
     # --- what is run ------------------------------------------------------------------------------
 
-    def _standing(self, image: str) -> Standing:
-        try:
-            kind = standing(image)
-        except InvalidReference as error:
-            raise ImageError("InvalidImageName", f"Failed to apply default image tag: {error}") from None
-        if kind is Standing.SHELL:
+    def _find_stand_in(self, image: str) -> StandIn:
+        kind = find_stand_in(image)
+        if kind is StandIn.SHELL:
             self._check_allowed(image)
-        if kind is Standing.UNKNOWN:
+        if kind is StandIn.UNKNOWN:
             known = "the process runtime of this edge knows httpd, nginx and pause"
             raise ImageError("ErrImagePull", f"{image} cannot be run here: {known}; podman would run it")
         return kind
@@ -177,22 +180,24 @@ class ProcessRuntime:
             why = f"it would run commands of whoever places pods on this machine without walls; {FLAG} allows that"
             raise ImageError("ErrImagePull", f"{image} is not run here: {why}, and podman would run it behind walls")
 
-    async def _serve(self, id: str, container: Container, kind: Standing, root: Path, writer: LogWriter) -> Started:
-        is_greeting = not below(root, DOCUMENTS[kind]).exists()
-        documents = directory(root, DOCUMENTS[kind], container.mounts)
+    async def _serve(
+        self, id: str, container: ContainerSpec, kind: StandIn, root: Path, writer: LogWriter
+    ) -> StartedContainer:
+        is_greeting = not path_in_root(root, DOCUMENT_ROOTS[kind]).exists()
+        documents = directory(root, DOCUMENT_ROOTS[kind], container.mounts)
         if is_greeting:
             (documents / "index.html").write_text(GREETING)
         ports = tuple(sorted({*container.ports, WEB_PORT}))
-        program = web_servers.installed(kind, self._search)
+        program = web_servers.find_web_server(kind, self._search)
         if program is not None:
             found = await self._serve_by(program, id, container, root, writer, documents, ports)
             if found is not None:
                 said = f"{container.image} is not run: {program.name} of this machine stands in for it"
-                return Started(id, f"process://{program.name}", found, said)
+                return StartedContainer(id, f"process://{program.name}", found, said)
         listening = [_listening() for _ in ports]
         numbers = [one.fileno() for one in listening]
-        allowed = [mount.source for mount in container.mounts if _is_below(mount.target, DOCUMENTS[kind])]
-        command = web_servers.own_command(documents, numbers, allowed)
+        allowed = [mount.source for mount in container.mounts if _is_below(mount.target, DOCUMENT_ROOTS[kind])]
+        command = web_servers.file_server_command(documents, numbers, allowed)
         addresses = {port: _address(one) for port, one in zip(ports, listening, strict=True)}
         try:
             await self._keep(id, container, root, writer, _unprivileged(command), descriptors=tuple(numbers))
@@ -200,10 +205,10 @@ class ProcessRuntime:
             for one in listening:
                 one.close()
         said = f"{container.image} is not run: a small web server of Farflung stands in for it"
-        return Started(id, "process://farflung-web", addresses, said)
+        return StartedContainer(id, "process://farflung-web", addresses, said)
 
     async def _serve_by(
-        self, program: Program, id: str, container: Container, root: Path, writer: LogWriter, documents: Path,
+        self, program: WebServer, id: str, container: ContainerSpec, root: Path, writer: LogWriter, documents: Path,
         ports: Sequence[int],
     ) -> dict[int, Address] | None:  # fmt: skip
         """None if it does not come up.  A port that is free now may be somebody else's a moment later: then it is tried
@@ -211,7 +216,7 @@ class ProcessRuntime:
         own = root.parent / "server"
         for _ in range(ATTEMPTS):
             addresses = {port: _free() for port in ports}
-            site = Site(documents, own, tuple(address.port for address in addresses.values()))
+            site = WebSite(documents, own, tuple(address.port for address in addresses.values()))
             command = web_servers.command(program, site)
             _hand_over(own)
             running = await self._keep(id, container, root, writer, _unprivileged(command), owner=_owner())
@@ -221,24 +226,24 @@ class ProcessRuntime:
         return None
 
     async def _keep(
-        self, id: str, container: Container, root: Path, writer: LogWriter, command: Sequence[str],
+        self, id: str, container: ContainerSpec, root: Path, writer: LogWriter, command: Sequence[str],
         environment: Mapping[str, str] = BARE, *, descriptors: tuple[int, ...] = (), owner: int | None = None,
     ) -> _Running:  # fmt: skip
         """What stands in for an image knows nothing of the pod's environment: there are variables that make a program
         run code of somebody else."""
         place = directory(root, container.working_directory or "/", container.mounts)
         try:
-            process = await kept(Work(command, environment, place, owner, descriptors), writer.feed)
+            process = await start_supervised(CommandSpec(command, environment, place, owner, descriptors), writer.feed)
         except OSError as error:
             raise StartError("RunContainerError", f"{command[0]}: {error.strerror}") from None
         finished = asyncio.create_task(self._finished(process, writer), name=id)
         running = self._running[id] = _Running(container, process, finished, root, environment)
         return running
 
-    async def _finished(self, process: Kept, writer: LogWriter) -> Finished:
+    async def _finished(self, process: SupervisedProcess, writer: LogWriter) -> ContainerExit:
         code = await process.wait()
         writer.close()
-        return Finished(code, self._now(), "Completed" if code == 0 else "Error")
+        return ContainerExit(code, self._now(), "Completed" if code == 0 else "Error")
 
     async def _end(self, running: _Running) -> None:
         running.process.end()
@@ -248,11 +253,11 @@ class ProcessRuntime:
         return self._directory / id.removeprefix("process://") / "root"
 
 
-def _prepare(root: Path, container: Container) -> None:
+def _prepare(root: Path, container: ContainerSpec) -> None:
     """Raises StartError."""
     shutil.rmtree(root.parent, ignore_errors=True)
     root.mkdir(parents=True)
-    furnish(root, container.mounts)
+    link_mounts(root, container.mounts)
 
 
 def _is_below(path: str, directory: str) -> bool:
@@ -338,3 +343,31 @@ def _as_user(command: Sequence[str], user: int | None) -> list[str]:
         setpriv, f"--reuid={user}", f"--regid={user}", "--clear-groups", "--bounding-set=-all", "--pdeathsig=KILL",
         "--", *command,
     ]  # fmt: skip
+
+
+def path_in_root(root: Path, path: str) -> Path:
+    """A path of a container as one of this machine, which is never outside of the root."""
+    return root / posixpath.normpath(f"/{path}").lstrip("/")
+
+
+def link_mounts(root: Path, mounts: Sequence[Mount]) -> None:
+    """Links at the targets.  Raises StartError for what only a real file system can do: a mount within another one, or
+    one in place of everything."""
+    for mount in sorted(mounts, key=lambda mount: mount.target):
+        target = path_in_root(root, mount.target)
+        parents = [parent for parent in target.parents if parent.is_relative_to(root)]
+        if target == root or target.is_symlink() or any(parent.is_symlink() for parent in parents):
+            raise StartError("CreateContainerError", f"{mount.target} lies within another mount, which needs podman")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(mount.source)
+
+
+def directory(root: Path, path: str, mounts: Sequence[Mount]) -> Path:
+    """One that the container needs, made if it is not there.  Raises StartError within what it may not change."""
+    found = path_in_root(root, path)
+    if not found.is_dir() and any(
+        found.is_relative_to(path_in_root(root, one.target)) for one in mounts if one.read_only
+    ):
+        raise StartError("CreateContainerError", f"{path} is not there, and what is mounted there is read-only")
+    found.mkdir(parents=True, exist_ok=True)
+    return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from farflung.edge.runtimes.images import Standing
+from farflung.edge.runtimes.images import StandIn
 
 ELSEWHERE: Final = (
     "/usr/local/sbin",
@@ -26,13 +26,13 @@ MODULES: Final = (
 NEEDED: Final = ("mpm_event", "unixd", "authz_core", "dir", "mime", "log_config", "autoindex", "alias")
 TYPES: Final = "/etc/mime.types"
 PREFERENCES: Final = {
-    Standing.HTTPD: ("apache2", "httpd", "nginx"),
-    Standing.NGINX: ("nginx", "apache2", "httpd"),
+    StandIn.HTTPD: ("apache2", "httpd", "nginx"),
+    StandIn.NGINX: ("nginx", "apache2", "httpd"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class WebServer:
     """A web server that is installed here."""
 
     name: str  #: apache2, httpd or nginx
@@ -41,23 +41,23 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class WebSite:
     documents: Path
     directory: Path  #: for what the server needs for itself
     ports: tuple[int, ...]  #: of 127.0.0.1
 
 
-def installed(kind: Standing, search: str) -> Program | None:
+def find_web_server(kind: StandIn, search: str) -> WebServer | None:
     """The one that comes closest to an image.  `search`: directories, as in PATH."""
     for name in PREFERENCES.get(kind, ()):
         found = shutil.which(name, path=":".join((search, *ELSEWHERE)))
         if found is None or Path(found).resolve().name == "busybox":
             continue
         if name == "nginx":
-            return Program(name, Path(found))
+            return WebServer(name, Path(found))
         modules = _modules(Path(found))
         if modules is not None:
-            return Program(name, Path(found), modules)
+            return WebServer(name, Path(found), modules)
     return None
 
 
@@ -69,7 +69,7 @@ def _modules(program: Path) -> Path | None:
     return None
 
 
-def command(program: Program, site: Site) -> list[str]:
+def command(program: WebServer, site: WebSite) -> list[str]:
     """Starts it in the foreground.  Writes its configuration."""
     site.directory.mkdir(parents=True, exist_ok=True)
     configuration = site.directory / "server.conf"
@@ -82,16 +82,16 @@ def command(program: Program, site: Site) -> list[str]:
     return [str(program.path), "-D", "FOREGROUND", "-d", str(site.directory), "-f", str(configuration)]
 
 
-def own_command(documents: Path, sockets: Sequence[int], allowed: Sequence[Path]) -> list[str]:
+def file_server_command(documents: Path, sockets: Sequence[int], allowed: Sequence[Path]) -> list[str]:
     """The web server of ours.  `allowed`: where links in the documents may lead."""
     return [
-        sys.executable, "-I", "-m", "farflung.edge.runtimes.web", str(documents),
+        sys.executable, "-I", "-m", "farflung.edge.runtimes.file_server", str(documents),
         *(part for number in sockets for part in ("--socket", str(number))),
         *(part for path in allowed for part in ("--allow", str(path))),
     ]  # fmt: skip
 
 
-def apache_configuration(site: Site, modules: Path, there: Sequence[str], *, types: bool) -> str:
+def apache_configuration(site: WebSite, modules: Path, there: Sequence[str], *, types: bool) -> str:
     lines = [
         "ServerName localhost",
         "ServerTokens Prod",
@@ -138,7 +138,7 @@ def apache_configuration(site: Site, modules: Path, there: Sequence[str], *, typ
 _TYPES: Final = ("AddType text/html .html", "AddType text/css .css", "AddType text/javascript .js")
 
 
-def nginx_configuration(site: Site, *, types: bool) -> str:
+def nginx_configuration(site: WebSite, *, types: bool) -> str:
     temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     lines = [
         "daemon off;",

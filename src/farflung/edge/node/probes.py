@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -13,19 +13,19 @@ from multidict import CIMultiDict
 
 from farflung.client.errors import ClientError
 from farflung.client.transport import HttpTransport, Reply, Request
-from farflung.edge.runtimes.base import Address, Runtime, Started
+from farflung.edge.runtimes.base import Address, Runtime, StartedContainer
 from farflung.machinery.errors import Obj
 
 LONGEST: Final = 1024  #: bytes of an answer that are reported
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProbeResult:
     success: bool
     message: str = ""
 
 
-def unsupported(container: Obj) -> str:
+def find_unsupported_probe(container: Obj) -> str:
     """What this node cannot do for a container; empty if it can do everything."""
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         if "grpc" in (container.get(name) or {}):
@@ -33,7 +33,7 @@ def unsupported(container: Obj) -> str:
     return ""
 
 
-def asked_ports(container: Obj) -> set[int]:
+def handler_ports(container: Obj) -> set[int]:
     """The ports that probes and hooks name by number: a container listens on them, whether it says so or not."""
     lifecycle = container.get("lifecycle") or {}
     probes = [container.get(name) or {} for name in ("startupProbe", "livenessProbe", "readinessProbe")]
@@ -47,34 +47,38 @@ def asked_ports(container: Obj) -> set[int]:
     return found
 
 
-async def ask(handler: Obj, container: Obj, started: Started, runtime: Runtime, seconds: float) -> Outcome:
+async def run_handler(
+    handler: Obj, container: Obj, started: StartedContainer, runtime: Runtime, seconds: float
+) -> ProbeResult:
     """`handler`: a probe or a hook.  Whatever goes wrong is a failure with a message."""
     try:
         async with asyncio.timeout(seconds):
             return await _ask(handler, container, started, runtime, seconds)
     except TimeoutError:
-        return Outcome(
+        return ProbeResult(
             False, f"command timed out after {seconds:g}s" if "exec" in handler else "context deadline exceeded"
         )
 
 
-async def _ask(handler: Obj, container: Obj, started: Started, runtime: Runtime, seconds: float) -> Outcome:
+async def _ask(
+    handler: Obj, container: Obj, started: StartedContainer, runtime: Runtime, seconds: float
+) -> ProbeResult:
     if "exec" in handler:
         code, output = await runtime.execute(started.id, handler["exec"].get("command") or [], seconds)
-        return Outcome(code == 0, output[:LONGEST].decode(errors="replace").strip() or f"exit code {code}")
+        return ProbeResult(code == 0, output[:LONGEST].decode(errors="replace").strip() or f"exit code {code}")
     if "sleep" in handler:
         await asyncio.sleep(float(handler["sleep"].get("seconds") or 0))
-        return Outcome(True)
+        return ProbeResult(True)
     wanted = handler.get("httpGet") or handler.get("tcpSocket") or {}
     address = _address(wanted, container, started)
     if address is None:
-        return Outcome(False, f"port {wanted.get('port')} of the container cannot be reached")
+        return ProbeResult(False, f"port {wanted.get('port')} of the container cannot be reached")
     if "httpGet" in handler:
         return await _get(wanted, address, seconds)
     return await _connect(address)
 
 
-def _address(wanted: Obj, container: Obj, started: Started) -> Address | None:
+def _address(wanted: Obj, container: Obj, started: StartedContainer) -> Address | None:
     port = wanted.get("port")
     if isinstance(port, str) and not port.isdecimal():
         ports = [one for one in container.get("ports") or () if one.get("name") == port]
@@ -86,19 +90,19 @@ def _address(wanted: Obj, container: Obj, started: Started) -> Address | None:
     return started.addresses.get(int(port))
 
 
-async def _connect(address: Address) -> Outcome:
+async def _connect(address: Address) -> ProbeResult:
     try:
         _, writer = await asyncio.open_connection(address.host, address.port)
     except (OSError, ValueError, OverflowError) as error:  # ValueError: no host name; OverflowError: no port
         cause = (error.strerror if isinstance(error, OSError) else None) or error
-        return Outcome(False, f"dial tcp {address.host}:{address.port}: {cause}")
+        return ProbeResult(False, f"dial tcp {address.host}:{address.port}: {cause}")
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
-    return Outcome(True)
+    return ProbeResult(True)
 
 
-async def _get(wanted: Obj, address: Address, seconds: float) -> Outcome:
+async def _get(wanted: Obj, address: Address, seconds: float) -> ProbeResult:
     """Any status from 200 to 399 is a success: redirects are not followed.  Certificates are not verified, as the
     kubelet does not."""
     scheme = (wanted.get("scheme") or "HTTP").lower()
@@ -112,10 +116,10 @@ async def _get(wanted: Obj, address: Address, seconds: float) -> Outcome:
         ):
             body = await _beginning(reply)
             if 200 <= reply.status < 400:
-                return Outcome(True, body.decode(errors="replace"))
-            return Outcome(False, f"HTTP probe failed with statuscode: {reply.status}")
+                return ProbeResult(True, body.decode(errors="replace"))
+            return ProbeResult(False, f"HTTP probe failed with statuscode: {reply.status}")
     except (ClientError, ValueError) as error:
-        return Outcome(False, f'Get "{server}{target}": {error or type(error).__name__}')
+        return ProbeResult(False, f'Get "{server}{target}": {error or type(error).__name__}')
 
 
 async def _beginning(reply: Reply) -> bytes:
@@ -144,3 +148,44 @@ def _any_certificate() -> ssl.SSLContext:
 def _host(address: Address) -> str:
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{host}:{address.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The numbers of a probe, as the API has them."""
+
+    handler: Obj
+    delay: float = 0.0
+    period: float = 10.0
+    timeout: float = 1.0
+    successes: int = 1  #: in a row, until it counts as one
+    failures: int = 3
+    grace: float | None = None  #: seconds that the container gets when this ends it
+
+    @classmethod
+    def of(cls, probe: Obj) -> Probe:
+        grace = probe.get("terminationGracePeriodSeconds")
+        return cls(
+            probe,
+            float(probe.get("initialDelaySeconds") or 0),
+            float(probe.get("periodSeconds") or 10),
+            float(probe.get("timeoutSeconds") or 1),
+            int(probe.get("successThreshold") or 1),
+            int(probe.get("failureThreshold") or 3),
+            None if grace is None else float(grace),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCount:
+    """`passing`: what the container is taken for; only so many equal results in a row change that."""
+
+    passing: bool | None = None  #: None: nothing is known yet
+    last: bool | None = None
+    row: int = 0
+
+    def after(self, success: bool, probe: Probe) -> ProbeCount:
+        row = self.row + 1 if success == self.last else 1
+        counted = replace(self, last=success, row=row)
+        needed = probe.successes if success else probe.failures
+        return replace(counted, passing=success) if row >= needed else counted

@@ -14,9 +14,10 @@ from typing import BinaryIO, Final
 
 LIMIT: Final = 10 * 1024 * 1024  #: bytes of the log of one attempt, with what is kept of before
 LONGEST: Final = 16 * 1024  #: bytes of a line that are written at once
+PREVIOUS: Final = 1  #: attempts whose logs are kept beside those of the present one
 
 
-def older(path: Path) -> Path:
+def rotated(path: Path) -> Path:
     """Where the first part of a long log is."""
     return path.with_name(f"{path.name}.1")
 
@@ -67,7 +68,7 @@ class LogWriter:
     def _opened(self, more: int) -> BinaryIO:
         if self._file is not None and self._size + more > self._limit // 2:
             self._close()
-            self._path.replace(older(self._path))
+            self._path.replace(rotated(self._path))
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("ab")
@@ -91,3 +92,23 @@ def _parts(moment: datetime, stream: str, line: bytes) -> list[bytes]:
     return [
         log_line(moment, stream, line[start : start + LONGEST], whole=start + LONGEST >= len(line)) for start in starts
     ]
+
+
+def pods_directory(directory: Path) -> Path:
+    return directory / "pods"
+
+
+def logs_directory(directory: Path, pod_uid: str, container: str) -> Path:
+    return pods_directory(directory) / pod_uid / "logs" / container
+
+
+def log_file(directory: Path, pod_uid: str, container: str, attempt: int) -> Path:
+    return logs_directory(directory, pod_uid, container) / f"{attempt}.log"
+
+
+def remove_old_logs(directory: Path, pod_uid: str, container: str, attempt: int) -> None:
+    """Forget what attempts long before this one printed."""
+    for path in logs_directory(directory, pod_uid, container).glob("*.log*"):
+        number = path.name.partition(".")[0]
+        if number.isdecimal() and int(number) < attempt - PREVIOUS:
+            path.unlink(missing_ok=True)

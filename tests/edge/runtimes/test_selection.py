@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from farflung.edge.runtimes.base import Runtime
-from farflung.edge.runtimes.choosing import Unusable, choose, remove_containers, usable_podman
 from farflung.edge.runtimes.podman import Podman
-from farflung.edge.runtimes.podman_arguments import Identity
+from farflung.edge.runtimes.podman_arguments import InstanceIdentity
 from farflung.edge.runtimes.process import ProcessRuntime
+from farflung.edge.runtimes.selection import PodmanUnusable, find_podman, remove_containers, select_runtime
 from farflung.lib.klog import Logger
 
 NOT_FOUND = 'Error: runc: exec: "/farflung-probe": stat /farflung-probe: no such file or directory'
@@ -39,7 +39,7 @@ case "$1" in
   run) echo '{error}' >&2; exit {run} ;;
   pod) [ "$2" = ps ] && echo podpod ;;
   ps) printf '{left}' ;;
-  secret) [ "$2" = ls ] && echo other && echo "{Identity.of(tmp_path / "edge", "").edge_prefix}old-1" ;;
+  secret) [ "$2" = ls ] && echo other && echo "{InstanceIdentity.of(tmp_path / "edge", "").edge_prefix}old-1" ;;
 esac
 exit 0
 """
@@ -52,7 +52,7 @@ exit 0
 
 
 async def chosen(wanted: str, directory: Path, log: io.StringIO) -> Runtime:
-    return await choose(wanted, directory, lambda: ProcessRuntime(directory, now), "life", now, Logger(log))
+    return await select_runtime(wanted, directory, lambda: ProcessRuntime(directory, now), "life", now, Logger(log))
 
 
 async def test_podman_is_chosen_where_a_container_gets_as_far_as_it_can_without_an_image(
@@ -90,7 +90,7 @@ async def test_where_podman_does_not_work_pods_are_processes_and_the_log_says_wh
     runtime = await chosen("auto", tmp_path / "edge", log)
     assert isinstance(runtime, ProcessRuntime)
     assert reason in log.getvalue()
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(PodmanUnusable) as refused:
         await chosen("podman", tmp_path / "edge", log)
     assert str(refused.value) == reason
 
@@ -102,8 +102,8 @@ async def test_a_machine_without_podman_is_no_problem_unless_podman_is_asked_for
     log = io.StringIO()
     assert isinstance(await chosen("auto", tmp_path / "edge", log), ProcessRuntime)
     assert 'reason="there is no podman on the PATH"' in log.getvalue()
-    with pytest.raises(Unusable):
-        await usable_podman(tmp_path / "edge")
+    with pytest.raises(PodmanUnusable):
+        await find_podman(tmp_path / "edge")
     assert await remove_containers(tmp_path / "edge") == 0
 
 
@@ -117,15 +117,15 @@ async def test_a_directory_that_podman_would_take_for_something_else_is_not_for_
     pretend: Pretend, tmp_path: Path
 ) -> None:
     pretend()
-    with pytest.raises(Unusable, match="path"):
-        await usable_podman(tmp_path / "a:b")
+    with pytest.raises(PodmanUnusable, match="path"):
+        await find_podman(tmp_path / "a:b")
 
 
 async def test_what_an_earlier_life_left_is_removed_and_nothing_else(pretend: Pretend, tmp_path: Path) -> None:
     asked = pretend(left="aaa\\nbbb\\n")
     directory = tmp_path / "edge"
     assert await remove_containers(directory) == 3
-    identity = Identity.of(directory, "")
+    identity = InstanceIdentity.of(directory, "")
     assert asked.read_text().splitlines() == [
         f"pod ps --quiet --no-trunc --filter=label=io.farflung.edge={identity.edge}",
         "pod rm --force --ignore --time=0 podpod",

@@ -9,17 +9,15 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from farflung.edge.node.container_life import WARNING, ContainerLife
-from farflung.edge.node.container_status import ContainerStatus, Role
-from farflung.edge.node.environment import references
-from farflung.edge.node.log_files import pods_directory
-from farflung.edge.node.making import made, message_left
-from farflung.edge.node.mounting import Mounting
-from farflung.edge.node.place import Place, Stopped, either, unless
-from farflung.edge.node.status import FINISHED, Facts, unique, waiting
-from farflung.edge.node.telling import Telling
-from farflung.edge.node.volumes import Volumes
-from farflung.edge.runtimes.base import Address, Container, StartError
+from farflung.edge.node.container_spec import build_container_spec, read_termination_message
+from farflung.edge.node.container_worker import WARNING, ContainerWorker
+from farflung.edge.node.context import NodeContext, Stopped, wait_for_either, wait_unless
+from farflung.edge.node.environment import referenced_objects
+from farflung.edge.node.status import FINISHED, ContainerRole, ContainerStatus, PodState, deduplicate, waiting
+from farflung.edge.node.status_writer import PodStatusWriter
+from farflung.edge.node.volumes import VolumeManager, Volumes
+from farflung.edge.runtimes.base import Address, ContainerSpec, StartError
+from farflung.edge.runtimes.log_files import pods_directory
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import TimeError, format_seconds, parse
 from farflung.runtime.recorder import About
@@ -29,22 +27,22 @@ GONE: Final = 2.0  #: seconds that containers get whose pod nobody knows any mor
 CLOSING: Final = 5.0  #: seconds that they get at most when the node ends
 
 
-class PodLife:
+class PodWorker:
     """Follows a pod: `update` says what it is now, `lose` that it is not there any more, `close` that the node ends."""
 
-    def __init__(self, place: Place, pod: Obj) -> None:
+    def __init__(self, context: NodeContext, pod: Obj) -> None:
         metadata = pod["metadata"]
-        self.place = place
+        self.context = context
         self.name, self.namespace, self.uid = metadata["name"], metadata["namespace"], metadata["uid"]
-        self.called = f"{self.name}_{self.namespace}({self.uid})"
-        self.needs = references(pod)  #: kinds and names of what it is made of
+        self.full_name = f"{self.name}_{self.namespace}({self.uid})"
+        self.needs = referenced_objects(pod)  #: kinds and names of what it is made of
         self._about = About("", "v1", "Pod", self.name, self.namespace, self.uid)
-        self._directory = pods_directory(place.directory) / self.uid
-        self._telling = Telling(place, pod, self._facts)
-        self._volumes = Volumes(place, pod, self._directory / "volumes")
-        self._mounting = Mounting(place, self._volumes, lambda: self._telling.pod, self._warn)
+        self._directory = pods_directory(context.directory) / self.uid
+        self._status_writer = PodStatusWriter(context, pod, self._facts)
+        self._volumes = Volumes(context, pod, self._directory / "volumes")
+        self._volume_manager = VolumeManager(context, self._volumes, lambda: self._status_writer.pod, self._warn)
         self._lives = self._restored(pod)
-        self._initialized = self._lives[0].status.role is Role.MAIN
+        self._initialized = self._lives[0].status.role is ContainerRole.MAIN
         self._failure = ("", "")  #: why the whole pod has failed: reason and message
         self._published: dict[str, Sequence[tuple[int, str, Address]]] = {}
         self._publishing = asyncio.Lock()
@@ -57,50 +55,52 @@ class PodLife:
         self._over = False
         self._look_at_deletion(None)
 
-    def _restored(self, pod: Obj) -> list[ContainerLife]:
-        status, now = pod.get("status") or {}, format_seconds(self.place.now())
-        told = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-        former = {one["name"]: one for one in told}
+    def _restored(self, pod: Obj) -> list[ContainerWorker]:
+        status, now = pod.get("status") or {}, format_seconds(self.context.now())
+        to_object = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        former = {one["name"]: one for one in to_object}
         statuses = []
         for container in pod["spec"].get("initContainers") or ():
-            role = Role.SIDECAR if container.get("restartPolicy") == "Always" else Role.INIT
+            role = ContainerRole.SIDECAR if container.get("restartPolicy") == "Always" else ContainerRole.INIT
             statuses.append(ContainerStatus.of(container, role, former.get(container["name"]), now))
         first = waiting("PodInitializing") if statuses else waiting("ContainerCreating")
         for container in pod["spec"]["containers"]:
-            one = ContainerStatus.of(container, Role.MAIN, former.get(container["name"]), now)
+            one = ContainerStatus.of(container, ContainerRole.MAIN, former.get(container["name"]), now)
             one.state = first if "waiting" in one.state else one.state
             statuses.append(one)
-        return [ContainerLife(self, one) for one in statuses]
+        return [ContainerWorker(self, one) for one in statuses]
 
     # --- what the node says -----------------------------------------------------------------------
 
     def update(self, pod: Obj) -> None:
-        before = self._telling.pod
-        self._telling.hear(pod)
+        before = self._status_writer.pod
+        self._status_writer.hear(pod)
         self._look_at_deletion(before)
         if pod["spec"] != before["spec"]:
             self._respecified.set()
         if any(pod["metadata"].get(one) != before["metadata"].get(one) for one in ("labels", "annotations")):
-            self._mounting.look_again()
+            self._volume_manager.notify()
 
-    def look_again(self) -> None:
+    def notify(self) -> None:
         """Something changed that it is made of."""
-        self._mounting.look_again()
+        self._volume_manager.notify()
         for life in self._lives:
-            life.look_again()
+            life.notify()
 
     def lose(self) -> None:
         self._gone = True
         self._hurry()
 
     def close(self) -> None:
-        self._telling.fall_silent()
+        self._status_writer.fall_silent()
         self._closing.set()
         self._hurry()
 
     def _look_at_deletion(self, before: Obj | None) -> None:
-        metadata = self._telling.pod["metadata"]
-        if "deletionTimestamp" in metadata and (before is None or _deletion(before) != _deletion(self._telling.pod)):
+        metadata = self._status_writer.pod["metadata"]
+        if "deletionTimestamp" in metadata and (
+            before is None or _deletion(before) != _deletion(self._status_writer.pod)
+        ):
             self._hurry()
 
     def _hurry(self) -> None:
@@ -113,19 +113,24 @@ class PodLife:
     async def run(self) -> None:
         """Until the node has nothing to do with it any more."""
         with suppress(Stopped):
-            if (self._telling.pod.get("status") or {}).get("phase") not in FINISHED:
+            if (self._status_writer.pod.get("status") or {}).get("phase") not in FINISHED:
                 try:
                     await self._attended()
                 except BaseException:
                     await asyncio.gather(*(life.stop(0) for life in self._lives))
                     raise
                 self._over = True
-                await unless(self._closing, self._telling.flush())
-            await unless(self._closing, self._leave())
+                await wait_unless(self._closing, self._status_writer.flush())
+            await wait_unless(self._closing, self._leave())
 
     async def _attended(self) -> None:
         async with asyncio.TaskGroup() as group:
-            works = (self._telling.run(), self._mounting.run(), self._end_when_doomed(), self._follow_changes())
+            works = (
+                self._status_writer.run(),
+                self._volume_manager.run(),
+                self._end_when_doomed(),
+                self._follow_changes(),
+            )
             helpers = [group.create_task(work) for work in works]
             try:
                 await self._live()
@@ -136,32 +141,32 @@ class PodLife:
     async def _live(self) -> None:
         self.changed()
         with suppress(Stopped):
-            await unless(self._doomed, self._mounting.ready.wait())
+            await wait_unless(self._doomed, self._volume_manager.ready.wait())
             self.changed()
             await self._run_containers()
 
     async def _run_containers(self) -> None:
-        sidecars: list[ContainerLife] = []
+        sidecars: list[ContainerWorker] = []
         async with asyncio.TaskGroup() as group:
             if await self._initialize(group, sidecars):
                 self._initialized = True
-                mains = [life for life in self._lives if life.status.role is Role.MAIN]
+                mains = [life for life in self._lives if life.status.role is ContainerRole.MAIN]
                 await asyncio.gather(*(life.run() for life in mains))
             for life in reversed(sidecars):
                 await life.stop(self._time_to_end() if self._doomed.is_set() else self.grace)
 
-    async def _initialize(self, group: asyncio.TaskGroup, sidecars: list[ContainerLife]) -> bool:
+    async def _initialize(self, group: asyncio.TaskGroup, sidecars: list[ContainerWorker]) -> bool:
         """Whether the others can start."""
         for life in self._lives:
-            if life.status.role is Role.INIT:
+            if life.status.role is ContainerRole.INIT:
                 await life.run()
                 if not life.status.done:
                     return False
-            elif life.status.role is Role.SIDECAR:
+            elif life.status.role is ContainerRole.SIDECAR:
                 sidecars.append(life)
                 group.create_task(life.run(), name=life.name)
                 try:
-                    await unless(self._doomed, life.up.wait())
+                    await wait_unless(self._doomed, life.up.wait())
                 except Stopped:
                     return False
         return not self._doomed.is_set()
@@ -172,7 +177,7 @@ class PodLife:
             while True:
                 self._urged.clear()
                 for life in self._lives:
-                    if life.status.role is not Role.SIDECAR or self._gone or self._closing.is_set():
+                    if life.status.role is not ContainerRole.SIDECAR or self._gone or self._closing.is_set():
                         group.create_task(life.stop(self._time_to_end()))
                 await self._urged.wait()
 
@@ -181,7 +186,7 @@ class PodLife:
             return min(self.grace, CLOSING)
         if self._gone:
             return min(self.grace, GONE)
-        said = self._telling.pod["metadata"].get("deletionGracePeriodSeconds")
+        said = self._status_writer.pod["metadata"].get("deletionGracePeriodSeconds")
         return self.grace if said is None else float(said)
 
     async def _follow_changes(self) -> None:
@@ -192,7 +197,7 @@ class PodLife:
             if left is None:
                 await self._respecified.wait()
             elif left > 0:
-                await either(self._respecified, self.place.env.sleep(left))
+                await wait_for_either(self._respecified, self.context.env.sleep(left))
             else:
                 said = "Pod was active on the node longer than the specified deadline"
                 self._failure = ("DeadlineExceeded", said)
@@ -204,12 +209,12 @@ class PodLife:
 
     def _time_left(self) -> float | None:
         """Seconds that it may still run."""
-        allowed = self._telling.pod["spec"].get("activeDeadlineSeconds")
+        allowed = self._status_writer.pod["spec"].get("activeDeadlineSeconds")
         if allowed is None:
             return None
-        now = self.place.now()
+        now = self.context.now()
         try:
-            since = parse((self._telling.pod.get("status") or {}).get("startTime") or "")
+            since = parse((self._status_writer.pod.get("status") or {}).get("startTime") or "")
         except TimeError:
             since = now
         return (since + timedelta(seconds=allowed) - now).total_seconds()
@@ -219,30 +224,32 @@ class PodLife:
         await self.leaving.wait()
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
         if not self._gone:
-            await self._telling.delete()
+            await self._status_writer.delete()
 
     # --- what its containers ask ------------------------------------------------------------------
 
     @property
     def policy(self) -> str:
-        policy: str = self._telling.pod["spec"].get("restartPolicy") or "Always"
+        policy: str = self._status_writer.pod["spec"].get("restartPolicy") or "Always"
         return policy
 
     @property
     def grace(self) -> float:
-        said = self._telling.pod["spec"].get("terminationGracePeriodSeconds")
+        said = self._status_writer.pod["spec"].get("terminationGracePeriodSeconds")
         return GRACE if said is None else float(said)
 
     def definition(self, name: str) -> Obj:
-        spec = self._telling.pod["spec"]
+        spec = self._status_writer.pod["spec"]
         containers: list[Obj] = [*(spec.get("initContainers") or ()), *spec["containers"]]
         return next(one for one in containers if one["name"] == name)
 
-    def container(self, name: str, attempt: int) -> Container:
-        return made(self.place, self._telling.pod, self.definition(name), attempt, self._volumes, self.grace)
+    def container(self, name: str, attempt: int) -> ContainerSpec:
+        return build_container_spec(
+            self.context, self._status_writer.pod, self.definition(name), attempt, self._volumes, self.grace
+        )
 
     def message_of(self, name: str, attempt: int) -> str:
-        return message_left(self.place, self.uid, name, attempt)
+        return read_termination_message(self.context, self.uid, name, attempt)
 
     async def publish(self, name: str, addresses: Sequence[tuple[int, str, Address]]) -> None:
         async with self._publishing:
@@ -258,29 +265,29 @@ class PodLife:
                 raise StartError("RunContainerError", f"{_named(addresses)}: {error.strerror or error}") from None
 
     async def _publish_all(self) -> None:
-        await self.place.publisher.withdraw(self.uid)
+        await self.context.publisher.withdraw(self.uid)
         for addresses in self._published.values():
             for port, protocol, address in addresses:
-                await self.place.publisher.publish(self.uid, port, protocol, address)
+                await self.context.publisher.publish(self.uid, port, protocol, address)
 
     def event(self, type: str, reason: str, message: str) -> None:
-        self.place.recorder.record(self._about, type, reason, message)
+        self.context.recorder.record(self._about, type, reason, message)
 
     def changed(self) -> None:
-        self._telling.changed()
+        self._status_writer.changed()
 
     def _warn(self, reason: str, message: str) -> None:
         self.event(WARNING, reason, message)
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> PodState:
         statuses = [life.status for life in self._lives]
-        return Facts(
-            init=tuple(one.told() for one in statuses if one.role is not Role.MAIN),
-            containers=tuple(one.told() for one in statuses if one.role is Role.MAIN),
-            mounted=self._mounting.ready.is_set(),
+        return PodState(
+            init=tuple(one.to_object() for one in statuses if one.role is not ContainerRole.MAIN),
+            containers=tuple(one.to_object() for one in statuses if one.role is ContainerRole.MAIN),
+            mounted=self._volume_manager.ready.is_set(),
             initialized=self._initialized,
             over=self._over,
-            stand_ins=unique(one.stand_in for one in statuses),
+            stand_ins=deduplicate(one.stand_in for one in statuses),
             reason=self._failure[0] if self._over else "",
             message=self._failure[1],
         )

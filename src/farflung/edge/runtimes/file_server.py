@@ -1,6 +1,6 @@
 """A small web server of files, for machines that have no other.
 
-    python -m farflung.edge.runtimes.web DIRECTORY --socket 3 [--socket 4] [--allow DIRECTORY …]
+    python -m farflung.edge.runtimes.file_server DIRECTORY --socket 3 [--socket 4] [--allow DIRECTORY …]
 
 The sockets are open and listening already: descriptors that are handed down.  Links are followed as long as they end in
 the directory itself or in one of the others that are allowed.
@@ -25,7 +25,7 @@ PATIENCE: Final = 60.0  #: seconds that a client may be silent
 NOWHERE: Final = "/nonexistent/nothing"
 
 
-class Handler(SimpleHTTPRequestHandler):
+class FileHandler(SimpleHTTPRequestHandler):
     server_version = f"farflung/{__version__}"
     sys_version = ""
     protocol_version = "HTTP/1.1"
@@ -54,12 +54,12 @@ class Handler(SimpleHTTPRequestHandler):
         print(f"{self.address_string()} - - [{self.log_date_time_string()}] {said}", flush=True)
 
 
-class Server(ThreadingHTTPServer):
+class FileServer(ThreadingHTTPServer):
     """On a socket that is listening already."""
 
     daemon_threads = True
 
-    def __init__(self, listening: socket.socket, handler: type[Handler], directory: Path) -> None:
+    def __init__(self, listening: socket.socket, handler: type[FileHandler], directory: Path) -> None:
         super().__init__(listening.getsockname(), handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
@@ -76,9 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--socket", type=int, action="append", required=True)
     parser.add_argument("--allow", type=Path, action="append", default=[])
     said = parser.parse_args(arguments)
-    handler = type("Allowed", (Handler,), {"allowed": tuple(said.allow)})
+    handler = type("Allowed", (FileHandler,), {"allowed": tuple(said.allow)})
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    servers = [Server(socket.socket(fileno=number), handler, said.directory) for number in said.socket]
+    servers = [FileServer(socket.socket(fileno=number), handler, said.directory) for number in said.socket]
     for server in servers[1:]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"serving {said.directory}", file=sys.stderr, flush=True)

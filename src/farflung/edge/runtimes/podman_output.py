@@ -8,23 +8,23 @@ from typing import Final
 
 import msgspec
 
-from farflung.edge.runtimes.base import Address, Finished
+from farflung.edge.runtimes.base import Address, ContainerExit
 
 OLDEST: Final = (4, 3)  #: the first that can do what is asked of it here
 LONGEST_SENTENCE: Final = 1024
 
 
-class Version(msgspec.Struct, frozen=True, rename={"version": "Version"}):
+class PodmanVersion(msgspec.Struct, frozen=True, rename={"version": "Version"}):
     version: str = ""
 
 
-class Information(msgspec.Struct, frozen=True):
+class PodmanInfo(msgspec.Struct, frozen=True):
     """Of `podman info`."""
 
-    version: Version = Version()
+    version: PodmanVersion = PodmanVersion()
 
 
-class State(msgspec.Struct, frozen=True, rename="pascal"):
+class InspectedState(msgspec.Struct, frozen=True, rename="pascal"):
     status: str = ""
     running: bool = False
     exit_code: int = 0
@@ -34,23 +34,23 @@ class State(msgspec.Struct, frozen=True, rename="pascal"):
     conmon_pid: int = 0  #: the process that minds it; ends when all about the end of the container is known
 
 
-class Binding(msgspec.Struct, frozen=True, rename="pascal"):
+class PortBinding(msgspec.Struct, frozen=True, rename="pascal"):
     host_ip: str = ""
     host_port: str = ""
 
 
-class Network(msgspec.Struct, frozen=True, rename="pascal"):
-    ports: dict[str, list[Binding] | None] | None = None  #: by `80/tcp`
+class NetworkSettings(msgspec.Struct, frozen=True, rename="pascal"):
+    ports: dict[str, list[PortBinding] | None] | None = None  #: by `80/tcp`
 
 
-class Inspected(msgspec.Struct, frozen=True, rename="pascal"):
+class InspectedContainer(msgspec.Struct, frozen=True, rename="pascal"):
     """Of `podman inspect`, as far as we look."""
 
     id: str
     image: str = ""
     image_digest: str = ""
-    state: State = State()
-    network_settings: Network = Network()
+    state: InspectedState = InspectedState()
+    network_settings: NetworkSettings = NetworkSettings()
 
     @property
     def over(self) -> bool:
@@ -66,9 +66,9 @@ class Inspected(msgspec.Struct, frozen=True, rename="pascal"):
         return found
 
     @property
-    def finished(self) -> Finished:
+    def finished(self) -> ContainerExit:
         """Only if it is over."""
-        return Finished(
+        return ContainerExit(
             exit_code=self.state.exit_code,
             at=datetime.fromisoformat(self.state.finished_at),
             reason=_reason(self.state),
@@ -76,20 +76,20 @@ class Inspected(msgspec.Struct, frozen=True, rename="pascal"):
         )
 
 
-def _reason(state: State) -> str:
+def _reason(state: InspectedState) -> str:
     if state.oom_killed:
         return "OOMKilled"
     return "Completed" if state.exit_code == 0 else "Error"
 
 
-def inspected(output: bytes) -> Inspected | None:
+def inspected(output: bytes) -> InspectedContainer | None:
     """The first of them; None if podman knew none."""
-    found = msgspec.json.decode(output or b"[]", type=list[Inspected])
+    found = msgspec.json.decode(output or b"[]", type=list[InspectedContainer])
     return found[0] if found else None
 
 
 def version(output: bytes) -> str:
-    return msgspec.json.decode(output, type=Information).version.version
+    return msgspec.json.decode(output, type=PodmanInfo).version.version
 
 
 def is_new_enough(version: str) -> bool:

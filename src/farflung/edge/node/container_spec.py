@@ -5,43 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from farflung.edge.node.downward import downward
-from farflung.edge.node.environment import Unavailable, command_of, environment
-from farflung.edge.node.log_files import log_file, pods_directory
-from farflung.edge.node.place import Place
-from farflung.edge.node.probing import asked_ports, unsupported
+from farflung.edge.node.context import NodeContext
+from farflung.edge.node.environment import PodConfigError, downward, environment, expanded_command
+from farflung.edge.node.probes import find_unsupported_probe, handler_ports
 from farflung.edge.node.volumes import Volumes
-from farflung.edge.runtimes.base import Container, Mount
+from farflung.edge.runtimes.base import ContainerSpec, Mount
+from farflung.edge.runtimes.log_files import log_file, pods_directory
 from farflung.machinery.errors import Obj
 
 LONGEST_MESSAGE: Final = 4096  #: bytes that a container may leave
 MESSAGE_PATH: Final = "/dev/termination-log"
 
 
-def made(place: Place, pod: Obj, definition: Obj, attempt: int, volumes: Volumes, grace: float) -> Container:
+def build_container_spec(
+    context: NodeContext, pod: Obj, definition: Obj, attempt: int, volumes: Volumes, grace: float
+) -> ContainerSpec:
     """Raises Unavailable."""
-    if reason := unsupported(definition):
-        raise Unavailable(reason)
+    if reason := find_unsupported_probe(definition):
+        raise PodConfigError(reason)
     metadata, name = pod["metadata"], definition["name"]
     namespace, uid = metadata["namespace"], metadata["uid"]
-    about = downward(pod, definition, place.address, place.allocatable)
-    values = environment(definition, lambda kind, one: place.find(kind, namespace, one), about)
+    about = downward(pod, definition, context.address, context.allocatable)
+    values = environment(definition, lambda kind, one: context.find(kind, namespace, one), about)
     mounts = volumes.mounts(definition, values)
-    container = Container(
+    container = ContainerSpec(
         pod_uid=uid,
         namespace=namespace,
         pod=metadata["name"],
         name=name,
         attempt=attempt,
         image=definition.get("image", ""),
-        command=command_of(definition, "command", values),
-        arguments=command_of(definition, "args", values),
+        command=expanded_command(definition, "command", values),
+        arguments=expanded_command(definition, "args", values),
         environment=values,
         working_directory=definition.get("workingDir") or "",
-        mounts=(*mounts, *_message_mount(place, uid, definition, attempt, mounts)),
+        mounts=(*mounts, *_message_mount(context, uid, definition, attempt, mounts)),
         ports=_ports(definition),
         shared_ports=shared_ports(pod),
-        log=log_file(place.directory, uid, name, attempt),
+        log=log_file(context.directory, uid, name, attempt),
         user=_user(pod, definition),
         grace=grace,
     )
@@ -49,7 +50,7 @@ def made(place: Place, pod: Obj, definition: Obj, attempt: int, volumes: Volumes
     return container
 
 
-def _check_texts(container: Container) -> None:
+def _check_texts(container: ContainerSpec) -> None:
     """JSON can say what no process can be given."""
     texts = {
         "command": container.command or (),
@@ -60,12 +61,12 @@ def _check_texts(container: Container) -> None:
     }
     for name, said in texts.items():
         if any("\0" in text for text in said):
-            raise Unavailable(f"{name} contains a null character")
+            raise PodConfigError(f"{name} contains a null character")
 
 
 def _ports(definition: Obj) -> tuple[int, ...]:
     said = {port["containerPort"] for port in definition.get("ports") or () if (port.get("protocol") or "TCP") == "TCP"}
-    return tuple(sorted(said | asked_ports(definition)))
+    return tuple(sorted(said | handler_ports(definition)))
 
 
 def shared_ports(pod: Obj) -> tuple[int, ...] | None:
@@ -87,21 +88,21 @@ def _user(pod: Obj, definition: Obj) -> int | None:
 
 
 def _message_mount(
-    place: Place, uid: str, definition: Obj, attempt: int, others: tuple[Mount, ...]
+    context: NodeContext, uid: str, definition: Obj, attempt: int, others: tuple[Mount, ...]
 ) -> tuple[Mount, ...]:
     target = definition.get("terminationMessagePath") or MESSAGE_PATH
     if any(f"{target}/".startswith(f"{other.target.rstrip('/')}/") for other in others):
         return ()  # it is within a volume, and stays there
-    path = _message_file(place, uid, definition["name"], attempt)
+    path = _message_file(context, uid, definition["name"], attempt)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     path.chmod(0o666)
     return (Mount(path, target),)
 
 
-def message_left(place: Place, uid: str, container: str, attempt: int) -> str:
+def read_termination_message(context: NodeContext, uid: str, container: str, attempt: int) -> str:
     """And nothing of it stays."""
-    path = _message_file(place, uid, container, attempt)
+    path = _message_file(context, uid, container, attempt)
     try:
         with path.open("rb") as file:
             return file.read(LONGEST_MESSAGE).decode(errors="replace")
@@ -111,5 +112,5 @@ def message_left(place: Place, uid: str, container: str, attempt: int) -> str:
         path.unlink(missing_ok=True)
 
 
-def _message_file(place: Place, uid: str, container: str, attempt: int) -> Path:
-    return pods_directory(place.directory) / uid / "messages" / f"{container}-{attempt}"
+def _message_file(context: NodeContext, uid: str, container: str, attempt: int) -> Path:
+    return pods_directory(context.directory) / uid / "messages" / f"{container}-{attempt}"

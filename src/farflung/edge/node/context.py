@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeContext:
     client: Client
     directory: Path
     runtime: Runtime
@@ -32,7 +32,7 @@ class Place:
     address: str  #: of the node and of its pods
     allocatable: Mapping[str, str]
     find: Callable[[str, str, str], Obj | None]  #: a ConfigMap or a Secret, by kind, namespace and name
-    heard: Callable[[Obj], None]  #: a pod as the server has it now
+    assume: Callable[[Obj], None]  #: a pod as the server has it now
     host_paths: bool  #: pods may see directories of the machine
 
 
@@ -40,7 +40,7 @@ class Stopped(Exception):
     """What was waited for does not matter any more."""
 
 
-async def unless(stopping: asyncio.Event, awaited: Awaitable[T]) -> T:
+async def wait_unless(stopping: asyncio.Event, awaited: Awaitable[T]) -> T:
     """What it comes to; it is cancelled, and Stopped raised, when `stopping` is set first."""
     if stopping.is_set():
         if asyncio.iscoroutine(awaited):
@@ -59,9 +59,9 @@ async def unless(stopping: asyncio.Event, awaited: Awaitable[T]) -> T:
         await asyncio.gather(task, stop, return_exceptions=True)
 
 
-async def either(event: asyncio.Event, awaited: Awaitable[object]) -> None:
+async def wait_for_either(event: asyncio.Event, awaited: Awaitable[object]) -> None:
     """Until the one or the other."""
     try:
-        await unless(event, awaited)
+        await wait_unless(event, awaited)
     except Stopped:
         return

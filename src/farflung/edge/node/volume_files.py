@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.edge.node.environment import CONFIG_MAP, SECRET, Downward, Find, Unavailable, bytes_of
+from farflung.edge.node.environment import CONFIG_MAP, SECRET, DownwardAPI, Find, PodConfigError, binary_data
 from farflung.machinery.errors import Obj
 
 MODE: Final = 0o644
@@ -14,32 +14,32 @@ LIFETIME: Final = 3600  #: seconds of a token, where nothing is said
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class VolumeFile:
     content: bytes
     mode: int
 
 
-Payload = Mapping[str, File]  #: by path within the volume
+VolumeFiles = Mapping[str, VolumeFile]  #: by path within the volume
 
 
 @dataclass(frozen=True, slots=True)
-class TokenWanted:
+class TokenSpec:
     """A token of the pod's ServiceAccount."""
 
     audience: str
     seconds: int
 
 
-def is_made_of_objects(volume: Obj) -> bool:
+def has_generated_files(volume: Obj) -> bool:
     return any(member in volume for member in ("configMap", "secret", "downwardAPI", "projected"))
 
 
-def tokens_wanted(volumes: Iterable[Obj]) -> frozenset[TokenWanted]:
+def requested_tokens(volumes: Iterable[Obj]) -> frozenset[TokenSpec]:
     sources = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or ()]
     return frozenset(_wanted(source["serviceAccountToken"]) for source in sources if "serviceAccountToken" in source)
 
 
-def payload(volume: Obj, find: Find, downward: Downward, token: Callable[[TokenWanted], str]) -> Payload:
+def volume_files(volume: Obj, find: Find, downward: DownwardAPI, token: Callable[[TokenSpec], str]) -> VolumeFiles:
     """Raises Unavailable."""
     if "projected" in volume:
         projected = volume["projected"]
@@ -47,7 +47,7 @@ def payload(volume: Obj, find: Find, downward: Downward, token: Callable[[TokenW
         sources = projected.get("sources") or ()
     else:
         default, sources = None, (volume,)
-    files: dict[str, File] = {}
+    files: dict[str, VolumeFile] = {}
     for source in sources:
         files |= _files(source, default, find, downward, token)
     for path in files:
@@ -56,8 +56,8 @@ def payload(volume: Obj, find: Find, downward: Downward, token: Callable[[TokenW
 
 
 def _files(
-    source: Obj, default: int | None, find: Find, downward: Downward, token: Callable[[TokenWanted], str]
-) -> dict[str, File]:
+    source: Obj, default: int | None, find: Find, downward: DownwardAPI, token: Callable[[TokenSpec], str]
+) -> dict[str, VolumeFile]:
     if "configMap" in source:
         return _of_object(CONFIG_MAP, source["configMap"], default, find)
     if "secret" in source:
@@ -66,33 +66,33 @@ def _files(
         return _of_downward(source["downwardAPI"], default, downward)
     if "serviceAccountToken" in source:
         wanted = source["serviceAccountToken"]
-        return {wanted["path"]: File(token(_wanted(wanted)).encode(), MODE if default is None else default)}
-    raise Unavailable(f"this node does not know {', '.join(sorted(source))}")
+        return {wanted["path"]: VolumeFile(token(_wanted(wanted)).encode(), MODE if default is None else default)}
+    raise PodConfigError(f"this node does not know {', '.join(sorted(source))}")
 
 
-def _of_object(kind: str, reference: Obj, default: int | None, find: Find) -> dict[str, File]:
+def _of_object(kind: str, reference: Obj, default: int | None, find: Find) -> dict[str, VolumeFile]:
     name = reference.get("secretName") or reference.get("name", "")
     optional = bool(reference.get("optional"))
     found = find(kind, name)
     if found is None:
         if optional:
             return {}
-        raise Unavailable(f'{kind.lower()} "{name}" not found')
+        raise PodConfigError(f'{kind.lower()} "{name}" not found')
     mode = reference.get("defaultMode", MODE) if default is None else default
-    data = bytes_of(found)
+    data = binary_data(found)
     if not reference.get("items"):
-        return {key: File(value, mode) for key, value in sorted(data.items())}
+        return {key: VolumeFile(value, mode) for key, value in sorted(data.items())}
     files = {}
     for item in reference["items"]:
         if item["key"] in data:
-            files[item["path"]] = File(data[item["key"]], item.get("mode", mode))
+            files[item["path"]] = VolumeFile(data[item["key"]], item.get("mode", mode))
         elif not optional:
             what = "configmap references non-existent config key" if kind == CONFIG_MAP else None
-            raise Unavailable(f"{what or 'references non-existent secret key'}: {item['key']}")
+            raise PodConfigError(f"{what or 'references non-existent secret key'}: {item['key']}")
     return files
 
 
-def _of_downward(reference: Obj, default: int | None, downward: Downward) -> dict[str, File]:
+def _of_downward(reference: Obj, default: int | None, downward: DownwardAPI) -> dict[str, VolumeFile]:
     mode = reference.get("defaultMode", MODE) if default is None else default
     files = {}
     for item in reference.get("items") or ():
@@ -100,16 +100,16 @@ def _of_downward(reference: Obj, default: int | None, downward: Downward) -> dic
             value = downward.field(item["fieldRef"].get("fieldPath", ""))
         else:
             value = downward.resource(item.get("resourceFieldRef") or {})
-        files[item["path"]] = File(value.encode(), item.get("mode", mode))
+        files[item["path"]] = VolumeFile(value.encode(), item.get("mode", mode))
     return files
 
 
-def _wanted(source: Obj) -> TokenWanted:
-    return TokenWanted(source.get("audience") or "", source.get("expirationSeconds") or LIFETIME)
+def _wanted(source: Obj) -> TokenSpec:
+    return TokenSpec(source.get("audience") or "", source.get("expirationSeconds") or LIFETIME)
 
 
 def _check_path(path: str) -> None:
     """Nothing leaves the volume, and nothing is called as what the volume is held together by."""
     parts = path.split("/")
     if not path or path.startswith("/") or parts[0].startswith("..") or ".." in parts or "" in parts or "\0" in path:
-        raise Unavailable(f"{path[:200]!r} is not a path within a volume")
+        raise PodConfigError(f"{path[:200]!r} is not a path within a volume")

@@ -15,13 +15,14 @@ import orjson
 
 from farflung.apis.names import PODS, Collection
 from farflung.client.rest import Client, Selection
-from farflung.edge.node import machine
+from farflung.edge.node import registration
+from farflung.edge.node.context import NodeContext, wait_for_either
 from farflung.edge.node.environment import CONFIG_MAP, SECRET
-from farflung.edge.node.log_files import pods_directory
-from farflung.edge.node.place import Place, either
-from farflung.edge.node.pod_life import PodLife
+from farflung.edge.node.pod_worker import PodWorker
 from farflung.edge.node.registration import Registration
+from farflung.edge.node.status_writer import PODS
 from farflung.edge.runtimes.base import Publisher, Runtime
+from farflung.edge.runtimes.log_files import pods_directory
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
@@ -35,7 +36,7 @@ SECRETS: Final = Collection("", "v1", "secrets", SECRET)
 Need = tuple[str, str, str]  #: kind, namespace and name
 
 
-class Node:
+class NodeAgent:
     """Every pod has a task of its own, so that none waits for another.
 
     What ran when the process ended is started again by the next one, with one restart more.
@@ -57,11 +58,11 @@ class Node:
         self._pods: Informer[Obj] = Informer(client, PODS, orjson.loads, env, self._trouble, selection)
         self._config_maps: Informer[Obj] = Informer(client, CONFIG_MAPS, orjson.loads, env, self._trouble)
         self._secrets: Informer[Obj] = Informer(client, SECRETS, orjson.loads, env, self._trouble)
-        self._place = Place(
-            client, directory, runtime, publisher, env, recorder, now, log, machine.ADDRESS,
+        self._context = NodeContext(
+            client, directory, runtime, publisher, env, recorder, now, log, registration.ADDRESS,
             self._registration.allocatable, self._find, self._pods.assume, host_paths,
         )  # fmt: skip
-        self._lives: dict[str, PodLife] = {}  #: by the uid of the pod
+        self._lives: dict[str, PodWorker] = {}  #: by the uid of the pod
         self._needing: dict[Need, set[str]] = {}  #: uids of the pods that are made of it
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -105,10 +106,10 @@ class Node:
         if life is not None:
             life.update(new)
             return
-        life = self._lives[new["metadata"]["uid"]] = PodLife(self._place, new)
+        life = self._lives[new["metadata"]["uid"]] = PodWorker(self._context, new)
         for kind, name in life.needs:
             self._needing.setdefault((kind, life.namespace, name), set()).add(life.uid)
-        task = pods.create_task(self._lived(life), name=life.called)
+        task = pods.create_task(self._lived(life), name=life.full_name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -125,13 +126,13 @@ class Node:
 
     def _hear_of(self, kind: str, change: Change[Obj]) -> None:
         for uid in self._needing.get((kind, change.key.namespace, change.key.name), ()):
-            self._lives[uid].look_again()
+            self._lives[uid].notify()
 
     def _find(self, kind: str, namespace: str, name: str) -> Obj | None:
         informer = self._config_maps if kind == CONFIG_MAP else self._secrets
         return informer.cache.get(Key("", namespace, name))
 
-    async def _lived(self, life: PodLife) -> None:
+    async def _lived(self, life: PodWorker) -> None:
         """A mistake of ours about one pod is told, costs the others nothing, and is not the end of the pod.  It is
         looked at again after a pause, which ends when the pod is to leave."""
         failures = 0
@@ -141,13 +142,13 @@ class Node:
                 return
             except Exception as error:
                 failures += 1
-                self._log.error(_place(error), "a pod cannot be looked after", pod=life.called)
+                self._log.error(_context(error), "a pod cannot be looked after", pod=life.full_name)
             pause = self._env.sleep(self._env.backoff.delay(failures))
-            await (pause if life.leaving.is_set() else either(life.leaving, pause))
+            await (pause if life.leaving.is_set() else wait_for_either(life.leaving, pause))
             pod = self._pods.cache.get(Key("", life.namespace, life.name))
             if self._closing or pod is None or pod["metadata"]["uid"] != life.uid:
                 return
-            life = self._lives[life.uid] = PodLife(self._place, pod)
+            life = self._lives[life.uid] = PodWorker(self._context, pod)
 
     async def _sweep(self) -> None:
         """What is left of pods that are not there any more."""
@@ -161,7 +162,7 @@ class Node:
         self._log.error(error, what)
 
 
-def _place(error: BaseException) -> Exception:
+def _context(error: BaseException) -> Exception:
     """Where it happened.  Its text may quote what somebody wrote, so it is not shown."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from farflung.edge.runtimes.base import Address
-from farflung.edge.runtimes.podman_answers import inspected, is_new_enough, last_line, version
+from farflung.edge.runtimes.podman_output import inspected, is_new_enough, last_line, version
 
 
 def answer(state: dict[str, object], ports: object = None) -> bytes:

@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from farflung.edge.node.container_status import ContainerStatus, Role
-from farflung.edge.node.environment import Unavailable
-from farflung.edge.node.log_files import drop_old
-from farflung.edge.node.place import Place, Stopped, either, unless
-from farflung.edge.node.probe_counts import Count, Probe
-from farflung.edge.node.probing import ask
-from farflung.edge.node.restarting import Crashes, pause
-from farflung.edge.runtimes.base import Address, Container, Finished, ImageError, Started, StartError
+from farflung.edge.node.context import NodeContext, Stopped, wait_for_either, wait_unless
+from farflung.edge.node.environment import PodConfigError
+from farflung.edge.node.probes import Probe, ProbeCount, run_handler
+from farflung.edge.node.status import ContainerRole, ContainerStatus, CrashBackoff, restart_delay
+from farflung.edge.runtimes.base import Address, ContainerExit, ContainerSpec, ImageError, StartedContainer, StartError
+from farflung.edge.runtimes.log_files import remove_old_logs
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 
@@ -27,13 +25,13 @@ class Pod(Protocol):
     """What a container knows of its pod."""
 
     @property
-    def place(self) -> Place: ...
+    def context(self) -> NodeContext: ...
 
     @property
     def uid(self) -> str: ...
 
     @property
-    def called(self) -> str:
+    def full_name(self) -> str:
         """`name_namespace(uid)`"""
 
     @property
@@ -47,7 +45,7 @@ class Pod(Protocol):
     def definition(self, name: str) -> Obj:
         """Of a container, as it is now."""
 
-    def container(self, name: str, attempt: int) -> Container:
+    def container(self, name: str, attempt: int) -> ContainerSpec:
         """What is to be run.  Raises Unavailable."""
 
     def message_of(self, name: str, attempt: int) -> str:
@@ -62,20 +60,20 @@ class Pod(Protocol):
         """Something of a container is to be told."""
 
 
-class ContainerLife:
+class ContainerWorker:
     def __init__(self, pod: Pod, status: ContainerStatus) -> None:
         self._pod = pod
-        self._place = pod.place
+        self._context = pod.context
         self.status = status
         self.name = status.name
         self.up = asyncio.Event()  #: it was started, and its startup probe has nothing against it
         self._stopping = asyncio.Event()
         self._news = asyncio.Event()
-        self._started: Started | None = None
-        self._crashes = Crashes()
+        self._started: StartedContainer | None = None
+        self._crashes = CrashBackoff()
         self._replaced = False
 
-    def look_again(self) -> None:
+    def notify(self) -> None:
         """Something changed that it may wait for."""
         self._news.set()
 
@@ -88,12 +86,12 @@ class ContainerLife:
                 await self._tended(started, definition)
         except Stopped:
             pass
-        self.status.settle()
+        self.status.finish()
         self._pod.changed()
 
     def _wanted(self) -> bool:
         replaced, self._replaced = self._replaced, False
-        return not self._stopping.is_set() and (replaced or self.status.again(self._pod.policy))
+        return not self._stopping.is_set() and (replaced or self.status.should_restart(self._pod.policy))
 
     async def stop(self, grace: float) -> None:
         """For good.  Returns when it has ended."""
@@ -118,13 +116,13 @@ class ContainerLife:
         delay = self._crashes.delay
         if self.status.exit_code is None or not delay:
             return
-        message = f"back-off {delay:g}s restarting failed container={self.name} pod={self._pod.called}"
+        message = f"back-off {delay:g}s restarting failed container={self.name} pod={self._pod.full_name}"
         self._wait("CrashLoopBackOff", message)
-        told = f"Back-off restarting failed container {self.name} in pod {self._pod.called}"
-        self._pod.event(WARNING, "BackOff", told)
-        await unless(self._stopping, self._place.env.sleep(delay))
+        to_object = f"Back-off restarting failed container {self.name} in pod {self._pod.full_name}"
+        self._pod.event(WARNING, "BackOff", to_object)
+        await wait_unless(self._stopping, self._context.env.sleep(delay))
 
-    async def _begin(self) -> tuple[Started, Obj]:
+    async def _begin(self) -> tuple[StartedContainer, Obj]:
         failures = 0
         while not self._stopping.is_set():
             self._news.clear()
@@ -134,23 +132,23 @@ class ContainerLife:
                 self.status.image = container.image
                 await self._have(container, definition)
                 return await self._start(container, definition), definition
-            except Unavailable as error:
+            except PodConfigError as error:
                 self._pod.event(WARNING, "Failed", f"Error: {error}")
                 self._wait("CreateContainerConfigError", str(error))
-                await unless(self._stopping, self._news.wait())
+                await wait_unless(self._stopping, self._news.wait())
             except ImageError as error:
                 failures += 1
-                await self._without_image(container.image, error, pause(failures))
+                await self._without_image(container.image, error, restart_delay(failures))
             except (StartError, OSError) as error:
                 failures += 1
                 self._pod.event(WARNING, "Failed", f"Error: {error}")
                 self._wait(error.reason if isinstance(error, StartError) else "CreateContainerError", str(error))
-                await self._pause(pause(failures))
+                await self._pause(restart_delay(failures))
         raise Stopped
 
-    async def _have(self, container: Container, definition: Obj) -> None:
+    async def _have(self, container: ContainerSpec, definition: Obj) -> None:
         policy = definition.get("imagePullPolicy") or "IfNotPresent"
-        await unless(self._stopping, self._place.runtime.pull(container.image, policy))
+        await wait_unless(self._stopping, self._context.runtime.pull(container.image, policy))
         self._pod.event(NORMAL, "Pulled", f'Container image "{container.image}" is at hand')
 
     async def _without_image(self, image: str, error: ImageError, delay: float) -> None:
@@ -165,17 +163,17 @@ class ContainerLife:
 
     async def _pause(self, seconds: float) -> None:
         """Shorter, if something changes."""
-        await unless(self._stopping, either(self._news, self._place.env.sleep(seconds)))
+        await wait_unless(self._stopping, wait_for_either(self._news, self._context.env.sleep(seconds)))
 
-    async def _start(self, container: Container, definition: Obj) -> Started:
+    async def _start(self, container: ContainerSpec, definition: Obj) -> StartedContainer:
         """Raises ImageError and StartError."""
-        drop_old(self._place.directory, container.pod_uid, self.name, container.attempt)
-        started = await self._place.runtime.start(container)
+        remove_old_logs(self._context.directory, container.pod_uid, self.name, container.attempt)
+        started = await self._context.runtime.start(container)
         try:
             await self._pod.publish(self.name, _published(definition, started))
         except Exception:
-            await self._place.runtime.stop(started.id, 0)
-            await self._place.runtime.remove(started.id)
+            await self._context.runtime.stop(started.id, 0)
+            await self._context.runtime.remove(started.id)
             raise
         self._started = started
         self.status.run(started, container.image, self._now(), container.attempt)
@@ -188,41 +186,41 @@ class ContainerLife:
 
     # --- while it runs ----------------------------------------------------------------------------
 
-    async def _tended(self, started: Started, definition: Obj) -> None:
-        began = self._place.env.monotonic()
+    async def _tended(self, started: StartedContainer, definition: Obj) -> None:
+        began = self._context.env.monotonic()
         tending = asyncio.create_task(self._tend(started, definition), name=f"probes of {self.name}")
         try:
             if self._stopping.is_set():
-                await self._place.runtime.stop(started.id, LEAST)
-            finished = await self._place.runtime.wait(started.id)
+                await self._context.runtime.stop(started.id, LEAST)
+            finished = await self._context.runtime.wait(started.id)
         finally:
             self._started = None
             tending.cancel()
             await asyncio.wait({tending})
-        self._crashes = self._crashes.ended(self._place.env.monotonic() - began)
+        self._crashes = self._crashes.ended(self._context.env.monotonic() - began)
         self.up.clear()
         self._note(finished)
         await self._pod.publish(self.name, ())
-        await self._place.runtime.remove(started.id)
+        await self._context.runtime.remove(started.id)
         if not tending.cancelled() and (error := tending.exception()) is not None:
             raise error
 
-    def _note(self, finished: Finished) -> None:
+    def _note(self, finished: ContainerExit) -> None:
         attempt = self.status.restarts
         message = finished.message or self._pod.message_of(self.name, attempt)
-        self.status.end(Finished(finished.exit_code, finished.at, finished.reason, message))
+        self.status.end(ContainerExit(finished.exit_code, finished.at, finished.reason, message))
         self._pod.changed()
 
-    async def _tend(self, started: Started, definition: Obj) -> None:
+    async def _tend(self, started: StartedContainer, definition: Obj) -> None:
         """Hook and probes."""
         hook = (definition.get("lifecycle") or {}).get("postStart")
         if hook:
-            outcome = await ask(hook, definition, started, self._place.runtime, HOOK)
+            outcome = await run_handler(hook, definition, started, self._context.runtime, HOOK)
             if not outcome.success:
                 self._pod.event(WARNING, "FailedPostStartHook", f"PostStartHook failed: {outcome.message}")
                 await self._end(started, self._grace(None))
                 return
-        if self.status.role is Role.INIT:
+        if self.status.role is ContainerRole.INIT:
             return
         if "startupProbe" in definition and not await self._startup(started, definition):
             return
@@ -236,44 +234,46 @@ class ContainerLife:
             if "livenessProbe" in definition:
                 probes.create_task(self._liveness(started, definition))
 
-    async def _startup(self, started: Started, definition: Obj) -> bool:
-        probe, count = Probe.of(definition["startupProbe"]), Count()
-        await self._place.env.sleep(probe.delay)
+    async def _startup(self, started: StartedContainer, definition: Obj) -> bool:
+        probe, count = Probe.of(definition["startupProbe"]), ProbeCount()
+        await self._context.env.sleep(probe.delay)
         while count.passing is None:
             count = await self._probed("Startup", probe, count, started, definition)
             if count.passing is None:
-                await self._place.env.sleep(probe.period)
+                await self._context.env.sleep(probe.period)
         if not count.passing:
             await self._fail("startup", probe, started)
         return count.passing
 
-    async def _liveness(self, started: Started, definition: Obj) -> None:
-        probe, count = Probe.of(definition["livenessProbe"]), Count(passing=True)
-        await self._place.env.sleep(probe.delay)
+    async def _liveness(self, started: StartedContainer, definition: Obj) -> None:
+        probe, count = Probe.of(definition["livenessProbe"]), ProbeCount(passing=True)
+        await self._context.env.sleep(probe.delay)
         while True:
             count = await self._probed("Liveness", probe, count, started, definition)
             if not count.passing:
                 await self._fail("liveness", probe, started)
                 return
-            await self._place.env.sleep(probe.period)
+            await self._context.env.sleep(probe.period)
 
-    async def _readiness(self, started: Started, definition: Obj) -> None:
-        probe, count = Probe.of(definition["readinessProbe"]), Count(passing=False)
-        await self._place.env.sleep(probe.delay)
+    async def _readiness(self, started: StartedContainer, definition: Obj) -> None:
+        probe, count = Probe.of(definition["readinessProbe"]), ProbeCount(passing=False)
+        await self._context.env.sleep(probe.delay)
         while True:
             count = await self._probed("Readiness", probe, count, started, definition)
             if self.status.passing != count.passing:
                 self.status.passing = bool(count.passing)
                 self._pod.changed()
-            await self._place.env.sleep(probe.period)
+            await self._context.env.sleep(probe.period)
 
-    async def _probed(self, what: str, probe: Probe, count: Count, started: Started, definition: Obj) -> Count:
-        outcome = await ask(probe.handler, definition, started, self._place.runtime, probe.timeout)
+    async def _probed(
+        self, what: str, probe: Probe, count: ProbeCount, started: StartedContainer, definition: Obj
+    ) -> ProbeCount:
+        outcome = await run_handler(probe.handler, definition, started, self._context.runtime, probe.timeout)
         if not outcome.success:
             self._pod.event(WARNING, "Unhealthy", f"{what} probe failed: {outcome.message}")
         return count.after(outcome.success, probe)
 
-    async def _fail(self, what: str, probe: Probe, started: Started) -> None:
+    async def _fail(self, what: str, probe: Probe, started: StartedContainer) -> None:
         self._pod.event(NORMAL, "Killing", f"Container {self.name} failed {what} probe, will be restarted")
         await self._end(started, self._grace(probe.grace))
 
@@ -282,26 +282,26 @@ class ContainerLife:
     def _grace(self, wanted: float | None) -> float:
         return self._pod.grace if wanted is None else wanted
 
-    async def _end(self, started: Started, grace: float, *, hook: bool = True) -> None:
+    async def _end(self, started: StartedContainer, grace: float, *, hook: bool = True) -> None:
         definition = self._pod.definition(self.name)
         wanted = (definition.get("lifecycle") or {}).get("preStop")
         if hook and wanted and grace > 0:
-            began = self._place.env.monotonic()
-            outcome = await ask(wanted, definition, started, self._place.runtime, grace)
+            began = self._context.env.monotonic()
+            outcome = await run_handler(wanted, definition, started, self._context.runtime, grace)
             if not outcome.success:
                 self._pod.event(WARNING, "FailedPreStopHook", f"PreStopHook failed: {outcome.message}")
-            grace = max(grace - (self._place.env.monotonic() - began), LEAST)
-        await self._place.runtime.stop(started.id, grace)
+            grace = max(grace - (self._context.env.monotonic() - began), LEAST)
+        await self._context.runtime.stop(started.id, grace)
 
     def _wait(self, reason: str, message: str) -> None:
         self.status.wait(reason, message)
         self._pod.changed()
 
     def _now(self) -> str:
-        return format_seconds(self._place.now())
+        return format_seconds(self._context.now())
 
 
-def _published(definition: Obj, started: Started) -> list[tuple[int, str, Address]]:
+def _published(definition: Obj, started: StartedContainer) -> list[tuple[int, str, Address]]:
     """The ports of the node that are to lead to it."""
     return [
         (port["hostPort"], port.get("protocol") or "TCP", started.addresses[port["containerPort"]])

@@ -19,7 +19,7 @@ Printed = Callable[[str, bytes], None]  #: of `stdout` or `stderr`
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CommandSpec:
     command: Sequence[str]
     environment: Mapping[str, str]
     directory: Path
@@ -27,7 +27,7 @@ class Work:
     descriptors: tuple[int, ...] = ()  #: handed down, with the same numbers
 
 
-class Kept:
+class SupervisedProcess:
     """A command that runs.  Made by `kept`."""
 
     def __init__(self, process: asyncio.subprocess.Process, reading: asyncio.Task[None]) -> None:
@@ -54,19 +54,19 @@ class Kept:
             self._process.stdin.close()
 
 
-async def kept(work: Work, printed: Printed) -> Kept:
+async def start_supervised(spec: CommandSpec, printed: Printed) -> SupervisedProcess:
     """Start it.  Raises OSError, but not for a command that cannot be found: that ends with 127."""
     pipes = [os.pipe(), os.pipe()]
-    if work.owner is not None:
+    if spec.owner is not None:
         for _, write_end in pipes:
-            os.fchown(write_end, work.owner, work.owner)
+            os.fchown(write_end, spec.owner, spec.owner)
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", str(KEEPER),
             stdin=asyncio.subprocess.PIPE,
             stdout=pipes[0][1],
             stderr=pipes[1][1],
-            pass_fds=work.descriptors,
+            pass_fds=spec.descriptors,
             env={},
             cwd="/",
             start_new_session=True,
@@ -78,11 +78,11 @@ async def kept(work: Work, printed: Printed) -> Kept:
     finally:
         for _, write_end in pipes:
             os.close(write_end)
-    said = {"command": [*work.command], "environment": {**work.environment}, "directory": str(work.directory)}
+    said = {"command": [*spec.command], "environment": {**spec.environment}, "directory": str(spec.directory)}
     assert process.stdin is not None
     process.stdin.write(json.dumps(said).encode() + b"\n")
-    reading = asyncio.create_task(_read_both(pipes[0][0], pipes[1][0], printed), name=f"output of {work.command[0]}")
-    return Kept(process, reading)
+    reading = asyncio.create_task(_read_both(pipes[0][0], pipes[1][0], printed), name=f"output of {spec.command[0]}")
+    return SupervisedProcess(process, reading)
 
 
 async def _read_both(stdout: int, stderr: int, printed: Printed) -> None:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from farflung.apis.names import PODS
 from farflung.client.errors import ClientError, Conflict, Invalid, NotFound
-from farflung.edge.node.place import Place
-from farflung.edge.node.status import Facts, alike, pod_status
+from farflung.edge.node.context import NodeContext
+from farflung.edge.node.status import PodState, is_same_status, pod_status
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 
 
-class Telling:
-    def __init__(self, place: Place, pod: Obj, facts: Callable[[], Facts]) -> None:
+class PodStatusWriter:
+    def __init__(self, context: NodeContext, pod: Obj, facts: Callable[[], PodState]) -> None:
         self.pod = pod  #: as the server has it, as far as is known
-        self._place = place
+        self._context = context
         self._facts = facts
         self._news = asyncio.Event()
         self._silent = False
@@ -52,30 +52,30 @@ class Telling:
                 if not await self._look_again():
                     return
             except Invalid as error:
-                self._place.log.error(error, "the status of a pod is refused", pod=self._called)
+                self._context.log.error(error, "the status of a pod is refused", pod=self._called)
                 return
             except ClientError as error:
                 failures += 1
-                self._place.log.error(error, "cannot write the status of a pod", pod=self._called)
-                await self._place.env.sleep(self._place.env.backoff.delay(failures, error.retry_after))
+                self._context.log.error(error, "cannot write the status of a pod", pod=self._called)
+                await self._context.env.sleep(self._context.env.backoff.delay(failures, error.retry_after))
 
     async def _write(self) -> None:
         pod = self.pod
-        status = pod_status(pod, self._facts(), self._place.address, format_seconds(self._place.now()))
-        if not alike(status, pod.get("status") or {}):
-            self._place.heard(await self._place.client.update(PODS, {**pod, "status": status}, "status"))
+        status = pod_status(pod, self._facts(), self._context.address, format_seconds(self._context.now()))
+        if not is_same_status(status, pod.get("status") or {}):
+            self._context.assume(await self._context.client.update(PODS, {**pod, "status": status}, "status"))
 
     async def _look_again(self) -> bool:
         """Whether it is still there."""
         metadata = self.pod["metadata"]
         try:
-            pod = await self._place.client.get(PODS, metadata["name"], metadata["namespace"])
+            pod = await self._context.client.get(PODS, metadata["name"], metadata["namespace"])
         except NotFound:
             return False
         except ClientError:
-            await self._place.env.sleep(self._place.env.backoff.delay(1))
+            await self._context.env.sleep(self._context.env.backoff.delay(1))
             return True
-        self._place.heard(pod)
+        self._context.assume(pod)
         return bool(pod["metadata"]["uid"] == metadata["uid"])
 
     async def delete(self) -> None:
@@ -83,7 +83,7 @@ class Telling:
         metadata, failures = self.pod["metadata"], 0
         while True:
             try:
-                await self._place.client.delete(
+                await self._context.client.delete(
                     PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], grace=0
                 )
                 return
@@ -91,8 +91,8 @@ class Telling:
                 return
             except ClientError as error:
                 failures += 1
-                self._place.log.error(error, "cannot delete a pod that has ended", pod=self._called)
-                await self._place.env.sleep(self._place.env.backoff.delay(failures, error.retry_after))
+                self._context.log.error(error, "cannot delete a pod that has ended", pod=self._called)
+                await self._context.env.sleep(self._context.env.backoff.delay(failures, error.retry_after))
 
     @property
     def _called(self) -> str:

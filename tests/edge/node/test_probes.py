@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from raw_server import Line, Talk, raw_server
 
-from farflung.edge.node.probing import LONGEST, Outcome, ask
-from farflung.edge.runtimes.base import Address, Started
+from farflung.edge.node.probes import LONGEST, ProbeResult, run_handler
+from farflung.edge.runtimes.base import Address, StartedContainer
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.http.certificates import ensure_certificates, server_context
 
@@ -29,12 +29,12 @@ def runtime(tmp_path: Path) -> ProcessRuntime:
     return ProcessRuntime(tmp_path / "containers", now, search="/nowhere")
 
 
-async def probed(url: str, runtime: ProcessRuntime, seconds: float = LATER, **wanted: object) -> Outcome:
+async def probed(url: str, runtime: ProcessRuntime, seconds: float = LATER, **wanted: object) -> ProbeResult:
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None
-    started = Started("process://one", "", {PORT: Address(parts.hostname, parts.port)})
-    return await ask({"httpGet": {"port": PORT, **wanted}}, {}, started, runtime, seconds)
+    started = StartedContainer("process://one", "", {PORT: Address(parts.hostname, parts.port)})
+    return await run_handler({"httpGet": {"port": PORT, **wanted}}, {}, started, runtime, seconds)
 
 
 def answering(body: bytes = b"fine", status: str = "200 OK", headers: str = "") -> Talk:
@@ -65,7 +65,7 @@ async def test_a_status_below_400_is_a_success(status: str, runtime: ProcessRunt
 async def test_a_status_from_400_is_a_failure_that_names_it(status: str, runtime: ProcessRuntime) -> None:
     async with raw_server(answering(status=status)) as server:
         outcome = await probed(server.url, runtime)
-    assert outcome == Outcome(False, f"HTTP probe failed with statuscode: {status[:3]}")
+    assert outcome == ProbeResult(False, f"HTTP probe failed with statuscode: {status[:3]}")
 
 
 async def test_a_redirect_is_a_success_and_is_not_followed(runtime: ProcessRuntime) -> None:
@@ -122,7 +122,7 @@ async def test_a_header_with_a_line_break_is_a_failure_and_nothing_is_sent(runti
 async def test_no_certificate_is_verified(tmp_path: Path, runtime: ProcessRuntime) -> None:
     certificates = ensure_certificates(tmp_path / "pki", ["elsewhere.example"], now())
     async with raw_server(answering(), server_context(certificates)) as server:
-        assert await probed(server.url, runtime, scheme="HTTPS") == Outcome(True, "fine")
+        assert await probed(server.url, runtime, scheme="HTTPS") == ProbeResult(True, "fine")
 
 
 async def test_a_server_without_tls_fails_a_probe_with_tls(runtime: ProcessRuntime) -> None:
@@ -144,7 +144,7 @@ async def test_of_a_long_body_only_the_beginning_is_read(runtime: ProcessRuntime
             await line.say(b"x" * 100)
 
     async with raw_server(endless) as server:
-        assert await probed(server.url, runtime) == Outcome(True, "x" * LONGEST)
+        assert await probed(server.url, runtime) == ProbeResult(True, "x" * LONGEST)
 
 
 async def test_a_body_that_is_cut_off_is_a_failure(runtime: ProcessRuntime) -> None:
@@ -162,7 +162,7 @@ async def test_a_server_of_http_1_0_needs_no_length(runtime: ProcessRuntime) -> 
         await line.say(b"HTTP/1.0 200 OK\r\n\r\nold but fine")
 
     async with raw_server(old) as server:
-        assert await probed(server.url, runtime) == Outcome(True, "old but fine")
+        assert await probed(server.url, runtime) == ProbeResult(True, "old but fine")
 
 
 async def test_a_server_that_does_not_answer_fails_the_probe_after_its_timeout(runtime: ProcessRuntime) -> None:
@@ -170,7 +170,7 @@ async def test_a_server_that_does_not_answer_fails_the_probe_after_its_timeout(r
         await line.until_they_go()
 
     async with raw_server(silent) as server:
-        assert await probed(server.url, runtime, SOON) == Outcome(False, "context deadline exceeded")
+        assert await probed(server.url, runtime, SOON) == ProbeResult(False, "context deadline exceeded")
 
 
 async def test_a_server_that_is_not_there_fails_the_probe_with_the_cause(runtime: ProcessRuntime) -> None:
@@ -207,6 +207,6 @@ async def test_an_answer_that_is_not_http_is_a_failure(answer: bytes, runtime: P
 async def test_an_address_that_cannot_be_is_a_failure(
     member: str, wanted: Mapping[str, object], runtime: ProcessRuntime
 ) -> None:
-    outcome = await ask({member: wanted}, {}, Started("process://one", "", {}), runtime, LATER)
+    outcome = await run_handler({member: wanted}, {}, StartedContainer("process://one", "", {}), runtime, LATER)
     assert not outcome.success
     assert str(wanted["host"]) in outcome.message
