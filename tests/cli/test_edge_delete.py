@@ -16,7 +16,7 @@ ASKED = EdgeSpec(datetime.now(UTC), "process")
 def test_one_that_cannot_be_removed_is_told_of_and_the_others_go(tmp_path: Path) -> None:
     registry = EdgeRegistry(tmp_path / "home")
     for name in ("broken", "florin", "guilder"):
-        registry.make(name, ASKED)
+        registry.create(name, ASKED)
     registry.edge("broken").containers.touch()
     programs = tmp_path / "programs"
     programs.mkdir()

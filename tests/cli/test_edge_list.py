@@ -18,7 +18,7 @@ ASKED = EdgeSpec(
 
 def test_an_edge_that_does_not_run_is_shown_with_what_was_asked_for(tmp_path: Path) -> None:
     registry = EdgeRegistry(tmp_path)
-    registry.make("florin", ASKED)
+    registry.create("florin", ASKED)
 
     table = edge_list.printed(edge_list.seen(registry.all()), "table")
     (document,) = orjson.loads(edge_list.printed(edge_list.seen(registry.all()), "json"))
@@ -33,9 +33,9 @@ def test_an_edge_that_does_not_run_is_shown_with_what_was_asked_for(tmp_path: Pa
 
 def test_an_edge_whose_files_are_damaged_does_not_hide_the_others(tmp_path: Path) -> None:
     registry = EdgeRegistry(tmp_path)
-    broken = registry.make("broken", ASKED)
+    broken = registry.create("broken", ASKED)
     (broken.directory / "edge.json").write_text("{")
-    registry.make("florin", ASKED)
+    registry.create("florin", ASKED)
 
     rows = edge_list.printed(edge_list.seen(registry.all()), "table").splitlines()[1:]
 
@@ -44,9 +44,9 @@ def test_an_edge_whose_files_are_damaged_does_not_hide_the_others(tmp_path: Path
 
 def test_an_edge_that_does_not_answer_has_no_pods_to_show(tmp_path: Path) -> None:
     registry = EdgeRegistry(tmp_path)
-    edge = registry.make("florin", ASKED)
-    with edge.held() as held:
-        held.tell("Ready", api="https://127.0.0.1:1", runtime="process://0")
+    edge = registry.create("florin", ASKED)
+    with edge.locked() as lock:
+        lock.tell("Ready", api="https://127.0.0.1:1", runtime="process://0")
         (seen,) = edge_list.seen([edge])
 
     assert (seen.phase.phase, seen.pods) == ("Ready", None)

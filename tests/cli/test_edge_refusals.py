@@ -47,14 +47,12 @@ def test_a_port_in_use_is_named_with_the_process_that_has_it(edge: EmbeddedEdge,
 def test_a_configuration_or_kubeconfig_that_cannot_be_used_is_named(edge: EmbeddedEdge, tmp_path: Path) -> None:
     strange = tmp_path / "strange.yaml"
     strange.write_text("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes: [{}, {}]\n")
-    assert refusal(edge(*CREATE, "--config", str(strange))) == (
-        f"{strange}: it has 2 nodes, and an embedded edge has one"
-    )
+    assert refusal(edge(*CREATE, "--config", str(strange))) == (f"{strange}: it has 2 nodes; an embedded edge has one")
     assert refusal(edge(*CREATE, "--kubeconfig", str(tmp_path))).startswith("cannot read ")
     assert edge("list").output == "No edges found.\n"
 
 
 def test_a_name_that_is_none_or_names_no_edge_is_refused(edge: EmbeddedEdge) -> None:
-    assert "is no name for an edge" in refusal(edge("create", "../florin"))
-    assert refusal(edge("delete", "florin")).startswith("there is no edge florin; ")
-    assert refusal(edge("start", "florin")).startswith("there is no edge florin; ")
+    assert "is not a valid name of an edge" in refusal(edge("create", "../florin"))
+    assert refusal(edge("delete", "florin")).startswith("edge florin does not exist; ")
+    assert refusal(edge("start", "florin")).startswith("edge florin does not exist; ")

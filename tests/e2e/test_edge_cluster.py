@@ -109,10 +109,10 @@ def test_two_edges_at_once_are_made_listed_and_removed(user: EdgeUser) -> None:
     ]
     assert [maker.wait() for maker in makers] == [0, 0], user.log()
     assert user.refused(*CREATE, *florins) == (
-        "there is an edge florin already, and it is ready; `farflung edge delete florin` removes it"
+        "edge florin already exists, and it is ready; `farflung edge delete florin` deletes it"
     )
-    assert "edge florin is running already" in user.edge("start", "florin").stderr
-    assert "edge florin is running already" in user.edge("run", "florin").stderr
+    assert "edge florin is already running" in user.edge("start", "florin").stderr
+    assert "edge florin is already running" in user.edge("run", "florin").stderr
 
     florin, guilder = user.listed()
     assert (florin["name"], florin["status"], florin["pods"]) == ("florin", "Ready", {"running": 0, "all": 0})

@@ -13,7 +13,7 @@ import pytest
 from free_ports import free_ports
 
 from farflung.edge import ports
-from farflung.edge.ports import MOST, PortForwarder, PortMapping, PortUnavailable, free_port, published
+from farflung.edge.ports import MAX_CONNECTIONS, PortForwarder, PortMapping, PortUnavailable, forward_ports, free_port
 from farflung.edge.runtimes.base import Address
 from farflung.lib.klog import Logger
 
@@ -48,10 +48,12 @@ async def told(port: int, words: bytes = b"") -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def mapped(*node_ports: int, descriptors: int = 4 * MOST) -> AsyncIterator[tuple[PortForwarder, list[int]]]:
+async def mapped(
+    *node_ports: int, descriptors: int = 4 * MAX_CONNECTIONS
+) -> AsyncIterator[tuple[PortForwarder, list[int]]]:
     free = free_ports(len(node_ports))
     mappings = [PortMapping(node_port, port) for node_port, port in zip(node_ports, free, strict=True)]
-    async with published(mappings, LOG, descriptors) as ports:
+    async with forward_ports(mappings, LOG, descriptors) as ports:
         yield ports, [mapping.port for mapping in mappings]
 
 
@@ -144,7 +146,7 @@ async def test_more_connections_than_are_good_are_turned_away() -> None:
     async with mapped(8081) as (ports, (port,)), answering(b"hello") as pod, contextlib.AsyncExitStack() as stack:
         await ports.publish("a", 8081, "TCP", pod)
         opened = []
-        for _ in range(MOST + 1):
+        for _ in range(MAX_CONNECTIONS + 1):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             stack.callback(writer.close)
             opened.append(reader)
@@ -171,24 +173,26 @@ async def test_a_port_that_is_taken_is_found_out_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         with pytest.raises(PortUnavailable, match=f"port {taken} of 127.0.0.1 is in use"):
-            async with published([PortMapping(8081, free_port("127.0.0.1")), PortMapping(8082, taken)], LOG, 4 * MOST):
+            async with forward_ports(
+                [PortMapping(8081, free_port("127.0.0.1")), PortMapping(8082, taken)], LOG, 4 * MAX_CONNECTIONS
+            ):
                 pass
         with pytest.raises(
             PortUnavailable, match=rf"^port {taken} of 127\.0\.0\.1 is in use by process {os.getpid()} \("
         ):
-            ports.check([("127.0.0.1", taken)])
-    ports.check([("127.0.0.1", taken)])
+            ports.check_ports([("127.0.0.1", taken)])
+    ports.check_ports([("127.0.0.1", taken)])
 
 
 def test_a_port_that_is_wanted_twice_is_taken_the_second_time() -> None:
     port = free_port("127.0.0.1")
 
     with pytest.raises(PortUnavailable, match=f"port {port} of 127.0.0.1 is in use"):
-        ports.check([("127.0.0.1", port), ("127.0.0.1", port)])
+        ports.check_ports([("127.0.0.1", port), ("127.0.0.1", port)])
 
 
 def test_an_address_of_another_machine_is_said_to_be_one() -> None:
     with pytest.raises(
         PortUnavailable, match=r"port 80 of 192\.0\.2\.1 cannot be used: cannot assign requested address"
     ):
-        ports.check([("192.0.2.1", 80)])
+        ports.check_ports([("192.0.2.1", 80)])

@@ -23,7 +23,7 @@ HOLDING = """
 import sys, pathlib
 from farflung.edge.registry import Registry
 with Registry(pathlib.Path(sys.argv[1])).existing(sys.argv[2]).held() as held:
-    held.tell("Ready", api="https://127.0.0.1:1")
+    held.write_phase("Ready", api="https://127.0.0.1:1")
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -45,23 +45,23 @@ def held_elsewhere(home: Path, name: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_an_edge_is_remembered_with_what_was_asked_for(registry: EdgeRegistry) -> None:
-    made = registry.make("florin", ASKED)
+    made = registry.create("florin", ASKED)
 
     assert registry.all() == [made]
-    assert registry.existing("florin").asked == ASKED
+    assert registry.existing("florin").spec == ASKED
     assert stat.S_IMODE(made.directory.stat().st_mode) == 0o700
     assert made.phase.phase == "Stopped"
 
 
 def test_there_is_one_edge_of_a_name(registry: EdgeRegistry) -> None:
-    registry.make("florin", ASKED)
+    registry.create("florin", ASKED)
 
-    with pytest.raises(EdgeError, match="there is an edge florin already, and it is stopped; `farflung edge delete"):
-        registry.make("florin", ASKED)
+    with pytest.raises(EdgeError, match="edge florin already exists, and it is stopped; `farflung edge delete"):
+        registry.create("florin", ASKED)
 
 
 def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: EdgeRegistry) -> None:
-    edge = registry.make("florin", ASKED)
+    edge = registry.create("florin", ASKED)
     left = edge.node / "pods" / "a"
     left.mkdir(parents=True)
     (left / "file").touch()
@@ -71,7 +71,7 @@ def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: EdgeRegis
 
     assert registry.all() == []
     assert not edge.directory.exists()
-    with pytest.raises(EdgeError, match="there is no edge florin"):
+    with pytest.raises(EdgeError, match="edge florin does not exist"):
         registry.existing("florin")
 
 
@@ -79,7 +79,7 @@ def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: EdgeRegis
     "name", ["", "..", "a/b", "Florin", "-a", "a" * 50, "a b", ".a", "a\n", "a..b", "a.-b", "a-.b"]
 )
 def test_what_is_no_name_is_no_way_out_of_the_directory(registry: EdgeRegistry, name: str) -> None:
-    with pytest.raises(EdgeError, match="is no name for an edge"):
+    with pytest.raises(EdgeError, match="is not a valid name of an edge"):
         registry.edge(name)
 
 
@@ -91,28 +91,28 @@ def test_the_node_of_an_edge_has_a_name_that_a_label_can_have(registry: EdgeRegi
 def test_what_cannot_be_made_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EdgeError, match=r"cannot make .*/file/edges/florin: not a directory"):
-        EdgeRegistry(tmp_path / "file").make("florin", ASKED)
+        EdgeRegistry(tmp_path / "file").create("florin", ASKED)
 
 
 def test_a_process_is_seen_as_long_as_it_lives(registry: EdgeRegistry, tmp_path: Path) -> None:
-    edge = registry.make("florin", ASKED)
+    edge = registry.create("florin", ASKED)
     with held_elsewhere(tmp_path, "florin") as process:
         phase = edge.phase
         assert (phase.pid, phase.phase, phase.api) == (process.pid, "Ready", "https://127.0.0.1:1")
-        with pytest.raises(EdgeError, match="edge florin is running already"), edge.held():
+        with pytest.raises(EdgeError, match="edge florin is already running"), edge.locked():
             pass
 
         edge.signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
 
     assert edge.phase.phase == "Stopped"
-    with edge.held() as held:
-        held.tell("Ready")
+    with edge.locked() as lock:
+        lock.write_phase("Ready")
         assert edge.phase.pid == os.getpid()
 
 
 def test_what_a_dead_process_said_is_nothing_to_signal(registry: EdgeRegistry) -> None:
-    edge = registry.make("florin", ASKED)
+    edge = registry.create("florin", ASKED)
     (edge.directory / "process").write_bytes(msgspec.json.encode({"pid": os.getpid(), "phase": "Ready"}))
 
     edge.signal(signal.SIGKILL)
@@ -121,20 +121,20 @@ def test_what_a_dead_process_said_is_nothing_to_signal(registry: EdgeRegistry) -
 
 
 def test_words_become_shorter_and_stay_readable(registry: EdgeRegistry) -> None:
-    edge = registry.make("florin", ASKED)
-    with edge.held() as held:
-        held.tell("Ready", api="https://a.very.long.name.example.com:12345", runtime="process://0.1.0")
-        held.tell("Stopping", api="")
+    edge = registry.create("florin", ASKED)
+    with edge.locked() as lock:
+        lock.write_phase("Ready", api="https://a.very.long.name.example.com:12345", runtime="process://0.1.0")
+        lock.write_phase("Stopping", api="")
 
         assert (edge.phase.phase, edge.phase.api, edge.phase.runtime) == ("Stopping", "", "process://0.1.0")
 
 
 def test_a_file_that_cannot_be_read_is_named(registry: EdgeRegistry) -> None:
-    edge: EmbeddedEdge = registry.make("florin", ASKED)
+    edge: EmbeddedEdge = registry.create("florin", ASKED)
     (edge.directory / "edge.json").write_text("{")
 
     with pytest.raises(EdgeError, match=r"edge\.json cannot be read: .*; `farflung edge delete florin` removes it"):
-        _ = edge.asked
+        _ = edge.spec
 
 
 def test_the_home_of_a_user_can_be_elsewhere(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ def test_podman_is_asked_for_containers_only_where_some_may_be_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contained: bool
 ) -> None:
     """It takes seconds on a busy machine, whether it works there or not."""
-    asked = tmp_path / "asked"
-    (tmp_path / "podman").write_text(f"#!/bin/sh\necho >> {asked}\n")
+    calls = tmp_path / "calls"
+    (tmp_path / "podman").write_text(f"#!/bin/sh\necho >> {calls}\n")
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     registry = EdgeRegistry(tmp_path / "home")
-    edge = registry.make("florin", ASKED)
+    edge = registry.create("florin", ASKED)
     if contained:
         edge.containers.touch()
     EdgeManager(registry, {}, Interruption(), print).delete(edge)
     assert not edge.directory.exists()
-    assert asked.exists() == contained
+    assert calls.exists() == contained

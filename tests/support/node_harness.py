@@ -1,4 +1,4 @@
-"""A node with the process runtime on a hub in this process, in a time that goes faster."""
+"""A node agent with the process runtime and a hub in this process; its clock runs 50 times faster."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from local_transport import LocalTransport
 
 from farflung.client.rest import Client
 from farflung.edge.node.agent import NodeAgent
+from farflung.edge.node.context import NodeConfig
 from farflung.edge.runtimes.base import Address
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.hub.catalog import objects
@@ -27,7 +28,7 @@ from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
 from farflung.store.memory import MemoryStore
 
-FASTER = 50  #: seconds that go by in one
+FASTER = 50  #: seconds of the clock in one real second
 EPOCH = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)
 BEGAN = time.monotonic()
 PODS = "/api/v1/namespaces/default/pods"
@@ -46,7 +47,7 @@ async def sleep(seconds: float) -> None:
 
 
 class MovingHub(LocalHub):
-    """Whose clock is that of the node."""
+    """A hub with the clock of the node."""
 
     @property
     def now(self) -> datetime:
@@ -54,12 +55,12 @@ class MovingHub(LocalHub):
 
     @now.setter
     def now(self, _: datetime) -> None:
-        """Nobody sets it."""
+        """Ignored."""
 
 
 @dataclass
-class PortForwarder:
-    """Of the machine; some of them are taken."""
+class FakePublisher:
+    """Records published ports; some ports are taken."""
 
     taken: set[int] = field(default_factory=set)
     published: dict[tuple[str, int, str], Address] = field(default_factory=dict)
@@ -86,30 +87,27 @@ class NodeHarness:
         self.hub = MovingHub(MemoryStore(stamp=objects.stamp))
         self.transport = LocalTransport(self.hub.function, ADMIN_TOKEN)
         self.client = Client(self.transport, manager="kubelet")
-        self.ports = PortForwarder()
+        self.ports = FakePublisher()
         self.lines = io.StringIO()
         self._suffixes = iter(range(1_000_000))
 
-    async def furnish(self) -> None:
+    async def create_defaults(self) -> None:
         for name in ("default", "kube-node-lease"):
             await self.hub.create("/api/v1/namespaces", {"metadata": {"name": name}})
         await self.hub.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
         await self.hub.config_map("kube-root-ca.crt", None, **{"ca.crt": "certificate"})
 
     @asynccontextmanager
-    async def node(
-        self, *, commands: bool = True, host_paths: bool = False, first: float = 1.0, longest: float = 10.0
-    ) -> AsyncIterator[None]:
-        """`first`, `longest`: seconds between tries of what failed."""
+    async def node(self, *, commands: bool = True, first: float = 1.0, longest: float = 10.0) -> AsyncIterator[None]:
+        """`first`, `longest`: seconds between retries."""
         backoff = Backoff(first=first, longest=longest, random=lambda: 0.5)
         env = Environment(monotonic, sleep, lambda: 0.5, backoff)
         log = Logger(self.lines)
         recorder = Recorder(self.client, "kubelet", now, monotonic, lambda: f"{next(self._suffixes):x}", log)
         runtime = ProcessRuntime(self.directory / "containers", now, commands=commands, search="/nowhere")
         agent = NodeAgent(
-            self.client, "florin", self.directory, runtime, self.ports, env, recorder, now, log,
-            host_paths=host_paths,
-        )  # fmt: skip
+            NodeConfig(self.client, "florin", self.directory, runtime, self.ports, env, recorder, now, log)
+        )
         running, recording = asyncio.create_task(agent.run()), asyncio.create_task(recorder.run())
         try:
             yield
@@ -122,7 +120,7 @@ class NodeHarness:
     # --- pods -------------------------------------------------------------------------------------
 
     async def pod(self, name: str, *, metadata: Obj | None = None, **spec: Any) -> Obj:
-        """With one container `main` of `shell`, if the spec names none."""
+        """Create a pod that is bound to the node."""
         whole = {"nodeName": "florin", "terminationGracePeriodSeconds": 2, **spec}
         return await self.hub.create(PODS, {"metadata": {"name": name, **(metadata or {})}, "spec": whole})
 
@@ -131,7 +129,7 @@ class NodeHarness:
         return answer.json if answer.status == 200 else None
 
     async def until(self, name: str, true: Callable[[Obj], object]) -> Obj:
-        """The pod, as soon as something holds of it."""
+        """Wait until a predicate holds for the pod."""
         pod = None
         try:
             async with asyncio.timeout(60):
@@ -160,16 +158,16 @@ class NodeHarness:
         return [(event["type"], event["reason"], event["message"]) for event in about]
 
     async def event(self, name: str, reason: str) -> str:
-        """The message of the first of that reason."""
+        """Wait for an Event with this reason, and return its message."""
         async with asyncio.timeout(60):
             while True:
-                for _, said, message in await self.events(name):
-                    if said == reason:
+                for _, found, message in await self.events(name):
+                    if found == reason:
                         return message
                 await asyncio.sleep(0.01)
 
     def log(self, pod: Obj, container: str = "main", attempt: int = 0) -> list[str]:
-        """What it printed."""
+        """The lines that the container printed."""
         path = self.directory / "pods" / pod["metadata"]["uid"] / "logs" / container / f"{attempt}.log"
         return [line.split(" ", 3)[3] for line in path.read_text().splitlines()] if path.exists() else []
 

@@ -26,7 +26,7 @@ from farflung.cli.output import shown
 from farflung.cli.registration import Wanted, register
 from farflung.cli.syncer_gen import server_of
 from farflung.client.rest import Client
-from farflung.edge.ports import PortUnavailable, check
+from farflung.edge.ports import PortUnavailable, check_ports
 from farflung.lib.files import write_private
 from farflung.syncer.manifest import MailboxServer, kubeconfig
 
@@ -71,7 +71,7 @@ It goes on running. To look around:
 
 async def _play(where: Place, runtime: str, first_port: int) -> None:
     try:
-        check(("127.0.0.1", first_port + number) for number in range(len(PAGES)))
+        check_ports(("127.0.0.1", first_port + number) for number in range(len(PAGES)))
     except PortUnavailable as error:
         raise DemoError(f"{error}; --first-port takes other ports") from None
     began = time.monotonic()

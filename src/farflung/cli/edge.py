@@ -95,7 +95,7 @@ def create(
     context_name: str,
     no_kubeconfig: bool,
     seconds: float,
-    **asked: Any,
+    **spec: Any,
 ) -> None:
     """Create the edge NAME, and wait until it is ready.
 
@@ -104,7 +104,7 @@ def create(
     from farflung.edge import contexts
 
     with household() as home:
-        cluster_name, wanted = _asked(config, **asked)
+        cluster_name, wanted = _asked(config, **spec)
         name = name or cluster_name or "edge"
         if not no_kubeconfig:
             import msgspec
@@ -132,15 +132,13 @@ def _asked(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[
         ports = tuple(one if one.port else replace(one, port=free_port(one.address)) for one in cluster.mappings)
     except (kind_config.ConfigError, OSError) as error:
         raise EdgeError(f"{config}: {error}") from None
-    asked = EdgeSpec(datetime.now(UTC), runtime, local_commands, cluster.api_address, cluster.api_port, ports)
-    return cluster.name, asked
+    spec = EdgeSpec(datetime.now(UTC), runtime, local_commands, cluster.api_address, cluster.api_port, ports)
+    return cluster.name, spec
 
 
-def _hint(made: EmbeddedEdge, asked: EdgeSpec) -> str:
-    if asked.context:
-        return (
-            f"Set kubectl context to {asked.context}; for a first look:\n  kubectl get nodes --context {asked.context}"
-        )
+def _hint(made: EmbeddedEdge, spec: EdgeSpec) -> str:
+    if spec.context:
+        return f"Set kubectl context to {spec.context}; for a first look:\n  kubectl get nodes --context {spec.context}"
     return f"For a first look:\n  farflung edge kubeconfig {made.name} > {made.name}.kubeconfig"
 
 
@@ -152,7 +150,7 @@ def start(name: str, seconds: float) -> None:
     with household() as home:
         found = home.registry.existing(name)
         if found.phase.pid:
-            click.echo(f"edge {name} is running already", err=True)
+            click.echo(f"edge {name} is already running", err=True)
             return
         click.echo(f"Starting edge {name} …", err=True)
         home.start(found, seconds)
@@ -209,10 +207,10 @@ def kubeconfig(name: str, merge: bool, context_name: str) -> None:
         found = home.registry.existing(name)
         context = context_name or f"kind-{name}"
         if not merge:
-            click.echo(machine_readable(cluster.renamed(cluster.kubeconfig(found), context), "yaml"))
+            click.echo(machine_readable(cluster.with_names(cluster.kubeconfig(found), context), "yaml"))
             return
         file = contexts.file_of(os.environ).absolute()
-        cluster.adopt(found, file, context)
+        cluster.move_context(found, file, context)
         click.echo(f"Set kubectl context to {context} in {file}", err=True)
 
 

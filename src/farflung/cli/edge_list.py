@@ -25,7 +25,7 @@ HEAD: Final = ("NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE")
 class Seen:
     name: str
     phase: Phase
-    asked: EdgeSpec | None  #: None if that cannot be read
+    spec: EdgeSpec | None  #: None if that cannot be read
     running: int | None  #: pods; None if nobody answers
     pods: int | None
 
@@ -41,9 +41,9 @@ async def _seen(edges: Sequence[EmbeddedEdge]) -> list[Seen]:
 async def _look(edge: EmbeddedEdge) -> Seen:
     phase = edge.phase
     try:
-        asked: EdgeSpec | None = edge.asked
+        spec: EdgeSpec | None = edge.spec
     except EdgeError:
-        asked = None
+        spec = None
     phases: list[str] | None = None
     if phase.api:
         try:
@@ -53,7 +53,7 @@ async def _look(edge: EmbeddedEdge) -> Seen:
         except (ClientError, KubeconfigError, TimeoutError):
             phases = None
     running = None if phases is None else phases.count("Running")
-    return Seen(edge.name, phase, asked, running, None if phases is None else len(phases))
+    return Seen(edge.name, phase, spec, running, None if phases is None else len(phases))
 
 
 def printed(found: Sequence[Seen], output: str) -> str:
@@ -65,30 +65,30 @@ def printed(found: Sequence[Seen], output: str) -> str:
 
 
 def document(one: Seen) -> dict[str, Any]:
-    asked = one.asked
+    spec = one.spec
     return {
         "name": one.name,
         "status": one.phase.phase,
         "api": one.phase.api,
-        "runtime": one.phase.runtime or (asked.runtime if asked else ""),
+        "runtime": one.phase.runtime or (spec.runtime if spec else ""),
         "ports": [
             {"containerPort": mapping.node_port, "hostPort": mapping.port, "listenAddress": mapping.address}
-            for mapping in (asked.ports if asked else ())
+            for mapping in (spec.ports if spec else ())
         ],
         "pods": None if one.pods is None else {"running": one.running, "all": one.pods},
-        "created": times.format_seconds(asked.created) if asked else None,
-        "context": asked.context if asked else "",
+        "created": times.format_seconds(spec.created) if spec else None,
+        "context": spec.context if spec else "",
     }
 
 
 def _row(one: Seen) -> tuple[str, ...]:
-    asked = one.asked
+    spec = one.spec
     return (
         one.name,
         one.phase.phase,
         one.phase.api or NONE,
-        one.phase.runtime or (asked.runtime if asked else "?"),
-        ",".join(map(str, asked.ports if asked else ())) or NONE,
+        one.phase.runtime or (spec.runtime if spec else "?"),
+        ",".join(map(str, spec.ports if spec else ())) or NONE,
         NONE if one.pods is None else f"{one.running}/{one.pods}",
-        times.human(datetime.now(UTC) - asked.created) if asked else "?",
+        times.human(datetime.now(UTC) - spec.created) if spec else "?",
     )

@@ -29,7 +29,8 @@ from farflung.controllers.workload.client import WorkloadClient
 from farflung.edge.cluster import PREFIX
 from farflung.edge.logs import NodeLogs
 from farflung.edge.node.agent import NodeAgent
-from farflung.edge.ports import PortForwarder, PortUnavailable, published, sentence
+from farflung.edge.node.context import NodeConfig
+from farflung.edge.ports import PortForwarder, PortUnavailable, forward_ports, port_error
 from farflung.edge.registry import READY, STARTING, STOPPING, EdgeError, EdgeLock, EmbeddedEdge
 from farflung.edge.runtimes import selection
 from farflung.edge.runtimes.base import Runtime
@@ -55,8 +56,8 @@ def run(edge: EmbeddedEdge, *, verbosity: int) -> None:
     logs.configure(sys.stderr, verbose=False)
     log = Logger(sys.stderr, verbosity)
     try:
-        with edge.held() as held:
-            uvloop.run(_run(edge, held, log))
+        with edge.locked() as lock:
+            uvloop.run(_run(edge, lock, log))
     except (EdgeError, PortUnavailable, Unusable, CertificateError, KubeconfigError, selection.PodmanUnusable) as error:
         _refuse(str(error))
     except OSError as error:
@@ -69,14 +70,14 @@ def _refuse(words: str) -> NoReturn:
 
 
 def _sentence(edge: EmbeddedEdge, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:  # of the API server: the others are PortTaken
-        return sentence(edge.asked.api_address, edge.asked.api_port, error)
+    if error.errno == errno.EADDRINUSE:  # of the API server: the others are PortUnavailable
+        return port_error(edge.spec.api_address, edge.spec.api_port, error)
     reason = (error.strerror or str(error)).lower()
     return f"cannot use {error.filename}: {reason}" if error.filename else reason
 
 
-async def _run(edge: EmbeddedEdge, held: EdgeLock, log: Logger) -> None:
-    working = asyncio.create_task(_work(edge, held, log), name="edge")
+async def _run(edge: EmbeddedEdge, lock: EdgeLock, log: Logger) -> None:
+    working = asyncio.create_task(_work(edge, lock, log), name="edge")
     signals = 0
 
     def stop() -> None:
@@ -86,7 +87,7 @@ async def _run(edge: EmbeddedEdge, held: EdgeLock, log: Logger) -> None:
         if signals >= PATIENCE:
             outlet.drain()
             os._exit(1)
-        held.tell(STOPPING)
+        lock.write_phase(STOPPING)
         log.info("stopping" if signals == 1 else "stopping at once")
         working.cancel()
 
@@ -98,25 +99,25 @@ async def _run(edge: EmbeddedEdge, held: EdgeLock, log: Logger) -> None:
         log.info("stopped")
 
 
-async def _work(edge: EmbeddedEdge, held: EdgeLock, log: Logger) -> None:
+async def _work(edge: EmbeddedEdge, lock: EdgeLock, log: Logger) -> None:
     """What is begun first ends last: the pods, the controllers, the hub, the ports."""
-    asked = edge.asked
-    settings = Settings(edge.hub, asked.api_address, asked.api_port, audits=False)
+    spec = edge.spec
+    settings = Settings(edge.hub, spec.api_address, spec.api_port, audits=False)
     async with (
         _choosing(edge, log) as chosen,
-        published(asked.ports, log, _descriptors()) as ports,
+        forward_ports(spec.ports, log, _descriptors()) as ports,
         running(settings, NodeLogs(edge.node)) as server,
         load(str(edge.hub / KUBECONFIG)).transport() as transport,
     ):
-        if not asked.api_port:
-            edge.ask(msgspec.structs.replace(asked, api_port=server.port))
-        held.tell(STARTING, api=url_of(asked.api_address, server.port))
+        if not spec.api_port:
+            edge.write_spec(msgspec.structs.replace(spec, api_port=server.port))
+        lock.write_phase(STARTING, api=url_of(spec.api_address, server.port))
         runtime = await chosen
         if not isinstance(runtime, ProcessRuntime):
             edge.containers.touch()
-        held.tell(STARTING, runtime=runtime.name)
+        lock.write_phase(STARTING, runtime=runtime.name)
         try:
-            await _live(edge, held, Client(transport, "", COMPONENT), runtime, ports, log)
+            await _live(edge, lock, Client(transport, "", COMPONENT), runtime, ports, log)
         finally:
             await runtime.close()
 
@@ -132,13 +133,13 @@ def _descriptors() -> int:
 @contextlib.asynccontextmanager
 async def _choosing(edge: EmbeddedEdge, log: Logger) -> AsyncIterator[asyncio.Task[Runtime]]:
     """While the hub starts."""
-    asked = edge.asked
+    spec = edge.spec
 
     def process() -> Runtime:
-        return ProcessRuntime(edge.runtime, _now, commands=asked.local_commands)
+        return ProcessRuntime(edge.runtime, _now, commands=spec.local_commands)
 
     instance = ids.random_suffix()
-    wanted = selection.select_runtime(asked.runtime, edge.runtime, process, instance, _now, log)
+    wanted = selection.select_runtime(spec.runtime, edge.runtime, process, instance, _now, log)
     task = asyncio.create_task(wanted, name="runtime")
     try:
         yield task
@@ -148,33 +149,33 @@ async def _choosing(edge: EmbeddedEdge, log: Logger) -> AsyncIterator[asyncio.Ta
 
 
 async def _live(
-    edge: EmbeddedEdge, held: EdgeLock, client: Client, runtime: Runtime, ports: PortForwarder, log: Logger
+    edge: EmbeddedEdge, lock: EdgeLock, client: Client, runtime: Runtime, ports: PortForwarder, log: Logger
 ) -> None:
     env = system_environment()
     recorder = Recorder(client, NODE_AGENT, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
     manager = Manager(log)
     add_workload_controllers(manager, WorkloadClient(client, env, recorder, _now, ids.random_suffix, log))
-    node = NodeAgent(client, edge.node_name, edge.node, runtime, ports, env, recorder, _now, log)
+    config = NodeConfig(client, edge.node_name, edge.node, runtime, ports, env, recorder, _now, log)
     async with asyncio.TaskGroup() as group:
         beside = [
             group.create_task(manager.run(), name="controllers"),
             group.create_task(recorder.run(), name="events"),
-            group.create_task(_announce(edge, held, client, env.sleep), name="announcement"),
+            group.create_task(_announce(edge, lock, client, env.sleep), name="announcement"),
         ]
         try:
-            await node.run()
+            await NodeAgent(config).run()
         finally:
             for task in beside:
                 task.cancel()
 
 
 async def _announce(
-    edge: EmbeddedEdge, held: EdgeLock, client: Client, sleep: Callable[[float], Awaitable[None]]
+    edge: EmbeddedEdge, lock: EdgeLock, client: Client, sleep: Callable[[float], Awaitable[None]]
 ) -> None:
     """Say that the edge is ready as soon as its node is."""
     while not await _is_ready(client, edge.node_name):
         await sleep(GLANCE)
-    held.tell(READY)
+    lock.write_phase(READY)
 
 
 async def _is_ready(client: Client, name: str) -> bool:

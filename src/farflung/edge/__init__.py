@@ -1,1 +1,1 @@
-"""A small cluster in one process: a hub without workspaces, the controllers of workloads, and a node that runs pods."""
+"""The embedded edge: a hub without workspaces, the workload controllers and a node, in one process."""

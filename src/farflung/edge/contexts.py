@@ -1,4 +1,4 @@
-"""Contexts in kubeconfig files: put in beside what others have there, and taken out again, as kind does it."""
+"""Adds contexts to kubeconfig files and removes them, as kind does."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from farflung.machinery.codec import yaml as kubernetes_yaml
 from farflung.machinery.codec.malformed import Malformed
 
 SECTIONS: Final = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
-PATIENCE: Final = 10.0  #: seconds that somebody else may take to write the same file
-LOOK: Final = 0.05
+LOCK_TIMEOUT: Final = 10.0  #: seconds
+POLL_INTERVAL: Final = 0.05  #: seconds
 
 Config = dict[str, Any]
 
 
 class ContextError(Exception):
-    """A sentence about a kubeconfig that cannot be changed."""
+    """A kubeconfig cannot be read or written."""
 
 
 def file_of(environment: Mapping[str, str], explicit: str = "") -> Path:
-    """The file to write: of several the first that is there, and if none is, the last."""
+    """The file to write: of several the first that exists, else the last."""
     if explicit:
         return Path(explicit)
     named = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
@@ -37,7 +37,7 @@ def file_of(environment: Mapping[str, str], explicit: str = "") -> Path:
 
 
 def check(path: Path) -> None:
-    """Whether a context can be put there, as far as reading shows.  Raises ContextError."""
+    """Whether the file can be read.  Raises ContextError."""
     try:
         _read(path)
     except OSError as error:
@@ -45,8 +45,7 @@ def check(path: Path) -> None:
 
 
 def add(path: Path, name: str, cluster: Config, user: Config) -> None:
-    """A context, its cluster and its user, all of this name, in place of those that were; it becomes the current one.
-    Raises ContextError."""
+    """Add or replace cluster, user and context of this name, and make it the current context.  Raises ContextError."""
     values = {"clusters": cluster, "contexts": {"cluster": name, "user": name}, "users": user}
 
     def change(config: Config) -> None:
@@ -59,7 +58,7 @@ def add(path: Path, name: str, cluster: Config, user: Config) -> None:
 
 
 def remove(path: Path, name: str) -> None:
-    """Nothing happens if it is not there.  Raises ContextError."""
+    """Does nothing if it does not exist.  Raises ContextError."""
     if not path.exists():
         return
 
@@ -88,17 +87,17 @@ def _change(path: Path, change: Callable[[Config], None]) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """As kubectl does it: whoever makes the file beside it may write."""
+    """With a lock file, as kubectl does."""
     lock = path.with_name(f"{path.name}.lock")
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             break
         except FileExistsError:
             if time.monotonic() > until:
-                raise ContextError(f"somebody else is writing {path}; if nobody is, remove {lock}") from None
-            time.sleep(LOOK)
+                raise ContextError(f"another process is writing {path}; if that is not so, remove {lock}") from None
+            time.sleep(POLL_INTERVAL)
     try:
         yield
     finally:
@@ -125,7 +124,7 @@ def _are_entries(value: Any) -> bool:
 
 
 def _write(path: Path, config: Config) -> None:
-    """Whole or not at all, with the rights and the owner it had: root may do this for somebody else."""
+    """Atomically, with the old mode; for root, also with the old owner."""
     before = path.stat() if path.exists() else None
     unfinished = path.with_name(f"{path.name}.farflung-{os.getpid()}")
     try:

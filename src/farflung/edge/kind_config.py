@@ -1,7 +1,4 @@
-"""Configuration files of kind (`kind: Cluster`, `kind.x-k8s.io/v1alpha4`), as far as they mean something here.
-
-What is not supported is refused and not ignored: a cluster that lacks something should not look as if it had it.
-"""
+"""Configuration files of kind (`kind: Cluster`, `kind.x-k8s.io/v1alpha4`).  Unsupported fields are refused."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from farflung.machinery.codec import yaml
 from farflung.machinery.codec.malformed import Malformed
 
 API_VERSION: Final = "kind.x-k8s.io/v1alpha4"
-LARGEST: Final = 1 << 20  #: bytes
-MOST_MAPPINGS: Final = 256
+MAX_SIZE: Final = 1 << 20  #: bytes
+MAX_MAPPINGS: Final = 256
 LOCAL: Final = "127.0.0.1"
 ANY_PORT: Final = (0, -1)
 CLUSTER_FIELDS: Final = ("kind", "apiVersion", "name", "nodes", "networking")
@@ -26,7 +23,7 @@ NETWORKING_FIELDS: Final = ("apiServerAddress", "apiServerPort")
 
 
 class ConfigError(Exception):
-    """A sentence about what is wrong, and where."""
+    """What is wrong, and where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +36,8 @@ class KindCluster:
 
 def read(text: bytes) -> KindCluster:
     """Raises ConfigError."""
-    if len(text) > LARGEST:
-        raise ConfigError(f"it is larger than {LARGEST >> 20} MiB")
+    if len(text) > MAX_SIZE:
+        raise ConfigError(f"it is larger than {MAX_SIZE >> 20} MiB")
     try:
         parsed = yaml.parse(text)
     except Malformed as error:
@@ -59,7 +56,7 @@ def _cluster(value: Any) -> KindCluster:
     _check_fields(networking, NETWORKING_FIELDS, "networking.")
     nodes = _list(config.get("nodes") or [{}], "nodes")
     if len(nodes) != 1:
-        raise ConfigError(f"it has {len(nodes)} nodes, and an embedded edge has one")
+        raise ConfigError(f"it has {len(nodes)} nodes; an embedded edge has one")
     return KindCluster(
         _text(config, "name", ""),
         _address(networking, "apiServerAddress", "networking."),
@@ -72,78 +69,78 @@ def _mappings(value: Any) -> tuple[PortMapping, ...]:
     node = _object(value, "nodes[0]")
     _check_fields(node, NODE_FIELDS, "nodes[0].")
     if (role := node.get("role") or "control-plane") != "control-plane":
-        raise ConfigError(f"nodes[0].role is {_shown(role)}, and the only node is the control-plane")
+        raise ConfigError(f"nodes[0].role is {_shown(role)}; the only node is the control-plane")
     listed = _list(node.get("extraPortMappings") or [], "nodes[0].extraPortMappings")
-    if len(listed) > MOST_MAPPINGS:
-        raise ConfigError(f"nodes[0].extraPortMappings has {len(listed)} entries, and at most {MOST_MAPPINGS} may be")
+    if len(listed) > MAX_MAPPINGS:
+        raise ConfigError(f"nodes[0].extraPortMappings has {len(listed)} entries; the limit is {MAX_MAPPINGS}")
     found = tuple(_mapping(one, f"nodes[0].extraPortMappings[{number}]") for number, one in enumerate(listed))
     taken: set[tuple[str, int]] = set()
     for number, mapping in enumerate(found):
         where = (mapping.address, mapping.port)
         if mapping.port and where in taken:
-            raise ConfigError(f"nodes[0].extraPortMappings[{number}].hostPort {mapping.port} is there twice")
+            raise ConfigError(f"nodes[0].extraPortMappings[{number}].hostPort {mapping.port} is a duplicate")
         taken.add(where)
     return found
 
 
-def _mapping(value: Any, place: str) -> PortMapping:
-    mapping = _object(value, place)
-    _check_fields(mapping, MAPPING_FIELDS, f"{place}.")
-    protocol = _text(mapping, "protocol", f"{place}.") or "TCP"
+def _mapping(value: Any, path: str) -> PortMapping:
+    mapping = _object(value, path)
+    _check_fields(mapping, MAPPING_FIELDS, f"{path}.")
+    protocol = _text(mapping, "protocol", f"{path}.") or "TCP"
     if protocol.upper() != "TCP":
-        raise ConfigError(f"{place}.protocol is {_shown(protocol)}, and only TCP is forwarded")
-    node_port = _port(mapping, "containerPort", f"{place}.")
+        raise ConfigError(f"{path}.protocol is {_shown(protocol)}; only TCP is forwarded")
+    node_port = _port(mapping, "containerPort", f"{path}.")
     if not node_port:
-        raise ConfigError(f"{place}.containerPort is missing")
+        raise ConfigError(f"{path}.containerPort is missing")
     return PortMapping(
-        node_port, _port(mapping, "hostPort", f"{place}."), _address(mapping, "listenAddress", f"{place}.")
+        node_port, _port(mapping, "hostPort", f"{path}."), _address(mapping, "listenAddress", f"{path}.")
     )
 
 
-def _port(section: Mapping[str, Any], name: str, place: str) -> int:
+def _port(section: Mapping[str, Any], name: str, path: str) -> int:
     value = section.get(name)
     if value is None or value in ANY_PORT:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 65536:
-        raise ConfigError(f"{place}{name} is {_shown(value)}, which is no port")
+        raise ConfigError(f"{path}{name} is {_shown(value)}, which is not a port")
     return value
 
 
-def _address(section: Mapping[str, Any], name: str, place: str) -> str:
-    value = _text(section, name, place)
+def _address(section: Mapping[str, Any], name: str, path: str) -> str:
+    value = _text(section, name, path)
     if not value:
         return LOCAL
     try:
         return str(ip_address(value))
     except ValueError:
-        raise ConfigError(f"{place}{name} is {_shown(value)}, which is no IP address") from None
+        raise ConfigError(f"{path}{name} is {_shown(value)}, which is not an IP address") from None
 
 
-def _text(section: Mapping[str, Any], name: str, place: str) -> str:
+def _text(section: Mapping[str, Any], name: str, path: str) -> str:
     value = section.get(name)
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ConfigError(f"{place}{name} is {_shown(value)}, which is no text")
+        raise ConfigError(f"{path}{name} is {_shown(value)}, which is not a string")
     return value
 
 
-def _object(value: Any, place: str) -> dict[str, Any]:
+def _object(value: Any, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{place} is not an object")
+        raise ConfigError(f"{path} is not an object")
     return value
 
 
-def _list(value: Any, place: str) -> list[Any]:
+def _list(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list):
-        raise ConfigError(f"{place} is not a list")
+        raise ConfigError(f"{path} is not a list")
     return value
 
 
-def _check_fields(section: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+def _check_fields(section: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
     for name in section:
         if name not in known:
-            raise ConfigError(f"{place}{_shown_name(name)} is not supported by embedded edges")
+            raise ConfigError(f"{path}{_shown_name(name)} is not supported by embedded edges")
 
 
 def _shown(value: Any) -> str:

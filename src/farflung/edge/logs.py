@@ -1,4 +1,4 @@
-"""The logs of containers, read from where the node has them written."""
+"""Reads the logs of containers for the hub."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from farflung.hub.nodes import LogsWanted
 from farflung.machinery import times
 
 BLOCK: Final = 64 * 1024
-LOOK: Final = 0.1  #: seconds between two looks at a log that is followed
+POLL_INTERVAL: Final = 0.1  #: seconds, for following a log
 PARTIAL: Final = b"P"
 
 
 class NodeLogs:
-    """What the hub is given as its `Nodes`.  There is one node, so its name says nothing."""
+    """The hub's access to its only node."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory`: the node's."""
+        """`directory`: of the node."""
         self._directory = directory
 
     async def logs(self, node: str, wanted: LogsWanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
-        cut = LogFilter(wanted.since, wanted.limit, timestamps=wanted.timestamps)
+        log_filter = LogFilter(wanted.since, wanted.limit, timestamps=wanted.timestamps)
         path = log_file(self._directory, wanted.pod_uid, wanted.container, wanted.attempt)
         with LogReader(path) as log:
             if wanted.tail is not None:
                 log.skip_to_last(wanted.tail)
-            while not cut.full:
-                over = not wanted.follow or ended()  # asked first: what it printed until then is read after it
-                for block in log.news():
-                    if shown := cut.feed(block):
+            while not log_filter.full:
+                last = not wanted.follow or ended()  # evaluated before reading, so that all output is read
+                for block in log.read_new():
+                    if shown := log_filter.feed(block):
                         yield shown
                     await asyncio.sleep(0)
-                    if cut.full:
+                    if log_filter.full:
                         return
-                if over:
+                if last:
                     break
-                await asyncio.sleep(LOOK)
-            if rest := cut.end():
+                await asyncio.sleep(POLL_INTERVAL)
+            if rest := log_filter.end():
                 yield rest
 
 
 class LogReader:
-    """A log, and what it goes on with when it has become long.  Use it as a context."""
+    """Reads a log file and follows its rotation.  A context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._open: list[BinaryIO] = []  #: the last one is still written to
+        self._open: list[BinaryIO] = []  #: the last one is the current file
         self._stack = ExitStack()
 
     def __enter__(self) -> LogReader:
@@ -70,26 +70,25 @@ class LogReader:
             return
 
     def skip_to_last(self, lines: int) -> None:
-        """So many lines of all that is there are left to be read."""
+        """Skip all but the last lines."""
         for file in reversed(self._open):
             lines -= seek_last(file, lines)
 
-    def news(self) -> Iterator[bytes]:
-        """What was not read before."""
+    def read_new(self) -> Iterator[bytes]:
         while self._open:
             for file in self._open:
                 while block := file.read(BLOCK):
                     yield block
             del self._open[:-1]
-            if not self._has_moved():
+            if not self._is_rotated():
                 return
             self._add(self._path)
         self._add(self._path)
         if self._open:
-            yield from self.news()
+            yield from self.read_new()
 
-    def _has_moved(self) -> bool:
-        """What is written from now on goes elsewhere, and all that was written before is read."""
+    def _is_rotated(self) -> bool:
+        """Whether the file was rotated, so that all its content has been read."""
         try:
             present = self._path.stat()
         except FileNotFoundError:
@@ -98,7 +97,7 @@ class LogReader:
 
 
 def seek_last(file: BinaryIO, lines: int) -> int:
-    """Go to where the last lines begin.  How many they are, if there are not as many as wanted."""
+    """Seek to the beginning of the last lines, and return how many there are, at most `lines`."""
     end = file.seek(0, os.SEEK_END)
     if lines <= 0:
         return 0
@@ -111,7 +110,7 @@ def seek_last(file: BinaryIO, lines: int) -> int:
         position = len(block)
         while (position := block.rfind(b"\n", 0, position)) >= 0:
             if start + position + 1 == end:
-                continue  # the end of the last line begins none
+                continue  # no line begins after the last newline
             found += 1
             if found == lines:
                 file.seek(start + position + 1)
@@ -121,7 +120,7 @@ def seek_last(file: BinaryIO, lines: int) -> int:
 
 
 class LogFilter:
-    """Turns lines of a log into what is shown of them.  Feed it in any pieces."""
+    """Converts log entries in CRI format to the output of `kubectl logs`.  Accepts data in any chunks."""
 
     def __init__(self, since: datetime | None, limit: int | None, *, timestamps: bool) -> None:
         self._since = since
@@ -132,7 +131,7 @@ class LogFilter:
 
     @property
     def full(self) -> bool:
-        """Nothing that comes is shown any more."""
+        """The limit is reached."""
         return self._left is not None and self._left <= 0
 
     def feed(self, data: bytes) -> bytes:
@@ -140,7 +139,7 @@ class LogFilter:
         return self._limited(b"".join(map(self._shown, lines)))
 
     def end(self) -> bytes:
-        """The last line may have been written in part only."""
+        """The rest of the data, which may be an incomplete line."""
         rest, self._rest = self._rest, b""
         return self._limited(self._shown(rest))
 
@@ -155,7 +154,7 @@ class LogFilter:
         return head + text + (b"\n" if self._at_line_start else b"")
 
     def _is_wanted(self, time: bytes) -> bool:
-        """A log goes forward: nothing after the first wanted line is too old."""
+        """Times increase, so all entries after the first wanted one are wanted."""
         if self._since is None:
             return True
         try:

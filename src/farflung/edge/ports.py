@@ -1,7 +1,7 @@
-"""Ports of this machine that lead to ports of an edge's node, and so to its pods.
+"""Forwards ports of this machine to ports of an edge's node, and so to its pods.
 
-They are listened on as long as the edge runs, whether a pod has published something there or not, so that nobody else
-takes them.  Who connects while nobody has is turned away at once.
+The edge listens on these ports while it runs, so that no other process takes them.  It refuses connections while no
+pod has published the port of the node.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Final
 from farflung.edge.runtimes.base import Address
 from farflung.lib.klog import Logger
 
-MOST: Final = 512  #: connections by one port at a time, if there are descriptors; further ones are turned away
+MAX_CONNECTIONS: Final = 512  #: per port, if enough descriptors are available
 BLOCK: Final = 64 * 1024
-CONNECT: Final = 10.0  #: seconds
+CONNECT_TIMEOUT: Final = 10.0  #: seconds
 PROTOCOL: Final = "TCP"
 PROC: Final = Path("/proc")
-LISTENING: Final = "0A"  #: the state of a socket, as /proc/net/tcp has it
-LONGEST: Final = 80  #: characters of a command line that are shown
+LISTENING: Final = "0A"  #: state of a socket in /proc/net/tcp
+MAX_COMMAND: Final = 80  #: characters of a command line in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class PortMapping:
 
 
 @contextlib.asynccontextmanager
-async def published(mappings: Sequence[PortMapping], log: Logger, descriptors: int) -> AsyncIterator[PortForwarder]:
-    """A Publisher, as long as the block lasts.  `descriptors`: how many this process may have; visitors get half of
-    them at most, because the rest of the edge needs some too.  Raises PortTaken."""
-    ports = PortForwarder(log, max(1, min(MOST, descriptors // 4 // max(len(mappings), 1))))
+async def forward_ports(mappings: Sequence[PortMapping], log: Logger, descriptors: int) -> AsyncIterator[PortForwarder]:
+    """A Publisher.  `descriptors`: the limit of this process; connections get at most half of them.  Raises
+    PortUnavailable."""
+    ports = PortForwarder(log, max(1, min(MAX_CONNECTIONS, descriptors // 4 // max(len(mappings), 1))))
     try:
         for mapping in mappings:
             await ports.listen(mapping)
@@ -52,48 +52,48 @@ async def published(mappings: Sequence[PortMapping], log: Logger, descriptors: i
 
 
 class PortForwarder:
-    """What is published last for a port of the node counts."""
+    """A port of the node is forwarded to the pod that published it last."""
 
     def __init__(self, log: Logger, most: int) -> None:
-        """`most`: connections by one port at a time."""
+        """`most`: connections per port."""
         self._log = log
         self._most = most
-        self._doors: dict[int, list[ForwardedPort]] = {}
+        self._ports: dict[int, list[ForwardedPort]] = {}
         self._published: dict[int, dict[str, Address]] = {}  #: by port of the node, by pod
 
     async def listen(self, mapping: PortMapping) -> None:
-        door = ForwardedPort(mapping, self._log, self._most)
-        await door.open()
-        self._doors.setdefault(mapping.node_port, []).append(door)
+        port = ForwardedPort(mapping, self._log, self._most)
+        await port.open()
+        self._ports.setdefault(mapping.node_port, []).append(port)
 
     async def close(self) -> None:
-        doors = [door for doors in self._doors.values() for door in doors]
-        self._doors.clear()
-        for door in doors:
-            await door.close()
+        ports = [port for ports in self._ports.values() for port in ports]
+        self._ports.clear()
+        for port in ports:
+            await port.close()
 
     async def publish(self, pod_uid: str, node_port: int, protocol: str, to: Address) -> None:
-        """Ports of the node that no port of this machine leads to can be published, to no avail."""
+        """Publishing a port of the node that no port of this machine maps to has no effect."""
         if protocol != PROTOCOL:
             return
         pods = self._published.setdefault(node_port, {})
         pods.pop(pod_uid, None)
         pods[pod_uid] = to
-        self._lead(node_port)
+        self._redirect(node_port)
 
     async def withdraw(self, pod_uid: str) -> None:
         for node_port, pods in self._published.items():
             if pods.pop(pod_uid, None) is not None:
-                self._lead(node_port)
+                self._redirect(node_port)
 
-    def _lead(self, node_port: int) -> None:
+    def _redirect(self, node_port: int) -> None:
         to = next(reversed(self._published[node_port].values()), None)
-        for door in self._doors.get(node_port, ()):
-            door.lead(to)
+        for port in self._ports.get(node_port, ()):
+            port.redirect(to)
 
 
 class ForwardedPort:
-    """One port of this machine, and who came by it."""
+    """One port of this machine and its connections."""
 
     def __init__(self, mapping: PortMapping, log: Logger, most: int) -> None:
         self._mapping = mapping
@@ -101,56 +101,56 @@ class ForwardedPort:
         self._log = log.bind(port=str(mapping))
         self._to: Address | None = None
         self._server: asyncio.Server | None = None
-        self._visits: dict[asyncio.Task[None], Address] = {}
+        self._connections: dict[asyncio.Task[None], Address] = {}
 
     async def open(self) -> None:
         address, port = self._mapping.address, self._mapping.port
         try:
-            self._server = await asyncio.start_server(self._welcome, address, port, limit=BLOCK)
+            self._server = await asyncio.start_server(self._accept, address, port, limit=BLOCK)
         except OSError as error:
-            raise PortUnavailable(sentence(address, port, error)) from None
+            raise PortUnavailable(port_error(address, port, error)) from None
 
-    def lead(self, to: Address | None) -> None:
-        """Whoever is on a way that leads nowhere any more is sent off."""
+    def redirect(self, to: Address | None) -> None:
+        """Close connections to other addresses."""
         self._to = to
-        for visit, went in self._visits.items():
-            if went != to:
-                visit.cancel()
+        for connection, target in self._connections.items():
+            if target != to:
+                connection.cancel()
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        visits = list(self._visits)
-        for visit in visits:
-            visit.cancel()
-        await asyncio.gather(*visits, return_exceptions=True)
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
 
-    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        to, visit = self._to, asyncio.current_task()
-        if to is None or len(self._visits) >= self._most or visit is None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to, connection = self._to, asyncio.current_task()
+        if to is None or len(self._connections) >= self._most or connection is None:
             writer.transport.abort()
             return
-        self._visits[visit] = to
+        self._connections[connection] = to
         try:
             async with _connected(to) as (far_reader, far_writer), asyncio.TaskGroup() as group:
-                group.create_task(_carry(reader, far_writer))
-                group.create_task(_carry(far_reader, writer))
+                group.create_task(_copy(reader, far_writer))
+                group.create_task(_copy(far_reader, writer))
         except* OSError as errors:
-            # a broken connection at one end becomes one at the other: nothing looks as if it had ended well
+            # abort, so that the client does not mistake the error for the end of the data
             writer.transport.abort()
             self._log.info("a connection broke", v=4, reason=str(errors.exceptions[0]))
         except* asyncio.CancelledError:
             writer.transport.abort()
         finally:
-            del self._visits[visit]
+            del self._connections[connection]
             writer.close()
 
 
 @contextlib.asynccontextmanager
 async def _connected(to: Address) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    async with asyncio.timeout(CONNECT):
+    async with asyncio.timeout(CONNECT_TIMEOUT):
         reader, writer = await asyncio.open_connection(to.host, to.port, limit=BLOCK)
     try:
         yield reader, writer
@@ -161,28 +161,28 @@ async def _connected(to: Address) -> AsyncIterator[tuple[asyncio.StreamReader, a
         writer.close()
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """As fast as it is taken; the end of what is said is passed on, and answers may still come."""
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy with backpressure.  The end of the data is passed on; the other direction stays open."""
     while data := await reader.read(BLOCK):
         writer.write(data)
         await writer.drain()
-    with contextlib.suppress(OSError):  # who has left already need not be told
+    with contextlib.suppress(OSError):  # the peer has closed already
         writer.write_eof()
 
 
 def free_port(address: str) -> int:
-    """One that nobody has at the moment.  Raises OSError."""
+    """A port that is free at the moment.  Raises OSError."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])
 
 
 class PortUnavailable(Exception):
-    """A sentence that says which port, and if it can be known whose it is."""
+    """Names the port and, if possible, the process that uses it."""
 
 
-def check(wanted: Iterable[tuple[str, int]]) -> None:
-    """Whether each (address, port) can be listened on, all of them at once.  Raises PortTaken."""
+def check_ports(wanted: Iterable[tuple[str, int]]) -> None:
+    """Listen on all (address, port) pairs for a moment.  Raises PortUnavailable."""
     with contextlib.ExitStack() as stack:
         for address, port in wanted:
             stack.enter_context(_listening(address, port))
@@ -199,11 +199,11 @@ def _listening(address: str, port: int) -> socket.socket:
         probe.listen(1)
     except OSError as error:
         probe.close()
-        raise PortUnavailable(sentence(address, port, error)) from None
+        raise PortUnavailable(port_error(address, port, error)) from None
     return probe
 
 
-def sentence(address: str, port: int, error: OSError) -> str:
+def port_error(address: str, port: int, error: OSError) -> str:
     where = f"port {port} of {address}"
     if error.errno == errno.EADDRINUSE:
         holder = next(holders(port), "")
@@ -212,17 +212,17 @@ def sentence(address: str, port: int, error: OSError) -> str:
 
 
 def holders(port: int) -> Iterator[str]:
-    """The processes that listen on a port of any address, as far as we may see them: `process 123 (nginx -g …)`."""
+    """The visible processes that listen on the port: `process 123 (nginx -g …)`."""
     sockets = set(_inodes(port))
     if not sockets:
         return
     for directory in sorted(PROC.glob("[0-9]*"), key=lambda one: int(one.name)):
         with contextlib.suppress(OSError):
-            if any(_is_one(descriptor, sockets) for descriptor in (directory / "fd").iterdir()):
+            if any(_is_socket(descriptor, sockets) for descriptor in (directory / "fd").iterdir()):
                 yield f"process {directory.name} ({_command(directory)})"
 
 
-def _is_one(descriptor: Path, sockets: set[str]) -> bool:
+def _is_socket(descriptor: Path, sockets: set[str]) -> bool:
     try:
         return str(descriptor.readlink()) in sockets
     except OSError:
@@ -230,7 +230,7 @@ def _is_one(descriptor: Path, sockets: set[str]) -> bool:
 
 
 def _inodes(port: int) -> Iterator[str]:
-    """What the descriptors of sockets that listen there lead to: `socket:[4711]`."""
+    """Link targets of the descriptors of listening sockets: `socket:[4711]`."""
     for name in ("tcp", "tcp6"):
         try:
             lines = (PROC / "net" / name).read_text().splitlines()[1:]
@@ -245,4 +245,4 @@ def _inodes(port: int) -> Iterator[str]:
 def _command(directory: Path) -> str:
     words = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     shown = "".join(char if char.isprintable() else "?" for char in words)
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+    return shown if len(shown) <= MAX_COMMAND else f"{shown[:MAX_COMMAND]}…"

@@ -1,14 +1,14 @@
-"""The embedded edges of a user: a directory for each, and whether its process runs.
+"""The embedded edges of a user: their directories and the phases of their processes.
 
-    <home>/edges/NAME/edge.json     what was asked for
-    <home>/edges/NAME/process       how far its process is, which has this file and `lock` locked as long as it lives
-    <home>/edges/NAME/log           what the process says
-    <home>/edges/NAME/hub/          of its API server
-    <home>/edges/NAME/node/         of its node
-    <home>/edges/NAME/runtime/      of what runs its pods
-    <home>/edges/NAME/containers    there if some of its pods were run in containers
+    <home>/edges/NAME/edge.json     its EdgeSpec
+    <home>/edges/NAME/process       its Phase; the process locks this file and `lock` while it runs
+    <home>/edges/NAME/log           log of the process
+    <home>/edges/NAME/hub/          data of the API server
+    <home>/edges/NAME/node/         data of the node
+    <home>/edges/NAME/runtime/      data of the container runtime
+    <home>/edges/NAME/containers    exists if podman runs its pods
 
-A lock cannot outlive a process, so that no number of a process is ever taken for that of another one.
+A lock ends with its process, so a reused process id is never mistaken for that of an edge.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from farflung.lib.files import sync_directory, write_private
 PART: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 NAME: Final = re.compile(
     rf"(?=.{{1,49}}\Z){PART}(\.{PART})*"
-)  #: with which that of the node can be the value of a label
+)  #: short enough for the name of the node to be a label value
 STARTING: Final = "Starting"
 READY: Final = "Ready"
 STOPPING: Final = "Stopping"
@@ -41,11 +41,11 @@ STOPPED: Final = "Stopped"
 
 
 class EdgeError(Exception):
-    """A sentence that a user can do something with."""
+    """An error message for users."""
 
 
 class EdgeSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What was asked for when an edge was made."""
+    """The options of `farflung edge create`."""
 
     created: datetime
     runtime: str = "auto"
@@ -53,12 +53,12 @@ class EdgeSpec(msgspec.Struct, frozen=True, rename="camel"):
     api_address: str = "127.0.0.1"
     api_port: int = 0
     ports: tuple[ports.PortMapping, ...] = ()
-    context: str = ""  #: of kubectl; empty if there is none
-    kubeconfig: str = ""  #: the file that the context is in
+    context: str = ""  #: in the kubeconfig; empty: none
+    kubeconfig: str = ""  #: file of the context
 
 
 class Phase(msgspec.Struct, frozen=True):
-    """How far the process of an edge is."""
+    """The state of the process of an edge."""
 
     pid: int = 0
     phase: str = STOPPED
@@ -81,12 +81,12 @@ class EmbeddedEdge:
 
     @property
     def runtime(self) -> Path:
-        """What is in it goes with the process."""
+        """Deleted when the process ends."""
         return self.directory / "runtime"
 
     @property
     def containers(self) -> Path:
-        """Where this is, containers may be left though the process has ended."""
+        """If this file exists, podman may still have containers after the process ended."""
         return self.directory / "containers"
 
     @property
@@ -95,64 +95,64 @@ class EmbeddedEdge:
 
     @property
     def node_name(self) -> str:
-        """As kind calls it."""
+        """As in kind."""
         return f"{self.name}-control-plane"
 
     @property
-    def asked(self) -> EdgeSpec:
+    def spec(self) -> EdgeSpec:
         """Raises EdgeError."""
         path = self.directory / "edge.json"
         try:
             return msgspec.json.decode(path.read_bytes(), type=EdgeSpec)
         except FileNotFoundError:
-            raise EdgeError(f"there is no edge {self.name}") from None
+            raise EdgeError(f"edge {self.name} does not exist") from None
         except (OSError, msgspec.MsgspecError) as error:
-            raise EdgeError(f"{path} cannot be read: {error}; `farflung edge delete {self.name}` removes it") from None
+            raise EdgeError(f"cannot read {path}: {error}; `farflung edge delete {self.name}` removes it") from None
 
-    def ask(self, asked: EdgeSpec) -> None:
-        write_private(self.directory / "edge.json", msgspec.json.format(msgspec.json.encode(asked)))
+    def write_spec(self, spec: EdgeSpec) -> None:
+        write_private(self.directory / "edge.json", msgspec.json.format(msgspec.json.encode(spec)))
 
-    # --- its process ------------------------------------------------------------------------------
+    # --- process ----------------------------------------------------------------------------------
 
     @property
     def _process(self) -> Path:
         return self.directory / "process"
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[EdgeLock]:
-        """By the process that is the edge, as long as it is.  Raises EdgeError if there is one already."""
-        with _opened(self.directory / "lock") as lock:
-            if not _is_locked(lock, fcntl.LOCK_EX):
-                raise EdgeError(f"edge {self.name} is running already")
-            # nobody who looks ever sees words of another process in a file that is locked: it gets its name last
+    def locked(self) -> Iterator[EdgeLock]:
+        """Called by the process of the edge.  Raises EdgeError if it is already running."""
+        with _opened(self.directory / "lock") as file:
+            if not _try_lock(file, fcntl.LOCK_EX):
+                raise EdgeError(f"edge {self.name} is already running")
+            # renamed last, so that readers never see the phase of an earlier process in a locked file
             unnamed = self.directory / "process.new"
             unnamed.unlink(missing_ok=True)
             with _opened(unnamed) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                held = EdgeLock(file)
-                held.tell(STARTING)
+                lock = EdgeLock(file)
+                lock.write_phase(STARTING)
                 unnamed.replace(self._process)
-                yield held
+                yield lock
 
     @property
     def phase(self) -> Phase:
         try:
             with self._process.open("rb") as file:
-                if _is_locked(file, fcntl.LOCK_SH):
-                    return Phase()  # we could not have it if its process were alive
+                if _try_lock(file, fcntl.LOCK_SH):
+                    return Phase()  # not locked: the process has ended
                 return msgspec.json.decode(file.read(), type=Phase)
         except (OSError, msgspec.MsgspecError):
             return Phase()
 
     def signal(self, number: signal.Signals) -> None:
-        """To its process, if there is one, and never to another."""
+        """Send a signal to its process, if it is running."""
         pid = self.phase.pid
         if not pid:
             return
         with contextlib.suppress(ProcessLookupError):
             descriptor = os.pidfd_open(pid)
             try:
-                if self.phase.pid == pid:  # so it was its process that was opened
+                if self.phase.pid == pid:  # the pidfd is that of its process
                     signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)
@@ -160,16 +160,16 @@ class EmbeddedEdge:
 
 @dataclass(slots=True)
 class EdgeLock:
-    """The lock of a process, and what it says of itself."""
+    """The locked file in which the process writes its phase."""
 
     _file: BinaryIO
-    _said: Phase = field(default_factory=Phase)
+    _phase: Phase = field(default_factory=Phase)
 
-    def tell(self, phase: str, **more: Any) -> None:
-        known = {name: getattr(self._said, name) for name in ("api", "runtime")}
-        self._said = Phase(os.getpid(), phase, **(known | more))
-        data = msgspec.json.encode(self._said)
-        # spaces to the end of what was there: a reader sees the old words or the new ones
+    def write_phase(self, phase: str, **more: Any) -> None:
+        known = {name: getattr(self._phase, name) for name in ("api", "runtime")}
+        self._phase = Phase(os.getpid(), phase, **(known | more))
+        data = msgspec.json.encode(self._phase)
+        # padded to the old length: a reader sees the old phase or the new one
         size = os.fstat(self._file.fileno()).st_size
         os.pwrite(self._file.fileno(), data.ljust(size), 0)
 
@@ -178,8 +178,7 @@ def _opened(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
 
 
-def _is_locked(file: BinaryIO, how: int) -> bool:
-    """By us, now."""
+def _try_lock(file: BinaryIO, how: int) -> bool:
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -197,18 +196,18 @@ class EdgeRegistry:
         return cls(Path(home) if home else Path("~/.farflung").expanduser())
 
     def edge(self, name: str) -> EmbeddedEdge:
-        """Whether it is there or not.  Raises EdgeError for what cannot be a name."""
+        """It need not exist.  Raises EdgeError for an invalid name."""
         if not NAME.fullmatch(name):
             raise EdgeError(
-                f"{name!r} is no name for an edge: at most 49 lower-case letters, digits, '-' and '.' are, with a "
-                "letter or a digit at both ends and beside each '.'"
+                f"{name!r} is not a valid name of an edge: it must have at most 49 lower-case letters, digits, '-' and "
+                "'.', and letters or digits at both ends and next to each '.'"
             )
         return EmbeddedEdge(name, self._edges / name)
 
     def existing(self, name: str) -> EmbeddedEdge:
         edge = self.edge(name)
         if not edge.directory.is_dir():
-            raise EdgeError(f"there is no edge {name}; `farflung edge list` lists those that there are")
+            raise EdgeError(f"edge {name} does not exist; `farflung edge list` lists all edges")
         return edge
 
     def all(self) -> list[EmbeddedEdge]:
@@ -217,27 +216,27 @@ class EdgeRegistry:
         names = sorted(path.name for path in self._edges.iterdir() if path.is_dir() and NAME.fullmatch(path.name))
         return [self.edge(name) for name in names]
 
-    def make(self, name: str, asked: EdgeSpec) -> EmbeddedEdge:
-        """Raises EdgeError if there is one of this name, and if there can be none."""
+    def create(self, name: str, spec: EdgeSpec) -> EmbeddedEdge:
+        """Raises EdgeError if it exists or the directory cannot be created."""
         edge = self.edge(name)
         try:
             self._edges.mkdir(mode=0o700, parents=True, exist_ok=True)
             edge.directory.mkdir(mode=0o700)
         except FileExistsError:
-            raise already(edge) from None
+            raise already_exists(edge) from None
         except OSError as error:
-            raise cannot("make", edge, error) from None
+            raise cannot("create", edge, error) from None
         try:
-            edge.ask(asked)
+            edge.write_spec(spec)
         except OSError as error:
             shutil.rmtree(edge.directory, ignore_errors=True)
-            raise cannot("make", edge, error) from None
+            raise cannot("create", edge, error) from None
         return edge
 
     def remove(self, edge: EmbeddedEdge) -> None:
-        """An edge whose process has ended.  One that is removed in part can be removed again.  Raises EdgeError."""
+        """Its process must have ended.  After an error, it can be called again.  Raises EdgeError."""
         try:
-            shutil.rmtree(edge.directory, ignore_errors=False, onerror=_writable)
+            shutil.rmtree(edge.directory, ignore_errors=False, onerror=_remove_read_only)
             if self._edges.is_dir():
                 sync_directory(self._edges)
         except FileNotFoundError:
@@ -246,17 +245,17 @@ class EdgeRegistry:
             raise cannot("remove", edge, error) from None
 
 
-def already(edge: EmbeddedEdge) -> EdgeError:
+def already_exists(edge: EmbeddedEdge) -> EdgeError:
     name, state = edge.name, edge.phase.phase.lower()
-    return EdgeError(f"there is an edge {name} already, and it is {state}; `farflung edge delete {name}` removes it")
+    return EdgeError(f"edge {name} already exists, and it is {state}; `farflung edge delete {name}` deletes it")
 
 
 def cannot(what: str, edge: EmbeddedEdge, error: OSError) -> EdgeError:
     return EdgeError(f"cannot {what} {edge.directory}: {(error.strerror or str(error)).lower()}")
 
 
-def _writable(function: Any, path: str, failure: Any) -> None:
-    """Directories that a pod made read-only are ours all the same."""
+def _remove_read_only(function: Any, path: str, failure: Any) -> None:
+    """Remove directories that a pod made read-only."""
     if isinstance(failure[1], FileNotFoundError):
         return
     Path(path).parent.chmod(0o700)

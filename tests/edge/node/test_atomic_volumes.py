@@ -18,17 +18,17 @@ def files(**contents: str) -> dict[str, VolumeFile]:
 
 
 def test_what_cannot_be_written_leaves_nothing_and_changes_nothing(tmp_path: Path) -> None:
-    volumes.write(tmp_path, files(a="first"), NOW)
+    volumes.write_files(tmp_path, files(a="first"), NOW)
     before = {path.name for path in tmp_path.iterdir()}
     with pytest.raises(OSError):
-        volumes.write(tmp_path, files(a="second", a_b="a file and a directory"), NOW)
+        volumes.write_files(tmp_path, files(a="second", a_b="a file and a directory"), NOW)
     assert {path.name for path in tmp_path.iterdir()} == before
     assert (tmp_path / "a").read_text() == "first"
 
 
 def test_a_directory_that_somebody_made_in_a_volume_does_not_keep_it_from_changing(tmp_path: Path) -> None:
-    volumes.write(tmp_path, files(a="first"), NOW)
+    volumes.write_files(tmp_path, files(a="first"), NOW)
     (tmp_path / "made" / "here").mkdir(parents=True)
-    volumes.write(tmp_path, files(a="second"), NOW)
+    volumes.write_files(tmp_path, files(a="second"), NOW)
     assert (tmp_path / "a").read_text() == "second"
     assert len(list(tmp_path.iterdir())) == 3, "the link, what it leads to, and the files"

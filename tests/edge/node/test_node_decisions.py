@@ -27,7 +27,6 @@ from farflung.edge.node.status import (
     phase_of,
     pod_status,
     restart_delay,
-    restarts,
 )
 from farflung.edge.node.volume_files import VolumeFile, requested_tokens, volume_files
 from farflung.edge.runtimes.base import ContainerExit, StartedContainer
@@ -119,7 +118,7 @@ def test_the_environment_is_put_together_in_order(container: Obj, result: dict[s
             {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "no"}}}]},
             "couldn't find key no in Secret n/s",
         ),
-        ({"env": [{"name": "A", "valueFrom": {"fileKeyRef": {}}}]}, "does not know"),
+        ({"env": [{"name": "A", "valueFrom": {"fileKeyRef": {}}}]}, "does not support"),
     ],
 )  # fmt: skip
 def test_what_is_missing_in_an_environment_is_named(container: Obj, said: str) -> None:
@@ -182,7 +181,7 @@ def test_resources_are_told_in_units_and_rounded_up(reference: Obj, value: str) 
     assert resource_value(container, reference, {"memory": "8Gi", "cpu": "4"}) == value
 
 
-def test_a_field_that_is_not_told_is_refused() -> None:
+def test_an_unsupported_field_path_is_refused() -> None:
     pod = {"metadata": {"annotations": {"a'b": "c"}}, "spec": {}}
     assert field_value(pod, "metadata.annotations['a'b']", "1.2.3.4") == "c"
     assert field_value(pod, "metadata.labels['no']", "1.2.3.4") == ""
@@ -190,24 +189,25 @@ def test_a_field_that_is_not_told_is_refused() -> None:
         field_value(pod, "spec.containers", "1.2.3.4")
 
 
-# --- restarting and probing -----------------------------------------------------------------------
+# --- restarts and probes -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "policy, code, again",
+    "policy, code, restarts",
     [("Always", 0, True), ("Always", 1, True), ("OnFailure", 0, False), ("OnFailure", 1, True), ("Never", 1, False)],
 )
-def test_the_policy_says_whether_a_container_is_started_again(policy: str, code: int, updated: bool) -> None:
-    assert restarts(policy, code) is updated
+def test_the_restart_policy_decides_about_a_restart(policy: str, code: int, restarts: bool) -> None:
+    status = ContainerStatus("main", "image", ContainerRole.MAIN, {"terminated": {"exitCode": code}})
+    assert status.should_restart(policy) is restarts
 
 
 def test_the_first_restart_is_at_once_and_the_others_are_further_and_further_apart() -> None:
     crashes, delays = CrashBackoff(), []
     for _ in range(8):
-        crashes = crashes.ended(1)
+        crashes = crashes.after_exit(1)
         delays.append(crashes.delay)
     assert delays == [0, 10, 20, 40, 80, 160, 300, 300]
-    assert crashes.ended(600).delay == 0
+    assert crashes.after_exit(600).delay == 0
     assert restart_delay(10_000) == 300
 
 

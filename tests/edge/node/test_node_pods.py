@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from node_harness import PODS, NodeHarness, PortForwarder, condition, shell, state, status
+from node_harness import PODS, FakePublisher, NodeHarness, condition, shell, state, status
 
 from farflung.edge.runtimes.base import Address
 from farflung.machinery.errors import Obj
@@ -20,7 +20,7 @@ ASKED = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.01; done"
 @pytest.fixture
 async def edge(tmp_path: Path) -> AsyncIterator[NodeHarness]:
     build_container_spec = NodeHarness(tmp_path)
-    await build_container_spec.furnish()
+    await build_container_spec.create_defaults()
     async with build_container_spec.node():
         yield build_container_spec
 
@@ -46,7 +46,7 @@ async def test_a_pod_runs_and_becomes_ready(edge: NodeHarness) -> None:
     assert container["containerID"].startswith("process://")
     for type in ("PodReadyToStartContainers", "Initialized", "ContainersReady", "PodScheduled"):
         assert condition(pod, type)["status"] == "True", type
-    said = "busybox is not run: its command runs on this machine, without walls around it."
+    said = "busybox is not run: its command runs on this machine, without isolation."
     assert condition(pod, "farflung.io/StandIn")["message"] == said
     assert await edge.event("one", "StandIn") == said
     assert await edge.event("one", "Started") == "Started container main"
@@ -225,10 +225,10 @@ async def test_a_sidecar_starts_before_and_ends_after_the_others(edge: NodeHarne
 async def test_an_image_that_cannot_be_had_is_tried_again_and_told(edge: NodeHarness) -> None:
     await edge.pod("one", containers=[{"name": "main", "image": "postgres:16"}])
     pod = await edge.until("one", lambda pod: state(pod).get("waiting", {}).get("reason") == "ErrImagePull")
-    assert "podman would run it" in state(pod)["waiting"]["message"]
+    assert "the podman runtime runs all images" in state(pod)["waiting"]["message"]
     pod = await edge.until("one", lambda pod: state(pod).get("waiting", {}).get("reason") == "ImagePullBackOff")
     assert pod["status"]["phase"] == "Pending"
-    assert "podman would run it" in await edge.event("one", "Failed")
+    assert "the podman runtime runs all images" in await edge.event("one", "Failed")
     await edge.hub.patch(f"{PODS}/one", [{"op": "replace", "path": "/spec/containers/0/image", "value": "httpd"}],
                          "application/json-patch+json")  # fmt: skip
     await edge.ready("one")
@@ -264,7 +264,7 @@ async def test_a_host_port_that_is_taken_is_named_and_waited_for(edge: NodeHarne
     ports = [{"containerPort": 80, "hostPort": 8081}]
     await edge.pod("one", containers=[{"name": "main", "image": "httpd", "ports": ports}])
     pod = await edge.until("one", lambda pod: state(pod).get("waiting", {}).get("reason") == "RunContainerError")
-    assert state(pod)["waiting"]["message"] == "host port 8081/TCP cannot be had: Address already in use"
+    assert state(pod)["waiting"]["message"] == "host port 8081/TCP is not available: Address already in use"
     assert "8081/TCP" in await edge.event("one", "Failed")
     edge.ports.taken.clear()
     assert status(await edge.ready("one"))["restartCount"] == 0
@@ -419,14 +419,14 @@ async def test_a_slow_pod_holds_up_nobody(edge: NodeHarness) -> None:
     await edge.gone("slow")
 
 
-class BrokenPorts(PortForwarder):
+class BrokenPorts(FakePublisher):
     async def publish(self, pod_uid: str, node_port: int, protocol: str, to: Address) -> None:
         raise RuntimeError("a mistake")
 
 
 async def test_a_pod_that_the_node_cannot_look_after_can_be_deleted_at_once(tmp_path: Path) -> None:
     edge = NodeHarness(tmp_path)
-    await edge.furnish()
+    await edge.create_defaults()
     edge.ports = BrokenPorts()
     async with edge.node(first=1e6, longest=1e6):
         await edge.pod("one", containers=[shell(FOREVER, ports=[{"containerPort": 80, "hostPort": 8081}])])

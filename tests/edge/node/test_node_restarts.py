@@ -20,7 +20,7 @@ async def lines(path: Path, count: int) -> list[str]:
 
 async def test_what_ran_is_started_again_with_one_restart_more(tmp_path: Path) -> None:
     edge = NodeHarness(tmp_path)
-    await edge.furnish()
+    await edge.create_defaults()
     mounts = [{"name": "kept", "mountPath": "/kept"}]
     first = {
         "initContainers": [shell("echo once >> kept/init", "init", volumeMounts=mounts)],
@@ -49,7 +49,7 @@ async def test_what_ran_is_started_again_with_one_restart_more(tmp_path: Path) -
 
 async def test_what_was_deleted_meanwhile_is_not_started_again_and_leaves_nothing(tmp_path: Path) -> None:
     edge = NodeHarness(tmp_path)
-    await edge.furnish()
+    await edge.create_defaults()
     async with edge.node():
         await edge.pod("marked", containers=[shell(FOREVER)])
         await edge.pod("gone", containers=[shell(FOREVER)])
@@ -67,7 +67,7 @@ async def test_what_was_deleted_meanwhile_is_not_started_again_and_leaves_nothin
 
 async def test_pods_go_on_while_the_hub_is_away_and_are_told_of_later(tmp_path: Path) -> None:
     edge = NodeHarness(tmp_path)
-    await edge.furnish()
+    await edge.create_defaults()
     async with edge.node():
         build_container_spec = await edge.pod(
             "one", restartPolicy="Never", volumes=[{"name": "shared", "emptyDir": {}}],

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from raw_server import Line, Talk, raw_server
 
-from farflung.edge.node.probes import LONGEST, ProbeResult, run_handler
+from farflung.edge.node.probes import MAX_BODY, ProbeResult, run_handler
 from farflung.edge.runtimes.base import Address, StartedContainer
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.http.certificates import ensure_certificates, server_context
@@ -144,7 +144,7 @@ async def test_of_a_long_body_only_the_beginning_is_read(runtime: ProcessRuntime
             await line.say(b"x" * 100)
 
     async with raw_server(endless) as server:
-        assert await probed(server.url, runtime) == ProbeResult(True, "x" * LONGEST)
+        assert await probed(server.url, runtime) == ProbeResult(True, "x" * MAX_BODY)
 
 
 async def test_a_body_that_is_cut_off_is_a_failure(runtime: ProcessRuntime) -> None:

@@ -16,7 +16,7 @@ async def test_what_is_given_is_read_by_name_whatever_its_size() -> None:
     given = b"x" * 300_000
     answer = await run_podman(SHELL, ("-c", "cat /proc/self/fd/0; echo why >&2; exit 3"), given)
     assert (answer.code, answer.output, answer.errors) == (3, given, b"why\n")
-    assert not answer.worked
+    assert not answer.succeeded
 
 
 async def test_nothing_given_is_nothing_to_read() -> None:

@@ -43,7 +43,7 @@ def test_addresses_are_where_ports_were_published() -> None:
     assert found is not None
     assert found.addresses == {80: Address("127.0.0.1", 42437), 81: Address("127.0.0.1", 42438)}
     assert found.state.conmon_pid == 20324
-    assert not found.over
+    assert not found.exited
 
 
 def test_a_container_without_ports_has_no_addresses() -> None:
@@ -65,7 +65,7 @@ def test_a_container_without_ports_has_no_addresses() -> None:
 def test_how_a_container_ended_is_told_as_kubernetes_does(state: dict[str, object], code: int, reason: str) -> None:
     found = inspected(answer(EXITED | state))
     assert found is not None
-    assert found.over
+    assert found.exited
     assert (found.finished.exit_code, found.finished.reason) == (code, reason)
     assert found.finished.at == datetime(2026, 11, 16, 6, 34, 6, 444996, UTC)
 
@@ -98,7 +98,7 @@ def test_only_a_podman_that_can_do_all_is_new_enough(found: str, enough: bool) -
     [
         (b"Trying to pull x\nError: no such host\n\n", "no such host"),
         (b'time="x" level=warning msg="y"\nError: a: b\n', "a: b"),
-        (b"", "podman did not say why"),
+        (b"", "podman printed no error"),
         (b"\xff\n", "\ufffd"),
     ],
 )

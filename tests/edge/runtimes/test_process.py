@@ -89,7 +89,7 @@ async def test_a_command_runs_with_the_environment_of_the_pod_and_nothing_of_our
     assert "2026-11-16T06:30:00.000000000Z stdout F HOSTNAME=one" in lines
     assert "2026-11-16T06:30:00.000000000Z stderr F oops" in lines
     assert not any("SECRET_OF_OURS" in line for line in lines)
-    assert "without walls" in started.stand_in
+    assert "without isolation" in started.stand_in
 
 
 async def test_mounts_are_links_below_the_working_directory(runtime: ProcessRuntime, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_nothing_is_made_in_what_is_mounted_to_be_read(
 ) -> None:
     (tmp_path / "volume").mkdir()
     mounts = (Mount(tmp_path / "volume", "/usr/local/apache2", read_only=True),)
-    with pytest.raises(StartError, match="is not there, and what is mounted there is read-only"):
+    with pytest.raises(StartError, match="does not exist, and the mount is read-only"):
         await runtime.start(httpd(tmp_path, mounts=mounts, **more))
     assert not list((tmp_path / "volume").iterdir())
 
@@ -194,8 +194,8 @@ async def test_nothing_is_made_in_what_is_mounted_to_be_read(
 @pytest.mark.parametrize(
     "image, reason, said",
     [
-        ("postgres:16", "ErrImagePull", "the process runtime of this edge knows httpd, nginx and pause; podman"),
-        ("example.org/somebody/httpd", "ErrImagePull", "podman would run it"),
+        ("postgres:16", "ErrImagePull", "the process runtime supports httpd, nginx and pause; the podman"),
+        ("example.org/somebody/httpd", "ErrImagePull", "the podman runtime runs all images"),
         ("busybox:1.36", "ErrImagePull", "--allow-local-commands"),
         ("Upper/Case", "InvalidImageName", "invalid reference format"),
     ],

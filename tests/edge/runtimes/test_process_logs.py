@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.edge.runtimes.log_files import LONGEST, LogWriter, rotated
+from farflung.edge.runtimes.log_files import MAX_PART, LogWriter, rotated
 
 
 def now() -> datetime:
@@ -40,8 +40,8 @@ def test_what_was_printed_can_be_put_together_again(tmp_path_factory, chunks) ->
 
 def test_a_long_line_is_written_in_parts(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "0.log", now)
-    writer.feed("stdout", b"a" * (2 * LONGEST + 1))
-    writer.feed("stdout", b"b\n" + b"c" * LONGEST + b"\n")
+    writer.feed("stdout", b"a" * (2 * MAX_PART + 1))
+    writer.feed("stdout", b"b\n" + b"c" * MAX_PART + b"\n")
     writer.close()
     lines = (tmp_path / "0.log").read_bytes().splitlines()
     assert [line.split(b" ")[2] for line in lines] == [b"P", b"P", b"F", b"F"]

@@ -73,13 +73,13 @@ async def test_podman_is_chosen_where_a_container_gets_as_far_as_it_can_without_
     ("answers", "reason"),
     [
         ({"info": 125}, "`podman info` failed: no user namespaces"),
-        ({"version": "3.4.4"}, "podman 3.4.4 is too old, 4.3 or newer is needed"),
-        ({"version": '"', "info": 0}, "`podman info` printed something that is not understood"),
+        ({"version": "3.4.4"}, "podman 3.4.4 is too old; 4.3 or newer is required"),
+        ({"version": '"', "info": 0}, "`podman info` printed unexpected output"),
         (
             {"run": 126, "error": "Error: OCI permission denied"},
             "podman cannot start containers: OCI permission denied",
         ),
-        ({"run": 0, "error": ""}, "podman cannot start containers: podman did not say why"),
+        ({"run": 0, "error": ""}, "podman cannot start containers: podman printed no error"),
     ],
 )
 async def test_where_podman_does_not_work_pods_are_processes_and_the_log_says_why(
@@ -101,7 +101,7 @@ async def test_a_machine_without_podman_is_no_problem_unless_podman_is_asked_for
     monkeypatch.setenv("PATH", str(tmp_path))
     log = io.StringIO()
     assert isinstance(await chosen("auto", tmp_path / "edge", log), ProcessRuntime)
-    assert 'reason="there is no podman on the PATH"' in log.getvalue()
+    assert 'reason="podman is not on the PATH"' in log.getvalue()
     with pytest.raises(PodmanUnusable):
         await find_podman(tmp_path / "edge")
     assert await remove_containers(tmp_path / "edge") == 0

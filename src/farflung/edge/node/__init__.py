@@ -1,1 +1,1 @@
-"""The only node of a small cluster: it runs the pods that are bound to it and says how they are."""
+"""The only node of an embedded edge: registration, pods, containers, volumes, probes, status."""

@@ -1,4 +1,4 @@
-"""The node agent: runs the pods that are bound to its node, and tells how they are."""
+"""The node agent: runs the pods that are bound to its node, and writes their status, as kubelet does."""
 
 from __future__ import annotations
 
@@ -6,69 +6,53 @@ import asyncio
 import contextlib
 import shutil
 import traceback
-from collections.abc import Callable
-from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 import orjson
 
-from farflung.apis.names import PODS, Collection
-from farflung.client.rest import Client, Selection
-from farflung.edge.node import registration
-from farflung.edge.node.context import NodeContext, wait_for_either
+from farflung.apis.names import Collection
+from farflung.client.rest import Selection
+from farflung.edge.node.context import NodeConfig, NodeContext, wait_for_either
 from farflung.edge.node.environment import CONFIG_MAP, SECRET
 from farflung.edge.node.pod_worker import PodWorker
 from farflung.edge.node.registration import Registration
 from farflung.edge.node.status_writer import PODS
-from farflung.edge.runtimes.base import Publisher, Runtime
 from farflung.edge.runtimes.log_files import pods_directory
-from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.informer import Informer
-from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 
 CONFIG_MAPS: Final = Collection("", "v1", "configmaps", CONFIG_MAP)
 SECRETS: Final = Collection("", "v1", "secrets", SECRET)
 
-Need = tuple[str, str, str]  #: kind, namespace and name
+ObjectRef = tuple[str, str, str]  #: kind, namespace and name
 
 
 class NodeAgent:
-    """Every pod has a task of its own, so that none waits for another.
+    """Each pod has its own task, so that no pod waits for another.
 
-    What ran when the process ended is started again by the next one, with one restart more.
+    After a restart of the process, the agent restarts the containers that were running, and counts that as a restart.
     """
 
-    def __init__(
-        self, client: Client, name: str, directory: Path, runtime: Runtime, publisher: Publisher,
-        env: Environment, recorder: Recorder, now: Callable[[], datetime], log: Logger, *,
-        host_paths: bool = False,
-    ) -> None:  # fmt: skip
-        """`host_paths`: pods may see directories of the machine."""
-        directory.mkdir(parents=True, exist_ok=True)
-        self._log = log
-        self._env = env
-        self._directory = directory
-        self._runtime = runtime
-        self._registration = Registration(client, name, directory, runtime.name, env, now, log)
-        selection = Selection(fields=f"spec.nodeName={name}")
-        self._pods: Informer[Obj] = Informer(client, PODS, orjson.loads, env, self._trouble, selection)
-        self._config_maps: Informer[Obj] = Informer(client, CONFIG_MAPS, orjson.loads, env, self._trouble)
-        self._secrets: Informer[Obj] = Informer(client, SECRETS, orjson.loads, env, self._trouble)
+    def __init__(self, config: NodeConfig) -> None:
+        config.directory.mkdir(parents=True, exist_ok=True)
+        self._config = config
+        client, env = config.client, config.env
+        self._registration = Registration(config)
+        selection = Selection(fields=f"spec.nodeName={config.name}")
+        self._pods: Informer[Obj] = Informer(client, PODS, orjson.loads, env, self._log_error, selection)
+        self._config_maps: Informer[Obj] = Informer(client, CONFIG_MAPS, orjson.loads, env, self._log_error)
+        self._secrets: Informer[Obj] = Informer(client, SECRETS, orjson.loads, env, self._log_error)
         self._context = NodeContext(
-            client, directory, runtime, publisher, env, recorder, now, log, registration.ADDRESS,
-            self._registration.allocatable, self._find, self._pods.assume, host_paths,
-        )  # fmt: skip
-        self._lives: dict[str, PodWorker] = {}  #: by the uid of the pod
-        self._needing: dict[Need, set[str]] = {}  #: uids of the pods that are made of it
+            **vars(config), allocatable=self._registration.capacity, find=self._find, assume=self._pods.assume
+        )
+        self._workers: dict[str, PodWorker] = {}  #: by pod uid
+        self._users: dict[ObjectRef, set[str]] = {}  #: uids of the pods that refer to a ConfigMap or Secret
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
     async def run(self) -> None:
-        """Until cancelled.  Then it ends its containers and waits for them."""
+        """Run until cancelled; then stop all containers."""
         async with asyncio.TaskGroup() as pods:
             try:
                 async with asyncio.TaskGroup() as group:
@@ -77,93 +61,93 @@ class NodeAgent:
                         group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
                     await self._config_maps.synced.wait()
                     await self._secrets.synced.wait()
-                    self._config_maps.subscribe(lambda change: self._hear_of(CONFIG_MAP, change))
-                    self._secrets.subscribe(lambda change: self._hear_of(SECRET, change))
-                    self._pods.subscribe(lambda change: self._hear(change, pods))
+                    self._config_maps.subscribe(lambda change: self._on_reference(CONFIG_MAP, change))
+                    self._secrets.subscribe(lambda change: self._on_reference(SECRET, change))
+                    self._pods.subscribe(lambda change: self._on_pod(change, pods))
                     group.create_task(self._pods.run(), name="informer of pods")
                     await self._pods.synced.wait()
-                    await self._sweep()
+                    await self._remove_stale_directories()
             finally:
                 await self._close()
 
     async def _close(self) -> None:
         self._closing = True
-        for life in self._lives.values():
-            life.close()
+        for worker in self._workers.values():
+            worker.close()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await self._runtime.close()
+        await self._config.runtime.close()
 
-    # --- what is heard ----------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
-    def _hear(self, change: Change[Obj], pods: asyncio.TaskGroup) -> None:
+    def _on_pod(self, change: Change[Obj], pods: asyncio.TaskGroup) -> None:
         old, new = change.old, change.new
         if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
-            self._lose(old["metadata"]["uid"])
+            self._remove(old["metadata"]["uid"])
         if new is None:
             return
-        life = self._lives.get(new["metadata"]["uid"])
-        if life is not None:
-            life.update(new)
+        worker = self._workers.get(new["metadata"]["uid"])
+        if worker is not None:
+            worker.update(new)
             return
-        life = self._lives[new["metadata"]["uid"]] = PodWorker(self._context, new)
-        for kind, name in life.needs:
-            self._needing.setdefault((kind, life.namespace, name), set()).add(life.uid)
-        task = pods.create_task(self._lived(life), name=life.full_name)
+        worker = self._workers[new["metadata"]["uid"]] = PodWorker(self._context, new)
+        for kind, name in worker.references:
+            self._users.setdefault((kind, worker.namespace, name), set()).add(worker.uid)
+        task = pods.create_task(self._run_worker(worker), name=worker.full_name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _lose(self, uid: str) -> None:
-        life = self._lives.pop(uid, None)
-        if life is None:
+    def _remove(self, uid: str) -> None:
+        worker = self._workers.pop(uid, None)
+        if worker is None:
             return
-        life.lose()
-        for kind, name in life.needs:
-            needing = self._needing.get((kind, life.namespace, name), set())
-            needing.discard(uid)
-            if not needing:
-                self._needing.pop((kind, life.namespace, name), None)
+        worker.on_pod_deleted()
+        for kind, name in worker.references:
+            users = self._users.get((kind, worker.namespace, name), set())
+            users.discard(uid)
+            if not users:
+                self._users.pop((kind, worker.namespace, name), None)
 
-    def _hear_of(self, kind: str, change: Change[Obj]) -> None:
-        for uid in self._needing.get((kind, change.key.namespace, change.key.name), ()):
-            self._lives[uid].notify()
+    def _on_reference(self, kind: str, change: Change[Obj]) -> None:
+        for uid in self._users.get((kind, change.key.namespace, change.key.name), ()):
+            self._workers[uid].on_reference_changed()
 
     def _find(self, kind: str, namespace: str, name: str) -> Obj | None:
         informer = self._config_maps if kind == CONFIG_MAP else self._secrets
         return informer.cache.get(Key("", namespace, name))
 
-    async def _lived(self, life: PodWorker) -> None:
-        """A mistake of ours about one pod is told, costs the others nothing, and is not the end of the pod.  It is
-        looked at again after a pause, which ends when the pod is to leave."""
-        failures = 0
+    async def _run_worker(self, worker: PodWorker) -> None:
+        """An unexpected error in one worker does not affect the others.  The worker is replaced after a backoff, which
+        the deletion of the pod ends."""
+        failures, env = 0, self._config.env
         while True:
             try:
-                await life.run()
+                await worker.run()
                 return
             except Exception as error:
                 failures += 1
-                self._log.error(_context(error), "a pod cannot be looked after", pod=life.full_name)
-            pause = self._env.sleep(self._env.backoff.delay(failures))
-            await (pause if life.leaving.is_set() else wait_for_either(life.leaving, pause))
-            pod = self._pods.cache.get(Key("", life.namespace, life.name))
-            if self._closing or pod is None or pod["metadata"]["uid"] != life.uid:
+                self._config.log.error(_location(error), "a pod worker failed", pod=worker.full_name)
+            backoff = env.sleep(env.backoff.delay(failures))
+            await (backoff if worker.leaving.is_set() else wait_for_either(worker.leaving, backoff))
+            pod = self._pods.cache.get(Key("", worker.namespace, worker.name))
+            if self._closing or pod is None or pod["metadata"]["uid"] != worker.uid:
                 return
-            life = self._lives[life.uid] = PodWorker(self._context, pod)
+            worker = self._workers[worker.uid] = PodWorker(self._context, pod)
 
-    async def _sweep(self) -> None:
-        """What is left of pods that are not there any more."""
-        known = {pod["metadata"]["uid"] for pod in self._pods.cache.values()} | set(self._lives)
+    async def _remove_stale_directories(self) -> None:
+        """Directories of pods that were deleted while the agent was not running."""
+        known = {pod["metadata"]["uid"] for pod in self._pods.cache.values()} | set(self._workers)
         with contextlib.suppress(FileNotFoundError):
-            for entry in pods_directory(self._directory).iterdir():
+            for entry in pods_directory(self._config.directory).iterdir():
                 if entry.name not in known:
                     await asyncio.to_thread(shutil.rmtree, entry, ignore_errors=True)
 
-    def _trouble(self, what: str, error: Exception) -> None:
-        self._log.error(error, what)
+    def _log_error(self, what: str, error: Exception) -> None:
+        self._config.log.error(error, what)
 
 
-def _context(error: BaseException) -> Exception:
-    """Where it happened.  Its text may quote what somebody wrote, so it is not shown."""
+def _location(error: BaseException) -> Exception:
+    """Type and line of an error, without its text, which may contain a Secret."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     last = traceback.extract_tb(error.__traceback__)[-1]

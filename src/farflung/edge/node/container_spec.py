@@ -1,32 +1,32 @@
-"""What a runtime is asked to run, made of what a pod says."""
+"""The container that a runtime starts, from the container of a pod."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from farflung.edge.node.context import NodeContext
-from farflung.edge.node.environment import PodConfigError, downward, environment, expanded_command
+from farflung.edge.node.context import NODE_ADDRESS, NodeContext
+from farflung.edge.node.environment import PodConfigError, downward_api, environment, expanded_command
 from farflung.edge.node.probes import find_unsupported_probe, handler_ports
 from farflung.edge.node.volumes import Volumes
 from farflung.edge.runtimes.base import ContainerSpec, Mount
 from farflung.edge.runtimes.log_files import log_file, pods_directory
 from farflung.machinery.errors import Obj
 
-LONGEST_MESSAGE: Final = 4096  #: bytes that a container may leave
+MAX_MESSAGE: Final = 4096  #: bytes
 MESSAGE_PATH: Final = "/dev/termination-log"
 
 
 def build_container_spec(
     context: NodeContext, pod: Obj, definition: Obj, attempt: int, volumes: Volumes, grace: float
 ) -> ContainerSpec:
-    """Raises Unavailable."""
+    """Raises PodConfigError."""
     if reason := find_unsupported_probe(definition):
         raise PodConfigError(reason)
     metadata, name = pod["metadata"], definition["name"]
     namespace, uid = metadata["namespace"], metadata["uid"]
-    about = downward(pod, definition, context.address, context.allocatable)
-    values = environment(definition, lambda kind, one: context.find(kind, namespace, one), about)
+    downward = downward_api(pod, definition, NODE_ADDRESS, context.allocatable)
+    values = environment(definition, lambda kind, one: context.find(kind, namespace, one), downward)
     mounts = volumes.mounts(definition, values)
     container = ContainerSpec(
         pod_uid=uid,
@@ -51,7 +51,7 @@ def build_container_spec(
 
 
 def _check_texts(container: ContainerSpec) -> None:
-    """JSON can say what no process can be given."""
+    """JSON strings may contain null characters; arguments of processes must not."""
     texts = {
         "command": container.command or (),
         "args": container.arguments or (),
@@ -59,18 +59,20 @@ def _check_texts(container: ContainerSpec) -> None:
         "workingDir": (container.working_directory,),
         "mountPath": [mount.target for mount in container.mounts],
     }
-    for name, said in texts.items():
-        if any("\0" in text for text in said):
+    for name, values in texts.items():
+        if any("\0" in text for text in values):
             raise PodConfigError(f"{name} contains a null character")
 
 
 def _ports(definition: Obj) -> tuple[int, ...]:
-    said = {port["containerPort"] for port in definition.get("ports") or () if (port.get("protocol") or "TCP") == "TCP"}
-    return tuple(sorted(said | handler_ports(definition)))
+    declared = {
+        port["containerPort"] for port in definition.get("ports") or () if (port.get("protocol") or "TCP") == "TCP"
+    }
+    return tuple(sorted(declared | handler_ports(definition)))
 
 
 def shared_ports(pod: Obj) -> tuple[int, ...] | None:
-    """Of all containers that run at the same time, if there are several."""
+    """Ports of all containers and sidecars; None if there is only one container."""
     spec = pod["spec"]
     sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
     together = [*sidecars, *spec["containers"]]
@@ -84,7 +86,7 @@ def _user(pod: Obj, definition: Obj) -> int | None:
     return None
 
 
-# --- what a container leaves to be read after its end ---------------------------------------------
+# --- termination message --------------------------------------------------------------------------
 
 
 def _message_mount(
@@ -92,7 +94,7 @@ def _message_mount(
 ) -> tuple[Mount, ...]:
     target = definition.get("terminationMessagePath") or MESSAGE_PATH
     if any(f"{target}/".startswith(f"{other.target.rstrip('/')}/") for other in others):
-        return ()  # it is within a volume, and stays there
+        return ()  # the file is in a volume
     path = _message_file(context, uid, definition["name"], attempt)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -101,11 +103,11 @@ def _message_mount(
 
 
 def read_termination_message(context: NodeContext, uid: str, container: str, attempt: int) -> str:
-    """And nothing of it stays."""
+    """The message is deleted."""
     path = _message_file(context, uid, container, attempt)
     try:
         with path.open("rb") as file:
-            return file.read(LONGEST_MESSAGE).decode(errors="replace")
+            return file.read(MAX_MESSAGE).decode(errors="replace")
     except OSError:
         return ""
     finally:

@@ -1,4 +1,4 @@
-"""What all pods of a node share."""
+"""The dependencies of a node, and waits that an event interrupts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from farflung.client.rest import Client
 from farflung.edge.runtimes.base import Publisher, Runtime
@@ -16,12 +16,15 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
 
+NODE_ADDRESS: Final = "127.0.0.1"  #: IP address of the node and of its pods, which only this machine can reach
+
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeContext:
+@dataclass(frozen=True)
+class NodeConfig:
     client: Client
+    name: str
     directory: Path
     runtime: Runtime
     publisher: Publisher
@@ -29,19 +32,23 @@ class NodeContext:
     recorder: Recorder
     now: Callable[[], datetime]
     log: Logger
-    address: str  #: of the node and of its pods
+
+
+@dataclass(frozen=True)
+class NodeContext(NodeConfig):
+    """What the workers of all pods share."""
+
     allocatable: Mapping[str, str]
-    find: Callable[[str, str, str], Obj | None]  #: a ConfigMap or a Secret, by kind, namespace and name
-    assume: Callable[[Obj], None]  #: a pod as the server has it now
-    host_paths: bool  #: pods may see directories of the machine
+    find: Callable[[str, str, str], Obj | None]  #: a ConfigMap or Secret, by kind, namespace and name
+    assume: Callable[[Obj], None]  #: put a written pod into the cache
 
 
 class Stopped(Exception):
-    """What was waited for does not matter any more."""
+    """The awaited result is not needed any more."""
 
 
 async def wait_unless(stopping: asyncio.Event, awaited: Awaitable[T]) -> T:
-    """What it comes to; it is cancelled, and Stopped raised, when `stopping` is set first."""
+    """The result of `awaited`.  If `stopping` is set first, cancel it and raise Stopped."""
     if stopping.is_set():
         if asyncio.iscoroutine(awaited):
             awaited.close()
@@ -60,7 +67,6 @@ async def wait_unless(stopping: asyncio.Event, awaited: Awaitable[T]) -> T:
 
 
 async def wait_for_either(event: asyncio.Event, awaited: Awaitable[object]) -> None:
-    """Until the one or the other."""
     try:
         await wait_unless(event, awaited)
     except Stopped:

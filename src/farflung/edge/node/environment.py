@@ -1,4 +1,4 @@
-"""The environment of a container, as kubelet makes it."""
+"""Environment variables of containers, and the downward API, as in kubelet.  Pure."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from farflung.machinery import quantity
 from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.quantity import QuantityError
 
-#: what a `$` may begin: itself once more, or a name in parentheses
+#: `$$` or `$(NAME)`
 DOLLAR: Final = re.compile(r"\$(?:\$|\(([^)]*)\))", re.DOTALL)
 
 CONFIG_MAP: Final = "ConfigMap"
 SECRET: Final = "Secret"  # noqa: S105
 KINDS: Final = {"configMapRef": CONFIG_MAP, "secretRef": SECRET, "configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
 
-Find = Callable[[str, str], Obj | None]  #: of a kind, by name, in the namespace of the pod
+Find = Callable[[str, str], Obj | None]  #: by kind and name, in the namespace of the pod
 SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]", re.DOTALL)
 
 
 class PodConfigError(Exception):
-    """Something that a pod needs and that is not there; a sentence without any content of it."""
+    """A referenced object is missing, or a field is not supported.  The message contains no data of Secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class DownwardAPI:
-    """What containers can ask about themselves and their pod."""
+    """The values of fieldRef and resourceFieldRef."""
 
-    field: Callable[[str], str]  #: by its path.  Raises Unavailable
-    resource: Callable[[Obj], str]  #: by a resourceFieldRef.  Raises Unavailable
+    field: Callable[[str], str]  #: by fieldPath.  Raises PodConfigError
+    resource: Callable[[Obj], str]  #: by resourceFieldRef.  Raises PodConfigError
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """`$(NAME)` stands for a value, `$$` for a `$`; what is not known stays as it is."""
+    """Replace `$(NAME)` by its value and `$$` by `$`.  Unknown names are kept."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match[1]
@@ -47,10 +47,10 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def environment(container: Obj, find: Find, downward: DownwardAPI) -> dict[str, str]:
-    """Raises Unavailable."""
+    """Raises PodConfigError."""
     values: dict[str, str] = {}
     for source in container.get("envFrom") or ():
-        values |= _all_of(source, find)
+        values |= _from_object(source, find)
     for variable in container.get("env") or ():
         value = _value(variable, values, find, downward)
         if value is not None:
@@ -59,17 +59,17 @@ def environment(container: Obj, find: Find, downward: DownwardAPI) -> dict[str, 
 
 
 def expanded_command(container: Obj, member: str, values: Mapping[str, str]) -> tuple[str, ...] | None:
-    """`command` or `args`, if it says so."""
+    """`member`: command or args."""
     words = container.get(member)
     return tuple(expand(word, values) for word in words) if words else None
 
 
-def _all_of(source: Obj, find: Find) -> dict[str, str]:
+def _from_object(source: Obj, find: Find) -> dict[str, str]:
     prefix = source.get("prefix") or ""
     for member in ("configMapRef", "secretRef"):
         reference = source.get(member)
         if reference:
-            found = _found(KINDS[member], reference, find)
+            found = _referenced(KINDS[member], reference, find)
             values = {} if found is None else text_data(found)
             return {prefix + key: value for key, value in sorted(values.items()) if is_variable(prefix + key)}
     return {}
@@ -80,7 +80,7 @@ def is_variable(name: str) -> bool:
 
 
 def _value(variable: Obj, values: Mapping[str, str], find: Find, downward: DownwardAPI) -> str | None:
-    """None: it is optional, and not there."""
+    """None: optional and missing."""
     source = variable.get("valueFrom")
     if not source:
         return expand(variable.get("value") or "", values)
@@ -90,12 +90,12 @@ def _value(variable: Obj, values: Mapping[str, str], find: Find, downward: Downw
         return downward.resource(source["resourceFieldRef"])
     for member in ("configMapKeyRef", "secretKeyRef"):
         if member in source:
-            return _keyed(KINDS[member], source[member], find)
-    raise PodConfigError(f"the value of {variable['name']} comes from something that this node does not know")
+            return _key_value(KINDS[member], source[member], find)
+    raise PodConfigError(f"the value of {variable['name']} has a source that this node does not support")
 
 
-def _keyed(kind: str, reference: Obj, find: Find) -> str | None:
-    found = _found(kind, reference, find)
+def _key_value(kind: str, reference: Obj, find: Find) -> str | None:
+    found = _referenced(kind, reference, find)
     key = reference.get("key", "")
     value = None if found is None else text_data(found).get(key)
     if value is None and found is not None and not reference.get("optional"):
@@ -104,8 +104,8 @@ def _keyed(kind: str, reference: Obj, find: Find) -> str | None:
     return value
 
 
-def _found(kind: str, reference: Obj, find: Find) -> Obj | None:
-    """None: it is optional, and not there.  Raises Unavailable."""
+def _referenced(kind: str, reference: Obj, find: Find) -> Obj | None:
+    """None: optional and missing.  Raises PodConfigError."""
     name = reference.get("name", "")
     found = find(kind, name)
     if found is None and not reference.get("optional"):
@@ -121,7 +121,7 @@ def text_data(obj: Obj) -> dict[str, str]:
 
 
 def binary_data(obj: Obj) -> dict[str, bytes]:
-    """The same, and what is no text."""
+    """The data of a ConfigMap or a Secret, binaryData included."""
     data: Mapping[str, str] = obj.get("data") or {}
     if obj.get("kind") == SECRET:
         return {key: _decoded(value) for key, value in data.items()}
@@ -136,11 +136,11 @@ def _decoded(text: str) -> bytes:
         return b""
 
 
-# --- what a pod refers to -------------------------------------------------------------------------
+# --- references -----------------------------------------------------------------------------------
 
 
 def referenced_objects(pod: Obj) -> frozenset[tuple[str, str]]:
-    """The kinds and names of all that its containers and volumes are made of."""
+    """Kinds and names of the ConfigMaps and Secrets that its containers and volumes use."""
     spec = pod["spec"]
     found: set[tuple[str, str]] = set()
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
@@ -150,11 +150,11 @@ def referenced_objects(pod: Obj) -> frozenset[tuple[str, str]]:
         ]
         found |= {(KINDS[member], one[member].get("name", "")) for one in sources for member in KINDS if member in one}
     for volume in spec.get("volumes") or ():
-        found |= set(_of_volume([volume, *((volume.get("projected") or {}).get("sources") or ())]))
+        found |= set(_volume_references([volume, *((volume.get("projected") or {}).get("sources") or ())]))
     return frozenset(found)
 
 
-def _of_volume(sources: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
+def _volume_references(sources: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
     for source in sources:
         if "configMap" in source:
             yield CONFIG_MAP, source["configMap"].get("name", "")
@@ -163,18 +163,21 @@ def _of_volume(sources: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]
             yield SECRET, secret.get("secretName") or secret.get("name", "")
 
 
-def downward(pod: Obj, container: Obj | None, address: str, allocatable: Mapping[str, str]) -> DownwardAPI:
-    """`container`: the one that asks; None: a volume, which names it.  `address`: of the pod and of its node."""
+# --- downward API ---------------------------------------------------------------------------------
+
+
+def downward_api(pod: Obj, container: Obj | None, address: str, allocatable: Mapping[str, str]) -> DownwardAPI:
+    """`container`: None for a volume, whose references name a container.  `address`: of the pod and of its node."""
 
     def resource(reference: Obj) -> str:
-        asked = container if container is not None else _container(pod, reference.get("containerName", ""))
-        return resource_value(asked, reference, allocatable)
+        target = container if container is not None else _container(pod, reference.get("containerName", ""))
+        return resource_value(target, reference, allocatable)
 
     return DownwardAPI(lambda path: field_value(pod, path, address), resource)
 
 
 def field_value(pod: Obj, path: str, address: str) -> str:
-    """Raises Unavailable."""
+    """Raises PodConfigError."""
     metadata, spec = pod["metadata"], pod["spec"]
     simple = {
         "metadata.name": metadata.get("name"),
@@ -203,15 +206,15 @@ def format_map(values: Mapping[str, str]) -> str:
 
 
 def resource_value(container: Obj, reference: Obj, allocatable: Mapping[str, str]) -> str:
-    """In units of the divisor, rounded up.  A limit that is not set is what the node has.  Raises Unavailable."""
+    """In units of the divisor, rounded up.  A missing limit is the capacity of the node.  Raises PodConfigError."""
     member, _, name = reference.get("resource", "").partition(".")
     if member not in ("limits", "requests") or not name:
         raise PodConfigError(f"unsupported container resource : {reference.get('resource', '')}")
-    said = ((container.get("resources") or {}).get(member) or {}).get(name)
-    if said is None:
-        said = allocatable.get(name, "0") if member == "limits" else "0"
+    amount_text = ((container.get("resources") or {}).get(member) or {}).get(name)
+    if amount_text is None:
+        amount_text = allocatable.get(name, "0") if member == "limits" else "0"
     try:
-        amount, divisor = quantity.parse(str(said)), quantity.parse(str(reference.get("divisor") or "0"))
+        amount, divisor = quantity.parse(str(amount_text)), quantity.parse(str(reference.get("divisor") or "0"))
     except QuantityError as error:
         raise PodConfigError(str(error)) from None
     unit = divisor.nanos or quantity.ONE

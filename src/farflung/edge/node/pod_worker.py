@@ -1,4 +1,4 @@
-"""The life of one pod on its node, from the first look at it until nothing is left of it."""
+"""Runs one pod on its node, until nothing of it is left."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.times import TimeError, format_seconds, parse
 from farflung.runtime.recorder import About
 
-GRACE: Final = 30.0  #: seconds, where a pod says nothing
-GONE: Final = 2.0  #: seconds that containers get whose pod nobody knows any more
-CLOSING: Final = 5.0  #: seconds that they get at most when the node ends
+DEFAULT_GRACE: Final = 30.0  #: seconds
+DELETED_GRACE: Final = 2.0  #: most seconds for containers to stop if the pod object is already deleted
+CLOSING_GRACE: Final = 5.0  #: most seconds for containers to stop if the process ends
 
 
 class PodWorker:
-    """Follows a pod: `update` says what it is now, `lose` that it is not there any more, `close` that the node ends."""
+    """Runs the containers of one pod."""
 
     def __init__(self, context: NodeContext, pod: Obj) -> None:
         metadata = pod["metadata"]
         self.context = context
         self.name, self.namespace, self.uid = metadata["name"], metadata["namespace"], metadata["uid"]
         self.full_name = f"{self.name}_{self.namespace}({self.uid})"
-        self.needs = referenced_objects(pod)  #: kinds and names of what it is made of
+        self.references = referenced_objects(pod)  #: kinds and names of its ConfigMaps and Secrets
         self._about = About("", "v1", "Pod", self.name, self.namespace, self.uid)
         self._directory = pods_directory(context.directory) / self.uid
-        self._status_writer = PodStatusWriter(context, pod, self._facts)
+        self._status_writer = PodStatusWriter(context, pod, self._observe)
         self._volumes = Volumes(context, pod, self._directory / "volumes")
         self._volume_manager = VolumeManager(context, self._volumes, lambda: self._status_writer.pod, self._warn)
-        self._lives = self._restored(pod)
-        self._initialized = self._lives[0].status.role is ContainerRole.MAIN
-        self._failure = ("", "")  #: why the whole pod has failed: reason and message
+        self._containers = self._restore(pod)
+        self._initialized = self._containers[0].status.role is ContainerRole.MAIN
+        self._failure = ("", "")  #: reason and message, if the whole pod has failed
         self._published: dict[str, Sequence[tuple[int, str, Address]]] = {}
         self._publishing = asyncio.Lock()
-        self._respecified = asyncio.Event()
-        self._doomed = asyncio.Event()  #: its containers are to end
-        self._urged = asyncio.Event()  #: sooner than it seemed
-        self.leaving = asyncio.Event()  #: it need not be kept when it has ended
+        self._spec_changed = asyncio.Event()
+        self._stopping = asyncio.Event()  #: its containers shall stop
+        self._deadline_changed = asyncio.Event()  #: containers shall stop sooner
+        self.leaving = asyncio.Event()  #: the pod is deleted or the process ends
         self._closing = asyncio.Event()
-        self._gone = False
-        self._over = False
-        self._look_at_deletion(None)
+        self._deleted = False
+        self._finished = False
+        self._check_deletion(None)
 
-    def _restored(self, pod: Obj) -> list[ContainerWorker]:
+    def _restore(self, pod: Obj) -> list[ContainerWorker]:
         status, now = pod.get("status") or {}, format_seconds(self.context.now())
-        to_object = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-        former = {one["name"]: one for one in to_object}
+        former_statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        former = {one["name"]: one for one in former_statuses}
         statuses = []
         for container in pod["spec"].get("initContainers") or ():
             role = ContainerRole.SIDECAR if container.get("restartPolicy") == "Always" else ContainerRole.INIT
@@ -70,78 +70,78 @@ class PodWorker:
             statuses.append(one)
         return [ContainerWorker(self, one) for one in statuses]
 
-    # --- what the node says -----------------------------------------------------------------------
+    # --- calls of the agent -----------------------------------------------------------------------
 
     def update(self, pod: Obj) -> None:
         before = self._status_writer.pod
-        self._status_writer.hear(pod)
-        self._look_at_deletion(before)
+        self._status_writer.update(pod)
+        self._check_deletion(before)
         if pod["spec"] != before["spec"]:
-            self._respecified.set()
+            self._spec_changed.set()
         if any(pod["metadata"].get(one) != before["metadata"].get(one) for one in ("labels", "annotations")):
             self._volume_manager.notify()
 
-    def notify(self) -> None:
-        """Something changed that it is made of."""
+    def on_reference_changed(self) -> None:
+        """A ConfigMap or Secret of the pod changed."""
         self._volume_manager.notify()
-        for life in self._lives:
-            life.notify()
+        for worker in self._containers:
+            worker.notify()
 
-    def lose(self) -> None:
-        self._gone = True
-        self._hurry()
+    def on_pod_deleted(self) -> None:
+        self._deleted = True
+        self._begin_stop()
 
     def close(self) -> None:
-        self._status_writer.fall_silent()
+        self._status_writer.stop()
         self._closing.set()
-        self._hurry()
+        self._begin_stop()
 
-    def _look_at_deletion(self, before: Obj | None) -> None:
+    def _check_deletion(self, before: Obj | None) -> None:
         metadata = self._status_writer.pod["metadata"]
         if "deletionTimestamp" in metadata and (
             before is None or _deletion(before) != _deletion(self._status_writer.pod)
         ):
-            self._hurry()
+            self._begin_stop()
 
-    def _hurry(self) -> None:
+    def _begin_stop(self) -> None:
         self.leaving.set()
-        self._urged.set()
-        self._doomed.set()
+        self._deadline_changed.set()
+        self._stopping.set()
 
-    # --- its life ---------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until the node has nothing to do with it any more."""
+        """Run until the pod is deleted or the process ends."""
         with suppress(Stopped):
             if (self._status_writer.pod.get("status") or {}).get("phase") not in FINISHED:
                 try:
-                    await self._attended()
+                    await self._run_with_helpers()
                 except BaseException:
-                    await asyncio.gather(*(life.stop(0) for life in self._lives))
+                    await asyncio.gather(*(worker.stop(0) for worker in self._containers))
                     raise
-                self._over = True
+                self._finished = True
                 await wait_unless(self._closing, self._status_writer.flush())
-            await wait_unless(self._closing, self._leave())
+            await wait_unless(self._closing, self._clean_up())
 
-    async def _attended(self) -> None:
+    async def _run_with_helpers(self) -> None:
         async with asyncio.TaskGroup() as group:
-            works = (
+            loops = (
                 self._status_writer.run(),
                 self._volume_manager.run(),
-                self._end_when_doomed(),
-                self._follow_changes(),
+                self._stop_containers(),
+                self._follow_spec(),
             )
-            helpers = [group.create_task(work) for work in works]
+            helpers = [group.create_task(loop) for loop in loops]
             try:
-                await self._live()
+                await self._run_pod()
             finally:
                 for helper in helpers:
                     helper.cancel()
 
-    async def _live(self) -> None:
+    async def _run_pod(self) -> None:
         self.changed()
         with suppress(Stopped):
-            await wait_unless(self._doomed, self._volume_manager.ready.wait())
+            await wait_unless(self._stopping, self._volume_manager.ready.wait())
             self.changed()
             await self._run_containers()
 
@@ -150,65 +150,69 @@ class PodWorker:
         async with asyncio.TaskGroup() as group:
             if await self._initialize(group, sidecars):
                 self._initialized = True
-                mains = [life for life in self._lives if life.status.role is ContainerRole.MAIN]
-                await asyncio.gather(*(life.run() for life in mains))
-            for life in reversed(sidecars):
-                await life.stop(self._time_to_end() if self._doomed.is_set() else self.grace)
+                mains = [worker for worker in self._containers if worker.status.role is ContainerRole.MAIN]
+                await asyncio.gather(*(worker.run() for worker in mains))
+            for worker in reversed(sidecars):
+                await worker.stop(self._stop_grace() if self._stopping.is_set() else self.grace)
 
     async def _initialize(self, group: asyncio.TaskGroup, sidecars: list[ContainerWorker]) -> bool:
-        """Whether the others can start."""
-        for life in self._lives:
-            if life.status.role is ContainerRole.INIT:
-                await life.run()
-                if not life.status.done:
+        """Run the init containers and start the sidecars.  False if the main containers must not start."""
+        for worker in self._containers:
+            if worker.status.role is ContainerRole.INIT:
+                await worker.run()
+                if not worker.status.done:
                     return False
-            elif life.status.role is ContainerRole.SIDECAR:
-                sidecars.append(life)
-                group.create_task(life.run(), name=life.name)
+            elif worker.status.role is ContainerRole.SIDECAR:
+                sidecars.append(worker)
+                group.create_task(worker.run(), name=worker.name)
                 try:
-                    await wait_unless(self._doomed, life.up.wait())
+                    await wait_unless(self._stopping, worker.up.wait())
                 except Stopped:
                     return False
-        return not self._doomed.is_set()
+        return not self._stopping.is_set()
 
-    async def _end_when_doomed(self) -> None:
-        await self._doomed.wait()
+    async def _stop_containers(self) -> None:
+        await self._stopping.wait()
         async with asyncio.TaskGroup() as group:
             while True:
-                self._urged.clear()
-                for life in self._lives:
-                    if life.status.role is not ContainerRole.SIDECAR or self._gone or self._closing.is_set():
-                        group.create_task(life.stop(self._time_to_end()))
-                await self._urged.wait()
+                self._deadline_changed.clear()
+                for worker in self._containers:
+                    if worker.status.role is not ContainerRole.SIDECAR or self._deleted or self._closing.is_set():
+                        group.create_task(worker.stop(self._stop_grace()))
+                await self._deadline_changed.wait()
 
-    def _time_to_end(self) -> float:
+    def _stop_grace(self) -> float:
         if self._closing.is_set():
-            return min(self.grace, CLOSING)
-        if self._gone:
-            return min(self.grace, GONE)
-        said = self._status_writer.pod["metadata"].get("deletionGracePeriodSeconds")
-        return self.grace if said is None else float(said)
+            return min(self.grace, CLOSING_GRACE)
+        if self._deleted:
+            return min(self.grace, DELETED_GRACE)
+        seconds = self._status_writer.pod["metadata"].get("deletionGracePeriodSeconds")
+        return self.grace if seconds is None else float(seconds)
 
-    async def _follow_changes(self) -> None:
-        """Of what is to be run, and of how long."""
+    async def _follow_spec(self) -> None:
+        """Enforce activeDeadlineSeconds, and replace containers whose image changed."""
         while True:
-            self._respecified.clear()
-            left = self._time_left()
+            self._spec_changed.clear()
+            left = self._seconds_until_deadline()
             if left is None:
-                await self._respecified.wait()
+                await self._spec_changed.wait()
             elif left > 0:
-                await wait_for_either(self._respecified, self.context.env.sleep(left))
+                await wait_for_either(self._spec_changed, self.context.env.sleep(left))
             else:
-                said = "Pod was active on the node longer than the specified deadline"
-                self._failure = ("DeadlineExceeded", said)
-                self._warn("DeadlineExceeded", said)
-                self._doomed.set()
+                message = "Pod was active on the node longer than the specified deadline"
+                self._failure = ("DeadlineExceeded", message)
+                self._warn("DeadlineExceeded", message)
+                self._stopping.set()
                 return
-            changed = [life for life in self._lives if life.status.image != self.definition(life.name).get("image")]
-            await asyncio.gather(*(life.replace(self.grace) for life in changed))
+            changed = [
+                worker
+                for worker in self._containers
+                if worker.status.image != self.definition(worker.name).get("image")
+            ]
+            await asyncio.gather(*(worker.replace(self.grace) for worker in changed))
 
-    def _time_left(self) -> float | None:
-        """Seconds that it may still run."""
+    def _seconds_until_deadline(self) -> float | None:
+        """Seconds until activeDeadlineSeconds has passed; None: no deadline."""
         allowed = self._status_writer.pod["spec"].get("activeDeadlineSeconds")
         if allowed is None:
             return None
@@ -219,14 +223,14 @@ class PodWorker:
             since = now
         return (since + timedelta(seconds=allowed) - now).total_seconds()
 
-    async def _leave(self) -> None:
+    async def _clean_up(self) -> None:
         await self._volumes.remove()
         await self.leaving.wait()
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
-        if not self._gone:
+        if not self._deleted:
             await self._status_writer.delete()
 
-    # --- what its containers ask ------------------------------------------------------------------
+    # --- calls of the containers ------------------------------------------------------------------
 
     @property
     def policy(self) -> str:
@@ -235,8 +239,8 @@ class PodWorker:
 
     @property
     def grace(self) -> float:
-        said = self._status_writer.pod["spec"].get("terminationGracePeriodSeconds")
-        return GRACE if said is None else float(said)
+        seconds = self._status_writer.pod["spec"].get("terminationGracePeriodSeconds")
+        return DEFAULT_GRACE if seconds is None else float(seconds)
 
     def definition(self, name: str) -> Obj:
         spec = self._status_writer.pod["spec"]
@@ -248,7 +252,7 @@ class PodWorker:
             self.context, self._status_writer.pod, self.definition(name), attempt, self._volumes, self.grace
         )
 
-    def message_of(self, name: str, attempt: int) -> str:
+    def termination_message(self, name: str, attempt: int) -> str:
         return read_termination_message(self.context, self.uid, name, attempt)
 
     async def publish(self, name: str, addresses: Sequence[tuple[int, str, Address]]) -> None:
@@ -262,7 +266,7 @@ class PodWorker:
                 self._published[name] = ()
                 with suppress(OSError):
                     await self._publish_all()
-                raise StartError("RunContainerError", f"{_named(addresses)}: {error.strerror or error}") from None
+                raise StartError("RunContainerError", f"{_port_error(addresses)}: {error.strerror or error}") from None
 
     async def _publish_all(self) -> None:
         await self.context.publisher.withdraw(self.uid)
@@ -279,16 +283,16 @@ class PodWorker:
     def _warn(self, reason: str, message: str) -> None:
         self.event(WARNING, reason, message)
 
-    def _facts(self) -> PodState:
-        statuses = [life.status for life in self._lives]
+    def _observe(self) -> PodState:
+        statuses = [worker.status for worker in self._containers]
         return PodState(
             init=tuple(one.to_object() for one in statuses if one.role is not ContainerRole.MAIN),
             containers=tuple(one.to_object() for one in statuses if one.role is ContainerRole.MAIN),
             mounted=self._volume_manager.ready.is_set(),
             initialized=self._initialized,
-            over=self._over,
+            finished=self._finished,
             stand_ins=deduplicate(one.stand_in for one in statuses),
-            reason=self._failure[0] if self._over else "",
+            reason=self._failure[0] if self._finished else "",
             message=self._failure[1],
         )
 
@@ -298,6 +302,6 @@ def _deletion(pod: Obj) -> tuple[object, object]:
     return metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
 
 
-def _named(addresses: Sequence[tuple[int, str, Address]]) -> str:
+def _port_error(addresses: Sequence[tuple[int, str, Address]]) -> str:
     ports = ", ".join(f"{port}/{protocol}" for port, protocol, _ in addresses)
-    return f"host port {ports} cannot be had"
+    return f"host port {ports} is not available"

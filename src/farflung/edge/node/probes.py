@@ -1,4 +1,4 @@
-"""Ask a container how it is, or tell it what happens to it."""
+"""Probes and lifecycle hooks of containers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from farflung.client.transport import HttpTransport, Reply, Request
 from farflung.edge.runtimes.base import Address, Runtime, StartedContainer
 from farflung.machinery.errors import Obj
 
-LONGEST: Final = 1024  #: bytes of an answer that are reported
+MAX_BODY: Final = 1024  #: bytes of a response that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class ProbeResult:
 
 
 def find_unsupported_probe(container: Obj) -> str:
-    """What this node cannot do for a container; empty if it can do everything."""
+    """Empty if all probes are supported."""
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         if "grpc" in (container.get(name) or {}):
-            return f"{name} asks by gRPC, which this node cannot"
+            return f"{name} uses gRPC, which this node does not support"
     return ""
 
 
 def handler_ports(container: Obj) -> set[int]:
-    """The ports that probes and hooks name by number: a container listens on them, whether it says so or not."""
+    """Ports that probes and hooks name by number; the container need not declare them."""
     lifecycle = container.get("lifecycle") or {}
     probes = [container.get(name) or {} for name in ("startupProbe", "livenessProbe", "readinessProbe")]
     hooks = [lifecycle.get(name) or {} for name in ("postStart", "preStop")]
@@ -50,29 +50,29 @@ def handler_ports(container: Obj) -> set[int]:
 async def run_handler(
     handler: Obj, container: Obj, started: StartedContainer, runtime: Runtime, seconds: float
 ) -> ProbeResult:
-    """`handler`: a probe or a hook.  Whatever goes wrong is a failure with a message."""
+    """`handler`: a probe or a hook.  Every error is a failed result with a message."""
     try:
         async with asyncio.timeout(seconds):
-            return await _ask(handler, container, started, runtime, seconds)
+            return await _run_handler(handler, container, started, runtime, seconds)
     except TimeoutError:
         return ProbeResult(
             False, f"command timed out after {seconds:g}s" if "exec" in handler else "context deadline exceeded"
         )
 
 
-async def _ask(
+async def _run_handler(
     handler: Obj, container: Obj, started: StartedContainer, runtime: Runtime, seconds: float
 ) -> ProbeResult:
     if "exec" in handler:
         code, output = await runtime.execute(started.id, handler["exec"].get("command") or [], seconds)
-        return ProbeResult(code == 0, output[:LONGEST].decode(errors="replace").strip() or f"exit code {code}")
+        return ProbeResult(code == 0, output[:MAX_BODY].decode(errors="replace").strip() or f"exit code {code}")
     if "sleep" in handler:
         await asyncio.sleep(float(handler["sleep"].get("seconds") or 0))
         return ProbeResult(True)
     wanted = handler.get("httpGet") or handler.get("tcpSocket") or {}
     address = _address(wanted, container, started)
     if address is None:
-        return ProbeResult(False, f"port {wanted.get('port')} of the container cannot be reached")
+        return ProbeResult(False, f"port {wanted.get('port')} of the container is not reachable")
     if "httpGet" in handler:
         return await _get(wanted, address, seconds)
     return await _connect(address)
@@ -93,7 +93,7 @@ def _address(wanted: Obj, container: Obj, started: StartedContainer) -> Address 
 async def _connect(address: Address) -> ProbeResult:
     try:
         _, writer = await asyncio.open_connection(address.host, address.port)
-    except (OSError, ValueError, OverflowError) as error:  # ValueError: no host name; OverflowError: no port
+    except (OSError, ValueError, OverflowError) as error:  # ValueError: invalid host; OverflowError: invalid port
         cause = (error.strerror if isinstance(error, OSError) else None) or error
         return ProbeResult(False, f"dial tcp {address.host}:{address.port}: {cause}")
     writer.close()
@@ -103,18 +103,17 @@ async def _connect(address: Address) -> ProbeResult:
 
 
 async def _get(wanted: Obj, address: Address, seconds: float) -> ProbeResult:
-    """Any status from 200 to 399 is a success: redirects are not followed.  Certificates are not verified, as the
-    kubelet does not."""
+    """Status 200 to 399 is a success, and redirects are not followed.  Certificates are not verified, as in kubelet."""
     scheme = (wanted.get("scheme") or "HTTP").lower()
     server, target = f"{scheme}://{_host(address)}", _target(wanted.get("path") or "/")
     headers = CIMultiDict({"User-Agent": "kube-probe/1.33", "Accept": "*/*", "Connection": "close"})
     headers.update((one.get("name", ""), one.get("value", "")) for one in wanted.get("httpHeaders") or ())
     try:
         async with (
-            HttpTransport(server, tls=_any_certificate() if scheme == "https" else None) as transport,
+            HttpTransport(server, tls=_unverified_tls() if scheme == "https" else None) as transport,
             transport.open(Request("GET", target, headers, patience=seconds)) as reply,
         ):
-            body = await _beginning(reply)
+            body = await _read_body(reply)
             if 200 <= reply.status < 400:
                 return ProbeResult(True, body.decode(errors="replace"))
             return ProbeResult(False, f"HTTP probe failed with statuscode: {reply.status}")
@@ -122,23 +121,23 @@ async def _get(wanted: Obj, address: Address, seconds: float) -> ProbeResult:
         return ProbeResult(False, f'Get "{server}{target}": {error or type(error).__name__}')
 
 
-async def _beginning(reply: Reply) -> bytes:
-    """At most `LONGEST` bytes of the body.  The rest is not read."""
+async def _read_body(reply: Reply) -> bytes:
+    """At most MAX_BODY bytes of the body."""
     body = b""
     async for chunk in reply.chunks():
         body += chunk
-        if len(body) >= LONGEST:
+        if len(body) >= MAX_BODY:
             break
-    return body[:LONGEST]
+    return body[:MAX_BODY]
 
 
 def _target(path: str) -> str:
-    """Path and query as they are written in a request: percent-encoded where that is not done yet."""
+    """Path and query, percent-encoded where necessary."""
     path, _, _ = path.partition("#")
     return quote(path if path.startswith("/") else f"/{path}", safe="/?%:@!$&'()*+,;=~[]")
 
 
-def _any_certificate() -> ssl.SSLContext:
+def _unverified_tls() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -152,15 +151,15 @@ def _host(address: Address) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The numbers of a probe, as the API has them."""
+    """A probe with the defaults of the API."""
 
     handler: Obj
     delay: float = 0.0
     period: float = 10.0
     timeout: float = 1.0
-    successes: int = 1  #: in a row, until it counts as one
-    failures: int = 3
-    grace: float | None = None  #: seconds that the container gets when this ends it
+    successes: int = 1  #: successThreshold
+    failures: int = 3  #: failureThreshold
+    grace: float | None = None  #: terminationGracePeriodSeconds of the probe
 
     @classmethod
     def of(cls, probe: Obj) -> Probe:
@@ -178,9 +177,9 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeCount:
-    """`passing`: what the container is taken for; only so many equal results in a row change that."""
+    """Results in a row.  `passing` changes after as many equal results as the threshold."""
 
-    passing: bool | None = None  #: None: nothing is known yet
+    passing: bool | None = None  #: None: not known yet
     last: bool | None = None
     row: int = 0
 

@@ -1,4 +1,4 @@
-"""The status of a pod, told from its containers, as kubelet tells it."""
+"""The status of a pod and its containers, and the restart policy, as in kubelet.  Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from farflung.machinery.times import format_seconds
 
 STAND_IN: Final = "farflung.io/StandIn"
 FINISHED: Final = ("Succeeded", "Failed")
-LOST: Final = 137  #: the exit code of a container that nobody saw end
-FIRST: Final = 10.0  #: seconds of the first pause; the restart before it is at once
-LONGEST: Final = 300.0
-FORGIVEN: Final = 600.0  #: seconds that it has to run until what was before does not count
+UNKNOWN_EXIT_CODE: Final = 137  #: of a container that ended while the agent was not running
+FIRST_DELAY: Final = 10.0  #: seconds
+MAX_DELAY: Final = 300.0  #: seconds
+BACKOFF_RESET: Final = 600.0  #: a container that ran for so many seconds starts without delay again
 
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """What a node knows of a pod."""
+    """What the status of a pod is computed from."""
 
     init: tuple[Obj, ...]  #: as in initContainerStatuses
     containers: tuple[Obj, ...]
-    mounted: bool  #: all its volumes are there
-    initialized: bool  #: the init containers have done their work
-    over: bool  #: nothing of it is started any more
+    mounted: bool  #: all volumes are mounted
+    initialized: bool  #: all init containers succeeded
+    finished: bool  #: no container runs or will be started
     stand_ins: tuple[str, ...] = ()
     reason: str = ""  #: why the whole pod has failed
     message: str = ""
@@ -41,33 +41,33 @@ def waiting(reason: str, message: str = "") -> Obj:
 
 
 def terminated(finished: ContainerExit, started: str, id: str) -> Obj:
-    said: Obj = {"exitCode": finished.exit_code, "reason": finished.reason}
+    fields: Obj = {"exitCode": finished.exit_code, "reason": finished.reason}
     if finished.exit_code > 128 and finished.exit_code - 128 < 65 and finished.reason == "Error":
-        said["signal"] = finished.exit_code - 128
+        fields["signal"] = finished.exit_code - 128
     if finished.message:
-        said["message"] = finished.message
-    said |= {"startedAt": started or None, "finishedAt": format_seconds(finished.at), "containerID": id}
-    return {"terminated": {name: value for name, value in said.items() if value not in (None, "")}}
+        fields["message"] = finished.message
+    fields |= {"startedAt": started or None, "finishedAt": format_seconds(finished.at), "containerID": id}
+    return {"terminated": {name: value for name, value in fields.items() if value not in (None, "")}}
 
 
-def lost(status: Obj, now: str) -> Obj:
-    """The state of a container that was running when we were last there."""
-    said = {
-        "exitCode": LOST,
+def unknown_exit(status: Obj, now: str) -> Obj:
+    """The state of a container that was running when the previous process ended."""
+    fields = {
+        "exitCode": UNKNOWN_EXIT_CODE,
         "reason": "ContainerStatusUnknown",
         "message": "The container ended with the process that ran it.",
         "startedAt": status["state"]["running"].get("startedAt"),
         "finishedAt": now,
         "containerID": status.get("containerID"),
     }
-    return {"terminated": {name: value for name, value in said.items() if value is not None}}
+    return {"terminated": {name: value for name, value in fields.items() if value is not None}}
 
 
 # --- the pod --------------------------------------------------------------------------------------
 
 
 def pod_status(pod: Obj, state: PodState, address: str, now: str) -> Obj:
-    """The whole status.  What others wrote into it stays."""
+    """The whole status.  Fields of other writers are kept."""
     before: Mapping[str, Any] = pod.get("status") or {}
     phase = phase_of(state, before.get("phase", ""))
     status = {
@@ -91,11 +91,11 @@ def pod_status(pod: Obj, state: PodState, address: str, now: str) -> Obj:
 
 
 def phase_of(state: PodState, before: str) -> str:
-    """What has ended for good stays so."""
+    """Succeeded and Failed are final."""
     if before in FINISHED:
         return before
     codes = [_exit_code(one) for one in state.containers]
-    if state.over:
+    if state.finished:
         return "Succeeded" if not state.reason and all(code == 0 for code in codes) else "Failed"
     begun = all(
         "running" in one["state"] or code is not None for one, code in zip(state.containers, codes, strict=True)
@@ -104,7 +104,7 @@ def phase_of(state: PodState, before: str) -> str:
 
 
 def _exit_code(container: Obj) -> int | None:
-    """Of the last time that it ended, if it does not run now."""
+    """The last exit code; None if it is running or has never run."""
     state = container["state"]
     if "running" in state:
         return None
@@ -118,7 +118,7 @@ def _exit_code(container: Obj) -> int | None:
 def _conditions(pod: Obj, state: PodState, phase: str, now: str) -> list[Obj]:
     before = {one.get("type"): one for one in (pod.get("status") or {}).get("conditions") or ()}
     ours = [
-        _condition("PodReadyToStartContainers", state.mounted and not state.over),
+        _condition("PodReadyToStartContainers", state.mounted and not state.finished),
         _initialized(state, phase),
         _ready(pod, state, phase, before),
         _containers_ready(state, phase),
@@ -177,9 +177,9 @@ def _ready(pod: Obj, state: PodState, phase: str, before: Mapping[Any, Obj]) -> 
     gates = [one.get("conditionType", "") for one in pod["spec"].get("readinessGates") or ()]
     found = {gate: (before.get(gate) or {}).get("status", "False") for gate in gates}
     closed = [
-        f'the status of pod readiness gate "{gate}" is not "True", but {said}'
-        for gate, said in found.items()
-        if said != "True"
+        f'the status of pod readiness gate "{gate}" is not "True", but {status}'
+        for gate, status in found.items()
+        if status != "True"
     ]
     return _condition("Ready", False, "ReadinessGatesNotReady", ", ".join(closed)) if closed else ready
 
@@ -188,18 +188,18 @@ def _listed(names: Sequence[str]) -> str:
     return f"[{' '.join(names)}]"
 
 
-# --- comparing ------------------------------------------------------------------------------------
+# --- comparison -----------------------------------------------------------------------------------
 
 
 def is_same_status(one: Any, other: Any) -> bool:
-    """Whether two statuses say the same, nothing being as good as null."""
-    return bool(_bare(one) == _bare(other))
+    """Whether two statuses are equal; null equals a missing field."""
+    return bool(_without_nulls(one) == _without_nulls(other))
 
 
-def _bare(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _bare(part) for name, part in value.items() if part is not None}
-    return [_bare(part) for part in value] if isinstance(value, list) else value
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def deduplicate(sentences: Iterable[str]) -> tuple[str, ...]:
@@ -207,8 +207,8 @@ def deduplicate(sentences: Iterable[str]) -> tuple[str, ...]:
 
 
 class ContainerRole(StrEnum):
-    INIT = "init"  #: does its work before the others start
-    SIDECAR = "sidecar"  #: starts before the others and ends after them
+    INIT = "init"  #: runs to completion before the others start
+    SIDECAR = "sidecar"  #: starts before the others and stops after them
     MAIN = "main"
 
 
@@ -228,44 +228,43 @@ class ContainerStatus:
 
     @classmethod
     def of(cls, container: Obj, role: ContainerRole, former: Obj | None, now: str) -> ContainerStatus:
-        """`former`: what was told when we were last there.  Whatever ran then has ended since."""
-        made = cls(container["name"], container.get("image", ""), role)
+        """`former`: the status that the previous process wrote.  Its containers are not running any more."""
+        status = cls(container["name"], container.get("image", ""), role)
         if former is None:
-            return made
-        made.restarts = former.get("restartCount", 0)
-        made.last_state = former.get("lastState") or {}
-        made.image_id, made.container_id = former.get("imageID", ""), former.get("containerID", "")
+            return status
+        status.restarts = former.get("restartCount", 0)
+        status.last_state = former.get("lastState") or {}
+        status.image_id, status.container_id = former.get("imageID", ""), former.get("containerID", "")
         state = former.get("state") or {}
         if "running" in state:
-            state = lost(former, now)
+            state = unknown_exit(former, now)
         elif "terminated" not in state:
-            state = made.last_state
+            state = status.last_state
         if "terminated" in state:
-            made.state = state
-        return made
+            status.state = state
+        return status
 
     @property
     def exit_code(self) -> int | None:
-        """If it has ended, and nothing was done about that yet."""
+        """None unless the current state is terminated."""
         ended = self.state.get("terminated")
         return None if ended is None else int(ended.get("exitCode", 0))
 
     @property
     def attempt(self) -> int:
-        """The number of the next one."""
+        """The number of the next start."""
         has_run = "terminated" in self.state or "terminated" in self.last_state
         return self.restarts + 1 if has_run else self.restarts
 
     def should_restart(self, policy: str) -> bool:
-        """Whether it is to be started once more."""
         code = self.exit_code
         if code is None or self.role is ContainerRole.SIDECAR:
             return True
         if self.role is ContainerRole.INIT and policy == "Always":
             policy = "OnFailure"
-        return restarts(policy, code)
+        return policy == "Always" or (policy == "OnFailure" and code != 0)
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- transitions ------------------------------------------------------------------------------
 
     def wait(self, reason: str, message: str = "") -> None:
         if "terminated" in self.state:
@@ -287,17 +286,17 @@ class ContainerStatus:
         self.started = self.passing = False
 
     def finish(self) -> None:
-        """It is not started any more: what it waited for does not matter, but how it ended."""
+        """It will not be started again: show how it terminated, not what it waited for."""
         if "waiting" in self.state and "terminated" in self.last_state:
             self.state, self.last_state = self.last_state, {}
 
     @property
     def done(self) -> bool:
-        """An init container that did its work, or a sidecar that is up."""
+        """An init container that succeeded, or a started sidecar."""
         return self.started if self.role is ContainerRole.SIDECAR else self.exit_code == 0
 
     def to_object(self) -> Obj:
-        """As in the status of the pod."""
+        """An entry of containerStatuses."""
         running = "running" in self.state
         ready = self.done if self.role is ContainerRole.INIT else running and self.started and self.passing
         return {
@@ -313,26 +312,22 @@ class ContainerStatus:
         }
 
 
-def restarts(policy: str, exit_code: int) -> bool:
-    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
-
-
 def restart_delay(failures: int) -> float:
-    """Seconds before the next try, after so many that failed, one at least: 10, 20, 40, … 300."""
-    return min(LONGEST, FIRST * 2.0 ** min(failures - 1, 16))
+    """Seconds before the next start after so many failures, at least one: 10, 20, 40, … 300."""
+    return min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(failures - 1, 16))
 
 
 @dataclass(frozen=True, slots=True)
 class CrashBackoff:
-    """How often a container ended in a row without having run for long."""
+    """Counts exits in a row of a container that did not run for BACKOFF_RESET seconds."""
 
     count: int = 0
 
-    def ended(self, seconds: float) -> CrashBackoff:
-        """After it ran for so long."""
-        return CrashBackoff(1 if seconds >= FORGIVEN else self.count + 1)
+    def after_exit(self, seconds: float) -> CrashBackoff:
+        """`seconds`: how long it ran."""
+        return CrashBackoff(1 if seconds >= BACKOFF_RESET else self.count + 1)
 
     @property
     def delay(self) -> float:
-        """Seconds until it may be started again: 0, 10, 20, 40, … 300."""
+        """Seconds before the next start: 0, 10, 20, 40, … 300."""
         return restart_delay(self.count - 1) if self.count > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Writes the status of one pod, when there is something to tell."""
+"""Writes the status of one pod."""
 
 from __future__ import annotations
 
@@ -7,66 +7,66 @@ from collections.abc import Callable
 
 from farflung.apis.names import PODS
 from farflung.client.errors import ClientError, Conflict, Invalid, NotFound
-from farflung.edge.node.context import NodeContext
+from farflung.edge.node.context import NODE_ADDRESS, NodeContext
 from farflung.edge.node.status import PodState, is_same_status, pod_status
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 
 
 class PodStatusWriter:
-    def __init__(self, context: NodeContext, pod: Obj, facts: Callable[[], PodState]) -> None:
-        self.pod = pod  #: as the server has it, as far as is known
+    def __init__(self, context: NodeContext, pod: Obj, observe: Callable[[], PodState]) -> None:
+        self.pod = pod  #: the last known version
         self._context = context
-        self._facts = facts
-        self._news = asyncio.Event()
-        self._silent = False
+        self._observe = observe
+        self._changed = asyncio.Event()
+        self._stopped = False
 
-    def hear(self, pod: Obj) -> None:
+    def update(self, pod: Obj) -> None:
         self.pod = pod
-        self._news.set()
+        self._changed.set()
 
-    def fall_silent(self) -> None:
-        """What happens from now on is nobody's business: the node ends, and the next one will find it so."""
-        self._silent = True
+    def stop(self) -> None:
+        """Write nothing more: the process ends, and the next one writes the status of the containers."""
+        self._stopped = True
 
     def changed(self) -> None:
-        self._news.set()
+        self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled, or silent."""
-        while not self._silent:
-            await self._news.wait()
+        """Run until cancelled or stopped."""
+        while not self._stopped:
+            await self._changed.wait()
             await self.flush()
 
     async def flush(self) -> None:
-        """Until everything is told that is known now, or there is nobody whom it could be told."""
+        """Write the current status.  Retries until it is written, or the pod does not exist."""
         failures = 0
-        while not self._silent:
-            self._news.clear()
+        while not self._stopped:
+            self._changed.clear()
             try:
                 await self._write()
                 return
             except NotFound:
                 return
             except Conflict:
-                if not await self._look_again():
+                if not await self._refresh():
                     return
             except Invalid as error:
-                self._context.log.error(error, "the status of a pod is refused", pod=self._called)
+                self._context.log.error(error, "the API server refused the status of a pod", pod=self._full_name)
                 return
             except ClientError as error:
                 failures += 1
-                self._context.log.error(error, "cannot write the status of a pod", pod=self._called)
+                self._context.log.error(error, "cannot write the status of a pod", pod=self._full_name)
                 await self._context.env.sleep(self._context.env.backoff.delay(failures, error.retry_after))
 
     async def _write(self) -> None:
         pod = self.pod
-        status = pod_status(pod, self._facts(), self._context.address, format_seconds(self._context.now()))
+        status = pod_status(pod, self._observe(), NODE_ADDRESS, format_seconds(self._context.now()))
         if not is_same_status(status, pod.get("status") or {}):
             self._context.assume(await self._context.client.update(PODS, {**pod, "status": status}, "status"))
 
-    async def _look_again(self) -> bool:
-        """Whether it is still there."""
+    async def _refresh(self) -> bool:
+        """Read the pod again.  False if it does not exist any more."""
         metadata = self.pod["metadata"]
         try:
             pod = await self._context.client.get(PODS, metadata["name"], metadata["namespace"])
@@ -79,7 +79,7 @@ class PodStatusWriter:
         return bool(pod["metadata"]["uid"] == metadata["uid"])
 
     async def delete(self) -> None:
-        """The pod has ended: now it can go."""
+        """Delete the pod object, after its containers have stopped."""
         metadata, failures = self.pod["metadata"], 0
         while True:
             try:
@@ -91,9 +91,9 @@ class PodStatusWriter:
                 return
             except ClientError as error:
                 failures += 1
-                self._context.log.error(error, "cannot delete a pod that has ended", pod=self._called)
+                self._context.log.error(error, "cannot delete a terminated pod", pod=self._full_name)
                 await self._context.env.sleep(self._context.env.backoff.delay(failures, error.retry_after))
 
     @property
-    def _called(self) -> str:
+    def _full_name(self) -> str:
         return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"

@@ -1,4 +1,4 @@
-"""Which files are in the volumes that are made of objects."""
+"""Files of configMap, secret, downwardAPI and projected volumes.  Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from farflung.edge.node.environment import CONFIG_MAP, SECRET, DownwardAPI, Find
 from farflung.machinery.errors import Obj
 
 MODE: Final = 0o644
-LIFETIME: Final = 3600  #: seconds of a token, where nothing is said
+LIFETIME: Final = 3600  #: seconds, by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,13 @@ def has_generated_files(volume: Obj) -> bool:
 
 def requested_tokens(volumes: Iterable[Obj]) -> frozenset[TokenSpec]:
     sources = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or ()]
-    return frozenset(_wanted(source["serviceAccountToken"]) for source in sources if "serviceAccountToken" in source)
+    return frozenset(
+        _token_spec(source["serviceAccountToken"]) for source in sources if "serviceAccountToken" in source
+    )
 
 
 def volume_files(volume: Obj, find: Find, downward: DownwardAPI, token: Callable[[TokenSpec], str]) -> VolumeFiles:
-    """Raises Unavailable."""
+    """Raises PodConfigError."""
     if "projected" in volume:
         projected = volume["projected"]
         default = projected.get("defaultMode", MODE)
@@ -59,18 +61,18 @@ def _files(
     source: Obj, default: int | None, find: Find, downward: DownwardAPI, token: Callable[[TokenSpec], str]
 ) -> dict[str, VolumeFile]:
     if "configMap" in source:
-        return _of_object(CONFIG_MAP, source["configMap"], default, find)
+        return _object_files(CONFIG_MAP, source["configMap"], default, find)
     if "secret" in source:
-        return _of_object(SECRET, source["secret"], default, find)
+        return _object_files(SECRET, source["secret"], default, find)
     if "downwardAPI" in source:
-        return _of_downward(source["downwardAPI"], default, downward)
+        return _downward_files(source["downwardAPI"], default, downward)
     if "serviceAccountToken" in source:
         wanted = source["serviceAccountToken"]
-        return {wanted["path"]: VolumeFile(token(_wanted(wanted)).encode(), MODE if default is None else default)}
-    raise PodConfigError(f"this node does not know {', '.join(sorted(source))}")
+        return {wanted["path"]: VolumeFile(token(_token_spec(wanted)).encode(), MODE if default is None else default)}
+    raise PodConfigError(f"this node does not support {', '.join(sorted(source))}")
 
 
-def _of_object(kind: str, reference: Obj, default: int | None, find: Find) -> dict[str, VolumeFile]:
+def _object_files(kind: str, reference: Obj, default: int | None, find: Find) -> dict[str, VolumeFile]:
     name = reference.get("secretName") or reference.get("name", "")
     optional = bool(reference.get("optional"))
     found = find(kind, name)
@@ -92,7 +94,7 @@ def _of_object(kind: str, reference: Obj, default: int | None, find: Find) -> di
     return files
 
 
-def _of_downward(reference: Obj, default: int | None, downward: DownwardAPI) -> dict[str, VolumeFile]:
+def _downward_files(reference: Obj, default: int | None, downward: DownwardAPI) -> dict[str, VolumeFile]:
     mode = reference.get("defaultMode", MODE) if default is None else default
     files = {}
     for item in reference.get("items") or ():
@@ -104,12 +106,12 @@ def _of_downward(reference: Obj, default: int | None, downward: DownwardAPI) -> 
     return files
 
 
-def _wanted(source: Obj) -> TokenSpec:
+def _token_spec(source: Obj) -> TokenSpec:
     return TokenSpec(source.get("audience") or "", source.get("expirationSeconds") or LIFETIME)
 
 
 def _check_path(path: str) -> None:
-    """Nothing leaves the volume, and nothing is called as what the volume is held together by."""
+    """A path must stay in the volume and must not begin with `..`, which `write_files` uses."""
     parts = path.split("/")
     if not path or path.startswith("/") or parts[0].startswith("..") or ".." in parts or "" in parts or "\0" in path:
         raise PodConfigError(f"{path[:200]!r} is not a path within a volume")

@@ -1,4 +1,4 @@
-"""What a node asks of whatever runs its containers."""
+"""The interface between a node and its container runtime."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from typing import Protocol
 @dataclass(frozen=True, slots=True)
 class Mount:
     source: Path  #: a file or directory of the machine
-    target: str  #: where the container sees it
+    target: str  #: path in the container
     read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """One attempt to run a container of a pod."""
+    """One start of a container of a pod."""
 
     pod_uid: str
     namespace: str
     pod: str
     name: str
-    attempt: int  #: how often it was started before
+    attempt: int  #: number of earlier starts
     image: str
-    command: tuple[str, ...] | None = None  #: None: what the image says
+    command: tuple[str, ...] | None = None  #: None: that of the image
     arguments: tuple[str, ...] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str = ""
     mounts: tuple[Mount, ...] = ()
-    ports: tuple[int, ...] = ()  #: that it listens on
-    log: Path = Path("/dev/null")  #: lines as a container runtime writes them: `<time> stdout F <text>`
+    ports: tuple[int, ...] = ()  #: TCP ports that it listens on
+    log: Path = Path("/dev/null")  #: in CRI format: `<time> stdout F <text>`
     user: int | None = None
-    grace: float = 30.0  #: seconds between asking it to end and ending it
-    shared_ports: tuple[int, ...] | None = None  #: of all containers of its pod, if they share localhost
+    grace: float = 30.0  #: seconds between SIGTERM and SIGKILL
+    shared_ports: tuple[int, ...] | None = None  #: ports of all containers of the pod, if they share a network
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a port of a container can be reached from this machine."""
+    """Address of a container port on this machine."""
 
     host: str
     port: int
@@ -51,7 +51,7 @@ class StartedContainer:
     id: str  #: `process://…` or `podman://…`
     image_id: str
     addresses: Mapping[int, Address]  #: by the container's port
-    stand_in: str = ""  #: a sentence that says so, if this is not the image but something in its place
+    stand_in: str = ""  #: a message, if another program runs instead of the image
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ContainerExit:
 
 
 class ImageError(Exception):
-    """An image that cannot be had.  `reason`: ErrImagePull, ErrImageNeverPull, InvalidImageName."""
+    """`reason`: ErrImagePull, ErrImageNeverPull or InvalidImageName."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class ImageError(Exception):
 
 
 class StartError(Exception):
-    """A container that cannot be started, as CreateContainerError or RunContainerError say it."""
+    """`reason`: CreateContainerConfigError, CreateContainerError or RunContainerError."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -81,36 +81,35 @@ class StartError(Exception):
 class Runtime(Protocol):
     @property
     def name(self) -> str:
-        """As in `containerRuntimeVersion` of a Node: `podman://5.4.2`, `process://0.1.0`."""
+        """The containerRuntimeVersion of the Node: `podman://5.4.2`, `process://0.1.0`."""
 
     async def pull(self, image: str, policy: str) -> None:
-        """Have it here.  `policy`: Always, IfNotPresent or Never.  Raises ImageError."""
+        """`policy`: Always, IfNotPresent or Never.  Raises ImageError."""
 
     async def start(self, container: ContainerSpec) -> StartedContainer:
         """Raises ImageError or StartError."""
 
     async def wait(self, id: str) -> ContainerExit:
-        """Until it ends, however it does."""
+        """Wait for its exit."""
 
     async def stop(self, id: str, grace: float) -> None:
-        """Ask it to end, and end it after so many seconds.  Nothing happens if it has ended."""
+        """Send SIGTERM, and SIGKILL after `grace` seconds.  Does nothing after its exit."""
 
     async def execute(self, id: str, command: Sequence[str], seconds: float) -> tuple[int, bytes]:
-        """Run a command beside it, for a probe: its exit code and the first 10 KiB of what it printed.  Raises
-        TimeoutError."""
+        """Run a command in the container: its exit code and the first 10 KiB of its output.  Raises TimeoutError."""
 
     async def remove(self, id: str) -> None:
-        """What is left of it when it has ended, its log aside."""
+        """Remove an exited container, except for its log."""
 
     async def close(self) -> None:
-        """End everything that is still running."""
+        """Stop all containers."""
 
 
 class Publisher(Protocol):
-    """Makes ports of pods reachable as ports of the node, and so as those of this machine that are mapped to them."""
+    """Forwards ports of the node to ports of pods."""
 
     async def publish(self, pod_uid: str, node_port: int, protocol: str, to: Address) -> None:
-        """Replaces what the pod published there before.  Raises OSError if the machine's port cannot be had."""
+        """Replaces an earlier address of the pod.  Raises OSError if the port is not available."""
 
     async def withdraw(self, pod_uid: str) -> None:
-        """All that it published."""
+        """All ports of the pod."""

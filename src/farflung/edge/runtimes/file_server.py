@@ -1,9 +1,9 @@
-"""A small web server of files, for machines that have no other.
+"""A small web server of static files, for machines without nginx or Apache.
 
     python -m farflung.edge.runtimes.file_server DIRECTORY --socket 3 [--socket 4] [--allow DIRECTORY …]
 
-The sockets are open and listening already: descriptors that are handed down.  Links are followed as long as they end in
-the directory itself or in one of the others that are allowed.
+The sockets are inherited descriptors that already listen.  Links are followed into the directory itself and into
+allowed directories.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from typing import Any, Final
 
 from farflung.lib.version import __version__
 
-PATIENCE: Final = 60.0  #: seconds that a client may be silent
-NOWHERE: Final = "/nonexistent/nothing"
+IDLE_TIMEOUT: Final = 60.0  #: seconds
+NOT_FOUND_PATH: Final = "/nonexistent/nothing"
 
 
 class FileHandler(SimpleHTTPRequestHandler):
     server_version = f"farflung/{__version__}"
     sys_version = ""
     protocol_version = "HTTP/1.1"
-    timeout = PATIENCE
+    timeout = IDLE_TIMEOUT
     allowed: tuple[Path, ...] = ()
 
     def translate_path(self, path: str) -> str:
-        """The file of a path of a URL; one that is not there, if it may not be seen."""
+        """The file of a URL path; NOT_FOUND_PATH if it must not be served."""
         found = super().translate_path(path)
         within = os.path.relpath(found, self.directory)
         if any(part.startswith("..") for part in Path(within).parts):
-            return NOWHERE
+            return NOT_FOUND_PATH
         try:
             real = Path(found).resolve()
         except (OSError, RuntimeError, ValueError):
-            return NOWHERE
-        homes = (Path(self.directory).resolve(), *(home.resolve() for home in self.allowed))
-        return found if any(real.is_relative_to(home) for home in homes) else NOWHERE
+            return NOT_FOUND_PATH
+        roots = (Path(self.directory).resolve(), *(root.resolve() for root in self.allowed))
+        return found if any(real.is_relative_to(root) for root in roots) else NOT_FOUND_PATH
 
     def list_directory(self, path: str | os.PathLike[str]) -> None:
-        """What is in a directory is nobody's business."""
+        """Directories are not listed."""
         self.send_error(403)
 
     def log_message(self, format: str, *args: Any) -> None:
-        said = "".join(one if one.isprintable() else "?" for one in format % args)
-        print(f"{self.address_string()} - - [{self.log_date_time_string()}] {said}", flush=True)
+        message = "".join(one if one.isprintable() else "?" for one in format % args)
+        print(f"{self.address_string()} - - [{self.log_date_time_string()}] {message}", flush=True)
 
 
 class FileServer(ThreadingHTTPServer):
-    """On a socket that is listening already."""
+    """Serves on an inherited socket."""
 
     daemon_threads = True
 
@@ -71,17 +71,17 @@ class FileServer(ThreadingHTTPServer):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="web", description="Serves the files of a directory.")
+    parser = argparse.ArgumentParser(prog="file_server", description="Serves the files of a directory.")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--socket", type=int, action="append", required=True)
     parser.add_argument("--allow", type=Path, action="append", default=[])
-    said = parser.parse_args(arguments)
-    handler = type("Allowed", (FileHandler,), {"allowed": tuple(said.allow)})
+    options = parser.parse_args(arguments)
+    handler = type("Allowed", (FileHandler,), {"allowed": tuple(options.allow)})
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    servers = [FileServer(socket.socket(fileno=number), handler, said.directory) for number in said.socket]
+    servers = [FileServer(socket.socket(fileno=number), handler, options.directory) for number in options.socket]
     for server in servers[1:]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"serving {said.directory}", file=sys.stderr, flush=True)
+    print(f"serving {options.directory}", file=sys.stderr, flush=True)
     servers[0].serve_forever()
 
 

@@ -1,7 +1,9 @@
-"""What containers print, as lines of a log: `2026-11-16T06:30:00.000000000Z stdout F text`.
+"""Log files of containers, in CRI format: `2026-11-16T06:30:00.000000000Z stdout F text`.
 
-`F` ends a line; `P` is a part of one that is longer than what is written at once.  A log has a bound: when it is half
-full, what is there is kept as `<name>.1` in place of what was there before.
+    <directory>/pods/<pod uid>/logs/<container>/<attempt>.log      the current log
+    <directory>/pods/<pod uid>/logs/<container>/<attempt>.log.1    the rotated log
+
+`F` is the end of a line, `P` a part of a long line.  A log is rotated at half of its size limit.
 """
 
 from __future__ import annotations
@@ -12,13 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
-LIMIT: Final = 10 * 1024 * 1024  #: bytes of the log of one attempt, with what is kept of before
-LONGEST: Final = 16 * 1024  #: bytes of a line that are written at once
-PREVIOUS: Final = 1  #: attempts whose logs are kept beside those of the present one
+MAX_LOG: Final = 10 * 1024 * 1024  #: bytes, with the rotated log
+MAX_PART: Final = 16 * 1024  #: bytes of text in one entry
+PREVIOUS: Final = 1  #: earlier attempts whose logs are kept
 
 
 def rotated(path: Path) -> Path:
-    """Where the first part of a long log is."""
     return path.with_name(f"{path.name}.1")
 
 
@@ -28,13 +29,13 @@ def log_line(moment: datetime, stream: str, text: bytes, *, whole: bool = True) 
 
 
 class LogWriter:
-    """Never raises: a container is not ended because a disk is full."""
+    """Never raises: a full disk does not stop a container."""
 
-    def __init__(self, path: Path, now: Callable[[], datetime], limit: int = LIMIT) -> None:
+    def __init__(self, path: Path, now: Callable[[], datetime], limit: int = MAX_LOG) -> None:
         self._path = path
         self._now = now
         self._limit = limit
-        self._rests: dict[str, bytes] = {}  #: by stream: the beginning of a line
+        self._rests: dict[str, bytes] = {}  #: unfinished lines by stream
         self._file: BinaryIO | None = None
         self._size = 0
 
@@ -43,9 +44,9 @@ class LogWriter:
         moment = self._now()
         *lines, rest = (self._rests.pop(stream, b"") + data).split(b"\n")
         written = [part for line in lines for part in _parts(moment, stream, line)]
-        while len(rest) >= LONGEST:
-            written.append(log_line(moment, stream, rest[:LONGEST], whole=False))
-            rest = rest[LONGEST:]
+        while len(rest) >= MAX_PART:
+            written.append(log_line(moment, stream, rest[:MAX_PART], whole=False))
+            rest = rest[MAX_PART:]
         if rest:
             self._rests[stream] = rest
         for line in written:
@@ -53,7 +54,7 @@ class LogWriter:
         self._flush()
 
     def close(self) -> None:
-        """What did not end with a line end is a line too."""
+        """Unfinished lines are written as lines."""
         for stream, rest in sorted(self._rests.items()):
             self._write(log_line(self._now(), stream, rest))
         self._rests.clear()
@@ -88,9 +89,10 @@ class LogWriter:
 
 
 def _parts(moment: datetime, stream: str, line: bytes) -> list[bytes]:
-    starts = range(0, max(len(line), 1), LONGEST)
+    starts = range(0, max(len(line), 1), MAX_PART)
     return [
-        log_line(moment, stream, line[start : start + LONGEST], whole=start + LONGEST >= len(line)) for start in starts
+        log_line(moment, stream, line[start : start + MAX_PART], whole=start + MAX_PART >= len(line))
+        for start in starts
     ]
 
 
@@ -107,7 +109,7 @@ def log_file(directory: Path, pod_uid: str, container: str, attempt: int) -> Pat
 
 
 def remove_old_logs(directory: Path, pod_uid: str, container: str, attempt: int) -> None:
-    """Forget what attempts long before this one printed."""
+    """Delete logs of attempts before the previous one."""
     for path in logs_directory(directory, pod_uid, container).glob("*.log*"):
         number = path.name.partition(".")[0]
         if number.isdecimal() and int(number) < attempt - PREVIOUS:

@@ -1,5 +1,6 @@
-"""Processes that have a mark in their environment.  Also a program, for the user namespace of somebody who is not root:
-only there one may look at what runs as another user in a container.
+"""Kill processes by an environment variable.
+
+Also a program, to be run in the user namespace of rootless podman, where processes of all its users are visible.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def kill(mark: str) -> None:
 
 
 def _environment(process: Path) -> list[bytes]:
-    """Nothing if it is gone or not ours to look at."""
+    """Empty if the process has ended or is not readable."""
     try:
         return (process / "environ").read_bytes().split(b"\0")
     except OSError:

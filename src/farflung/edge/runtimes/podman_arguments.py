@@ -1,4 +1,4 @@
-"""What podman is asked, word for word."""
+"""Arguments of podman commands.  Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Final
 
 from farflung.edge.runtimes.base import ContainerSpec, Mount, StartError
 
-GIVEN: Final = "/proc/self/fd/0"  #: standard input, by a name that podman takes for that of a file
+STDIN: Final = "/proc/self/fd/0"  #: standard input as a file name
 EDGE_LABEL: Final = "io.farflung.edge"
 INSTANCE_LABEL: Final = "io.farflung.instance"
 CONTAINER_LABEL: Final = "io.kubernetes.container.name"
-#: What no container may do in Kubernetes unless its pod asks for it, whatever this machine's configuration allows.  The
-#: others are not added one by one: podman would give them to users other than root, too.
+#: Capabilities that containers do not have in Kubernetes by default.  They are dropped one by one, because podman would
+#: give added capabilities to users other than root too.
 DROPPED: Final = (
     "AUDIT_CONTROL",
     "AUDIT_READ",
@@ -46,17 +46,17 @@ DROPPED: Final = (
     "WAKE_ALARM",
 )
 VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-#: what every podman reads from a file of variables as it stands there
+#: values that all versions of podman read literally from an environment file
 PLAIN: Final = re.compile(r"([^\s'\"`#$\\\x00-\x1f\x7f]([^'\"`#$\\\x00-\x1f\x7f]*[^\s'\"`#$\\\x00-\x1f\x7f])?)?")
-LONGEST_PLAIN: Final = 32 * 1024  #: characters; podman gives up at a line of 64 KiB
-LONGEST_LOG: Final = 10 * 1024 * 1024  #: bytes; then podman begins it anew
-LONGEST_HOST_NAME: Final = 63
-UNSPEAKABLE: Final = re.compile(r'[,:"\x00-\x1f\x7f]')  #: in paths: podman takes them for something else
+MAX_PLAIN: Final = 32 * 1024  #: characters; podman fails at lines of 64 KiB
+MAX_LOG: Final = 10 * 1024 * 1024  #: bytes; then podman truncates it
+MAX_HOST_NAME: Final = 63
+UNSUPPORTED_IN_PATHS: Final = re.compile(r'[,:"\x00-\x1f\x7f]')  #: characters that podman would interpret
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceIdentity:
-    """Whose containers these are: an edge is its directory, an instance one life of its process."""
+    """Names and labels of containers.  The directory identifies the edge; an instance is one run of its process."""
 
     directory: Path  #: absolute
     instance: str
@@ -71,7 +71,7 @@ class InstanceIdentity:
 
     @property
     def edge_prefix(self) -> str:
-        """How the names of all its containers and secrets begin."""
+        """Prefix of the names of all its containers and secrets."""
         return f"farflung-{self.edge}-"
 
     @property
@@ -105,20 +105,20 @@ class InstanceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentArguments:
-    """How a container's environment is given: never on the command line, which everybody on the machine can read."""
+    """The environment of a container.  It is never on the command line, which all users of the machine can read."""
 
-    lines: str  #: of a file of variables
-    secrets: Mapping[str, str]  #: values that such a file cannot say, by the name of the variable
+    lines: str  #: of an environment file
+    secrets: Mapping[str, str]  #: other values, by the name of the variable
 
 
 def variables(environment: Mapping[str, str]) -> EnvironmentArguments:
-    """Raises StartError if a name cannot be given at all."""
+    """Raises StartError if podman does not support a name."""
     lines: list[str] = []
     secrets: dict[str, str] = {}
     for name, value in sorted(environment.items()):
         if not VARIABLE.fullmatch(name):
             raise StartError("CreateContainerConfigError", f"podman cannot set an environment variable named {name!r}")
-        if len(value) <= LONGEST_PLAIN and PLAIN.fullmatch(value):
+        if len(value) <= MAX_PLAIN and PLAIN.fullmatch(value):
             lines.append(f"{name}={value}\n")
         else:
             secrets[name] = value
@@ -133,15 +133,15 @@ def secret_names(container_name: str, variables: EnvironmentArguments) -> dict[s
 def run(
     container: ContainerSpec, identity: InstanceIdentity, image: str, secrets: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Starts the container and prints its id.  Lines of variables are expected on standard input.  What is mounted
-    from the edge's directory is its own, and may be labelled for containers where SELinux wants that."""
+    """Starts the container and prints its id.  Reads an environment file from standard input.  Mounts from the edge's
+    directory may be relabelled for SELinux."""
     return (
         *("run", "--detach", "--pull=never", "--replace", f"--name={identity.name(container)}"),
         *(f"--label={name}={value}" for name, value in sorted(identity.labels(container).items())),
-        *_as_in_kubernetes(container),
+        *_kubernetes_defaults(container),
         *(f"--cap-drop={capability}" for capability in DROPPED),
-        *("--log-driver=k8s-file", f"--log-opt=path={speakable(container.log)}", f"--log-opt=max-size={LONGEST_LOG}"),
-        f"--env-file={GIVEN}",
+        *("--log-driver=k8s-file", f"--log-opt=path={checked_path(container.log)}", f"--log-opt=max-size={MAX_LOG}"),
+        f"--env-file={STDIN}",
         *(f"--secret={secret},type=env,target={name}" for name, secret in sorted(secrets.items())),
         *_network(container, identity),
         *(f"--volume={_volume(mount, identity.directory)}" for mount in container.mounts),
@@ -162,7 +162,7 @@ def _published(ports: Iterable[int]) -> Iterable[str]:
 
 
 def create_pod(container: ContainerSpec, identity: InstanceIdentity) -> tuple[str, ...]:
-    """Starts nothing but what holds the network that containers of a pod share."""
+    """Creates a podman pod, which holds the network of its containers."""
     labels = sorted(identity.labels(container).items())
     return (
         *("pod", "create", "--share=net", "--replace", f"--name={identity.pod_name(container)}"),
@@ -172,17 +172,17 @@ def create_pod(container: ContainerSpec, identity: InstanceIdentity) -> tuple[st
 
 
 def remove_pods(pods: Sequence[str]) -> tuple[str, ...]:
-    """With all that is in them."""
+    """With their containers."""
     return ("pod", "rm", "--force", "--ignore", "--time=0", *pods)
 
 
 def pods_of(label_filter: str) -> tuple[str, ...]:
-    """Prints their ids, a line each."""
+    """Prints ids, one per line."""
     return ("pod", "ps", "--quiet", "--no-trunc", f"--filter={label_filter}")
 
 
-def _as_in_kubernetes(container: ContainerSpec) -> Iterable[str]:
-    """Without what podman does of its own accord and Kubernetes does not."""
+def _kubernetes_defaults(container: ContainerSpec) -> Iterable[str]:
+    """Disable defaults of podman that Kubernetes does not have."""
     yield f"--hostname={host_name(container.pod)}"
     yield f"--stop-timeout={whole_seconds(container.grace)}"
     yield "--security-opt=no-new-privileges"
@@ -207,19 +207,19 @@ def _volume(mount: Mount, directory: Path) -> str:
         *(["z"] if mount.source.is_relative_to(directory) else []),
     ]
     if ":" in mount.target:
-        raise StartError("CreateContainerError", f"podman cannot mount anything at {mount.target!r}")
-    return ":".join([speakable(mount.source), mount.target, *([",".join(options)] if options else [])])
+        raise StartError("CreateContainerError", f"podman does not support mounts at {mount.target!r}")
+    return ":".join([checked_path(mount.source), mount.target, *([",".join(options)] if options else [])])
 
 
-def speakable(path: Path) -> str:
-    """Raises StartError if podman would take it for something else."""
-    if UNSPEAKABLE.search(str(path)):
-        raise StartError("CreateContainerError", f"podman cannot be given the path {str(path)!r}")
+def checked_path(path: Path) -> str:
+    """Raises StartError for characters that podman would interpret."""
+    if UNSUPPORTED_IN_PATHS.search(str(path)):
+        raise StartError("CreateContainerError", f"podman does not support the path {str(path)!r}")
     return str(path)
 
 
 def host_name(pod: str) -> str:
-    return pod[:LONGEST_HOST_NAME].rstrip("-.")
+    return pod[:MAX_HOST_NAME].rstrip("-.")
 
 
 def whole_seconds(grace: float) -> int:
@@ -236,24 +236,23 @@ def stop(container_id: str, grace: float) -> tuple[str, ...]:
 
 
 def remove(container_ids: Sequence[str]) -> tuple[str, ...]:
-    """Running or not, at once, with the volumes that their images ask for."""
+    """Also running ones, with the anonymous volumes of their images."""
     return ("rm", "--force", "--ignore", "--time=0", "--volumes", *container_ids)
 
 
 def all_of(label_filter: str) -> tuple[str, ...]:
-    """Prints their ids, a line each."""
+    """Prints ids, one per line."""
     return ("ps", "--all", "--quiet", "--no-trunc", f"--filter={label_filter}")
 
 
 def probe(rootfs: Path) -> tuple[str, ...]:
-    """Does everything that starting a container takes, and fails at the last step: in an empty `rootfs` there is
-    nothing to run.  Where podman works the exit code is therefore NOT_FOUND."""
+    """A trial container in an empty `rootfs`.  If podman works, the exit code is NOT_FOUND."""
     return (
         *("run", "--rm", "--cap-drop=all", "--security-opt=no-new-privileges", "--log-driver=none"),
-        *("--publish=127.0.0.1::80", "--rootfs", speakable(rootfs), "/farflung-probe"),
+        *("--publish=127.0.0.1::80", "--rootfs", checked_path(rootfs), "/farflung-probe"),
     )
 
 
-NOT_THERE: Final = 1  #: podman's exit code when something it is asked about does not exist
-NOT_FOUND: Final = 127  #: podman's exit code when there is no such command in a container
-NOT_RUN: Final = 126  #: when the command is there and cannot be run
+DOES_NOT_EXIST: Final = 1  #: exit code of `podman … exists`
+NOT_FOUND: Final = 127  #: exit code: the command does not exist in the container
+NOT_RUN: Final = 126  #: exit code: the command cannot be executed

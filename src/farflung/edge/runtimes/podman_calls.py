@@ -1,7 +1,7 @@
-"""Asking podman: one process for each question.
+"""Processes of podman: one per call, and the guard.
 
-podman leaves processes behind that mind containers, and they keep what it was given to write to.  So nothing here
-waits for the end of a pipe, only for that of podman.
+podman leaves monitor processes (conmon) behind, which keep its output open.  So a call waits for the exit of podman,
+not for the end of a pipe.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 from farflung.edge.runtimes.podman_arguments import InstanceIdentity
 
 CHUNK: Final = 64 * 1024
-PATIENCE: Final = 5.0  #: seconds between asking podman to end and ending it
-#: Waits for a line or for the end of whoever should write it; the latter ends the containers.  A few times, because
-#: one may have been on its way.
+GRACE: Final = 5.0  #: seconds between SIGTERM and SIGKILL
+#: Exits on a line on standard input.  When standard input is closed without one, removes the containers, three times,
+#: because one may be starting.
 SCRIPT: Final = """
 trap '' HUP INT TERM
 read -r line && exit 0
@@ -46,46 +46,46 @@ class PodmanResult:
     errors: bytes
 
     @property
-    def worked(self) -> bool:
+    def succeeded(self) -> bool:
         return self.code == 0
 
 
-async def run_podman(program: str, arguments: Sequence[str], given: bytes = b"") -> PodmanResult:
-    """`given` is on its standard input, in memory and nowhere else."""
-    with _memory(given) as standard_input, _memory() as output, _memory() as errors:
-        code = await _ended(program, arguments, standard_input, output, errors)
+async def run_podman(program: str, arguments: Sequence[str], stdin: bytes = b"") -> PodmanResult:
+    """`stdin`: its standard input, which is kept in memory only."""
+    with _memory(stdin) as standard_input, _memory() as output, _memory() as errors:
+        code = await _run(program, arguments, standard_input, output, errors)
         return PodmanResult(code, _content(output), _content(errors))
 
 
 async def run_podman_truncated(program: str, arguments: Sequence[str], limit: int) -> tuple[int, bytes]:
-    """Its exit code and the first `limit` bytes of what it prints, errors included; the rest is thrown away."""
+    """The exit code and the first `limit` bytes of output and errors."""
     loop = asyncio.get_running_loop()
-    kept = bytearray()
+    output = bytearray()
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
 
     def take() -> None:
         with suppress(BlockingIOError):
             chunk = os.read(reading, CHUNK)
-            kept.extend(chunk[: limit - len(kept)])
+            output.extend(chunk[: limit - len(output)])
             if not chunk:
                 loop.remove_reader(reading)
 
     loop.add_reader(reading, take)
     try:
-        code = await _ended(program, arguments, DEVNULL, writing, writing)
+        code = await _run(program, arguments, DEVNULL, writing, writing)
         take()
     finally:
         loop.remove_reader(reading)
         os.close(reading)
         os.close(writing)
-    return code, bytes(kept)
+    return code, bytes(output)
 
 
-async def _ended(program: str, arguments: Sequence[str], given: int, output: int, errors: int) -> int:
-    """It does not outlive the call, nor is it hit by what a terminal sends to us."""
+async def _run(program: str, arguments: Sequence[str], stdin: int, output: int, errors: int) -> int:
+    """Run podman in its own session, so that signals of the terminal do not reach it.  Cancelling stops it."""
     process = await asyncio.create_subprocess_exec(
-        program, *arguments, stdin=given, stdout=output, stderr=errors, start_new_session=True
+        program, *arguments, stdin=stdin, stdout=output, stderr=errors, start_new_session=True
     )
     try:
         return await process.wait()
@@ -95,11 +95,11 @@ async def _ended(program: str, arguments: Sequence[str], given: int, output: int
 
 
 async def _end(process: Process) -> None:
-    """podman ends what it must not leave half done before it obeys."""
+    """SIGTERM lets podman finish what it must not leave half done."""
     with suppress(ProcessLookupError):
         process.terminate()
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(GRACE):
             await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):
@@ -109,8 +109,7 @@ async def _end(process: Process) -> None:
 
 @contextmanager
 def _memory(content: bytes = b"") -> Iterator[int]:
-    """A file in memory, to be read from its beginning: unlike a pipe it takes what there is at once, and unlike a file
-    on a disk it leaves nothing behind."""
+    """A file in memory, positioned at its beginning.  It never blocks the writer, and leaves nothing on disk."""
     descriptor = os.memfd_create("farflung")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -128,13 +127,13 @@ def _content(descriptor: int) -> bytes:
 
 
 class PodmanGuard:
-    """Removes the containers of an instance when this process is gone, unless it was dismissed."""
+    """A process that removes the containers of an instance when this process dies; podman would keep them."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     @classmethod
-    async def post(cls, program: str, identity: InstanceIdentity) -> PodmanGuard:
+    async def start(cls, program: str, identity: InstanceIdentity) -> PodmanGuard:
         arguments = (program, identity.instance_filter, identity.instance_prefix)
         return cls(
             await asyncio.create_subprocess_exec(

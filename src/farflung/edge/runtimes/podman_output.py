@@ -1,4 +1,4 @@
-"""What podman answers."""
+"""Parsers of podman's output.  Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 
 from farflung.edge.runtimes.base import Address, ContainerExit
 
-OLDEST: Final = (4, 3)  #: the first that can do what is asked of it here
-LONGEST_SENTENCE: Final = 1024
+OLDEST: Final = (4, 3)  #: oldest supported version
+MAX_ERROR: Final = 1024
 
 
 class PodmanVersion(msgspec.Struct, frozen=True, rename={"version": "Version"}):
@@ -19,7 +19,7 @@ class PodmanVersion(msgspec.Struct, frozen=True, rename={"version": "Version"}):
 
 
 class PodmanInfo(msgspec.Struct, frozen=True):
-    """Of `podman info`."""
+    """Output of `podman info`."""
 
     version: PodmanVersion = PodmanVersion()
 
@@ -31,7 +31,7 @@ class InspectedState(msgspec.Struct, frozen=True, rename="pascal"):
     finished_at: str = ""
     error: str = ""
     oom_killed: bool = msgspec.field(default=False, name="OOMKilled")
-    conmon_pid: int = 0  #: the process that minds it; ends when all about the end of the container is known
+    conmon_pid: int = 0  #: the monitor process, which ends after it recorded the exit of the container
 
 
 class PortBinding(msgspec.Struct, frozen=True, rename="pascal"):
@@ -44,7 +44,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class InspectedContainer(msgspec.Struct, frozen=True, rename="pascal"):
-    """Of `podman inspect`, as far as we look."""
+    """Output of `podman inspect`."""
 
     id: str
     image: str = ""
@@ -53,7 +53,7 @@ class InspectedContainer(msgspec.Struct, frozen=True, rename="pascal"):
     network_settings: NetworkSettings = NetworkSettings()
 
     @property
-    def over(self) -> bool:
+    def exited(self) -> bool:
         return self.state.status in ("exited", "stopped", "removing")
 
     @property
@@ -67,7 +67,7 @@ class InspectedContainer(msgspec.Struct, frozen=True, rename="pascal"):
 
     @property
     def finished(self) -> ContainerExit:
-        """Only if it is over."""
+        """Only if `exited`."""
         return ContainerExit(
             exit_code=self.state.exit_code,
             at=datetime.fromisoformat(self.state.finished_at),
@@ -83,7 +83,7 @@ def _reason(state: InspectedState) -> str:
 
 
 def inspected(output: bytes) -> InspectedContainer | None:
-    """The first of them; None if podman knew none."""
+    """The first container; None if there is none."""
     found = msgspec.json.decode(output or b"[]", type=list[InspectedContainer])
     return found[0] if found else None
 
@@ -98,6 +98,6 @@ def is_new_enough(version: str) -> bool:
 
 
 def last_line(errors: bytes) -> str:
-    """What podman says in the end, which is why it failed."""
+    """The last line of the errors, which has the cause."""
     lines = [line.strip() for line in errors.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].removeprefix("Error: ")[:LONGEST_SENTENCE] if lines else "podman did not say why"
+    return lines[-1].removeprefix("Error: ")[:MAX_ERROR] if lines else "podman printed no error"

@@ -1,7 +1,7 @@
-"""Runs what it knows as processes of this machine: no image is ever fetched, and what stands in for one says so.
+"""The process runtime: runs local processes instead of well-known images, and reports that.  It pulls no images.
 
-Nothing of ours is in the environment of such a process, it is as unprivileged as it can be, and it ends when we do.
-There are no walls around it, so commands of pods are run only where somebody allowed that.
+The processes inherit no environment, have as few privileges as possible, and end with this process.  They are not
+isolated, so commands of pods run only with --allow-local-commands.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from farflung.edge.runtimes.supervised_process import CommandSpec, SupervisedPro
 from farflung.edge.runtimes.web_servers import WebServer, WebSite
 
 FLAG: Final = "--allow-local-commands"
-HERE: Final = "127.0.0.1"
-NOBODY: Final = 65534
-SEARCHED: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  #: PATH, where a pod says nothing
-BARE: Final[Mapping[str, str]] = {"PATH": SEARCHED}
-LONGEST_OUTPUT: Final = 10 * 1024
-ATTEMPTS: Final = 3  #: to find a port that nobody takes first
-READY: Final = 10.0  #: seconds that a web server may take until it listens
-GLANCE: Final = 0.02  #: seconds between two looks whether it does
-GREETING: Final = "<html><body><h1>It works!</h1></body></html>\n"
+LOCALHOST: Final = "127.0.0.1"
+NOBODY: Final = 65534  #: uid and gid
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  #: PATH of containers
+MINIMAL_ENVIRONMENT: Final[Mapping[str, str]] = {"PATH": DEFAULT_PATH}
+MAX_OUTPUT: Final = 10 * 1024
+ATTEMPTS: Final = 3  #: to find a port that no other process takes first
+LISTEN_TIMEOUT: Final = 10.0  #: seconds
+POLL_INTERVAL: Final = 0.02  #: seconds
+DEFAULT_PAGE: Final = "<html><body><h1>It works!</h1></body></html>\n"
 
 
 @dataclass(slots=True)
@@ -64,14 +64,14 @@ class ProcessRuntime:
     def __init__(
         self, directory: Path, now: Callable[[], datetime], *, commands: bool = False, search: str | None = None
     ) -> None:
-        """`commands`: pods may run commands of this machine, as whoever runs this.  `search`: where web servers are, as
-        in PATH."""
+        """`commands`: pods may run commands as the user of this process.  `search`: directories of web servers, as in
+        PATH."""
         self._directory = directory
         self._now = now
         self._commands = commands
         self._search = os.environ.get("PATH", os.defpath) if search is None else search
         self._running: dict[str, _Running] = {}
-        self._beside: set[SupervisedProcess] = set()  #: commands of probes
+        self._executions: set[SupervisedProcess] = set()  #: commands of probes
 
     @property
     def name(self) -> str:
@@ -86,35 +86,35 @@ class ProcessRuntime:
         root = self._root(id)
         try:
             await asyncio.to_thread(_prepare, root, container)
-            return await self._started(id, container, kind, root)
+            return await self._start_stand_in(id, container, kind, root)
         except BaseException:
             if id not in self._running:
                 await asyncio.to_thread(shutil.rmtree, root.parent, ignore_errors=True)
             raise
 
-    async def _started(self, id: str, container: ContainerSpec, kind: StandIn, root: Path) -> StartedContainer:
+    async def _start_stand_in(self, id: str, container: ContainerSpec, kind: StandIn, root: Path) -> StartedContainer:
         writer = LogWriter(container.log, self._now)
         own = is_default_command(kind, container.command, container.arguments)
         if kind in DOCUMENT_ROOTS and own:
             return await self._serve(id, container, kind, root, writer)
         if kind is StandIn.PAUSE and own:
-            await self._keep(id, container, root, writer, _unprivileged(["sleep", "infinity"]))
-            said = f"{container.image} is not run: something else does nothing in its place"
-            return StartedContainer(id, "process://sleep", {}, said)
+            await self._run(id, container, root, writer, _unprivileged(["sleep", "infinity"]))
+            message = f"{container.image} is not run: a process that sleeps stands in for it"
+            return StartedContainer(id, "process://sleep", {}, message)
         self._check_allowed(container.image)
         command = [*(container.command or ()), *(container.arguments or ())]
         if not command:
-            raise StartError("CreateContainerError", f"{container.image} has no command here: the pod has to name one")
-        environment = {"PATH": SEARCHED, "HOSTNAME": container.pod, **container.environment}
-        await self._keep(id, container, root, writer, _as_user(command, container.user), environment)
-        addresses = {port: Address(HERE, port) for port in container.ports}
-        said = f"{container.image} is not run: its command runs on this machine, without walls around it"
-        return StartedContainer(id, "process://command", addresses, said)
+            raise StartError("CreateContainerError", f"{container.image} has no command here: the pod must name one")
+        environment = {"PATH": DEFAULT_PATH, "HOSTNAME": container.pod, **container.environment}
+        await self._run(id, container, root, writer, _as_user(command, container.user), environment)
+        addresses = {port: Address(LOCALHOST, port) for port in container.ports}
+        message = f"{container.image} is not run: its command runs on this machine, without isolation"
+        return StartedContainer(id, "process://command", addresses, message)
 
     async def wait(self, id: str) -> ContainerExit:
         running = self._running.get(id)
         if running is None:
-            return ContainerExit(137, self._now(), "ContainerStatusUnknown", "nothing is known of it any more")
+            return ContainerExit(137, self._now(), "ContainerStatusUnknown", "the container is unknown")
         return await asyncio.shield(running.finished)
 
     async def stop(self, id: str, grace: float) -> None:
@@ -122,131 +122,131 @@ class ProcessRuntime:
         if running is None or running.finished.done():
             return
         if grace > 0:
-            running.process.ask_to_end()
+            running.process.terminate()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace):
                     await asyncio.shield(running.finished)
-        running.process.end()
+        running.process.kill()
         await asyncio.shield(running.finished)
 
     async def execute(self, id: str, command: Sequence[str], seconds: float) -> tuple[int, bytes]:
         running = self._running.get(id)
         if running is None or running.finished.done():
-            return 126, b"the container does not run"
+            return 126, b"the container is not running"
         if not self._commands:
             return 126, f"commands of pods are not run on this machine without {FLAG}".encode()
         output = bytearray()
 
         def printed(_: str, data: bytes) -> None:
-            output.extend(data[: LONGEST_OUTPUT - len(output)])
+            output.extend(data[: MAX_OUTPUT - len(output)])
 
-        place = path_in_root(running.root, running.container.working_directory or "/")
-        beside = await start_supervised(CommandSpec(command, running.environment, place), printed)
-        self._beside.add(beside)
+        working_directory = path_in_root(running.root, running.container.working_directory or "/")
+        execution = await start_supervised(CommandSpec(command, running.environment, working_directory), printed)
+        self._executions.add(execution)
         try:
             async with asyncio.timeout(seconds):
-                return await beside.wait(), bytes(output)
+                return await execution.wait(), bytes(output)
         finally:
-            beside.end()
-            await asyncio.shield(beside.wait())
-            self._beside.discard(beside)
+            execution.kill()
+            await asyncio.shield(execution.wait())
+            self._executions.discard(execution)
 
     async def remove(self, id: str) -> None:
         running = self._running.pop(id, None)
         if running is not None:
-            await self._end(running)
+            await self._kill(running)
             await asyncio.to_thread(shutil.rmtree, running.root.parent, ignore_errors=True)
 
     async def close(self) -> None:
-        for beside in self._beside:
-            beside.end()
-        await asyncio.gather(*(self._end(running) for running in self._running.values()))
+        for execution in self._executions:
+            execution.kill()
+        await asyncio.gather(*(self._kill(running) for running in self._running.values()))
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
         self._running.clear()
 
-    # --- what is run ------------------------------------------------------------------------------
+    # --- stand-ins --------------------------------------------------------------------------------
 
     def _find_stand_in(self, image: str) -> StandIn:
         kind = find_stand_in(image)
         if kind is StandIn.SHELL:
             self._check_allowed(image)
         if kind is StandIn.UNKNOWN:
-            known = "the process runtime of this edge knows httpd, nginx and pause"
-            raise ImageError("ErrImagePull", f"{image} cannot be run here: {known}; podman would run it")
+            known = "the process runtime supports httpd, nginx and pause"
+            raise ImageError("ErrImagePull", f"{image} cannot be run here: {known}; the podman runtime runs all images")
         return kind
 
     def _check_allowed(self, image: str) -> None:
         if not self._commands:
-            why = f"it would run commands of whoever places pods on this machine without walls; {FLAG} allows that"
-            raise ImageError("ErrImagePull", f"{image} is not run here: {why}, and podman would run it behind walls")
+            why = f"commands of pods would run on this machine without isolation; {FLAG} allows that"
+            raise ImageError("ErrImagePull", f"{image} is not run here: {why}, and the podman runtime isolates them")
 
     async def _serve(
         self, id: str, container: ContainerSpec, kind: StandIn, root: Path, writer: LogWriter
     ) -> StartedContainer:
-        is_greeting = not path_in_root(root, DOCUMENT_ROOTS[kind]).exists()
-        documents = directory(root, DOCUMENT_ROOTS[kind], container.mounts)
-        if is_greeting:
-            (documents / "index.html").write_text(GREETING)
+        is_default_page = not path_in_root(root, DOCUMENT_ROOTS[kind]).exists()
+        documents = ensure_directory(root, DOCUMENT_ROOTS[kind], container.mounts)
+        if is_default_page:
+            (documents / "index.html").write_text(DEFAULT_PAGE)
         ports = tuple(sorted({*container.ports, WEB_PORT}))
         program = web_servers.find_web_server(kind, self._search)
         if program is not None:
-            found = await self._serve_by(program, id, container, root, writer, documents, ports)
+            found = await self._serve_with(program, id, container, root, writer, documents, ports)
             if found is not None:
-                said = f"{container.image} is not run: {program.name} of this machine stands in for it"
-                return StartedContainer(id, f"process://{program.name}", found, said)
+                message = f"{container.image} is not run: {program.name} of this machine stands in for it"
+                return StartedContainer(id, f"process://{program.name}", found, message)
         listening = [_listening() for _ in ports]
         numbers = [one.fileno() for one in listening]
         allowed = [mount.source for mount in container.mounts if _is_below(mount.target, DOCUMENT_ROOTS[kind])]
         command = web_servers.file_server_command(documents, numbers, allowed)
         addresses = {port: _address(one) for port, one in zip(ports, listening, strict=True)}
         try:
-            await self._keep(id, container, root, writer, _unprivileged(command), descriptors=tuple(numbers))
+            await self._run(id, container, root, writer, _unprivileged(command), descriptors=tuple(numbers))
         finally:
             for one in listening:
                 one.close()
-        said = f"{container.image} is not run: a small web server of Farflung stands in for it"
-        return StartedContainer(id, "process://farflung-web", addresses, said)
+        message = f"{container.image} is not run: a small web server of Farflung stands in for it"
+        return StartedContainer(id, "process://farflung-web", addresses, message)
 
-    async def _serve_by(
+    async def _serve_with(
         self, program: WebServer, id: str, container: ContainerSpec, root: Path, writer: LogWriter, documents: Path,
         ports: Sequence[int],
     ) -> dict[int, Address] | None:  # fmt: skip
-        """None if it does not come up.  A port that is free now may be somebody else's a moment later: then it is tried
-        with others."""
+        """None if the server does not start.  If another process takes a port first, retries with other ports."""
         own = root.parent / "server"
         for _ in range(ATTEMPTS):
-            addresses = {port: _free() for port in ports}
+            addresses = {port: _free_address() for port in ports}
             site = WebSite(documents, own, tuple(address.port for address in addresses.values()))
             command = web_servers.command(program, site)
-            _hand_over(own)
-            running = await self._keep(id, container, root, writer, _unprivileged(command), owner=_owner())
-            if await _listens(running, list(addresses.values())):
+            _chown(own)
+            running = await self._run(id, container, root, writer, _unprivileged(command), owner=_owner())
+            if await _wait_until_listening(running, list(addresses.values())):
                 return addresses
-            await self._end(running)
+            await self._kill(running)
         return None
 
-    async def _keep(
+    async def _run(
         self, id: str, container: ContainerSpec, root: Path, writer: LogWriter, command: Sequence[str],
-        environment: Mapping[str, str] = BARE, *, descriptors: tuple[int, ...] = (), owner: int | None = None,
+        environment: Mapping[str, str] = MINIMAL_ENVIRONMENT, *, descriptors: tuple[int, ...] = (),
+        owner: int | None = None,
     ) -> _Running:  # fmt: skip
-        """What stands in for an image knows nothing of the pod's environment: there are variables that make a program
-        run code of somebody else."""
-        place = directory(root, container.working_directory or "/", container.mounts)
+        """Stand-ins do not get the pod's environment variables, which could make them run other code."""
+        working_directory = ensure_directory(root, container.working_directory or "/", container.mounts)
         try:
-            process = await start_supervised(CommandSpec(command, environment, place, owner, descriptors), writer.feed)
+            spec = CommandSpec(command, environment, working_directory, owner, descriptors)
+            process = await start_supervised(spec, writer.feed)
         except OSError as error:
             raise StartError("RunContainerError", f"{command[0]}: {error.strerror}") from None
-        finished = asyncio.create_task(self._finished(process, writer), name=id)
+        finished = asyncio.create_task(self._wait_for_exit(process, writer), name=id)
         running = self._running[id] = _Running(container, process, finished, root, environment)
         return running
 
-    async def _finished(self, process: SupervisedProcess, writer: LogWriter) -> ContainerExit:
+    async def _wait_for_exit(self, process: SupervisedProcess, writer: LogWriter) -> ContainerExit:
         code = await process.wait()
         writer.close()
         return ContainerExit(code, self._now(), "Completed" if code == 0 else "Error")
 
-    async def _end(self, running: _Running) -> None:
-        running.process.end()
+    async def _kill(self, running: _Running) -> None:
+        running.process.kill()
         await asyncio.shield(running.finished)
 
     def _root(self, id: str) -> Path:
@@ -266,7 +266,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 def _listening() -> socket.socket:
     one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    one.bind((HERE, 0))
+    one.bind((LOCALHOST, 0))
     one.listen(128)
     return one
 
@@ -276,26 +276,26 @@ def _address(one: socket.socket) -> Address:
     return Address(host, port)
 
 
-def _free() -> Address:
+def _free_address() -> Address:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
-        one.bind((HERE, 0))
+        one.bind((LOCALHOST, 0))
         return _address(one)
 
 
-async def _listens(running: _Running, addresses: Sequence[Address]) -> bool:
-    """Whether it does so on all of them before it ends."""
+async def _wait_until_listening(running: _Running, addresses: Sequence[Address]) -> bool:
+    """Whether it listens on all addresses before it exits and within LISTEN_TIMEOUT."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(READY):
+        async with asyncio.timeout(LISTEN_TIMEOUT):
             for address in addresses:
-                while not await _answers(address):
+                while not await _accepts_connections(address):
                     if running.finished.done():
                         return False
-                    await asyncio.sleep(GLANCE)
+                    await asyncio.sleep(POLL_INTERVAL)
             return not running.finished.done()
     return False
 
 
-async def _answers(address: Address) -> bool:
+async def _accepts_connections(address: Address) -> bool:
     try:
         _, writer = await asyncio.open_connection(address.host, address.port)
     except OSError:
@@ -311,17 +311,17 @@ def _owner() -> int | None:
 
 
 def _setpriv() -> str | None:
-    return shutil.which("setpriv", path=SEARCHED)
+    return shutil.which("setpriv", path=DEFAULT_PATH)
 
 
-def _hand_over(directory: Path) -> None:
+def _chown(directory: Path) -> None:
     owner = _owner()
     if owner is not None:
         os.chown(directory, owner, owner)
 
 
 def _unprivileged(command: Sequence[str]) -> list[str]:
-    """As nobody, who can read what root can, and do nothing else: what is to be served may be below root's home."""
+    """As root: run as `nobody` with the capability to read all files, because documents may be in the home of root."""
     setpriv = _setpriv() if os.geteuid() == 0 else None
     if setpriv is None:
         return [*command]
@@ -333,7 +333,7 @@ def _unprivileged(command: Sequence[str]) -> list[str]:
 
 
 def _as_user(command: Sequence[str], user: int | None) -> list[str]:
-    """As the user that the pod names, if we can become that one.  Raises StartError."""
+    """With runAsUser, which requires root.  Raises StartError."""
     if user is None or user == os.geteuid():
         return [*command]
     setpriv = _setpriv() if os.geteuid() == 0 else None
@@ -346,28 +346,27 @@ def _as_user(command: Sequence[str], user: int | None) -> list[str]:
 
 
 def path_in_root(root: Path, path: str) -> Path:
-    """A path of a container as one of this machine, which is never outside of the root."""
+    """The path on this machine of a path in a container; never outside of `root`."""
     return root / posixpath.normpath(f"/{path}").lstrip("/")
 
 
 def link_mounts(root: Path, mounts: Sequence[Mount]) -> None:
-    """Links at the targets.  Raises StartError for what only a real file system can do: a mount within another one, or
-    one in place of everything."""
+    """Create links for mounts.  Raises StartError for a mount within another mount or at `/`."""
     for mount in sorted(mounts, key=lambda mount: mount.target):
         target = path_in_root(root, mount.target)
         parents = [parent for parent in target.parents if parent.is_relative_to(root)]
         if target == root or target.is_symlink() or any(parent.is_symlink() for parent in parents):
-            raise StartError("CreateContainerError", f"{mount.target} lies within another mount, which needs podman")
+            raise StartError("CreateContainerError", f"{mount.target} is in another mount, which requires podman")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(mount.source)
 
 
-def directory(root: Path, path: str, mounts: Sequence[Mount]) -> Path:
-    """One that the container needs, made if it is not there.  Raises StartError within what it may not change."""
+def ensure_directory(root: Path, path: str, mounts: Sequence[Mount]) -> Path:
+    """Create a directory of a container if it does not exist.  Raises StartError in a read-only mount."""
     found = path_in_root(root, path)
     if not found.is_dir() and any(
         found.is_relative_to(path_in_root(root, one.target)) for one in mounts if one.read_only
     ):
-        raise StartError("CreateContainerError", f"{path} is not there, and what is mounted there is read-only")
+        raise StartError("CreateContainerError", f"{path} does not exist, and the mount is read-only")
     found.mkdir(parents=True, exist_ok=True)
     return found

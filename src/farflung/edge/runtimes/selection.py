@@ -1,4 +1,4 @@
-"""Which runtime an edge has."""
+"""Selection of the container runtime of an edge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from farflung.edge.runtimes import podman_arguments as words
+from farflung.edge.runtimes import podman_arguments as arguments
 from farflung.edge.runtimes.base import Runtime, StartError
 from farflung.edge.runtimes.podman import Podman, remove_edge_containers
 from farflung.edge.runtimes.podman_arguments import InstanceIdentity
@@ -23,11 +23,11 @@ from farflung.edge.runtimes.podman_output import is_new_enough, last_line, versi
 from farflung.lib.klog import Logger
 
 KINDS: Final = ("auto", "podman", "process")
-PATIENCE: Final = 60.0  #: seconds for all that podman is asked before it is trusted; its first start can be slow
+TIMEOUT: Final = 60.0  #: seconds for all checks of podman; its first start can be slow
 
 
 class PodmanUnusable(Exception):
-    """podman does not work here.  Why is a sentence without a full stop."""
+    """podman does not work on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ async def select_runtime(
     now: Callable[[], datetime],
     log: Logger,
 ) -> Runtime:
-    """`wanted` is one of KINDS.  `auto` is podman where that works, which is found out by trying, and otherwise
-    `process()`; why is logged.  Raises Unusable if it has to be podman."""
+    """`wanted` is one of KINDS.  `auto` selects podman if a trial container starts; else it logs the reason and selects
+    `process()`.  Raises PodmanUnusable if `wanted` is podman."""
     if wanted == "process":
         return process()
     try:
@@ -59,60 +59,53 @@ async def select_runtime(
 
 
 async def find_podman(directory: Path) -> PodmanInstallation:
-    """Tries to start a container, as far as that is possible without an image.  Raises Unusable."""
+    """Start a trial container.  Raises PodmanUnusable."""
     try:
-        async with asyncio.timeout(PATIENCE):
-            return await _tried(directory)
+        async with asyncio.timeout(TIMEOUT):
+            return await _check_podman(directory)
     except TimeoutError:
-        raise PodmanUnusable(f"podman did not answer within {PATIENCE:.0f} seconds") from None
+        raise PodmanUnusable(f"podman did not result within {TIMEOUT:.0f} seconds") from None
 
 
-async def _tried(directory: Path) -> PodmanInstallation:
+async def _check_podman(directory: Path) -> PodmanInstallation:
     if sys.platform != "linux":
         raise PodmanUnusable("podman is used on Linux only")
     program = shutil.which("podman")
     if program is None:
-        raise PodmanUnusable("there is no podman on the PATH")
-    _check_path(directory)
+        raise PodmanUnusable("podman is not on the PATH")
+    directory = _prepare_directory(directory)
     found = await _version(program)
-    await _start_nothing(program, directory)
+    with tempfile.TemporaryDirectory(dir=directory, prefix="podman-probe-") as rootfs:
+        result = await run_podman(program, arguments.probe(Path(rootfs)))
+    if result.code != arguments.NOT_FOUND:
+        raise PodmanUnusable(f"podman cannot start containers: {last_line(result.errors)}")
     return PodmanInstallation(program, found)
 
 
-def _check_path(directory: Path) -> None:
+def _prepare_directory(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    directory = directory.resolve()
     try:
-        words.speakable(directory.resolve())
+        arguments.checked_path(directory)
     except StartError as problem:
         raise PodmanUnusable(str(problem)) from None
+    return directory
 
 
 async def _version(program: str) -> str:
-    answer = await run_podman(program, ("info", "--format=json"))
-    if not answer.worked:
-        raise PodmanUnusable(f"`podman info` failed: {last_line(answer.errors)}")
+    result = await run_podman(program, ("info", "--format=json"))
+    if not result.succeeded:
+        raise PodmanUnusable(f"`podman info` failed: {last_line(result.errors)}")
     try:
-        found = version(answer.output)
+        found = version(result.output)
     except msgspec.MsgspecError:
-        raise PodmanUnusable("`podman info` printed something that is not understood") from None
+        raise PodmanUnusable("`podman info` printed unexpected output") from None
     if not is_new_enough(found):
-        raise PodmanUnusable(f"podman {found} is too old, 4.3 or newer is needed")
+        raise PodmanUnusable(f"podman {found} is too old; 4.3 or newer is required")
     return found
 
 
-async def _start_nothing(program: str, directory: Path) -> None:
-    with _empty(directory) as rootfs:
-        answer = await run_podman(program, words.probe(Path(rootfs)))
-    if answer.code != words.NOT_FOUND:
-        raise PodmanUnusable(f"podman cannot start containers: {last_line(answer.errors)}")
-
-
-def _empty(directory: Path) -> tempfile.TemporaryDirectory[str]:
-    """A directory within this one, for as long as it is entered."""
-    directory.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(dir=directory.resolve(), prefix="podman-probe-")
-
-
 async def remove_containers(directory: Path) -> int:
-    """Of the edge that was in this directory and whose process has ended: how many there were."""
+    """Remove the containers of a stopped edge, and return their number.  `directory`: its runtime directory."""
     program = shutil.which("podman")
     return 0 if program is None else await remove_edge_containers(program, InstanceIdentity.of(directory, instance=""))

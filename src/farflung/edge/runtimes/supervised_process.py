@@ -1,4 +1,4 @@
-"""A command that ends with us, whatever happens: the other end of `keeper.py`."""
+"""Starts commands under `supervisor.py`, so that they end with this process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-KEEPER: Final = Path(__file__).with_name("keeper.py")
+SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
 CHUNK: Final = 64 * 1024  #: bytes that are read at once
 
-Printed = Callable[[str, bytes], None]  #: of `stdout` or `stderr`
+Printed = Callable[[str, bytes], None]  #: called with `stdout` or `stderr` and data
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class CommandSpec:
     command: Sequence[str]
     environment: Mapping[str, str]
     directory: Path
-    owner: int | None = None  #: who may open its output once more, as servers do to log to /proc/self/fd/1
-    descriptors: tuple[int, ...] = ()  #: handed down, with the same numbers
+    owner: int | None = None  #: uid that may reopen its output, for servers that log to /proc/self/fd/1
+    descriptors: tuple[int, ...] = ()  #: inherited, with the same numbers
 
 
 class SupervisedProcess:
-    """A command that runs.  Made by `kept`."""
+    """A running command.  Created by `start_supervised`."""
 
     def __init__(self, process: asyncio.subprocess.Process, reading: asyncio.Task[None]) -> None:
         self._process = process
@@ -39,30 +39,30 @@ class SupervisedProcess:
         return self._process.returncode is not None
 
     async def wait(self) -> int:
-        """Its exit code, when everything that it printed was told."""
+        """The exit code, after all output was passed on."""
         code = await self._process.wait()
         await asyncio.shield(self._reading)
         return code
 
-    def ask_to_end(self) -> None:
+    def terminate(self) -> None:
         if not self.ended and self._process.stdin is not None:
             self._process.stdin.write(b"TERM\n")
 
-    def end(self) -> None:
-        """At once, with everything that came of it."""
+    def kill(self) -> None:
+        """Kill it and all its descendants."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
 
 async def start_supervised(spec: CommandSpec, printed: Printed) -> SupervisedProcess:
-    """Start it.  Raises OSError, but not for a command that cannot be found: that ends with 127."""
+    """Raises OSError.  A command that does not exist ends with exit code 127 instead."""
     pipes = [os.pipe(), os.pipe()]
     if spec.owner is not None:
         for _, write_end in pipes:
             os.fchown(write_end, spec.owner, spec.owner)
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", str(KEEPER),
+            sys.executable, "-I", "-S", str(SUPERVISOR),
             stdin=asyncio.subprocess.PIPE,
             stdout=pipes[0][1],
             stderr=pipes[1][1],
@@ -78,9 +78,9 @@ async def start_supervised(spec: CommandSpec, printed: Printed) -> SupervisedPro
     finally:
         for _, write_end in pipes:
             os.close(write_end)
-    said = {"command": [*spec.command], "environment": {**spec.environment}, "directory": str(spec.directory)}
+    request = {"command": [*spec.command], "environment": {**spec.environment}, "directory": str(spec.directory)}
     assert process.stdin is not None
-    process.stdin.write(json.dumps(said).encode() + b"\n")
+    process.stdin.write(json.dumps(request).encode() + b"\n")
     reading = asyncio.create_task(_read_both(pipes[0][0], pipes[1][0], printed), name=f"output of {spec.command[0]}")
     return SupervisedProcess(process, reading)
 

@@ -1,14 +1,13 @@
-"""A process of its own that starts one command and keeps an eye on it.
+"""A program that runs one command and kills all its descendants afterwards.
 
-    python -I -S keeper.py      the work as one line of JSON on standard input, then words, one per line
+    python -I -S supervisor.py      standard input: a request as one line of JSON, then instructions, one per line
 
-It ends everything that came of the command, however far that has gone from where it began, when the command itself has
-ended, and when standard input does: so nothing outlives who started it, not even if that was killed.  It knows of no
-other module, so that it starts within milliseconds.
+It kills all descendants, in whatever session they are, when the command exits and when standard input is closed.  So
+nothing survives the process that started it, even if that is killed.  It imports no other module of the project, so
+that it starts within milliseconds.
 
-The work: `command`, `environment`, `directory`.  Words: TERM (ask the command to end).  Its exit code is that of the
-command; 128 and the number of a signal that ended it; 126 or 127, with a line on standard error, if it could not be
-started.
+The request: `command`, `environment`, `directory`.  The instruction: TERM.  The exit code is that of the command; 128
+plus the number of the signal that killed it; 126 or 127, with a line on standard error, if it cannot be started.
 """
 
 from __future__ import annotations
@@ -23,33 +22,33 @@ from typing import Any, Final
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
-CONTROL: Final = 0  #: the descriptor on which we hear what to do
-ROUND: Final = 0.05  #: seconds between two looks at what is left
+CONTROL: Final = 0  #: descriptor of the instructions
+POLL_INTERVAL: Final = 0.05  #: seconds
 
 
 def _prctl(what: int, argument: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(what, argument, 0, 0, 0)
 
 
-def _work() -> tuple[bytes, bytes]:
-    """What to do, and what was said after it.  Nothing if nobody wants anything any more."""
-    heard = b""
-    while b"\n" not in heard:
+def _read_request() -> tuple[bytes, bytes]:
+    """The request, and the beginning of the instructions.  Empty if standard input is closed."""
+    received = b""
+    while b"\n" not in received:
         data = os.read(CONTROL, 65536)
         if not data:
             return b"", b""
-        heard += data
-    work, _, words = heard.partition(b"\n")
-    return work, words
+        received += data
+    request, _, instructions = received.partition(b"\n")
+    return request, instructions
 
 
-def _start(work: dict[str, Any], keeper: int) -> int:
-    """The process id of the command, when it is that: before, it would not hear what it is told."""
+def _start(request: dict[str, Any], supervisor: int) -> int:
+    """The process id of the command.  Returns after exec: before, the child would ignore signals."""
     begun, begins = os.pipe()
     child = os.fork()
     if child:
         os.close(begins)
-        os.read(begun, 1)  # nothing comes: the other end closes when the command begins
+        os.read(begun, 1)  # returns when exec closes the other end
         os.close(begun)
         return child
     try:
@@ -59,22 +58,22 @@ def _start(work: dict[str, Any], keeper: int) -> int:
             signal.signal(number, signal.SIG_DFL)
         _prctl(PR_SET_NO_NEW_PRIVS, 1)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:
+        if os.getppid() != supervisor:
             os._exit(128 + signal.SIGKILL)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, CONTROL)
         os.close(nothing)
-        os.chdir(work["directory"])
-        os.execvpe(work["command"][0], work["command"], work["environment"])  # noqa: S606
+        os.chdir(request["directory"])
+        os.execvpe(request["command"][0], request["command"], request["environment"])  # noqa: S606
     except OSError as error:
-        os.write(2, f"{work['command'][0]}: {error.strerror}\n".encode())
+        os.write(2, f"{request['command'][0]}: {error.strerror}\n".encode())
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
     except BaseException:
         os._exit(126)
 
 
 def _children() -> list[int]:
-    """Of this process, in whatever session they are."""
+    """Child processes of this process, in all sessions."""
     mine, found = str(os.getpid()), []
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdecimal():
@@ -88,8 +87,8 @@ def _children() -> list[int]:
     return found
 
 
-def _end_everything() -> None:
-    """Whoever loses a parent becomes our child, so that in the end nobody is left."""
+def _kill_descendants() -> None:
+    """Orphans become children of this process (PR_SET_CHILD_SUBREAPER), so that the loop finds all descendants."""
     while True:
         for child in _children():
             try:
@@ -101,7 +100,7 @@ def _end_everything() -> None:
                 pass
         except ChildProcessError:
             return
-        select.select([], [], [], ROUND)
+        select.select([], [], [], POLL_INTERVAL)
 
 
 def _reap(command: int) -> int | None:
@@ -118,10 +117,10 @@ def _reap(command: int) -> int | None:
             code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def _kept(command: int, woken: int, words: bytes) -> int:
-    """Until the command ends or nobody wants it any more.  Its exit code.  `words`: what was said already."""
+def _supervise(command: int, woken: int, instructions: bytes) -> int:
+    """Wait until the command exits or standard input is closed.  Returns the exit code."""
     while (code := _reap(command)) is None:
-        *lines, words = words.split(b"\n")
+        *lines, instructions = instructions.split(b"\n")
         if b"TERM" in lines:
             os.kill(command, signal.SIGTERM)
         ready = select.select([CONTROL, woken], [], [])[0]
@@ -131,7 +130,7 @@ def _kept(command: int, woken: int, words: bytes) -> int:
             data = os.read(CONTROL, 4096)
             if not data:
                 return 128 + signal.SIGKILL
-            words += data
+            instructions += data
     return code
 
 
@@ -144,14 +143,14 @@ def main() -> None:
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    work, words = _work()
-    if not work:
+    request, instructions = _read_request()
+    if not request:
         return
-    command = _start(json.loads(work), os.getpid())
+    command = _start(json.loads(request), os.getpid())
     for descriptor in (1, 2):
         os.close(descriptor)
-    code = _kept(command, woken, words)
-    _end_everything()
+    code = _supervise(command, woken, instructions)
+    _kill_descendants()
     os._exit(code)
 
 

@@ -1,4 +1,4 @@
-"""Web servers of this machine, and what they are told to serve."""
+"""Web servers of this machine, and their configuration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from typing import Final
 
 from farflung.edge.runtimes.images import StandIn
 
-ELSEWHERE: Final = (
-    "/usr/local/sbin",
-    "/usr/sbin",
-    "/sbin",
-)  #: where servers are, though users have it not in their PATH
+SBIN: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")  #: not in the PATH of ordinary users
 MODULES: Final = (
     "/usr/lib/apache2/modules",
     "/usr/lib64/httpd/modules",
@@ -33,7 +29,7 @@ PREFERENCES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WebServer:
-    """A web server that is installed here."""
+    """An installed web server."""
 
     name: str  #: apache2, httpd or nginx
     path: Path
@@ -43,14 +39,14 @@ class WebServer:
 @dataclass(frozen=True, slots=True)
 class WebSite:
     documents: Path
-    directory: Path  #: for what the server needs for itself
+    directory: Path  #: for configuration and temporary files of the server
     ports: tuple[int, ...]  #: of 127.0.0.1
 
 
 def find_web_server(kind: StandIn, search: str) -> WebServer | None:
-    """The one that comes closest to an image.  `search`: directories, as in PATH."""
+    """The installed server that is most like the image.  `search`: directories, as in PATH."""
     for name in PREFERENCES.get(kind, ()):
-        found = shutil.which(name, path=":".join((search, *ELSEWHERE)))
+        found = shutil.which(name, path=":".join((search, *SBIN)))
         if found is None or Path(found).resolve().name == "busybox":
             continue
         if name == "nginx":
@@ -70,20 +66,20 @@ def _modules(program: Path) -> Path | None:
 
 
 def command(program: WebServer, site: WebSite) -> list[str]:
-    """Starts it in the foreground.  Writes its configuration."""
+    """Write the configuration, and return the command that runs the server in the foreground."""
     site.directory.mkdir(parents=True, exist_ok=True)
     configuration = site.directory / "server.conf"
     if program.name == "nginx":
         configuration.write_text(nginx_configuration(site, types=Path("/etc/nginx/mime.types").is_file()))
         return [str(program.path), "-p", str(site.directory), "-c", str(configuration), "-e", "stderr"]
     assert program.modules is not None
-    there = [name for name in NEEDED if (program.modules / f"mod_{name}.so").is_file()]
-    configuration.write_text(apache_configuration(site, program.modules, there, types=Path(TYPES).is_file()))
+    available = [name for name in NEEDED if (program.modules / f"mod_{name}.so").is_file()]
+    configuration.write_text(apache_configuration(site, program.modules, available, types=Path(TYPES).is_file()))
     return [str(program.path), "-D", "FOREGROUND", "-d", str(site.directory), "-f", str(configuration)]
 
 
 def file_server_command(documents: Path, sockets: Sequence[int], allowed: Sequence[Path]) -> list[str]:
-    """The web server of ours.  `allowed`: where links in the documents may lead."""
+    """The command of `file_server.py`.  `allowed`: targets of links in the documents."""
     return [
         sys.executable, "-I", "-m", "farflung.edge.runtimes.file_server", str(documents),
         *(part for number in sockets for part in ("--socket", str(number))),
@@ -91,7 +87,7 @@ def file_server_command(documents: Path, sockets: Sequence[int], allowed: Sequen
     ]  # fmt: skip
 
 
-def apache_configuration(site: WebSite, modules: Path, there: Sequence[str], *, types: bool) -> str:
+def apache_configuration(site: WebSite, modules: Path, available: Sequence[str], *, types: bool) -> str:
     lines = [
         "ServerName localhost",
         "ServerTokens Prod",
@@ -102,7 +98,7 @@ def apache_configuration(site: WebSite, modules: Path, there: Sequence[str], *, 
         "EnableSendfile Off",
         "TraceEnable Off",
     ]
-    for name in there:
+    for name in available:
         lines += [
             f"<IfModule !{name}_module>",
             f'  LoadModule {name}_module "{modules}/mod_{name}.so"',
@@ -130,7 +126,7 @@ def apache_configuration(site: WebSite, modules: Path, there: Sequence[str], *, 
         r'  LogFormat "%h %l %u %t \"%r\" %>s %b" common',
         "  CustomLog /proc/self/fd/1 common",
         "</IfModule>",
-        *([f"TypesConfig {TYPES}"] if types and "mime" in there else ["TypesConfig /dev/null", *_TYPES]),
+        *([f"TypesConfig {TYPES}"] if types and "mime" in available else ["TypesConfig /dev/null", *_TYPES]),
     ]
     return "\n".join(lines) + "\n"
 
