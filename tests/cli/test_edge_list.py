@@ -46,7 +46,7 @@ def test_an_edge_that_does_not_answer_has_no_pods_to_show(tmp_path: Path) -> Non
     registry = EdgeRegistry(tmp_path)
     edge = registry.create("florin", ASKED)
     with edge.locked() as lock:
-        lock.tell("Ready", api="https://127.0.0.1:1", runtime="process://0")
+        lock.write_phase("Ready", api="https://127.0.0.1:1", runtime="process://0")
         (seen,) = edge_list.seen([edge])
 
     assert (seen.phase.phase, seen.pods) == ("Ready", None)

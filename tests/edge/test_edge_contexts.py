@@ -135,11 +135,11 @@ def test_a_file_that_is_no_kubeconfig_is_left_alone(path: Path, content: str) ->
     assert [one.name for one in path.parent.iterdir()] == ["config"]
 
 
-def test_somebody_who_does_not_finish_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contexts, "PATIENCE", 0.0)
+def test_the_lock_file_of_another_process_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contexts, "LOCK_TIMEOUT", 0.0)
     (path.parent / "config.lock").touch()
 
-    with pytest.raises(ContextError, match=r"if nobody is, remove .*config\.lock"):
+    with pytest.raises(ContextError, match=r"if that is not so, remove .*config\.lock"):
         contexts.add(path, "kind-florin", CLUSTER, USER)
 
 

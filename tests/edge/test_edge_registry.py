@@ -21,8 +21,8 @@ from farflung.edge.registry import EdgeError, EdgeRegistry, EdgeSpec, EmbeddedEd
 ASKED = EdgeSpec(datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC), ports=(PortMapping(8081, 8083),), context="kind-florin")
 HOLDING = """
 import sys, pathlib
-from farflung.edge.registry import Registry
-with Registry(pathlib.Path(sys.argv[1])).existing(sys.argv[2]).held() as held:
+from farflung.edge.registry import EdgeRegistry
+with EdgeRegistry(pathlib.Path(sys.argv[1])).existing(sys.argv[2]).locked() as held:
     held.write_phase("Ready", api="https://127.0.0.1:1")
     print("held", flush=True)
     sys.stdin.read()
@@ -90,7 +90,7 @@ def test_the_node_of_an_edge_has_a_name_that_a_label_can_have(registry: EdgeRegi
 
 def test_what_cannot_be_made_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EdgeError, match=r"cannot make .*/file/edges/florin: not a directory"):
+    with pytest.raises(EdgeError, match=r"cannot create .*/file/edges/florin: not a directory"):
         EdgeRegistry(tmp_path / "file").create("florin", ASKED)
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_read_is_named(registry: EdgeRegistry) -> None:
     edge: EmbeddedEdge = registry.create("florin", ASKED)
     (edge.directory / "edge.json").write_text("{")
 
-    with pytest.raises(EdgeError, match=r"edge\.json cannot be read: .*; `farflung edge delete florin` removes it"):
+    with pytest.raises(EdgeError, match=r"cannot read .*edge\.json: .*; `farflung edge delete florin` removes it"):
         _ = edge.spec
 
 

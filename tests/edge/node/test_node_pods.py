@@ -424,14 +424,14 @@ class BrokenPorts(FakePublisher):
         raise RuntimeError("a mistake")
 
 
-async def test_a_pod_that_the_node_cannot_look_after_can_be_deleted_at_once(tmp_path: Path) -> None:
+async def test_a_pod_whose_worker_fails_can_be_deleted_at_once(tmp_path: Path) -> None:
     edge = NodeHarness(tmp_path)
     await edge.create_defaults()
     edge.ports = BrokenPorts()
     async with edge.node(first=1e6, longest=1e6):
         await edge.pod("one", containers=[shell(FOREVER, ports=[{"containerPort": 80, "hostPort": 8081}])])
         async with asyncio.timeout(60):
-            while "a pod cannot be looked after" not in edge.lines.getvalue():
+            while "a pod worker failed" not in edge.lines.getvalue():
                 await asyncio.sleep(0.01)
         assert "a mistake" not in edge.lines.getvalue()
         assert not list((tmp_path / "containers").iterdir()), "nothing of it runs"

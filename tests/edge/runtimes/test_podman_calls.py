@@ -51,7 +51,7 @@ async def test_errors_are_kept_with_the_rest() -> None:
 async def test_a_question_that_nobody_waits_for_any_more_is_not_asked_on(
     tmp_path: Path, way: str, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(podman_calls, "PATIENCE", 0.1)
+    monkeypatch.setattr(podman_calls, "GRACE", 0.1)
     pid = tmp_path / "pid"
     arguments = ("-c", f"{first}echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000")
     asking = asyncio.create_task(

@@ -114,7 +114,7 @@ async def test_mounts_that_links_cannot_make_are_refused(
     runtime: ProcessRuntime, tmp_path: Path, targets: tuple[str, ...]
 ) -> None:
     mounts = tuple(Mount(tmp_path, target) for target in targets)
-    with pytest.raises(StartError, match="needs podman"):
+    with pytest.raises(StartError, match="requires podman"):
         await runtime.start(shell(tmp_path, "true", mounts=mounts))
 
 
@@ -320,15 +320,15 @@ EDGE = """
 import asyncio, sys
 from datetime import datetime, UTC
 from pathlib import Path
-from farflung.edge.runtimes.base import Container
+from farflung.edge.runtimes.base import ContainerSpec
 from farflung.edge.runtimes.process import ProcessRuntime
 
 async def main():
     runtime = ProcessRuntime(Path(sys.argv[1]) / "containers", lambda: datetime.now(UTC), commands=True)
     script = "trap '' TERM HUP; setsid sh -c 'trap \\"\\" TERM; sleep 1000 & echo $! $$; wait' & echo $$; wait"
     log = Path(sys.argv[1]) / "0.log"
-    await runtime.start(Container("u", "default", "p", "c", 0, "busybox", ("sh", "-c", script), log=log))
-    web = await runtime.start(Container("u", "default", "p", "web", 0, "httpd"))
+    await runtime.start(ContainerSpec("u", "default", "p", "c", 0, "busybox", ("sh", "-c", script), log=log))
+    web = await runtime.start(ContainerSpec("u", "default", "p", "web", 0, "httpd"))
     print("started", flush=True)
     await asyncio.sleep(1000)
 
