@@ -10,13 +10,12 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.names import Collection
+from farflung.apis.names import PODS, Collection
 from farflung.client.rest import Selection
 from farflung.edge.node.context import NodeConfig, NodeContext, wait_for_either
 from farflung.edge.node.environment import CONFIG_MAP, SECRET
 from farflung.edge.node.pod_worker import PodWorker
 from farflung.edge.node.registration import Registration
-from farflung.edge.node.status_writer import PODS
 from farflung.edge.runtimes.log_files import pods_directory
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key

@@ -11,12 +11,12 @@ from typing import Final
 
 import orjson
 
-from farflung import __version__
-from farflung.apis.names import Collection
+from farflung.apis.names import LEASES, NODES
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from farflung.client.rest import Selection
 from farflung.edge.node.context import NODE_ADDRESS, NodeConfig
 from farflung.edge.node.status import is_same_status
+from farflung.lib.version import __version__
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_micros, format_seconds
 from farflung.runtime.cache import Key

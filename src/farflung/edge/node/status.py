@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from farflung.apis.names import POD_SCHEDULED
 from farflung.edge.runtimes.base import ContainerExit, StartedContainer
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
@@ -122,7 +123,7 @@ def _conditions(pod: Obj, state: PodState, phase: str, now: str) -> list[Obj]:
         _initialized(state, phase),
         _ready(pod, state, phase, before),
         _containers_ready(state, phase),
-        _condition("PodScheduled", True),
+        _condition(POD_SCHEDULED, True),
     ]
     if state.stand_ins:
         ours.append(_condition(STAND_IN, True, "NotTheImage", " ".join(f"{one}." for one in state.stand_ins)))

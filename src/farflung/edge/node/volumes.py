@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from farflung.apis.names import Collection
+from farflung.apis.names import SERVICE_ACCOUNTS
 from farflung.client.errors import ClientError
 from farflung.edge.node.context import NODE_ADDRESS, NodeContext, wait_for_either
 from farflung.edge.node.environment import PodConfigError, downward_api, expand
@@ -22,7 +22,6 @@ from farflung.edge.runtimes.base import Mount
 from farflung.machinery.errors import Obj
 
 Warn = Callable[[str, str], None]  #: record a warning Event with reason and message
-ACCOUNTS: Final = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 RENEW_AFTER: Final = 0.8  #: share of its lifetime after which a token is replaced
 MAX_AGE: Final = 24 * 3600.0  #: seconds after which a token is replaced in any case
 DATA: Final = "..data"
@@ -207,7 +206,7 @@ class PodTokens:
             "metadata": {"name": self._account, "namespace": metadata["namespace"]},
             "spec": spec,
         }
-        answer = await self._context.client.create(ACCOUNTS, request, metadata["namespace"], "token")
+        answer = await self._context.client.create(SERVICE_ACCOUNTS, request, metadata["namespace"], "token")
         token: str = answer["status"]["token"]
         return token
 

@@ -38,6 +38,7 @@ from farflung.edge.runtimes.images import (
 from farflung.edge.runtimes.log_files import LogWriter
 from farflung.edge.runtimes.supervised_process import CommandSpec, SupervisedProcess, start_supervised
 from farflung.edge.runtimes.web_servers import WebServer, WebSite
+from farflung.lib.version import __version__
 
 FLAG: Final = "--allow-local-commands"
 LOCALHOST: Final = "127.0.0.1"
