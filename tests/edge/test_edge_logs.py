@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from farflung.edge.logs import LogFilter, NodeLogs, seek_last
 from farflung.edge.runtimes.log_files import LogWriter, log_file, log_line
-from farflung.hub.endpoints.nodes import LogsWanted
+from farflung.hub.endpoints.logs import LogsWanted
 
 START = datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC)
 TEXTS = st.lists(st.binary(max_size=8).map(lambda text: text.replace(b"\n", b"|")), max_size=30)

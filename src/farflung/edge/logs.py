@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from farflung.edge.runtimes.log_files import log_file, rotated
-from farflung.hub.endpoints.nodes import LogsWanted
+from farflung.hub.endpoints.logs import LogsWanted
 from farflung.machinery import times
 
 BLOCK: Final = 64 * 1024
