@@ -407,17 +407,17 @@ DOOMED = """
 import asyncio, os, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from farflung.edge.runtimes.base import Container
-from farflung.edge.runtimes.selection import choose
+from farflung.edge.runtimes.base import ContainerSpec
+from farflung.edge.runtimes.selection import select_runtime
 from farflung.lib.klog import Logger
 
 async def main(directory: Path, image: str) -> None:
     now = lambda: datetime.now(UTC)
-    runtime = await choose("podman", directory, lambda: None, "doomed", now, Logger(sys.stderr))
+    runtime = await select_runtime("podman", directory, lambda: None, "doomed", now, Logger(sys.stderr))
     for number in range(2):
         command = ("/bin/sleep", "1000")
         odd = {"environment": {"A": "b\\nc"}, "shared_ports": ()}
-        await runtime.start(Container("1f2e", "shop", "web", f"c{number}", 0, image, command, **odd))
+        await runtime.start(ContainerSpec("1f2e", "shop", "web", f"c{number}", 0, image, command, **odd))
     print("started", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
