@@ -17,7 +17,7 @@ from farflung.machinery.jsonpath_steps import (
     Children,
     Descent,
     Indexes,
-    Names,
+    Members,
     PathError,
     Range,
     Step,
@@ -39,9 +39,9 @@ def assigned(text: str, document: Any, value: Any = 47) -> Any:
     ("text", "steps"),
     [
         ("$", []),
-        ("$.a[1]", [Names(("a",)), Indexes((1,))]),
-        ("$.a[1:4]", [Names(("a",)), Range(1, 4, 1)]),
-        ("$.a[:4]", [Names(("a",)), Range(0, 4, 1)]),
+        ("$.a[1]", [Members(("a",)), Indexes((1,))]),
+        ("$.a[1:4]", [Members(("a",)), Range(1, 4, 1)]),
+        ("$.a[:4]", [Members(("a",)), Range(0, 4, 1)]),
         ("$[1:4:9]", [Range(1, 4, 9)]),
         ("$[1::9]", [Range(1, None, 9)]),
         ("$[:4:9]", [Range(0, 4, 9)]),
@@ -54,16 +54,19 @@ def assigned(text: str, document: Any, value: Any = 47) -> Any:
         ("$.*", [Children()]),
         ("$[*]", [Children()]),
         ("$..*", [Descent(), Children()]),
-        ("$..a", [Descent(), Names(("a",))]),
-        ("$...a", [Descent(), Names(("a",))]),
+        ("$..a", [Descent(), Members(("a",))]),
+        ("$...a", [Descent(), Members(("a",))]),
         ("$..0", [Descent(), Indexes((0,))]),
         ("$..[1,2]", [Descent(), Indexes((1, 2))]),
         ("$[1,2,1]", [Indexes((1, 2))]),
-        ("$['a', \"b\",'a']", [Names(("a", "b"))]),
-        ("$[ 'a' ]", [Names(("a",))]),
+        ("$['a', \"b\",'a']", [Members(("a", "b"))]),
+        ("$[ 'a' ]", [Members(("a",))]),
         ("$[ 1 : 7 ]", [Range(1, 7, 1)]),
-        ("$.i_k.$x.Größe", [Names(("i_k",)), Names(("$x",)), Names(("Größe",))]),
-        ("$.abc[*]..xyz['foo\\'bar']", [Names(("abc",)), Children(), Descent(), Names(("xyz",)), Names(("foo'bar",))]),
+        ("$.i_k.$x.Größe", [Members(("i_k",)), Members(("$x",)), Members(("Größe",))]),
+        (
+            "$.abc[*]..xyz['foo\\'bar']",
+            [Members(("abc",)), Children(), Descent(), Members(("xyz",)), Members(("foo'bar",))],
+        ),
     ],
 )
 def test_a_path_is_a_list_of_steps(text: str, steps: list[Step]) -> None:
@@ -85,7 +88,7 @@ def test_a_path_is_a_list_of_steps(text: str, steps: list[Step]) -> None:
     ],
 )
 def test_strings_have_the_escapes_of_javascript(written: str, name: str) -> None:
-    assert steps_of(f"$[{written}]") == (Names((name,)),)
+    assert steps_of(f"$[{written}]") == (Members((name,)),)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,7 @@ DOCUMENTS = st.recursive(
     max_leaves=12,
 )
 STEPS: st.SearchStrategy[Step] = st.one_of(
-    st.lists(KEYS, min_size=1, max_size=2, unique=True).map(lambda names: Names(tuple(names))),
+    st.lists(KEYS, min_size=1, max_size=2, unique=True).map(lambda names: Members(tuple(names))),
     st.lists(st.integers(0, 4), min_size=1, max_size=2, unique=True).map(lambda some: Indexes(tuple(some))),
     st.builds(Range, st.integers(0, 3), st.none() | st.integers(0, 5), st.integers(1, 3)).filter(
         lambda one: one.end != one.start + 1
@@ -260,7 +263,7 @@ def is_path(steps: list[Step]) -> bool:
 
 def written(step: Step) -> str:
     match step:
-        case Names(names):
+        case Members(names):
             return f"[{','.join(map(repr, names))}]"
         case Indexes(indexes):
             return f"[{','.join(map(str, indexes))}]"
@@ -297,7 +300,7 @@ def following(document: Any, place: Place, step: Step) -> list[Place]:
             return everything(document, place)
         case Children():
             return [(*place, part) for part in contents(value)]
-        case Names(names):
+        case Members(names):
             return [(*place, name) for name in names if isinstance(value, dict) and name in value]
         case Indexes(indexes):
             return [(*place, one) for one in indexes if isinstance(value, list) and one < len(value)]
@@ -310,8 +313,8 @@ def furnished(document: Any, place: Place, steps: list[Step]) -> None:
     if not steps:
         return
     value, rest = at(document, place), steps[1:]
-    if not all(isinstance(step, Names) for step in steps):
-        if isinstance(steps[0], Names | Indexes):
+    if not all(isinstance(step, Members) for step in steps):
+        if isinstance(steps[0], Members | Indexes):
             for one in following(document, place, steps[0]):
                 furnished(document, one, rest)
         return
@@ -328,7 +331,7 @@ def naively(document: Any, steps: list[Step], value: Any) -> Any:
     document = deepcopy(document)
     if document is not None:
         furnished(document, (), steps)
-    elif steps and all(isinstance(step, Names) for step in steps):
+    elif steps and all(isinstance(step, Members) for step in steps):
         document = {}
         furnished(document, (), steps)
     places: list[Place] = [()]
@@ -343,8 +346,8 @@ def naively(document: Any, steps: list[Step], value: Any) -> Any:
 
 
 @given(DOCUMENTS, st.lists(STEPS, max_size=4).filter(is_path))
-@example({"a": None}, [Names(("a",)), Names(("b", "c"))])
-@example({"a": {"a": {"b": 1}}}, [Descent(), Names(("a",)), Descent(), Names(("b",))])
+@example({"a": None}, [Members(("a",)), Members(("b", "c"))])
+@example({"a": {"a": {"b": 1}}}, [Descent(), Members(("a",)), Descent(), Members(("b",))])
 def test_it_does_what_going_every_single_way_does(document: Any, steps: list[Step]) -> None:
     path = parse("$" + "".join(map(written, steps)))
     assert list(path.steps) == steps

@@ -10,7 +10,7 @@ from farflung.apis.validation import IMMUTABLE, NOT_NEGATIVE, Errors, Rules, che
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_long
 from farflung.machinery.schema.conform import Conformed, compile
-from farflung.machinery.schema.structural.embedded import Metadata
+from farflung.machinery.schema.structural.embedded import MetadataRules
 
 FIXED: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 OWNER_FIELDS: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
@@ -185,4 +185,4 @@ def validate(metadata: Obj) -> list[FieldError]:
     return validate_metadata({"metadata": named}, _RULES, namespaced=bool(metadata.get("namespace")))
 
 
-OBJECT_META: Final = Metadata(conform, validate)
+OBJECT_META: Final = MetadataRules(conform, validate)

@@ -21,7 +21,7 @@ import msgspec
 
 from farflung.apis import definitions
 from farflung.machinery.codec.protobuf import Messages
-from farflung.machinery.structs import LIST, MAP, ONE, SCALARS, Field
+from farflung.machinery.structs import LIST, MAP, ONE, SCALARS, GoField
 
 
 @cache
@@ -36,11 +36,11 @@ def known(definition: str) -> bool:
 
 
 @cache
-def members(definition: str) -> tuple[Field, ...]:
+def members(definition: str) -> tuple[GoField, ...]:
     """The struct as Go and protobuf have it.  Of an unknown one all fields are pointers, and none has a number."""
     if not known(definition):
         properties = definitions.definition(definition).get("properties", {})
-        return tuple(Field(name, 0, "any", pointer=True, omitempty=True) for name in properties)
+        return tuple(GoField(name, 0, "any", pointer=True, omitempty=True) for name in properties)
     package = definition.rpartition(".")[0]
     content = msgspec.json.decode(_raw()[definition], type=list[tuple[str, int, str, str]] | str)
     if isinstance(content, str):
@@ -48,9 +48,9 @@ def members(definition: str) -> tuple[Field, ...]:
     return tuple(_field(package, *line) for line in content)
 
 
-def _field(package: str, name: str, number: int, shown: str, flags: str) -> Field:
+def _field(package: str, name: str, number: int, shown: str, flags: str) -> GoField:
     bare = shown.lstrip("*[]{}")
-    return Field(
+    return GoField(
         name,
         number,
         bare if bare in SCALARS or "." in bare else f"{package}.{bare}",
@@ -64,12 +64,12 @@ def _field(package: str, name: str, number: int, shown: str, flags: str) -> Fiel
 
 
 @cache
-def fields(definition: str) -> Mapping[str, Field]:
+def fields(definition: str) -> Mapping[str, GoField]:
     """The fields as JSON shows them: inlined structs dissolved, in Go's order."""
     return MappingProxyType({field.name: field for field in _dissolved(definition)})
 
 
-def _dissolved(definition: str) -> Iterator[Field]:
+def _dissolved(definition: str) -> Iterator[GoField]:
     for field in members(definition):
         if field.inline:
             yield from _dissolved(field.type)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from farflung.machinery.jsonpath_steps import Children, Descent, Indexes, Names, PathError, Range, Step, steps_of
+from farflung.machinery.jsonpath_steps import Children, Descent, Indexes, Members, PathError, Range, Step, steps_of
 
 MOST_WORK: Final = 200_000  #: values looked at for one document
 MOST_BYTES: Final = 3 << 20  #: that are added to one document; no server takes more
@@ -47,7 +47,7 @@ class Assigned(NamedTuple):
     places: int  #: how many were written to
 
 
-class Path:
+class AssignmentPath:
     """A path that was understood."""
 
     __slots__ = ("_adds", "_descents", "steps", "text")
@@ -71,9 +71,9 @@ class Path:
         return Assigned(editing.edited(document, 1, 0), editing.places)
 
 
-def parse(text: str) -> Path:
+def parse(text: str) -> AssignmentPath:
     """Raises PathError, which says where the text ceases to be a path, and why."""
-    return Path(text, steps_of(text))
+    return AssignmentPath(text, steps_of(text))
 
 
 # --- assigning ------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class _Editing:
                     everywhere |= 1 << (at + 1)
                 case Descent():
                     everywhere |= 1 << at
-                case Names(names):
+                case Members(names):
                     for name in names:
                         named[name] = named.get(name, 0) | 1 << (at + 1)
                     if self._adds[at]:
@@ -195,12 +195,12 @@ class _Editing:
         """What the steps from this one on, which are all names, make out of nothing."""
         places = 1
         for step in self._steps[at:]:
-            assert isinstance(step, Names)
+            assert isinstance(step, Members)
             places *= len(step.names)
         self._put(places, level + len(self._steps) - at)
         made = self._value
         for step in reversed(self._steps[at:]):
-            assert isinstance(step, Names)
+            assert isinstance(step, Members)
             made = dict.fromkeys(step.names, made)
         return made
 
@@ -222,8 +222,8 @@ def _bits(states: int) -> Iterator[int]:
 def _adding(steps: tuple[Step, ...]) -> tuple[bool, ...]:
     """For each step whether what is missing there is added: before it there is nothing but names and indexes, and from
     it on nothing but names."""
-    definite = next((at for at, step in enumerate(steps) if not isinstance(step, Names | Indexes)), len(steps))
-    others = [at for at, step in enumerate(steps) if not isinstance(step, Names)]
+    definite = next((at for at, step in enumerate(steps) if not isinstance(step, Members | Indexes)), len(steps))
+    others = [at for at, step in enumerate(steps) if not isinstance(step, Members)]
     names_from = others[-1] + 1 if others else 0
     return tuple(names_from <= at <= definite for at in range(len(steps)))
 

@@ -26,7 +26,7 @@ class PathError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class Members:
     """Members of a map; missing ones can be added."""
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ class Descent:
     """The value itself, and everything in it."""
 
 
-Step = Names | Indexes | Range | Children | Descent
+Step = Members | Indexes | Range | Children | Descent
 
 
 # --- parsing --------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class _Parser:
                 raise self._wrong("a name cannot begin with a digit, unless it is written ['like-this']")
             return Indexes((self._index(),))
         self._at = found.end()
-        return Names((found[0],))
+        return Members((found[0],))
 
     # --- brackets ---------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class _Parser:
         if self._takes("*"):
             step: Step = Children()
         elif self._text[self._at : self._at + 1] in ("'", '"'):
-            step = Names(tuple(self._listed(self._string)))
+            step = Members(tuple(self._listed(self._string)))
         else:
             step = self._numbers()
         self._space()

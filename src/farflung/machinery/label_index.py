@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from pyroaring import BitMap
 
-from farflung.machinery.selectors import Labels, LabelSelector, Wanted
+from farflung.machinery.selectors import LabelRequirement, Labels, LabelSelector
 
 FEW: Final = 8  #: labels that are looked at one by one sooner than sets are intersected
 
@@ -99,7 +99,7 @@ class LabelIndex:
             found &= part
         return found
 
-    def _having(self, key: str, wanted: Wanted) -> Iterator[BitMap]:
+    def _having(self, key: str, wanted: LabelRequirement) -> Iterator[BitMap]:
         by_value = self._by_label.get(key)
         if by_value is None:
             return
@@ -256,7 +256,7 @@ class SelectorIndex:
                 del self._by_label[key]
 
 
-def _places(key: str, wanted: Wanted) -> Places:
+def _places(key: str, wanted: LabelRequirement) -> Places:
     if wanted.among is None:
         return ((key, None),)
     return tuple([(key, value) for value in sorted(wanted.among)])

@@ -35,7 +35,7 @@ class LabelSelector:
     """
 
     requirements: tuple[Requirement, ...] = ()
-    wanted: tuple[tuple[str, Wanted], ...] = field(
+    wanted: tuple[tuple[str, LabelRequirement], ...] = field(
         init=False, repr=False, compare=False
     )  #: labels that must be there, and what they must be
     unwanted: frozenset[str] = field(init=False, repr=False, compare=False)  #: labels that must not be there
@@ -73,7 +73,7 @@ class LabelSelector:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LabelRequirement:
     """What one label must be, if it must be there at all."""
 
     among: frozenset[str] | None  #: None: anything
@@ -90,7 +90,7 @@ class Wanted:
         )
 
 
-def _wanted(requirements: Iterable[Requirement]) -> Wanted | None:
+def _wanted(requirements: Iterable[Requirement]) -> LabelRequirement | None:
     """None if the label need not be there."""
     positive = [one for one in requirements if one.operator not in ("notin", "!")]
     if not positive:
@@ -99,7 +99,7 @@ def _wanted(requirements: Iterable[Requirement]) -> Wanted | None:
     bounds = {
         operator: [int(one.values[0]) for one in positive if one.operator == operator] for operator in ("gt", "lt")
     }
-    return Wanted(
+    return LabelRequirement(
         frozenset.intersection(*among) if among else None,
         max(bounds["gt"], default=None),
         min(bounds["lt"], default=None),

@@ -40,7 +40,7 @@ SPECIAL: Final[Mapping[str, Any]] = {
 }
 
 
-class Field(msgspec.Struct, frozen=True):
+class GoField(msgspec.Struct, frozen=True):
     """One field of a Go struct, as its tags and its type say."""
 
     name: str  #: in JSON; of an inlined struct its Go name

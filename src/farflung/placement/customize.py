@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 
 from farflung.machinery.errors import Obj, go_quote
-from farflung.machinery.jsonpath_edit import DEEPEST, Allowance, Path, depth, parse
+from farflung.machinery.jsonpath_edit import DEEPEST, Allowance, AssignmentPath, depth, parse
 from farflung.machinery.jsonpath_steps import PathError
 
 PREFIXES: Final = ("edge.kcp.io/", "edge.kubestellar.io/")  #: of the annotations; the first counts
@@ -47,7 +47,7 @@ class Replacement(NamedTuple):
     where: str  #: for people
     path: str
     value: str  #: JSON
-    parsed_path: Path | None = None  #: unless it depends on the place
+    parsed_path: AssignmentPath | None = None  #: unless it depends on the place
     parsed_value: Value | None = None  #: the same
 
 
@@ -229,7 +229,7 @@ def _replacement(where: str, one: Any, does_expand: bool) -> Replacement:
     )
 
 
-def _path(where: str, text: str) -> Path:
+def _path(where: str, text: str) -> AssignmentPath:
     try:
         return parse(text)
     except PathError as error:

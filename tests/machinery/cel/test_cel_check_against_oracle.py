@@ -16,7 +16,7 @@ from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language import types
 from farflung.machinery.cel.language.declarations import Function, Functions
-from farflung.machinery.cel.language.types import Kind, Type, is_optional
+from farflung.machinery.cel.language.types import Type, TypeKind, is_optional
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.parser import parse
 
@@ -64,9 +64,9 @@ def oracle() -> Any:
 
 
 def oracle_name(of: Type) -> str:
-    if of.kind is Kind.TYPE:
+    if of.kind is TypeKind.TYPE:
         return f"TYPE<{oracle_name(of.parameters[0])}>"
-    if of.kind in (Kind.LIST, Kind.MAP) or is_optional(of):
+    if of.kind in (TypeKind.LIST, TypeKind.MAP) or is_optional(of):
         name = of.name if is_optional(of) else of.name.upper()
         return f"{name}<{', '.join(map(oracle_name, of.parameters))}>"
     return of.name.upper()

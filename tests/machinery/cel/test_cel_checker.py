@@ -7,10 +7,22 @@ import pytest
 from farflung.machinery.cel.environment import Checked, Environment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language import ast
-from farflung.machinery.cel.language.types import BOOL, DYN, INT, STRING, TIMESTAMP, Field, list_of, map_of, object_type
+from farflung.machinery.cel.language.types import (
+    BOOL,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    TypeField,
+    list_of,
+    map_of,
+    object_type,
+)
 from farflung.machinery.cel.library import KUBERNETES
 
-POINT = object_type("Point", {"x": Field(INT, "x"), "__in__": Field(STRING, "in"), "when": Field(TIMESTAMP, "when")})
+POINT = object_type(
+    "Point", {"x": TypeField(INT, "x"), "__in__": TypeField(STRING, "in"), "when": TypeField(TIMESTAMP, "when")}
+)
 ENVIRONMENT = Environment(
     {
         "self": POINT,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from farflung.machinery.cel.crd import Node, compile_validations
-from farflung.machinery.cel.field_paths import resolve
+from farflung.machinery.cel.crd import RuleNode, compile_validations
+from farflung.machinery.cel.field_paths import resolve_field_path
 from farflung.machinery.cel.schema_types import Declarations, escape
 
 Schema = dict[str, Any]
@@ -38,7 +38,7 @@ def errors(schema: Schema) -> list[str]:
     return [str(error) for error in found]
 
 
-def compiled(schema: Schema) -> Node:
+def compiled(schema: Schema) -> RuleNode:
     validations, found = compile_validations(schema, PATH)
     assert [str(error) for error in found] == []
     assert validations is not None
@@ -352,4 +352,4 @@ def test_a_field_path_leads_somewhere_or_nowhere(text: str, path: str | None) ->
             "l": {"type": "array", "items": SHORT},
         },
     }
-    assert resolve(text, schema) == path
+    assert resolve_field_path(text, schema) == path

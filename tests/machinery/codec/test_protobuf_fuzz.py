@@ -13,7 +13,7 @@ from farflung.apis import wire
 from farflung.machinery.codec.protobuf import MAGIC, decode, encode
 from farflung.machinery.codec.protobuf_bytes import delimited
 from farflung.machinery.errors import ApiError
-from farflung.machinery.structs import LIST, MAP, SPECIAL, Field
+from farflung.machinery.structs import LIST, MAP, SPECIAL, GoField
 
 SENT = [json.loads(line) for line in Path(__file__).with_name("protobuf_bodies.jsonl").read_text().splitlines()]
 BODIES = [(case["definition"], base64.b64decode(case["body"])) for case in SENT]
@@ -77,7 +77,7 @@ def structs(draw: st.DrawFn, definition: str, depth: int) -> dict[str, Any]:
     return obj
 
 
-def always_there(member: Field) -> bool:
+def always_there(member: GoField) -> bool:
     """Whether Go sends the field whatever it holds, and JSON shows it."""
     if member.pointer or member.shape in (LIST, MAP) or member.type == "bytes":
         return False
@@ -86,7 +86,7 @@ def always_there(member: Field) -> bool:
     return SPECIAL.get(member.type, {}) is not None
 
 
-def values(member: Field, depth: int) -> st.SearchStrategy[Any]:
+def values(member: GoField, depth: int) -> st.SearchStrategy[Any]:
     one = value_of(member.type, depth + 1)
     if member.shape == LIST:
         return st.lists(one, min_size=1, max_size=2)

@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Final
 
 from farflung.machinery import names
 from farflung.machinery.cel.language.declarations import Function, Overload
-from farflung.machinery.cel.language.types import BOOL, STRING, Kind, Type
+from farflung.machinery.cel.language.types import BOOL, STRING, Type, TypeKind
 from farflung.machinery.cel.language.values import EvaluationError
 
-AUTHORIZER: Final = Type(Kind.OPAQUE, "kubernetes.authorization.Authorizer")
-PATH_CHECK: Final = Type(Kind.OPAQUE, "kubernetes.authorization.PathCheck")
-GROUP_CHECK: Final = Type(Kind.OPAQUE, "kubernetes.authorization.GroupCheck")
-RESOURCE_CHECK: Final = Type(Kind.OPAQUE, "kubernetes.authorization.ResourceCheck")
-DECISION: Final = Type(Kind.OPAQUE, "kubernetes.authorization.Decision")
+AUTHORIZER: Final = Type(TypeKind.OPAQUE, "kubernetes.authorization.Authorizer")
+PATH_CHECK: Final = Type(TypeKind.OPAQUE, "kubernetes.authorization.PathCheck")
+GROUP_CHECK: Final = Type(TypeKind.OPAQUE, "kubernetes.authorization.GroupCheck")
+RESOURCE_CHECK: Final = Type(TypeKind.OPAQUE, "kubernetes.authorization.ResourceCheck")
+DECISION: Final = Type(TypeKind.OPAQUE, "kubernetes.authorization.Decision")
 
 COST_OF_CHECK: Final = 350_000
 

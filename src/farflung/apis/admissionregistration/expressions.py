@@ -22,9 +22,9 @@ from farflung.machinery.cel.language.types import (
     NULL,
     STRING,
     TIMESTAMP,
-    Field,
-    Kind,
     Type,
+    TypeField,
+    TypeKind,
     list_of,
     map_of,
     object_type,
@@ -41,7 +41,7 @@ LABELS: Final = map_of(STRING, STRING)
 
 
 def _object(name: str, fields: Mapping[str, Type]) -> Type:
-    return object_type(f"kubernetes.{name}", {name: Field(of, name) for name, of in fields.items()})
+    return object_type(f"kubernetes.{name}", {name: TypeField(of, name) for name, of in fields.items()})
 
 
 KIND: Final = _object("GroupVersionKind", {"group": STRING, "version": STRING, "kind": STRING})
@@ -120,74 +120,74 @@ MOST_TEXT: Final = 200_000  #: characters of its expressions
 
 _SCALARS: Final = frozenset(
     {
-        Kind.BOOL,
-        Kind.BYTES,
-        Kind.DOUBLE,
-        Kind.DURATION,
-        Kind.INT,
-        Kind.NULL,
-        Kind.STRING,
-        Kind.TIMESTAMP,
-        Kind.UINT,
+        TypeKind.BOOL,
+        TypeKind.BYTES,
+        TypeKind.DOUBLE,
+        TypeKind.DURATION,
+        TypeKind.INT,
+        TypeKind.NULL,
+        TypeKind.STRING,
+        TypeKind.TIMESTAMP,
+        TypeKind.UINT,
     }
 )
 _VARIABLES_SLOT: Final = tuple(GIVEN).index(VARIABLES)
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class PolicyExpression:
     text: str
     program: Program | None  #: None if it cannot be evaluated
     error: str = ""  #: why
 
 
-class Compiler:
+class PolicyCompiler:
     """Compiles one policy: later expressions know the variables that were compiled before."""
 
     def __init__(self, *, params: bool, variables: bool) -> None:
         self._given: Mapping[str, Type] = {**OBJECTS, **(PARAMS if params else {})}
-        self._fields: dict[str, Field] = {}  #: of `variables`, so far
+        self._fields: dict[str, TypeField] = {}  #: of `variables`, so far
         self._composed: dict[str, Type] = dict(self._given)
         if variables:
             self._composed[VARIABLES] = object_type(f"kubernetes.{VARIABLES}", self._fields)
         self._code: dict[str, Code] = {}
         self._adapters = Adapters()
 
-    def condition(self, text: str) -> Expression:
+    def condition(self, text: str) -> PolicyExpression:
         """A condition of a match: it is about the request alone, and has no variables."""
         return self._compiled(text, {**self._given, **AUTHORIZER}, (BOOL,))
 
-    def variable(self, name: str, text: str) -> Expression:
+    def variable(self, name: str, text: str) -> PolicyExpression:
         try:
             checked = Environment({**self._composed, **AUTHORIZER}, FUNCTIONS).compile(text)
         except CompileError as error:
-            expression, of = Expression(text, None, f"compilation failed: {error}"), DYN
+            expression, of = PolicyExpression(text, None, f"compilation failed: {error}"), DYN
         else:
-            expression = Expression(text, Program(checked.tree, GIVEN, self._adapters, self._code))
+            expression = PolicyExpression(text, Program(checked.tree, GIVEN, self._adapters, self._code))
             of = _kept(checked.type)
-        self._fields[name] = Field(of, name)
+        self._fields[name] = TypeField(of, name)
         self._composed[f"{VARIABLES}.{name}"] = of
         self._code[f"{VARIABLES}.{name}"] = _load_variable(name)
         return expression
 
-    def validation(self, text: str) -> Expression:
+    def validation(self, text: str) -> PolicyExpression:
         return self._compiled(text, {**self._composed, **AUTHORIZER}, (BOOL,))
 
-    def message(self, text: str) -> Expression:
+    def message(self, text: str) -> PolicyExpression:
         return self._compiled(text, self._composed, (STRING,))
 
-    def audit(self, text: str) -> Expression:
+    def audit(self, text: str) -> PolicyExpression:
         return self._compiled(text, {**self._composed, **AUTHORIZER}, (STRING, NULL))
 
-    def _compiled(self, text: str, given: Mapping[str, Type], results: tuple[Type, ...]) -> Expression:
+    def _compiled(self, text: str, given: Mapping[str, Type], results: tuple[Type, ...]) -> PolicyExpression:
         try:
             checked = Environment(given, FUNCTIONS).compile(text)
         except CompileError as error:
-            return Expression(text, None, f"compilation failed: {error}")
+            return PolicyExpression(text, None, f"compilation failed: {error}")
         if checked.type in results:
-            return Expression(text, Program(checked.tree, GIVEN, self._adapters, self._code))
+            return PolicyExpression(text, Program(checked.tree, GIVEN, self._adapters, self._code))
         wanted = f"one of [{' '.join(map(_shown, results))}]" if len(results) > 1 else _shown(results[0])
-        return Expression(text, None, f"must evaluate to {wanted} but got {_shown(checked.type)}")
+        return PolicyExpression(text, None, f"must evaluate to {wanted} but got {_shown(checked.type)}")
 
 
 def _load_variable(name: str) -> Code:
@@ -202,9 +202,9 @@ def _kept(of: Type) -> Type:
     """What is known of the type of a variable where it is used: objects and the like may be anything."""
     if of.kind in _SCALARS:
         return of
-    if of.kind is Kind.LIST:
+    if of.kind is TypeKind.LIST:
         return list_of(_kept(of.parameters[0]))
-    if of.kind is Kind.MAP:
+    if of.kind is TypeKind.MAP:
         return map_of(_kept(of.parameters[0]), _kept(of.parameters[1]))
     return DYN
 
@@ -219,28 +219,28 @@ def _shown(of: Type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    expression: Expression
+    expression: PolicyExpression
     message: str
-    message_expression: Expression | None
+    message_expression: PolicyExpression | None
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledPolicy:
     """Everything of a policy that is evaluated."""
 
-    conditions: tuple[Expression, ...]
-    variables: Mapping[str, Expression]
+    conditions: tuple[PolicyExpression, ...]
+    variables: Mapping[str, PolicyExpression]
     validations: tuple[Validation, ...]
-    audits: Mapping[str, Expression]  #: by key
+    audits: Mapping[str, PolicyExpression]  #: by key
 
 
-def compile_policy(spec: Obj) -> Compiled:
+def compile_policy(spec: Obj) -> CompiledPolicy:
     variables = spec.get("variables") or ()
-    compiler = Compiler(params=spec.get("paramKind") is not None, variables=bool(variables))
+    compiler = PolicyCompiler(params=spec.get("paramKind") is not None, variables=bool(variables))
     conditions = tuple(compiler.condition(one["expression"]) for one in spec.get("matchConditions") or ())
     compiled = {one["name"]: compiler.variable(one["name"], one["expression"]) for one in variables}
-    return Compiled(
+    return CompiledPolicy(
         conditions,
         compiled,
         tuple(_validation(compiler, one) for one in spec.get("validations") or ()),
@@ -248,7 +248,7 @@ def compile_policy(spec: Obj) -> Compiled:
     )
 
 
-def _validation(compiler: Compiler, validation: Obj) -> Validation:
+def _validation(compiler: PolicyCompiler, validation: Obj) -> Validation:
     message = validation.get("messageExpression")
     return Validation(
         compiler.validation(validation["expression"]),

@@ -35,7 +35,7 @@ from farflung.machinery.errors import (
 )
 
 if TYPE_CHECKING:  # CEL is loaded with the first policy or webhook
-    from farflung.apis.admissionregistration.expressions import Compiler, Expression
+    from farflung.apis.admissionregistration.expressions import PolicyCompiler, PolicyExpression
 
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 FAILURE_POLICIES: Final = ("Fail", "Ignore")
@@ -105,7 +105,7 @@ def _default_resources(resources: Obj | None) -> None:
 
 
 def validate_webhooks(obj: Obj) -> list[FieldError]:
-    from farflung.apis.admissionregistration.expressions import Compiler, excess
+    from farflung.apis.admissionregistration.expressions import PolicyCompiler, excess
 
     errors: Errors = []
     conditions = [one for webhook in obj.get("webhooks") or () for one in webhook.get("matchConditions") or ()]
@@ -114,7 +114,7 @@ def validate_webhooks(obj: Obj) -> list[FieldError]:
     seen: set[str] = set()
     for index, webhook in enumerate(obj.get("webhooks") or ()):
         path = f"webhooks[{index}]"
-        _check_webhook(webhook, path, Compiler(params=False, variables=False), errors)
+        _check_webhook(webhook, path, PolicyCompiler(params=False, variables=False), errors)
         _check_review_versions(webhook.get("admissionReviewVersions") or (), f"{path}.admissionReviewVersions", errors)
         name = webhook.get("name", "")
         if name and name in seen:
@@ -123,7 +123,7 @@ def validate_webhooks(obj: Obj) -> list[FieldError]:
     return errors
 
 
-def _check_webhook(webhook: Obj, path: str, compiler: Compiler, errors: Errors) -> None:
+def _check_webhook(webhook: Obj, path: str, compiler: PolicyCompiler, errors: Errors) -> None:
     check_full_name(webhook.get("name", ""), f"{path}.name", errors)
     for index, rule in enumerate(webhook.get("rules") or ()):
         _check_rule(rule, f"{path}.rules[{index}]", errors)
@@ -289,12 +289,12 @@ def _check_resources(resources: Sequence[str], field: str, errors: Errors) -> No
         errors.append(invalid_value(field, resources, detail))
 
 
-def _check_expression(expression: Expression, field: str, errors: Errors) -> None:
+def _check_expression(expression: PolicyExpression, field: str, errors: Errors) -> None:
     if expression.error:
         errors.append(invalid_value(field, expression.text, expression.error))
 
 
-def _check_conditions(conditions: Sequence[Obj], path: str, compiler: Compiler | None, errors: Errors) -> None:
+def _check_conditions(conditions: Sequence[Obj], path: str, compiler: PolicyCompiler | None, errors: Errors) -> None:
     if len(conditions) > MOST_CONDITIONS:
         errors.append(too_many(path, len(conditions), MOST_CONDITIONS))
     seen: set[str] = set()
@@ -315,13 +315,13 @@ def _check_conditions(conditions: Sequence[Obj], path: str, compiler: Compiler |
 
 
 def validate_policy(obj: Obj) -> list[FieldError]:
-    from farflung.apis.admissionregistration.expressions import Compiler, excess
+    from farflung.apis.admissionregistration.expressions import PolicyCompiler, excess
 
     errors: Errors = []
     spec = spec_of(obj)
     if why := excess(spec):
         return [field_forbidden("spec", why)]
-    compiler = Compiler(params=spec.get("paramKind") is not None, variables=bool(spec.get("variables")))
+    compiler = PolicyCompiler(params=spec.get("paramKind") is not None, variables=bool(spec.get("variables")))
     _check_policy_base(spec, compiler, errors)
     validations, audits = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not audits:
@@ -342,7 +342,7 @@ def validate_mutating_policy(obj: Obj) -> list[FieldError]:
     return errors
 
 
-def _check_policy_base(spec: Obj, compiler: Compiler | None, errors: Errors) -> None:
+def _check_policy_base(spec: Obj, compiler: PolicyCompiler | None, errors: Errors) -> None:
     check_supported(spec.get("failurePolicy", ""), FAILURE_POLICIES, "spec.failurePolicy", errors)
     if spec.get("paramKind") is not None:
         _check_param_kind(spec["paramKind"], "spec.paramKind", errors)
@@ -399,7 +399,7 @@ def _check_named_rule(rule: Obj, path: str, errors: Errors) -> None:
     _check_rule(rule, path, errors)
 
 
-def _check_variable(variable: Obj, path: str, compiler: Compiler | None, errors: Errors) -> None:
+def _check_variable(variable: Obj, path: str, compiler: PolicyCompiler | None, errors: Errors) -> None:
     from farflung.machinery.cel.parser import RESERVED
 
     name = variable.get("name", "")
@@ -413,7 +413,7 @@ def _check_variable(variable: Obj, path: str, compiler: Compiler | None, errors:
         _check_expression(compiler.variable(name, variable["expression"]), f"{path}.expression", errors)
 
 
-def _check_validation(validation: Obj, path: str, compiler: Compiler, errors: Errors) -> None:
+def _check_validation(validation: Obj, path: str, compiler: PolicyCompiler, errors: Errors) -> None:
     message = validation.get("message", "")
     if not validation.get("expression", "").strip():
         errors.append(required(f"{path}.expression", "expression is not specified"))
@@ -431,7 +431,7 @@ def _check_validation(validation: Obj, path: str, compiler: Compiler, errors: Er
     _check_optional(validation, "reason", REASONS, path, errors)
 
 
-def _check_audits(policy: str, audits: Sequence[Obj], compiler: Compiler, errors: Errors) -> None:
+def _check_audits(policy: str, audits: Sequence[Obj], compiler: PolicyCompiler, errors: Errors) -> None:
     path = "spec.auditAnnotations"
     if len(audits) > MOST_AUDIT_ANNOTATIONS:
         detail = f"must not have more than {MOST_AUDIT_ANNOTATIONS} auditAnnotations"
@@ -449,7 +449,7 @@ def _check_audits(policy: str, audits: Sequence[Obj], compiler: Compiler, errors
         seen.add(key)
 
 
-def _check_value_expression(text: str, field: str, compiler: Compiler, errors: Errors) -> None:
+def _check_value_expression(text: str, field: str, compiler: PolicyCompiler, errors: Errors) -> None:
     trimmed = text.strip()
     if not trimmed:
         errors.append(required(field, "valueExpression is not specified"))

@@ -94,7 +94,7 @@ PROTECTED: Final = ("k8s.io", "kubernetes.io")
 SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
-class Stage(NamedTuple):
+class TerminationStage(NamedTuple):
     """How far the end of a definition has come: the condition Terminating without its time."""
 
     status: str
@@ -102,18 +102,18 @@ class Stage(NamedTuple):
     message: str
 
 
-PENDING: Final = Stage(
+PENDING: Final = TerminationStage(
     "True",
     "InstanceDeletionPending",
     "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 )
-IN_PROGRESS: Final = Stage("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-COMPLETED: Final = Stage("False", "InstanceDeletionCompleted", "removed all instances")
-NEVER_ESTABLISHED: Final = Stage("False", "NeverEstablished", "resource was never established")
+IN_PROGRESS: Final = TerminationStage("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+COMPLETED: Final = TerminationStage("False", "InstanceDeletionCompleted", "removed all instances")
+NEVER_ESTABLISHED: Final = TerminationStage("False", "NeverEstablished", "resource was never established")
 
 
-def failed(why: str) -> Stage:
-    return Stage("True", "InstanceDeletionFailed", f"could not issue all deletes: {why}")
+def failed(why: str) -> TerminationStage:
+    return TerminationStage("True", "InstanceDeletionFailed", f"could not issue all deletes: {why}")
 
 
 def with_status(definition: Obj, others: Sequence[Obj], now: str) -> Obj:
@@ -128,12 +128,12 @@ def with_status(definition: Obj, others: Sequence[Obj], now: str) -> Obj:
     approval = _approval(definition)
     if approval is not None:
         _set(conditions, APPROVAL, approval, now)
-    _set(conditions, NAMES_ACCEPTED, Stage(str(named.settled), named.reason, named.message), now)
+    _set(conditions, NAMES_ACCEPTED, TerminationStage(str(named.settled), named.reason, named.message), now)
     if not condition_is(definition, ESTABLISHED):
         established = (
-            Stage("True", "InitialNamesAccepted", "the initial names have been accepted")
+            TerminationStage("True", "InitialNamesAccepted", "the initial names have been accepted")
             if named.settled
-            else Stage("False", "NotAccepted", "not all names are accepted")
+            else TerminationStage("False", "NotAccepted", "not all names are accepted")
         )
         _set(conditions, ESTABLISHED, established, now)
     return {
@@ -143,7 +143,7 @@ def with_status(definition: Obj, others: Sequence[Obj], now: str) -> Obj:
     }
 
 
-def terminating(definition: Obj, stage: Stage, now: str) -> Obj:
+def terminating(definition: Obj, stage: TerminationStage, now: str) -> Obj:
     """The status of a definition that is being deleted."""
     before: Obj = definition.get("status") or {}
     conditions = list(before.get("conditions") or ())
@@ -166,7 +166,7 @@ def condition_is(definition: Obj, type: str, status: str = "True") -> bool:
     return any(one.get("type") == type and one.get("status") == status for one in conditions)
 
 
-def _set(conditions: list[Obj], type: str, stage: Stage, now: str) -> None:
+def _set(conditions: list[Obj], type: str, stage: TerminationStage, now: str) -> None:
     """Replace or add a condition.  Its time changes with its status only."""
     fresh: Obj = {
         "type": type,
@@ -191,22 +191,22 @@ def is_protected(group: str) -> bool:
     return any(group == domain or group.endswith(f".{domain}") for domain in PROTECTED)
 
 
-def approval_state(definition: Obj) -> Stage:
+def approval_state(definition: Obj) -> TerminationStage:
     """Of a definition in a protected group; the reason is that of the condition."""
     annotations: Obj = (definition.get("metadata") or {}).get("annotations") or {}
     said: Any = annotations.get(APPROVED) or ""
     must = f"protected groups must have approval annotation {go_quote(APPROVED)}"
     if not said:
-        return Stage("False", "MissingAnnotation", f"{must}, {SEE}")
+        return TerminationStage("False", "MissingAnnotation", f"{must}, {SEE}")
     if said.startswith("unapproved"):
-        return Stage("False", "UnapprovedAnnotation", f"not approved: {go_quote(said)}")
+        return TerminationStage("False", "UnapprovedAnnotation", f"not approved: {go_quote(said)}")
     if _is_url(said):
-        return Stage("True", "ApprovedAnnotation", f"approved in {said}")
+        return TerminationStage("True", "ApprovedAnnotation", f"approved in {said}")
     detail = f'{must} with either a URL or a reason starting with "unapproved", {SEE}'
-    return Stage("False", "InvalidAnnotation", detail)
+    return TerminationStage("False", "InvalidAnnotation", detail)
 
 
-def _approval(definition: Obj) -> Stage | None:
+def _approval(definition: Obj) -> TerminationStage | None:
     return approval_state(definition) if is_protected(definition["spec"].get("group", "")) else None
 
 

@@ -91,7 +91,7 @@ TRAILING: Final = "trailing \\"
 
 def pattern_problem(pattern: str) -> str:
     """Empty for an expression that can be compiled."""
-    problem = patterns.problem(pattern)
+    problem = patterns.pattern_problem(pattern)
     if not problem:
         return ""
     if problem == TRAILING:
@@ -307,7 +307,7 @@ AT_ROOT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class SchemaContext:
     """What holds for a schema because of where it is."""
 
     no_defaults: str = ""  #: why there may be no defaults
@@ -348,11 +348,11 @@ def _check_root_members(schema: Obj, at: Place, findings: Findings) -> None:
 def check_schema(schema: Obj, path: str) -> list[FieldError]:
     """The root and everything in it."""
     findings = Findings()
-    _check(schema, place(path), Context(), findings, root=True)
+    _check(schema, place(path), SchemaContext(), findings, root=True)
     return findings.errors
 
 
-def _check(schema: Obj, at: Place, context: Context, findings: Findings, *, root: bool = False) -> None:
+def _check(schema: Obj, at: Place, context: SchemaContext, findings: Findings, *, root: bool = False) -> None:
     if findings.full:
         return
     _check_members(schema, at, context, findings)
@@ -365,7 +365,7 @@ def _check(schema: Obj, at: Place, context: Context, findings: Findings, *, root
     _check_items_of_keyed(schema, at, findings)
 
 
-def _check_members(schema: Obj, at: Place, context: Context, findings: Findings) -> None:
+def _check_members(schema: Obj, at: Place, context: SchemaContext, findings: Findings) -> None:
     type_ = schema.get("type", "")
     if type_ and type_ not in TYPES:
         findings.unsupported(at, ".type", type_, TYPES)
@@ -389,13 +389,13 @@ def _check_members(schema: Obj, at: Place, context: Context, findings: Findings)
         findings.forbidden(at, ".uniqueItems", detail)
 
 
-def _check_parts(schema: Obj, at: Place, context: Context, findings: Findings, *, root: bool) -> None:
+def _check_parts(schema: Obj, at: Place, context: SchemaContext, findings: Findings, *, root: bool) -> None:
     _check_additional(schema, at, context, findings)
     resource = root or bool(schema.get(EMBEDDED))
     for name, value in members(schema, "properties").items():
         inner = context
         if resource and name in META_FIELDS:
-            inner = Context(f"in top-level {name}" if root else context.no_defaults, in_meta=True)
+            inner = SchemaContext(f"in top-level {name}" if root else context.no_defaults, in_meta=True)
         _check(value, (at, f".properties[{name}]"), inner, findings)
     if not RARE.isdisjoint(schema):
         _check_rare_parts(schema, at, context, findings)
@@ -406,7 +406,7 @@ def _check_parts(schema: Obj, at: Place, context: Context, findings: Findings, *
             _check(as_schema(value), (at, f".items[{index}]"), context, findings)
 
 
-def _check_rare_parts(schema: Obj, at: Place, context: Context, findings: Findings) -> None:
+def _check_rare_parts(schema: Obj, at: Place, context: SchemaContext, findings: Findings) -> None:
     if type(schema.get("not")) is dict:
         _check(schema["not"], (at, ".not"), context, findings)
     for member in ("allOf", "oneOf", "anyOf"):
@@ -416,7 +416,7 @@ def _check_rare_parts(schema: Obj, at: Place, context: Context, findings: Findin
         _check(value, (at, f".definitions[{name}]"), context, findings)
 
 
-def _check_additional(schema: Obj, at: Place, context: Context, findings: Findings) -> None:
+def _check_additional(schema: Obj, at: Place, context: SchemaContext, findings: Findings) -> None:
     value: Any = schema.get("additionalProperties")
     if value is None:
         return

@@ -173,7 +173,7 @@ UNREADABLE: Final = frozenset(("id", "$schema", "$ref", "patternProperties", "de
 MOST_VERSIONS: Final = 100
 
 
-class Spec:
+class DefinitionSpec:
     """A definition's spec, and which members all its versions have in common."""
 
     def __init__(self, spec: Obj) -> None:
@@ -239,7 +239,7 @@ def _spec_errors(spec: Obj) -> Errors:
         return [too_many("spec.versions", len(spec["versions"]), MOST_VERSIONS)]
     if large := too_large(spec.get("versions") or ()):
         return [field_forbidden("spec.versions", large)]
-    definition = Spec(spec)
+    definition = DefinitionSpec(spec)
     errors: Errors = []
     _check_group(spec.get("group", ""), errors)
     check_choice(spec.get("scope", ""), SCOPES, "spec.scope", errors)
@@ -290,7 +290,7 @@ def check_version(version: Obj, path: str, errors: Errors) -> None:
     check_columns(version.get("additionalPrinterColumns") or (), f"{path}.additionalPrinterColumns", errors)
 
 
-def _check_version(definition: Spec, version: Obj, path: str, errors: Errors) -> None:
+def _check_version(definition: DefinitionSpec, version: Obj, path: str, errors: Errors) -> None:
     _check_label(version.get("name", ""), f"{path}.name", errors)
     check_deprecation(version, path, errors)
     if not definition.is_shared("schema"):
@@ -305,7 +305,7 @@ def _check_version(definition: Spec, version: Obj, path: str, errors: Errors) ->
         _check_selectable(fields, schema_of(version), f"{path}.selectableFields", errors)
 
 
-def _check_shared(definition: Spec, errors: Errors) -> None:
+def _check_shared(definition: DefinitionSpec, errors: Errors) -> None:
     """What all versions have in common."""
     if definition.is_shared("schema"):
         _check_validation(definition.versions[0], any(map(_has_status, definition.versions)), "spec.validation", errors)
@@ -326,7 +326,7 @@ def _has_status(version: Obj) -> bool:
     return (version.get("subresources") or {}).get("status") is not None
 
 
-def _check_version_names(definition: Spec, errors: Errors) -> None:
+def _check_version_names(definition: DefinitionSpec, errors: Errors) -> None:
     versions = definition.versions
     if len({version.get("name", "") for version in versions}) < len(versions):
         errors.append(invalid_value("spec.versions", definition.shown(), "must contain unique version names"))
@@ -402,7 +402,7 @@ def _is_unreadable(schema: Obj) -> bool:
 # --- conversion -----------------------------------------------------------------------------------
 
 
-def _check_conversion(definition: Spec, errors: Errors) -> None:
+def _check_conversion(definition: DefinitionSpec, errors: Errors) -> None:
     conversion: Obj = definition.spec.get("conversion") or {}
     webhook: Obj = conversion.get("webhook") or {}
     path, client, versions = "spec.conversion", webhook.get("clientConfig"), webhook.get("conversionReviewVersions")

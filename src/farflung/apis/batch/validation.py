@@ -34,7 +34,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class NumberRange:
     low: int
     high: int
     names: dict[str, int] = field(default_factory=dict)
@@ -45,7 +45,13 @@ MONTHS: Final = {
     "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12,
 }  # fmt: skip
 DAYS: Final = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
-FIELDS: Final = (Bounds(0, 59), Bounds(0, 23), Bounds(1, 31), Bounds(1, 12, MONTHS), Bounds(0, 6, DAYS))
+FIELDS: Final = (
+    NumberRange(0, 59),
+    NumberRange(0, 23),
+    NumberRange(1, 31),
+    NumberRange(1, 12, MONTHS),
+    NumberRange(0, 6, DAYS),
+)
 
 
 class _Refused(Exception):
@@ -80,12 +86,12 @@ def _wrong_descriptor(text: str) -> str:
     return f"unrecognized descriptor: {text}"
 
 
-def _check_field(text: str, bounds: Bounds) -> None:
+def _check_field(text: str, bounds: NumberRange) -> None:
     for expression in filter(None, text.split(",")):
         _check_range(expression, bounds)
 
 
-def _check_range(expression: str, bounds: Bounds) -> None:
+def _check_range(expression: str, bounds: NumberRange) -> None:
     range_and_step = expression.split("/")
     low_and_high = range_and_step[0].split("-")
     single = len(low_and_high) == 1
@@ -105,7 +111,7 @@ def _check_range(expression: str, bounds: Bounds) -> None:
     _check_bounds(start, end, step, bounds, expression)
 
 
-def _check_bounds(start: int, end: int, step: int, bounds: Bounds, expression: str) -> None:
+def _check_bounds(start: int, end: int, step: int, bounds: NumberRange, expression: str) -> None:
     if start < bounds.low:
         raise _Refused(f"beginning of range ({start}) below minimum ({bounds.low}): {expression}")
     if end > bounds.high:
@@ -116,7 +122,7 @@ def _check_bounds(start: int, end: int, step: int, bounds: Bounds, expression: s
         raise _Refused(f"step of range should be a positive number: {expression}")
 
 
-def _number_or_name(text: str, bounds: Bounds) -> int:
+def _number_or_name(text: str, bounds: NumberRange) -> int:
     named = bounds.names.get(text.lower())
     return _number(text) if named is None else named
 

@@ -448,7 +448,7 @@ FINISHED: Final = {
 
 
 @dataclass(slots=True)
-class Summary:
+class ContainerSummary:
     """What the containers of a pod add up to."""
 
     reason: str
@@ -492,7 +492,7 @@ def sidecar_names(spec: Obj) -> frozenset[str]:
     return frozenset(one.get("name", "") for one in containers if one.get("restartPolicy") == "Always")
 
 
-def summarize(pod: Obj, sidecars: frozenset[str]) -> Summary:
+def summarize(pod: Obj, sidecars: frozenset[str]) -> ContainerSummary:
     status = part(pod, "status")
     summary = initialization(pod, sidecars)
     if not summary.reason or condition_status(status.get("conditions"), "Initialized") == "True":
@@ -515,9 +515,9 @@ def phase_reason(status: Obj) -> str:
     return reason
 
 
-def initialization(pod: Obj, sidecars: frozenset[str]) -> Summary:
+def initialization(pod: Obj, sidecars: frozenset[str]) -> ContainerSummary:
     """What holds up the init containers; without a reason if nothing does."""
-    summary = Summary("")
+    summary = ContainerSummary("")
     for index, container in enumerate(part(pod, "status").get("initContainerStatuses") or ()):
         summary.count_restarts(container)
         state = part(container, "state")
@@ -546,9 +546,9 @@ def end_of(terminated: Obj) -> str:
     return f"Signal:{signal}" if signal else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def running(status: Obj, reason: str, sidecars: frozenset[str]) -> Summary:
+def running(status: Obj, reason: str, sidecars: frozenset[str]) -> ContainerSummary:
     """What the containers say once the pod is initialized; the first container has the last word."""
-    summary = Summary(reason)
+    summary = ContainerSummary(reason)
     count_all_restarts(summary, status.get("initContainerStatuses") or (), sidecars)
     for container in reversed(status.get("containerStatuses") or ()):
         summary.count_restarts(container)
@@ -566,7 +566,7 @@ def running(status: Obj, reason: str, sidecars: frozenset[str]) -> Summary:
     return summary
 
 
-def count_all_restarts(summary: Summary, containers: Iterable[Obj], names: frozenset[str]) -> None:
+def count_all_restarts(summary: ContainerSummary, containers: Iterable[Obj], names: frozenset[str]) -> None:
     for container in containers:
         if container.get("name") in names:
             summary.count_restarts(container)

@@ -173,7 +173,7 @@ class NotAvailable(Exception):
     """The wanted address or port cannot be had; the text says why (`provided IP is already allocated`)."""
 
 
-class Pools(Protocol):
+class AddressPools(Protocol):
     """Where addresses and node ports come from."""
 
     def take_address(self, wanted: str) -> str:
@@ -203,7 +203,7 @@ def allocations(service: Obj) -> Allocations:
     return Allocations(addresses, sorted(ports))
 
 
-def allocate_service(service: Obj, old: Obj | None, pools: Pools) -> Allocations:
+def allocate_service(service: Obj, old: Obj | None, pools: AddressPools) -> Allocations:
     """Take what the Service needs and `old` does not hold yet, and write it into the Service.
 
     Returns what was taken, for `give_back` if the write fails.  Raises a 422 that says which field could not be had;
@@ -226,7 +226,7 @@ def allocate_service(service: Obj, old: Obj | None, pools: Pools) -> Allocations
     return taken
 
 
-def give_back(taken: Allocations, pools: Pools) -> None:
+def give_back(taken: Allocations, pools: AddressPools) -> None:
     for address in taken.addresses:
         pools.release_address(address)
     for number in taken.ports:
@@ -254,7 +254,7 @@ def _choose_families(spec: Obj, errors: Errors) -> None:
     spec.setdefault("ipFamilyPolicy", "SingleStack")
 
 
-def _take_addresses(spec: Obj, held: Allocations, taken: Allocations, pools: Pools, errors: Errors) -> None:
+def _take_addresses(spec: Obj, held: Allocations, taken: Allocations, pools: AddressPools, errors: Errors) -> None:
     if is_headless(spec):
         return
     wanted = spec.get("clusterIPs") or [""]
@@ -279,7 +279,7 @@ def _wants_node_ports(spec: Obj) -> bool:
     return spec.get("type") == "NodePort"
 
 
-def _take_ports(spec: Obj, held: Allocations, taken: Allocations, pools: Pools, errors: Errors) -> None:
+def _take_ports(spec: Obj, held: Allocations, taken: Allocations, pools: AddressPools, errors: Errors) -> None:
     shared: dict[int, tuple[str, int]] = {}  # port → protocol and node port, to be used by the other protocol too
     have = set(held.ports)
     for at, port in enumerate(spec.get("ports") or ()) if spec.get("type") in REACHABLE_FROM_OUTSIDE else ():
@@ -301,7 +301,7 @@ def _take_ports(spec: Obj, held: Allocations, taken: Allocations, pools: Pools, 
             spec["healthCheckNodePort"] = _take_port(wanted, "spec.healthCheckNodePort", taken, pools, errors)
 
 
-def _take_port(wanted: int, where: str, taken: Allocations, pools: Pools, errors: Errors) -> int:
+def _take_port(wanted: int, where: str, taken: Allocations, pools: AddressPools, errors: Errors) -> int:
     try:
         number = pools.take_port(wanted)
     except NotAvailable as refusal:

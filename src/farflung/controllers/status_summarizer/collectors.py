@@ -20,7 +20,7 @@ from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.evaluate import Program
-from farflung.machinery.cel.language.types import DYN, Kind, Type, is_optional
+from farflung.machinery.cel.language.types import DYN, Type, TypeKind, is_optional
 from farflung.machinery.cel.language.values import (
     LISTS,
     MOST_INT,
@@ -247,16 +247,16 @@ USUAL_ROWS: Final = 20
 _GIVEN: Final = {"inventory": DYN, "obj": DYN, "returned": DYN, "propagation": DYN}
 _ENVIRONMENT: Final = Environment(_GIVEN, KUBERNETES)
 _FORMS: Final = {
-    Kind.NULL: Form.NULL,
-    Kind.BOOL: Form.BOOL,
-    Kind.INT: Form.NUMBER,
-    Kind.UINT: Form.NUMBER,
-    Kind.DOUBLE: Form.NUMBER,
-    Kind.STRING: Form.STRING,
-    Kind.TIMESTAMP: Form.TIMESTAMP,
-    Kind.DURATION: Form.DURATION,
-    Kind.LIST: Form.LIST,
-    Kind.MAP: Form.MAP,
+    TypeKind.NULL: Form.NULL,
+    TypeKind.BOOL: Form.BOOL,
+    TypeKind.INT: Form.NUMBER,
+    TypeKind.UINT: Form.NUMBER,
+    TypeKind.DOUBLE: Form.NUMBER,
+    TypeKind.STRING: Form.STRING,
+    TypeKind.TIMESTAMP: Form.TIMESTAMP,
+    TypeKind.DURATION: Form.DURATION,
+    TypeKind.LIST: Form.LIST,
+    TypeKind.MAP: Form.MAP,
 }
 
 
@@ -441,7 +441,7 @@ def _fits(found: Type, wanted: Wanted) -> bool:
     """Whether a value of the type may be what is wanted."""
     if is_optional(found):
         found = found.parameters[0]
-    return found.kind is Kind.DYN or _FORMS.get(found.kind) in wanted.forms
+    return found.kind is TypeKind.DYN or _FORMS.get(found.kind) in wanted.forms
 
 
 VALID: Final = "Valid"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from farflung.machinery.cel.language.budget import STEP, Meter
-from farflung.machinery.cel.language.types import Kind, Type
+from farflung.machinery.cel.language.types import Type, TypeKind
 from farflung.machinery.cel.language.values import (
     NANOS,
     Duration,
@@ -52,7 +52,7 @@ _LOOSE_UNITS: Final = {
     for unit in units
 }
 _EXPECTED: Final[dict[type, str]] = {list: "an array", dict: "a map", str: "string"}
-_PLAIN: Final = frozenset({Kind.NULL, Kind.BOOL, Kind.INT, Kind.DOUBLE, Kind.STRING})
+_PLAIN: Final = frozenset({TypeKind.NULL, TypeKind.BOOL, TypeKind.INT, TypeKind.DOUBLE, TypeKind.STRING})
 
 
 class Adapters:
@@ -76,20 +76,20 @@ class Adapters:
 
     def _make(self, declared: Type) -> Adapter | None:
         match declared.kind:
-            case Kind.DOUBLE:
+            case TypeKind.DOUBLE:
                 return _double
-            case Kind.TIMESTAMP:
+            case TypeKind.TIMESTAMP:
                 return _timestamp
-            case Kind.DURATION:
+            case TypeKind.DURATION:
                 return _duration
-            case Kind.BYTES:
+            case TypeKind.BYTES:
                 return _bytes
-            case Kind.LIST:
+            case TypeKind.LIST:
                 return self._list(declared)
-            case Kind.MAP:
+            case TypeKind.MAP:
                 value = self.of(declared.parameters[1])
                 return None if value is None else _map(value)
-            case Kind.OBJECT:
+            case TypeKind.OBJECT:
                 fields = {field.property: self.of(field.type) for field in declared.fields.values()}
                 adapted = {name: adapter for name, adapter in fields.items() if adapter is not None}
                 return _object(adapted) if adapted else None
@@ -107,11 +107,11 @@ class Adapters:
 
     def _is_plain(self, declared: Type) -> bool:
         match declared.kind:
-            case Kind.LIST:
+            case TypeKind.LIST:
                 return declared.list_type not in ("set", "map") and self.plain(declared.parameters[0])
-            case Kind.MAP:
+            case TypeKind.MAP:
                 return self.plain(declared.parameters[1])
-            case Kind.OBJECT:
+            case TypeKind.OBJECT:
                 return all(self.plain(field.type) for field in declared.fields.values())
         return declared.kind in _PLAIN
 

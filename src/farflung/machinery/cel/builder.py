@@ -16,7 +16,7 @@ class Builder:
     def __init__(self) -> None:
         self._depths = [0]  #: of each node, by id
 
-    def _next(self, children: Iterable[ast.Node] = ()) -> int:
+    def _next(self, children: Iterable[ast.AstNode] = ()) -> int:
         depth = 1 + max((self._depths[child.id] for child in children), default=0)
         if depth > ast.MOST_DEPTH:
             raise TooDeepError
@@ -41,10 +41,10 @@ class Builder:
     def list_literal(self, offset: int, elements: list[Expression], optional: Iterable[int] = ()) -> ast.ListLiteral:
         return ast.ListLiteral(self._next(elements), offset, elements, frozenset(optional))
 
-    def entry(self, offset: int, key: Expression, value: Expression, optional: bool) -> ast.Entry:
-        return ast.Entry(self._next((key, value)), offset, key, value, optional)
+    def entry(self, offset: int, key: Expression, value: Expression, optional: bool) -> ast.MapEntry:
+        return ast.MapEntry(self._next((key, value)), offset, key, value, optional)
 
-    def map_literal(self, offset: int, entries: list[ast.Entry]) -> ast.MapLiteral:
+    def map_literal(self, offset: int, entries: list[ast.MapEntry]) -> ast.MapLiteral:
         return ast.MapLiteral(self._next(entries), offset, entries)
 
     def field_entry(self, offset: int, field: str, value: Expression, optional: bool) -> ast.FieldEntry:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from farflung.machinery.cel.bounds import INFINITE, ONE, REGEX, TRAVERSAL, UNKNOWN, Bounds
 from farflung.machinery.cel.language import ast
-from farflung.machinery.cel.language.types import CIDR, IP, NAMED_FORMAT, QUANTITY, SEMVER, URL, Kind, Type
+from farflung.machinery.cel.language.types import CIDR, IP, NAMED_FORMAT, QUANTITY, SEMVER, URL, Type, TypeKind
 
 LONGEST_NAME_PATTERN: Final = 128  #: characters of the longest regular expression behind `format.dns1123Label()`
 LONGEST_FORMAT: Final = 64
@@ -60,7 +60,7 @@ def _over_elements(overload: str, target: Operand | None, arguments: Sequence[Op
     if not target.type.parameters:
         return CallEstimate(target.size.scaled(TRAVERSAL))
     each = ONE
-    if target.type.parameters[0].kind in (Kind.STRING, Kind.BYTES):
+    if target.type.parameters[0].kind in (TypeKind.STRING, TypeKind.BYTES):
         each = each.plus(target.elements.scaled(TRAVERSAL))
     return CallEstimate(target.size.times(each))
 

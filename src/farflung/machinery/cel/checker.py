@@ -23,8 +23,8 @@ from farflung.machinery.cel.language.types import (
     NULL,
     STRING,
     UINT,
-    Kind,
     Type,
+    TypeKind,
     is_optional,
     list_of,
     map_of,
@@ -79,13 +79,13 @@ class Checker:
         self.nodes.append(checked)
         return checked
 
-    def _complain(self, node: ast.Node, message: str) -> None:
+    def _complain(self, node: ast.AstNode, message: str) -> None:
         self.issues.append(Issue(node.offset, message))
 
-    def _mismatch(self, node: ast.Node, expected: Type, found: Type) -> None:
+    def _mismatch(self, node: ast.AstNode, expected: Type, found: Type) -> None:
         self._complain(node, f"expected type '{self._shown(expected)}' but found '{self._shown(found)}'")
 
-    def _undeclared(self, node: ast.Node, name: str) -> None:
+    def _undeclared(self, node: ast.AstNode, name: str) -> None:
         self._complain(node, f"undeclared reference to '{name}' (in container '')")
 
     def _shown(self, of: Type) -> str:
@@ -149,14 +149,14 @@ class Checker:
         return optional_of(selected) if optional or is_optional(of) else selected
 
     def _plain_field_type(self, node: Expression, of: Type, field: str) -> Type:
-        if of.kind is Kind.MAP:
+        if of.kind is TypeKind.MAP:
             return of.parameters[1]
-        if of.kind is Kind.OBJECT:
+        if of.kind is TypeKind.OBJECT:
             if field in of.fields:
                 return of.fields[field].type
             self._complain(node, f"undefined field '{field}'")
             return ERROR
-        if of.kind is Kind.PARAMETER:
+        if of.kind is TypeKind.PARAMETER:
             self._inference.assign(DYN, of)
         elif of.kind not in ANYTHING:
             self._complain(node, f"type '{self._shown(of)}' does not support field selection")
@@ -239,7 +239,7 @@ class Checker:
                 continue
             if not matching:
                 result = returned
-            elif result.kind is not Kind.DYN and not self._inference.same(result, returned):
+            elif result.kind is not TypeKind.DYN and not self._inference.same(result, returned):
                 result = DYN
             matching.append(overload)
         return result, tuple(matching)
@@ -282,7 +282,7 @@ class Checker:
         """The type inside the optional that is given for an optional element."""
         if is_optional(node.type):
             return node.type.parameters[0]
-        if node.type.kind is not Kind.DYN:
+        if node.type.kind is not TypeKind.DYN:
             self._mismatch(node, optional_of(node.type), node.type)
         return node.type
 
@@ -332,11 +332,11 @@ class Checker:
 
     def _element_types(self, node: ast.Comprehension) -> tuple[Type, Type]:
         of = self._inference.resolve(node.range.type)
-        if of.kind is Kind.LIST:
+        if of.kind is TypeKind.LIST:
             return (INT if node.second_variable else of.parameters[0]), of.parameters[0]
-        if of.kind is Kind.MAP:
+        if of.kind is TypeKind.MAP:
             return of.parameters[0], of.parameters[1]
-        if of.kind in ANYTHING or of.kind is Kind.PARAMETER:
+        if of.kind in ANYTHING or of.kind is TypeKind.PARAMETER:
             self._inference.assign(DYN, of)
             return DYN, DYN
         self._complain(
@@ -356,7 +356,7 @@ class Checker:
 
 
 def _is_plain(of: Type) -> bool:
-    return not of.parameters and of.kind is not Kind.PARAMETER
+    return not of.parameters and of.kind is not TypeKind.PARAMETER
 
 
 _CHECKS: Final[Mapping[type, Callable[[Checker, Any], Expression]]] = {

@@ -14,7 +14,7 @@ from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.language.ast import Expression
 from farflung.machinery.cel.language.budget import Meter, Metered
 from farflung.machinery.cel.language.declarations import Overload
-from farflung.machinery.cel.language.types import Kind, Type, is_optional
+from farflung.machinery.cel.language.types import Type, TypeKind, is_optional
 from farflung.machinery.cel.language.values import (
     NONE,
     EvaluationError,
@@ -30,8 +30,8 @@ NO_VALUE: Final = object()
 
 #: conversions that are done once if what they convert is written in the expression
 _CONVERSIONS: Final = frozenset({"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"})
-_UNKNOWN: Final = frozenset({Kind.DYN, Kind.ERROR, Kind.PARAMETER})
-_ANYTHING: Final = frozenset({Kind.DYN, Kind.PARAMETER})
+_UNKNOWN: Final = frozenset({TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAMETER})
+_ANYTHING: Final = frozenset({TypeKind.DYN, TypeKind.PARAMETER})
 _KEYS: Final = frozenset({str, int, UInt, bool})
 
 
@@ -125,13 +125,16 @@ class Compiler:
         match node:
             case ast.Select(test_only=False, operand=operand, field=field):
                 return self._raw_field(operand, field)
-            case ast.Call(function=ast.INDEX, arguments=[operand, key]) if operand.type.kind in (Kind.LIST, Kind.MAP):
+            case ast.Call(function=ast.INDEX, arguments=[operand, key]) if operand.type.kind in (
+                TypeKind.LIST,
+                TypeKind.MAP,
+            ):
                 container = self._raw(operand)
                 return None if container is None else self._indexed(container, key)
         return None
 
     def _raw_field(self, operand: Expression, field: str) -> Code | None:
-        if operand.type.kind not in (Kind.OBJECT, Kind.MAP):
+        if operand.type.kind not in (TypeKind.OBJECT, TypeKind.MAP):
             return None
         code = self._raw(operand)
         return None if code is None else self._selected(code, operand.type, field)
@@ -139,7 +142,7 @@ class Compiler:
     def _path(self, node: Expression) -> tuple[int, tuple[tuple[str, str], ...]] | None:
         """The variable and the fields, each by property and name, if all of it are fields of objects."""
         steps: list[tuple[str, str]] = []
-        while isinstance(node, ast.Select) and not node.test_only and node.operand.type.kind is Kind.OBJECT:
+        while isinstance(node, ast.Select) and not node.test_only and node.operand.type.kind is TypeKind.OBJECT:
             steps.append((node.operand.type.fields[node.field].property, node.field))
             node = node.operand
         if not isinstance(node, ast.Identifier) or node.denotes is not None or node.name in self._computed:
@@ -148,9 +151,9 @@ class Compiler:
         return (variable.slot, tuple(reversed(steps))) if variable.raw else None
 
     def _selected(self, operand: Code, of: Type, field: str) -> Code:
-        if of.kind is Kind.OBJECT:
+        if of.kind is TypeKind.OBJECT:
             return selection.field_of_object(operand, of.fields[field].property, field)
-        if of.kind is Kind.MAP:
+        if of.kind is TypeKind.MAP:
             return selection.key_of_map(operand, field)
         return selection.field_of_anything(operand, _property(of, field))
 
@@ -171,10 +174,10 @@ class Compiler:
         if not node.test_only:
             return self._selected(self.compile(node.operand), of, node.field)
         path = self._path(node.operand)
-        if of.kind is Kind.OBJECT and path is not None:
+        if of.kind is TypeKind.OBJECT and path is not None:
             return selection.has_fields_of_variable(*path, of.fields[node.field].property)
         operand = self._raw(node.operand) or self.compile(node.operand)
-        if of.kind is Kind.OBJECT:
+        if of.kind is TypeKind.OBJECT:
             return selection.has_field_of_object(operand, of.fields[node.field].property)
         return selection.has_field_of_anything(operand, _property(of, node.field))
 
@@ -272,9 +275,9 @@ class Compiler:
         operand, name = node.arguments
         assert isinstance(name, ast.Literal) and isinstance(name.value, str)
         of = operand.type.parameters[0] if is_optional(operand.type) else operand.type
-        object_like = of.kind is Kind.OBJECT
+        object_like = of.kind is TypeKind.OBJECT
         property = _property(of, name.value)
-        raw = self._raw(operand) if operand.type.kind in (Kind.OBJECT, Kind.MAP) else None
+        raw = self._raw(operand) if operand.type.kind in (TypeKind.OBJECT, TypeKind.MAP) else None
         if raw is None:
             return selection.optional_field(self.compile(operand), property, object_like, None)
         return selection.optional_field(raw, property, object_like, self._adapters.of(node.type.parameters[0]))
@@ -348,7 +351,7 @@ class Compiler:
 def _property(of: Type, field: str) -> str:
     """The name in JSON of what is a field in CEL, if it is one of an object or of an optional object."""
     of = of.parameters[0] if is_optional(of) else of
-    return of.fields[field].property if of.kind is Kind.OBJECT else field
+    return of.fields[field].property if of.kind is TypeKind.OBJECT else field
 
 
 def _uncertain(operand: Expression, declared: Type) -> bool:

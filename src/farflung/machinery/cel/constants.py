@@ -18,7 +18,7 @@ CHECKED: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def issues(nodes: Iterable[Expression]) -> list[Issue]:
+def constant_issues(nodes: Iterable[Expression]) -> list[Issue]:
     """What is wrong with the constants among the nodes of a checked expression."""
     found: list[Issue] = []
     for node in nodes:

@@ -41,7 +41,7 @@ _HTML: Final = re.compile("[<>&\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ValidationRule:
     """One rule.  Its variables are `self` and `oldSelf`, both of the type of its node."""
 
     program: Checked
@@ -54,19 +54,19 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class RuleNode:
     """A part of a schema that has rules, or has parts that have some."""
 
     type: Type  #: of the values that rules see; dyn if CEL cannot see them, and there are no rules
     schema_type: str  #: `object`, `string`; empty for an int-or-string
-    rules: tuple[Rule, ...]
-    properties: Mapping[str, Node]  #: by key in JSON
-    items: Node | None
-    additional: Node | None
+    rules: tuple[ValidationRule, ...]
+    properties: Mapping[str, RuleNode]  #: by key in JSON
+    items: RuleNode | None
+    additional: RuleNode | None
     list_keys: tuple[str, ...]  #: what makes an item the same one before and after a change; empty if nothing does
 
 
-Validations = Node
+Validations = RuleNode
 
 
 def compile_validations(openapi_schema: Obj, path: str) -> tuple[Validations | None, list[FieldError]]:
@@ -98,14 +98,14 @@ class _Compiler:
         self._total = 0
         self._expensive: list[tuple[int, str]] = []
 
-    def node(self, schema: Any, place: _Place) -> Node | None:
+    def node(self, schema: Any, place: _Place) -> RuleNode | None:
         if not isinstance(schema, dict):
             return None
         errors_before = len(self.form_errors)
         additional = self.node(schema.get("additionalProperties"), _child(schema, place, "additionalProperties"))
         properties = self._properties(schema, place)
         items = self.node(schema.get("items"), _items(schema, place))
-        rules: list[Rule] = []
+        rules: list[ValidationRule] = []
         if schema.get("x-kubernetes-validations"):
             self._check_forms(schema, place.path)
             if len(self.form_errors) == errors_before:
@@ -116,15 +116,15 @@ class _Compiler:
         of = declared.type if declared else DYN
         schema_type = "" if schema.get("x-kubernetes-int-or-string") else schema.get("type") or ""
         keys = schema.get("x-kubernetes-list-map-keys") or () if _is_map_list(schema) else ()
-        return Node(of, schema_type, tuple(rules), properties, items, additional, tuple(keys))
+        return RuleNode(of, schema_type, tuple(rules), properties, items, additional, tuple(keys))
 
     def _declared(self, schema: Obj, place: _Place) -> Declared | None:
         if self._types is None:
             self._types = Declarations(self._root)
         return self._types.of(schema, f"selfType.{place.path}")
 
-    def _properties(self, schema: Obj, place: _Place) -> dict[str, Node]:
-        found: dict[str, Node] = {}
+    def _properties(self, schema: Obj, place: _Place) -> dict[str, RuleNode]:
+        found: dict[str, RuleNode] = {}
         for key, child in sorted((schema.get("properties") or {}).items()):
             node = self.node(child, _child(schema, place, f"properties[{key}]"))
             if node is not None:
@@ -141,7 +141,7 @@ class _Compiler:
 
     # --- expressions ------------------------------------------------------------------------------
 
-    def _rules(self, schema: Obj, place: _Place) -> list[Rule]:
+    def _rules(self, schema: Obj, place: _Place) -> list[ValidationRule]:
         path = f"{place.path}.x-kubernetes-validations"
         declared = self._declared(schema, place)
         if declared is None:
@@ -160,7 +160,7 @@ class _Compiler:
 
     def _rule(
         self, rule: Obj, schema: Obj, of: Type, cardinality: int, uncorrelatable: str | None, path: str
-    ) -> Rule | None:
+    ) -> ValidationRule | None:
         optional = bool(rule.get("optionalOldSelf"))
         environment = Environment({"self": of, "oldSelf": optional_of(of) if optional else of}, KUBERNETES)
         program = self._program(environment, rule, f"{path}.rule")
@@ -176,12 +176,12 @@ class _Compiler:
         elif not uses_old_self and rule.get("optionalOldSelf") is not None:
             detail = "may not be set if oldSelf is not used in rule"
             self.expression_errors.append(invalid_value(f"{path}.optionalOldSelf", optional, detail))
-        return Rule(
+        return ValidationRule(
             program,
             (rule.get("message") or "").strip(),
             message,
             rule.get("reason") or "FieldValueInvalid",
-            field_paths.resolve(rule.get("fieldPath") or "", schema) or "",
+            field_paths.resolve_field_path(rule.get("fieldPath") or "", schema) or "",
             uses_old_self,
             optional,
         )
@@ -291,7 +291,7 @@ def _other_form_errors(rule: Obj, schema: Obj, path: str) -> list[FieldError]:
         errors.append(invalid_value(f"{path}.fieldPath", field_path, "must be non-empty if specified"))
     if _LINE_BREAK.search(field_path):
         errors.append(invalid_value(f"{path}.fieldPath", field_path, "must not contain line breaks"))
-    if field_path and field_paths.resolve(field_path, schema) is None:
+    if field_path and field_paths.resolve_field_path(field_path, schema) is None:
         errors.append(invalid_value(f"{path}.fieldPath", field_path, "must be a valid path"))
     return errors
 

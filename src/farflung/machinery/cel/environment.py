@@ -82,7 +82,7 @@ class Environment:
         inference = Inference(STEPS + STEPS_PER_CHARACTER * len(text))
         checker = Checker(self._variables, NAMED, self._functions, inference, self._homogeneous)
         root = checker.check(tree)
-        issues = checker.issues or constants.issues(checker.nodes)
+        issues = checker.issues or constants.constant_issues(checker.nodes)
         if issues:
             raise CompileError(text, issues)
         return Checked(text, root, root.type, frozenset(checker.references))

@@ -25,13 +25,15 @@ from farflung.machinery.cel.call_estimates import estimate as estimate_call
 from farflung.machinery.cel.environment import Checked
 from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.language.ast import Expression
-from farflung.machinery.cel.language.types import Kind, Type, is_optional
+from farflung.machinery.cel.language.types import Type, TypeKind, is_optional
 
 LIST_COST: Final = exactly(10)
 MAP_COST: Final = exactly(30)
 STRUCT_COST: Final = exactly(40)
-SCALARS: Final = frozenset({Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.TIMESTAMP, Kind.UINT})
-SELECTABLE: Final = frozenset({Kind.MAP, Kind.OBJECT, Kind.PARAMETER})
+SCALARS: Final = frozenset(
+    {TypeKind.BOOL, TypeKind.DOUBLE, TypeKind.DURATION, TypeKind.INT, TypeKind.TIMESTAMP, TypeKind.UINT}
+)
+SELECTABLE: Final = frozenset({TypeKind.MAP, TypeKind.OBJECT, TypeKind.PARAMETER})
 COMPARISONS: Final = frozenset(
     {f"{order}_{of}" for order in ("less", "less_equals", "greater", "greater_equals") for of in ("string", "bytes")}
     | {"equals", "not_equals"}
@@ -47,7 +49,7 @@ def estimate(checked: Checked, root: Type) -> Bounds:
 class _Entries(NamedTuple):
     """The sizes of the keys and values of a list or map."""
 
-    kind: Kind
+    kind: TypeKind
     key: Bounds
     value: Bounds
 
@@ -109,7 +111,7 @@ class _Estimator:
         for element in node.elements:
             cost = cost.plus(self.cost(element))
             size = size.union(self._size_or_unknown(element))
-        self._entries[node.id] = _Entries(Kind.LIST, ONE, size)
+        self._entries[node.id] = _Entries(TypeKind.LIST, ONE, size)
         return cost
 
     def _map(self, node: ast.MapLiteral) -> Bounds:
@@ -119,7 +121,7 @@ class _Estimator:
             cost = cost.plus(self.cost(entry.key)).plus(self.cost(entry.value))
             keys = keys.union(self._size_or_unknown(entry.key))
             values = values.union(self._size_or_unknown(entry.value))
-        self._entries[node.id] = _Entries(Kind.MAP, keys, values)
+        self._entries[node.id] = _Entries(TypeKind.MAP, keys, values)
         return cost
 
     # --- macros -----------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ class _Estimator:
     def _element_variables(self, node: ast.Comprehension) -> tuple[_Local, _Local]:
         entries = self._entries_of(node.range)
         path = self._path(node.range)
-        is_list = (entries.kind if entries else node.range.type.kind) is Kind.LIST
+        is_list = (entries.kind if entries else node.range.type.kind) is TypeKind.LIST
         key, value = (entries.key, entries.value) if entries else (None, None)
         values = _Local((*path, "@items" if is_list else "@values"), value, None)
         if node.second_variable:
@@ -292,9 +294,9 @@ class _Estimator:
             return None
         at = self._root
         for name in path[1:]:
-            if name in ("@items", "@values") and at.kind in (Kind.LIST, Kind.MAP):
+            if name in ("@items", "@values") and at.kind in (TypeKind.LIST, TypeKind.MAP):
                 at = at.parameters[-1]
-            elif name == "@keys" and at.kind is Kind.MAP:
+            elif name == "@keys" and at.kind is TypeKind.MAP:
                 at = at.parameters[0]
             elif name in at.fields:
                 at = at.fields[name].type

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from farflung.machinery.cel.language.types import DYN, Kind, Type, parameter
+from farflung.machinery.cel.language.types import DYN, Type, TypeKind, parameter
 
-NULLABLE: Final = frozenset({Kind.OPAQUE, Kind.OBJECT, Kind.NULL, Kind.TIMESTAMP, Kind.DURATION})
-ANYTHING: Final = frozenset({Kind.DYN, Kind.ERROR})
+NULLABLE: Final = frozenset({TypeKind.OPAQUE, TypeKind.OBJECT, TypeKind.NULL, TypeKind.TIMESTAMP, TypeKind.DURATION})
+ANYTHING: Final = frozenset({TypeKind.DYN, TypeKind.ERROR})
 
 
 class TooComplexError(Exception):
@@ -60,7 +60,7 @@ class Inference:
         return [self._instantiate(each, variables) for each in types]
 
     def _instantiate(self, of: Type, variables: dict[str, Type]) -> Type:
-        if of.kind is Kind.PARAMETER:
+        if of.kind is TypeKind.PARAMETER:
             if of.name not in variables:
                 variables[of.name] = self.variable()
             return variables[of.name]
@@ -71,7 +71,7 @@ class Inference:
     def resolve(self, of: Type, *, final: bool = False) -> Type:
         """The type with all that is known put in; `final` makes dyn of the rest."""
         self._step()
-        while of.kind is Kind.PARAMETER:
+        while of.kind is TypeKind.PARAMETER:
             if of.name not in self._bound:
                 return DYN if final else of
             of = self._bound[of.name]
@@ -87,7 +87,7 @@ class Inference:
         if known is not None:
             return known[1]
         self._step()
-        if of.kind is Kind.PARAMETER:
+        if of.kind is TypeKind.PARAMETER:
             bound = self._bound.get(of.name)
             final = DYN if bound is None else self.finish(bound)
         elif of.parameters:
@@ -113,31 +113,31 @@ class Inference:
     def _covers(self, one: Type, other: Type) -> bool:
         """Whether the first type is the same, or says less."""
         self._step()
-        if one.kind in (Kind.DYN, Kind.PARAMETER):
+        if one.kind in (TypeKind.DYN, TypeKind.PARAMETER):
             return True
-        if other.kind in (Kind.DYN, Kind.PARAMETER) or one.kind is not other.kind or one.name != other.name:
+        if other.kind in (TypeKind.DYN, TypeKind.PARAMETER) or one.kind is not other.kind or one.name != other.name:
             return False
-        if one.kind is Kind.TYPE or len(one.parameters) != len(other.parameters):
-            return one.kind is Kind.TYPE
+        if one.kind is TypeKind.TYPE or len(one.parameters) != len(other.parameters):
+            return one.kind is TypeKind.TYPE
         return all(self._covers(*pair) for pair in zip(one.parameters, other.parameters, strict=True))
 
     def _assign(self, source: Type, target: Type) -> bool:
         self._step()
-        if target.kind is Kind.PARAMETER:
+        if target.kind is TypeKind.PARAMETER:
             valid, known = self._substitute(source, target)
             if valid or known:
                 return valid
-        if source.kind is Kind.PARAMETER:
+        if source.kind is TypeKind.PARAMETER:
             return self._substitute(target, source)[0]
         if source.kind in ANYTHING or target.kind in ANYTHING:
             return True
-        if source.kind is Kind.NULL:
+        if source.kind is TypeKind.NULL:
             return target.kind in NULLABLE
-        if target.kind is Kind.NULL:
+        if target.kind is TypeKind.NULL:
             return source.kind in NULLABLE
         if source.kind is not target.kind:
             return False
-        if source.kind is Kind.TYPE:
+        if source.kind is TypeKind.TYPE:
             return True
         if source.name != target.name or len(source.parameters) != len(target.parameters):
             return False
@@ -145,7 +145,7 @@ class Inference:
 
     def _substitute(self, value: Type, variable: Type) -> tuple[bool, bool]:
         """Whether the variable may be this type, and whether it was something already."""
-        if value.kind is Kind.PARAMETER and value.name == variable.name:
+        if value.kind is TypeKind.PARAMETER and value.name == variable.name:
             return True, True
         bound = self._bound.get(variable.name)
         if bound is None:
@@ -168,7 +168,7 @@ class Inference:
 
     def _occurs(self, variable: Type, within: Type) -> bool:
         self._step()
-        if within.kind is Kind.PARAMETER:
+        if within.kind is TypeKind.PARAMETER:
             if within.name == variable.name:
                 return True
             bound = self._bound.get(within.name)

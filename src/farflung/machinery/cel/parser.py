@@ -324,7 +324,7 @@ class _Parser:
 
     def _map(self) -> Expression:
         brace = self._stream.take()
-        entries: list[ast.Entry] = []
+        entries: list[ast.MapEntry] = []
         self._stream.need_one_of(FIRST | {"}", ",", "?"})
         while self._stream.current.kind in FIRST | {"?"}:
             optional = self._stream.take_if("?") is not None

@@ -20,8 +20,8 @@ from farflung.machinery.cel.language.types import (
     INT,
     STRING,
     TIMESTAMP,
-    Field,
     Type,
+    TypeField,
     list_of,
     map_of,
     object_type,
@@ -111,7 +111,7 @@ class Declarations:
             most = _limit(schema, "maxProperties", LONGEST_STRING // (values.shortest + 6))
             return Declared(replace(map_of(STRING, values.type), max_size=most), 2)
         required = frozenset(schema.get("required") or ())
-        fields: dict[str, Field] = {}
+        fields: dict[str, TypeField] = {}
         shortest = 2
         for key, child in (schema.get("properties") or {}).items():
             escaped = escape(key)
@@ -119,7 +119,7 @@ class Declarations:
             if declared is None:
                 continue
             if escaped is not None:
-                fields[escaped] = Field(declared.type, key)
+                fields[escaped] = TypeField(declared.type, key)
             if key in required and child.get("default") is None:
                 shortest += len(key.encode()) + declared.shortest + 4
         return Declared(object_type(name, fields), shortest)

@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapters
-from farflung.machinery.cel.crd import Node, Rule
+from farflung.machinery.cel.crd import RuleNode, ValidationRule
 from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.language.budget import MOST_WORK_PER_OBJECT, OVER, PER_CALL, PER_OBJECT, Meter, OverBudget
-from farflung.machinery.cel.language.types import Kind, Type, optional_of
+from farflung.machinery.cel.language.types import Type, TypeKind, optional_of
 from farflung.machinery.cel.language.values import NO_SUCH_OVERLOAD, NONE, EvaluationError, OptionalValue
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, go_quote, invalid_value, required
 
@@ -35,7 +35,7 @@ Before = tuple["_Place", Any, Any] | None  #: a place, its value, and its old va
 class Validations:
     """The rules of one schema, compiled.  It never changes, and is shared by all checks."""
 
-    def __init__(self, tree: Node) -> None:
+    def __init__(self, tree: RuleNode) -> None:
         self._root = _Place(tree, Adapters())
 
     def check(
@@ -61,7 +61,7 @@ class _Place:
 
     __slots__ = ("adapters", "additional", "items", "keys", "properties", "rules", "schema_type", "type")
 
-    def __init__(self, node: Node, adapters: Adapters) -> None:
+    def __init__(self, node: RuleNode, adapters: Adapters) -> None:
         self.type = node.type
         self.schema_type = node.schema_type
         self.adapters = adapters
@@ -82,7 +82,7 @@ class _Place:
 class _Rule:
     __slots__ = ("message", "name", "program", "rule")
 
-    def __init__(self, rule: Rule, of: Type, adapters: Adapters) -> None:
+    def __init__(self, rule: ValidationRule, of: Type, adapters: Adapters) -> None:
         variables = {"self": of, "oldSelf": optional_of(of) if rule.optional_old_self else of}
         self.rule = rule
         self.program = Program(rule.program.tree, variables, adapters)
@@ -278,13 +278,15 @@ def _same(of: Type, new: Any, old: Any) -> bool:
     if type(new) is dict:
         if new.keys() != old.keys():
             return False
-        types = {field.property: field.type for field in of.fields.values()} if of.kind is Kind.OBJECT else {}
-        inner = of.parameters[1] if of.kind is Kind.MAP else of
+        types = {field.property: field.type for field in of.fields.values()} if of.kind is TypeKind.OBJECT else {}
+        inner = of.parameters[1] if of.kind is TypeKind.MAP else of
         return all(
-            _same(types.get(key, inner), value, old[key]) if key in types or of.kind is Kind.MAP else value == old[key]
+            _same(types.get(key, inner), value, old[key])
+            if key in types or of.kind is TypeKind.MAP
+            else value == old[key]
             for key, value in new.items()
         )
-    if type(new) is list and of.kind is Kind.LIST and of.list_type == "map":
+    if type(new) is list and of.kind is TypeKind.LIST and of.list_type == "map":
         olds = _by_keys(old, of.list_keys)
         return len(new) == len(old) and all(
             (key := _keys_of(item, of.list_keys)) in olds and _same(of.parameters[0], item, olds[key]) for item in new

@@ -43,12 +43,12 @@ from farflung.machinery.codec.protobuf_bytes import (
 )
 from farflung.machinery.codec.protobuf_values import SPECIAL_READERS, SPECIAL_WRITERS, ReadValue, WriteValue
 from farflung.machinery.errors import ApiError, Obj, bad_request
-from farflung.machinery.structs import EXTENSIONS, LIST, MAP, SCALARS, SPECIAL, Field
+from farflung.machinery.structs import EXTENSIONS, LIST, MAP, SCALARS, SPECIAL, GoField
 
 MAGIC: Final = b"k8s\x00"
 DEEPEST: Final = 100  #: messages in messages; only JSON schemas nest without an end
 
-Members = Callable[[str], Sequence[Field]]
+Members = Callable[[str], Sequence[GoField]]
 
 
 class Messages:
@@ -75,7 +75,7 @@ Write = Callable[[Obj], bytes]
 class Message:
     """How one struct is read and written."""
 
-    def __init__(self, definition: str, members: Sequence[Field], messages: Messages) -> None:
+    def __init__(self, definition: str, members: Sequence[GoField], messages: Messages) -> None:
         self.definition = definition
         self.name = definition.rpartition(".")[2]
         self.wrapped = bool(members) and members[0].wrapped
@@ -143,7 +143,7 @@ class Message:
         self._names = {member.number: member.name or "Items" for member in self._members}
         self._numbers, self._spans = numbers, spans
 
-    def _span_reader(self, member: Field) -> ReadSpan:
+    def _span_reader(self, member: GoField) -> ReadSpan:
         if member.shape == MAP:
             return map_reader(member.name, self._value_reader(member))
         if member.shape == LIST:
@@ -152,7 +152,7 @@ class Message:
             return value_reader(member, self._value_reader(member))
         return message_reader(member, self._messages[member.type])
 
-    def _value_reader(self, member: Field) -> ReadValue:
+    def _value_reader(self, member: GoField) -> ReadValue:
         if member.type == "string":
             return lambda data, start, stop, depth: text(data[start:stop], member.name)
         if member.type == "bytes":
@@ -165,7 +165,7 @@ class Message:
 
     # --- writing
 
-    def _writer(self, member: Field) -> Write:
+    def _writer(self, member: GoField) -> Write:
         value_writer = self._value_writer(member.type)
         name, wire = member.name, NUMBERS[member.type][1] if member.type in NUMBERS else DELIMITED
         tag = tag_of(member.number, wire)
@@ -224,11 +224,11 @@ def double(bits: int) -> int | float:
     return int(value) if value.is_integer() and abs(value) < 1e21 else float(value)
 
 
-def drops_empty(member: Field) -> bool:
+def drops_empty(member: GoField) -> bool:
     return member.omitempty and not member.pointer
 
 
-def number_reader(member: Field, convert: Callable[[int], Any]) -> ReadNumber:
+def number_reader(member: GoField, convert: Callable[[int], Any]) -> ReadNumber:
     name, drops = member.name, drops_empty(member)
     if member.shape == LIST:
         return lambda value, into: into.setdefault(name, []).append(convert(value))
@@ -243,7 +243,7 @@ def number_reader(member: Field, convert: Callable[[int], Any]) -> ReadNumber:
     return read
 
 
-def packed_reader(member: Field, convert: Callable[[int], Any]) -> ReadSpan:
+def packed_reader(member: GoField, convert: Callable[[int], Any]) -> ReadSpan:
     name = member.name
 
     def read(data: bytes, start: int, stop: int, into: Obj, depth: int) -> None:
@@ -255,7 +255,7 @@ def packed_reader(member: Field, convert: Callable[[int], Any]) -> ReadSpan:
     return read
 
 
-def value_reader(member: Field, read_value: ReadValue) -> ReadSpan:
+def value_reader(member: GoField, read_value: ReadValue) -> ReadSpan:
     """A value that replaces the one before it; an empty one goes where Go's JSON drops it."""
     name = member.name
     dropped: tuple[Any, ...] = (None, "", []) if drops_empty(member) and member.type not in SPECIAL else (None,)
@@ -270,7 +270,7 @@ def value_reader(member: Field, read_value: ReadValue) -> ReadSpan:
     return read
 
 
-def message_reader(member: Field, message: Message) -> ReadSpan:
+def message_reader(member: GoField, message: Message) -> ReadSpan:
     name, inline = member.name, member.inline
 
     def read(data: bytes, start: int, stop: int, into: Obj, depth: int) -> None:
@@ -344,18 +344,18 @@ SCALAR_WRITERS: Final[Mapping[str, WriteValue]] = {
 
 _PROPS: Final = f"{EXTENSIONS}JSONSchemaProps"
 #: either a schema or something else → how that is a struct
-SCHEMA_CHOICES: Final[Mapping[str, Sequence[Field]]] = {
+SCHEMA_CHOICES: Final[Mapping[str, Sequence[GoField]]] = {
     f"{EXTENSIONS}JSONSchemaPropsOrArray": (
-        Field("schema", 1, _PROPS, pointer=True),
-        Field("other", 2, _PROPS, shape=LIST),
+        GoField("schema", 1, _PROPS, pointer=True),
+        GoField("other", 2, _PROPS, shape=LIST),
     ),
     f"{EXTENSIONS}JSONSchemaPropsOrBool": (
-        Field("other", 1, "bool"),
-        Field("schema", 2, _PROPS, pointer=True),
+        GoField("other", 1, "bool"),
+        GoField("schema", 2, _PROPS, pointer=True),
     ),
     f"{EXTENSIONS}JSONSchemaPropsOrStringArray": (
-        Field("schema", 1, _PROPS, pointer=True),
-        Field("other", 2, "string", shape=LIST),
+        GoField("schema", 1, _PROPS, pointer=True),
+        GoField("other", 2, "string", shape=LIST),
     ),
 }
 

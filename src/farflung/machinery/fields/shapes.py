@@ -146,7 +146,7 @@ class Shape:
 LEAF: Final = Shape()
 
 
-class Field(NamedTuple):
+class ChildShape(NamedTuple):
     """How to go on below a key of an object."""
 
     shape: Shape
@@ -154,12 +154,12 @@ class Field(NamedTuple):
     compared: bool  #: look for a change as a whole first; not where types nest without end
 
 
-class Container(Shape):
+class ObjectShape(Shape):
     """JSON objects: what structs and maps have in common."""
 
     __slots__ = ()
 
-    def field(self, name: str) -> Field | None:
+    def field(self, name: str) -> ChildShape | None:
         """None for what is not tracked."""
         raise NotImplementedError
 
@@ -261,26 +261,26 @@ def _given_up(mine: Fields, others: Fields | None, *, named: bool) -> bool:
     return is_member(mine) and (others is None or not is_member(others))
 
 
-class Struct(Container):
+class StructShape(ObjectShape):
     __slots__ = ("_depth", "_fields", "_rest", "_schema")
 
     def __init__(self, schema: Schema, depth: int) -> None:
         self._schema = schema
         self._depth = depth
-        self._fields: dict[str, Field | None] = {}
+        self._fields: dict[str, ChildShape | None] = {}
         open_ended = bool(schema.definition.get("x-kubernetes-preserve-unknown-fields"))
-        self._rest = Field(deduced(depth), named=False, compared=False) if open_ended else None
+        self._rest = ChildShape(deduced(depth), named=False, compared=False) if open_ended else None
 
-    def field(self, name: str) -> Field | None:
+    def field(self, name: str) -> ChildShape | None:
         try:
             return self._fields[name]
         except KeyError:
             return self._learnt(name)
 
-    def _learnt(self, name: str) -> Field | None:
+    def _learnt(self, name: str) -> ChildShape | None:
         shape = self._member(name)
         if shape is not None:
-            field = self._fields[name] = Field(shape, named=True, compared=True)
+            field = self._fields[name] = ChildShape(shape, named=True, compared=True)
             return field
         return self._rest
 
@@ -293,7 +293,7 @@ class Struct(Container):
         return None
 
 
-class Metadata(Struct):
+class MetadataShape(StructShape):
     """The metadata of a whole object."""
 
     __slots__ = ()
@@ -303,7 +303,7 @@ class Metadata(Struct):
         self._fields.update(dict.fromkeys(UNOWNED_METADATA))
 
 
-class Root(Struct):
+class Root(StructShape):
     """A whole object."""
 
     __slots__ = ("_structs", "empty")
@@ -314,7 +314,7 @@ class Root(Struct):
         self._structs: Final[Obj] = {name: {} for name, value in self.empty.items() if isinstance(value, dict)}
         metadata = schema.member("metadata") if describes_metadata(schema) else None
         self._fields.update(dict.fromkeys(UNOWNED))
-        self._fields["metadata"] = Field(Metadata(metadata or OBJECT_META), named=True, compared=False)
+        self._fields["metadata"] = ChildShape(MetadataShape(metadata or OBJECT_META), named=True, compared=False)
 
     def claimed(self, value: Any) -> Fields | None:
         claims = super().claimed(value)
@@ -336,13 +336,13 @@ class Root(Struct):
         return taken or None
 
 
-class Map(Container):
+class Map(ObjectShape):
     __slots__ = ("_entry",)
 
     def __init__(self, values: Shape) -> None:
-        self._entry = Field(values, named=False, compared=values is LEAF)
+        self._entry = ChildShape(values, named=False, compared=values is LEAF)
 
-    def field(self, name: str) -> Field | None:
+    def field(self, name: str) -> ChildShape | None:
         return self._entry
 
     def added(self, value: Any) -> Fields:
@@ -529,7 +529,7 @@ def _made(schema: Schema, depth: int) -> Shape:
     if schema.definition.get("x-kubernetes-map-type") == "atomic":
         return LEAF
     if schema.kind == OBJECT or schema.definition.get("x-kubernetes-embedded-resource"):
-        return Struct(schema, depth)
+        return StructShape(schema, depth)
     if schema.kind == MAP:
         return Map(_made(schema.values, depth + 1))
     return deduced(depth) if schema.definition.get("x-kubernetes-preserve-unknown-fields") else LEAF

@@ -31,13 +31,13 @@ from farflung.machinery.schema.model import (
     STRING,
     Schema,
 )
-from farflung.machinery.structs import Field
+from farflung.machinery.structs import GoField
 
 #: where we are: the way above and a step, which is a field, a key of a map or an index
 Path = tuple["Path", "str | int"] | None
 Problems = list[tuple[Path, str]]  #: unknown fields: where, and their names
 Convert = Callable[[Any, Path, Problems], Any]
-Fields = Callable[[str], Mapping[str, Field]]  #: the name of a definition → its fields, in Go's order
+Fields = Callable[[str], Mapping[str, GoField]]  #: the name of a definition → its fields, in Go's order
 
 MOST_PROBLEMS: Final = 100
 MOST_PLANS: Final = 512
@@ -61,7 +61,7 @@ class Mismatch(Exception):
         return f"json: cannot unmarshal {self.what} into Go {where} of type {self.go}"
 
 
-class Type(NamedTuple):
+class GoType(NamedTuple):
     """How values of one Go type are converted."""
 
     go: str  #: as Go's messages call it
@@ -71,7 +71,7 @@ class Type(NamedTuple):
     nilable: bool = False  #: its zero is nil: a list, a map, bytes
 
 
-class Entry(NamedTuple):
+class StructField(NamedTuple):
     """A field of a struct."""
 
     name: str
@@ -89,7 +89,7 @@ class Conformed(NamedTuple):
 class Conformer:
     """One kind, compiled."""
 
-    def __init__(self, root: Struct) -> None:
+    def __init__(self, root: GoStruct) -> None:
         self._root = root
 
     def conform(self, obj: Obj) -> Conformed:
@@ -105,13 +105,13 @@ class Conformer:
 
 
 def compile(schema: Schema, fields: Fields) -> Conformer:
-    return Conformer(Compiler(fields).struct(schema))
+    return Conformer(TypeCompiler(fields).struct(schema))
 
 
 # --- structs ------------------------------------------------------------------------------------------
 
 
-class Struct:
+class GoStruct:
     """A Go struct.  Its fields are compiled when the first value comes, so types may be recursive.
 
     Few sets of fields are ever used together; each has its plan, the entries to look at.
@@ -119,12 +119,12 @@ class Struct:
 
     __slots__ = ("_compile", "_entries", "_plans", "go", "name")
 
-    def __init__(self, schema: Schema, compile_entries: Callable[[Schema], list[Entry]]) -> None:
+    def __init__(self, schema: Schema, compile_entries: Callable[[Schema], list[StructField]]) -> None:
         self.name = schema.go_name
         self.go = _go_name(schema)
-        self._compile: Callable[[], list[Entry]] = lambda: compile_entries(schema)
-        self._entries: dict[str, Entry] | None = None
-        self._plans: dict[tuple[str, ...], list[Entry]] = {}
+        self._compile: Callable[[], list[StructField]] = lambda: compile_entries(schema)
+        self._entries: dict[str, StructField] | None = None
+        self._plans: dict[tuple[str, ...], list[StructField]] = {}
 
     def convert(self, value: Any, path: Path, problems: Problems) -> Obj:
         if type(value) is not dict:
@@ -150,7 +150,7 @@ class Struct:
             raise
         return conformed
 
-    def _plan(self, keys: tuple[str, ...], path: Path, problems: Problems) -> list[Entry]:
+    def _plan(self, keys: tuple[str, ...], path: Path, problems: Problems) -> list[StructField]:
         if self._entries is None:
             self._entries = {entry.name: entry for entry in self._compile()}
         present = set(keys)
@@ -166,48 +166,48 @@ class Struct:
 # --- compiling ----------------------------------------------------------------------------------------
 
 
-class Compiler:
+class TypeCompiler:
     def __init__(self, fields: Fields) -> None:
         self._fields = fields
-        self._structs: dict[str, Struct] = {}
+        self._structs: dict[str, GoStruct] = {}
 
-    def struct(self, schema: Schema) -> Struct:
+    def struct(self, schema: Schema) -> GoStruct:
         struct = self._structs.get(schema.name)
         if struct is None:
-            struct = self._structs[schema.name] = Struct(schema, self._entries)
+            struct = self._structs[schema.name] = GoStruct(schema, self._entries)
         return struct
 
-    def _entries(self, schema: Schema) -> list[Entry]:
+    def _entries(self, schema: Schema) -> list[StructField]:
         return [self._entry(schema.member(name), field) for name, field in self._fields(schema.name).items()]
 
-    def _entry(self, schema: Schema | None, field: Field) -> Entry:
+    def _entry(self, schema: Schema | None, field: GoField) -> StructField:
         assert schema is not None, f"{field.name} is in the Go type and not in OpenAPI"
         type_ = self._type(schema)
         if field.pointer:
             zero = ABSENT if field.omitempty else None
-            return Entry(field.name, type_.exact, keep=True, zero=zero, convert=type_.convert)
+            return StructField(field.name, type_.exact, keep=True, zero=zero, convert=type_.convert)
         droppable = field.omitzero or (field.omitempty and not self._is_struct(schema, type_))
         zero = ABSENT if droppable else type_.zero
-        return Entry(field.name, type_.exact, keep=not droppable, zero=zero, convert=type_.convert)
+        return StructField(field.name, type_.exact, keep=not droppable, zero=zero, convert=type_.convert)
 
     @staticmethod
-    def _is_struct(schema: Schema, type_: Type) -> bool:
+    def _is_struct(schema: Schema, type_: GoType) -> bool:
         """Whether omitempty does nothing, as with Go's structs."""
         return not type_.nilable and (schema.kind in (OBJECT, QUANTITY, INT_OR_STRING, ANY) or schema.name != "")
 
-    def _type(self, schema: Schema) -> Type:
+    def _type(self, schema: Schema) -> GoType:
         if special := self._special(schema):
             return special
         if schema.kind == OBJECT:
             struct = self.struct(schema)
-            return Type(struct.go, struct.convert, STRUCT)
+            return GoType(struct.go, struct.convert, STRUCT)
         if schema.kind == LIST:
             return list_of(self._type(schema.items))
         if schema.kind == MAP:
             return map_of(self._type(schema.values))
         return _scalar(schema)
 
-    def _special(self, schema: Schema) -> Type | None:
+    def _special(self, schema: Schema) -> GoType | None:
         """A type that reads itself."""
         match schema.name.rpartition(".")[2]:
             case "Time":
@@ -215,7 +215,7 @@ class Compiler:
             case "MicroTime":
                 return MICRO_TIME
             case "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray":
-                return Type(_go_name(schema), self._schema_or_more(schema), None)
+                return GoType(_go_name(schema), self._schema_or_more(schema), None)
             case _:
                 return None
 
@@ -238,7 +238,7 @@ def _go_name(schema: Schema) -> str:
     return ".".join(schema.name.split(".")[-2:])
 
 
-def _scalar(schema: Schema) -> Type:
+def _scalar(schema: Schema) -> GoType:
     if schema.kind == STRING and schema.format == "byte":
         return BYTES
     if schema.kind == INTEGER and schema.format == "int32":
@@ -249,7 +249,7 @@ def _scalar(schema: Schema) -> Type:
 # --- lists and maps -----------------------------------------------------------------------------------
 
 
-def list_of(item: Type) -> Type:
+def list_of(item: GoType) -> GoType:
     go = f"[]{item.go}"
     exact, convert_item = {item.exact}, item.convert
 
@@ -263,10 +263,10 @@ def list_of(item: Type) -> Type:
             for index, one in enumerate(value)
         ]
 
-    return Type(go, convert, None, nilable=True)
+    return GoType(go, convert, None, nilable=True)
 
 
-def map_of(values: Type) -> Type:
+def map_of(values: GoType) -> GoType:
     go = "v1.ResourceList" if values is QUANTITY_TYPE else f"map[string]{values.go}"
     exact, convert_value = {values.exact}, values.convert
 
@@ -281,23 +281,23 @@ def map_of(values: Type) -> Type:
         if set(map(type, value.values())) <= exact:
             return value  # type: ignore[no-any-return]
         return {
-            key: convert_value(one, (path, Key(key)), problems)
+            key: convert_value(one, (path, MapKey(key)), problems)
             if one is not None
-            else _zero(values, (path, Key(key)), problems)
+            else _zero(values, (path, MapKey(key)), problems)
             for key, one in value.items()
         }
 
-    return Type(go, convert, None, nilable=True)
+    return GoType(go, convert, None, nilable=True)
 
 
-def _zero(type_: Type, path: Path, problems: Problems) -> Any:
+def _zero(type_: GoType, path: Path, problems: Problems) -> Any:
     """Of an item.  Bytes that are nil come back from Kubernetes' storage as none at all, which is not nil."""
     if type_ is BYTES:
         return ""
     return type_.convert({}, path, problems) if type_.zero is STRUCT else type_.zero
 
 
-class Key(str):
+class MapKey(str):
     """A step into a map.  Unlike a field, Go's messages leave it out."""
 
     __slots__ = ()
@@ -418,22 +418,22 @@ def _illegal_padding(data: bytes, position: int, digits: int) -> int:
 
 
 _int32: Final = _integer("int32", 32)
-INT32: Final = Type("int32", _int32, 0)
-INT64: Final = Type("int64", _integer("int64", 64), 0)
-BYTES: Final = Type("[]uint8", _bytes, None, nilable=True)
-TIME: Final = Type("v1.Time", _time(times.canonical_seconds), None)
-MICRO_TIME: Final = Type("v1.MicroTime", _time(times.canonical_micros), None)
-QUANTITY_TYPE: Final = Type("resource.Quantity", _quantity, "0")
+INT32: Final = GoType("int32", _int32, 0)
+INT64: Final = GoType("int64", _integer("int64", 64), 0)
+BYTES: Final = GoType("[]uint8", _bytes, None, nilable=True)
+TIME: Final = GoType("v1.Time", _time(times.canonical_seconds), None)
+MICRO_TIME: Final = GoType("v1.MicroTime", _time(times.canonical_micros), None)
+QUANTITY_TYPE: Final = GoType("resource.Quantity", _quantity, "0")
 
 #: by the kind of a schema
-SCALARS: Final[Mapping[str, Type]] = {
-    STRING: Type("string", _exactly(str, "string"), "", str),
-    BOOLEAN: Type("bool", _exactly(bool, "bool"), False, bool),
+SCALARS: Final[Mapping[str, GoType]] = {
+    STRING: GoType("string", _exactly(str, "string"), "", str),
+    BOOLEAN: GoType("bool", _exactly(bool, "bool"), False, bool),
     INTEGER: INT64,
-    NUMBER: Type("float64", _float, 0, float),
+    NUMBER: GoType("float64", _float, 0, float),
     QUANTITY: QUANTITY_TYPE,
-    INT_OR_STRING: Type("intstr.IntOrString", _int_or_string, 0),
-    ANY: Type("interface {}", _any, None),
+    INT_OR_STRING: GoType("intstr.IntOrString", _int_or_string, 0),
+    ANY: GoType("interface {}", _any, None),
 }
 
 

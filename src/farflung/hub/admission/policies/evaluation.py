@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from farflung.apis.admissionregistration.expressions import VARIABLES, Compiled, Expression, Validation
+from farflung.apis.admissionregistration.expressions import VARIABLES, CompiledPolicy, PolicyExpression, Validation
 from farflung.machinery.cel.language.budget import PER_CALL, PER_OBJECT, OverBudget
 from farflung.machinery.cel.language.values import EvaluationError, type_name
 from farflung.machinery.errors import go_quote
@@ -56,7 +56,7 @@ class Composition:
 
     __slots__ = ("_expressions", "_given", "_values", "spent", "worked")
 
-    def __init__(self, expressions: Mapping[str, Expression], given: Mapping[str, Any]) -> None:
+    def __init__(self, expressions: Mapping[str, PolicyExpression], given: Mapping[str, Any]) -> None:
         self._expressions = expressions
         self._given = {**given, VARIABLES: self}
         self._values: dict[str, Any] = {}
@@ -102,12 +102,12 @@ class _Evaluation:
 
     __slots__ = ("_composition", "_limit", "spent")
 
-    def __init__(self, compiled: Compiled, given: Mapping[str, Any], limit: int) -> None:
+    def __init__(self, compiled: CompiledPolicy, given: Mapping[str, Any], limit: int) -> None:
         self._composition = Composition(compiled.variables, given)
         self._limit = limit
         self.spent = 0
 
-    def value(self, expression: Expression) -> Any:
+    def value(self, expression: PolicyExpression) -> Any:
         """The value, or a _Failure.  Raises _OutOfBudgetError."""
         program = expression.program
         if program is None:
@@ -128,7 +128,7 @@ class _Evaluation:
         return value
 
 
-def decide(compiled: Compiled, given: Mapping[str, Any], *, fails: bool, limit: int = PER_POLICY) -> Verdict:
+def decide(compiled: CompiledPolicy, given: Mapping[str, Any], *, fails: bool, limit: int = PER_POLICY) -> Verdict:
     """`given`: the values of everything but the variables; `fails`: the policy's failurePolicy is Fail."""
     verdict = Verdict()
     if compiled.conditions:
@@ -152,7 +152,7 @@ def decide(compiled: Compiled, given: Mapping[str, Any], *, fails: bool, limit: 
 
 
 def _conditions_hold(
-    evaluation: _Evaluation, conditions: Iterable[Expression], verdict: Verdict, *, fails: bool
+    evaluation: _Evaluation, conditions: Iterable[PolicyExpression], verdict: Verdict, *, fails: bool
 ) -> bool:
     """One that is false decides; otherwise errors do."""
     errors: list[str] = []
@@ -191,7 +191,7 @@ def _message(evaluation: _Evaluation, validation: Validation) -> str:
     return validation.message or f"failed expression: {validation.expression.text.strip()}"
 
 
-def _annotate(compiled: Compiled, given: Mapping[str, Any], verdict: Verdict, *, fails: bool, limit: int) -> None:
+def _annotate(compiled: CompiledPolicy, given: Mapping[str, Any], verdict: Verdict, *, fails: bool, limit: int) -> None:
     evaluation = _Evaluation(compiled, given, limit)
     try:
         for key, expression in compiled.audits.items():
@@ -208,7 +208,7 @@ def _annotate(compiled: Compiled, given: Mapping[str, Any], verdict: Verdict, *,
     verdict.spent += evaluation.spent
 
 
-def _refuse_annotation(expression: Expression, value: Any, verdict: Verdict) -> None:
+def _refuse_annotation(expression: PolicyExpression, value: Any, verdict: Verdict) -> None:
     if value is not None:
         why = f"valueExpression '{expression.text}' resulted in unsupported return type: {type_name(value)}. "
         verdict.failures.append(Objection(why + "Return type must be either string or null."))

@@ -22,7 +22,7 @@ from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store
 
 if TYPE_CHECKING:
-    from farflung.apis.admissionregistration.expressions import Compiled
+    from farflung.apis.admissionregistration.expressions import CompiledPolicy
 
 POLICIES: Final = f"/{POLICIES_GROUP}/validatingadmissionpolicies/"
 BINDINGS: Final = f"/{POLICIES_GROUP}/validatingadmissionpolicybindings/"
@@ -43,7 +43,7 @@ class Policy:
         return self._identity == other._identity
 
     @cached_property
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledPolicy:
         from farflung.apis.admissionregistration.expressions import (
             compile_policy,  # a hub without policies need not load CEL
         )

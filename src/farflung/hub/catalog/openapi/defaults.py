@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from farflung.apis import wire
-from farflung.machinery.structs import ONE, SCALARS, SPECIAL, Field
+from farflung.machinery.structs import ONE, SCALARS, SPECIAL, GoField
 
 CORE: Final = "io.k8s.api.core.v1."
 
@@ -62,7 +62,7 @@ def of_fields(definition: str) -> Mapping[str, Default]:
     return {name: of_field(definition, field) for name, field in wire.fields(definition).items()}
 
 
-def of_field(definition: str, field: Field) -> Default:
+def of_field(definition: str, field: GoField) -> Default:
     if field.shape != ONE:
         return Default(element=zero(field.type))
     declared = DECLARED.get((definition, field.name))

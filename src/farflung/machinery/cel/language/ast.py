@@ -55,7 +55,7 @@ LiteralValue = bool | int | UnsignedInteger | float | str | bytes | None
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class AstNode:
     """`id` is unique in a tree, `offset` is the index into the text that errors point to.  The checker sets `type`."""
 
     id: int
@@ -64,12 +64,12 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(AstNode):
     value: LiteralValue
 
 
 @dataclass(slots=True, eq=False)
-class Identifier(Node):
+class Identifier(AstNode):
     """A variable (its name may have dots once checked), or, after the check, a type if `denotes` is set."""
 
     name: str
@@ -77,7 +77,7 @@ class Identifier(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
+class Select(AstNode):
     """`operand.field`; with `test_only` it is `has(operand.field)`.
 
     The operand's type tells how: fields of an object type, keys of a map, either for dyn, inside for an optional.
@@ -89,7 +89,7 @@ class Select(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class Call(AstNode):
     """`target.function(arguments)` or `function(arguments)`.
 
     After the check a call of a namespaced function has no target: `optional.of(x)` is `Call(None, "optional.of", [x])`.
@@ -104,13 +104,13 @@ class Call(Node):
 
 
 @dataclass(slots=True, eq=False)
-class ListLiteral(Node):
+class ListLiteral(AstNode):
     elements: list[Expression]
     optional_indices: frozenset[int] = frozenset()  #: the elements written `?element`
 
 
 @dataclass(slots=True, eq=False)
-class Entry(Node):
+class MapEntry(AstNode):
     """`key: value` of a map literal, or `?key: value` if it is optional.  It has an id of its own, and no type."""
 
     key: Expression
@@ -119,19 +119,19 @@ class Entry(Node):
 
 
 @dataclass(slots=True, eq=False)
-class MapLiteral(Node):
-    entries: list[Entry]
+class MapLiteral(AstNode):
+    entries: list[MapEntry]
 
 
 @dataclass(slots=True, eq=False)
-class FieldEntry(Node):
+class FieldEntry(AstNode):
     field: str
     value: Expression
     optional: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class StructLiteral(Node):
+class StructLiteral(AstNode):
     """`Name{field: value}`."""
 
     name: str
@@ -139,7 +139,7 @@ class StructLiteral(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Comprehension(Node):
+class Comprehension(AstNode):
     """A fold over a list or over the keys of a map.
 
     The accumulator starts as `init`.  For each element, while `condition` holds, it becomes `step`; at the end the

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from farflung.machinery.cel.language.types import Kind, Type
+from farflung.machinery.cel.language.types import Type, TypeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Overload:
 
 
 def _is_generic(types: Iterable[Type]) -> bool:
-    return any(each.kind is Kind.PARAMETER or _is_generic(each.parameters) for each in types)
+    return any(each.kind is TypeKind.PARAMETER or _is_generic(each.parameters) for each in types)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 
-class Kind(enum.IntEnum):
+class TypeKind(enum.IntEnum):
     DYN = enum.auto()
     ERROR = enum.auto()  #: of an expression that is wrong in itself: fits everywhere, so that one mistake is said once
     NULL = enum.auto()
@@ -34,22 +34,22 @@ class Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class TypeField:
     """A field of an object type.  `property` is its key in JSON: the name in CEL may be an escaped form of it."""
 
     type: Type
     property: str
 
 
-NO_FIELDS: Final[Mapping[str, Field]] = MappingProxyType({})
+NO_FIELDS: Final[Mapping[str, TypeField]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    kind: Kind
+    kind: TypeKind
     name: str
     parameters: tuple[Type, ...] = ()
-    fields: Mapping[str, Field] = field(default_factory=lambda: NO_FIELDS, compare=False, repr=False)
+    fields: Mapping[str, TypeField] = field(default_factory=lambda: NO_FIELDS, compare=False, repr=False)
     max_size: int | None = field(
         default=None, compare=False, repr=False
     )  #: of characters, elements or entries; None: unknown
@@ -63,55 +63,55 @@ class Type:
         return f"{self.name}({', '.join(map(str, self.parameters))})"
 
 
-DYN: Final = Type(Kind.DYN, "dyn")
-ERROR: Final = Type(Kind.ERROR, "!error!")
-NULL: Final = Type(Kind.NULL, "null")
-BOOL: Final = Type(Kind.BOOL, "bool")
-INT: Final = Type(Kind.INT, "int")
-UINT: Final = Type(Kind.UINT, "uint")
-DOUBLE: Final = Type(Kind.DOUBLE, "double")
-STRING: Final = Type(Kind.STRING, "string")
-BYTES: Final = Type(Kind.BYTES, "bytes")
-TIMESTAMP: Final = Type(Kind.TIMESTAMP, "timestamp")
-DURATION: Final = Type(Kind.DURATION, "duration")
-URL: Final = Type(Kind.OPAQUE, "kubernetes.URL")
-IP: Final = Type(Kind.OPAQUE, "net.IP")
-CIDR: Final = Type(Kind.OPAQUE, "net.CIDR")
-QUANTITY: Final = Type(Kind.OPAQUE, "kubernetes.Quantity")
-SEMVER: Final = Type(Kind.OPAQUE, "kubernetes.Semver")
-NAMED_FORMAT: Final = Type(Kind.OPAQUE, "kubernetes.NamedFormat")
+DYN: Final = Type(TypeKind.DYN, "dyn")
+ERROR: Final = Type(TypeKind.ERROR, "!error!")
+NULL: Final = Type(TypeKind.NULL, "null")
+BOOL: Final = Type(TypeKind.BOOL, "bool")
+INT: Final = Type(TypeKind.INT, "int")
+UINT: Final = Type(TypeKind.UINT, "uint")
+DOUBLE: Final = Type(TypeKind.DOUBLE, "double")
+STRING: Final = Type(TypeKind.STRING, "string")
+BYTES: Final = Type(TypeKind.BYTES, "bytes")
+TIMESTAMP: Final = Type(TypeKind.TIMESTAMP, "timestamp")
+DURATION: Final = Type(TypeKind.DURATION, "duration")
+URL: Final = Type(TypeKind.OPAQUE, "kubernetes.URL")
+IP: Final = Type(TypeKind.OPAQUE, "net.IP")
+CIDR: Final = Type(TypeKind.OPAQUE, "net.CIDR")
+QUANTITY: Final = Type(TypeKind.OPAQUE, "kubernetes.Quantity")
+SEMVER: Final = Type(TypeKind.OPAQUE, "kubernetes.Semver")
+NAMED_FORMAT: Final = Type(TypeKind.OPAQUE, "kubernetes.NamedFormat")
 
 OPTIONAL_NAME: Final = "optional_type"
 
 
 def list_of(element: Type) -> Type:
-    return Type(Kind.LIST, "list", (element,))
+    return Type(TypeKind.LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    return Type(Kind.MAP, "map", (key, value))
+    return Type(TypeKind.MAP, "map", (key, value))
 
 
 def type_of(instance: Type) -> Type:
     """The type of a type: `int` has the type `type(int)`."""
-    return Type(Kind.TYPE, "type", (instance,))
+    return Type(TypeKind.TYPE, "type", (instance,))
 
 
 def optional_of(value: Type) -> Type:
-    return Type(Kind.OPAQUE, OPTIONAL_NAME, (value,))
+    return Type(TypeKind.OPAQUE, OPTIONAL_NAME, (value,))
 
 
-def object_type(name: str, fields: Mapping[str, Field], max_size: int | None = None) -> Type:
-    return Type(Kind.OBJECT, name, (), fields, max_size)
+def object_type(name: str, fields: Mapping[str, TypeField], max_size: int | None = None) -> Type:
+    return Type(TypeKind.OBJECT, name, (), fields, max_size)
 
 
 def parameter(name: str) -> Type:
     """A type parameter of a generic overload: `list(A).contains(A)`."""
-    return Type(Kind.PARAMETER, name)
+    return Type(TypeKind.PARAMETER, name)
 
 
 def is_optional(of: Type) -> bool:
-    return of.kind is Kind.OPAQUE and of.name == OPTIONAL_NAME
+    return of.kind is TypeKind.OPAQUE and of.name == OPTIONAL_NAME
 
 
 A: Final = parameter("A")

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, Final
 
-from farflung.machinery.cel.language.types import Kind, Type
+from farflung.machinery.cel.language.types import Type, TypeKind
 from farflung.machinery.quantity import Quantity
 
 LEAST_INT: Final = -(1 << 63)
@@ -162,41 +162,41 @@ RUN_TIME_NAMES: Final = {
     "null": "null_type",
 }
 
-KINDS: Final[dict[type, Kind]] = {
-    NoneType: Kind.NULL,
-    bool: Kind.BOOL,
-    int: Kind.INT,
-    UInt: Kind.UINT,
-    float: Kind.DOUBLE,
-    str: Kind.STRING,
-    bytes: Kind.BYTES,
-    Timestamp: Kind.TIMESTAMP,
-    Duration: Kind.DURATION,
-    TypeValue: Kind.TYPE,
-    list: Kind.LIST,
-    SetList: Kind.LIST,
-    MapList: Kind.LIST,
-    dict: Kind.MAP,
-    OptionalValue: Kind.OPAQUE,
+KINDS: Final[dict[type, TypeKind]] = {
+    NoneType: TypeKind.NULL,
+    bool: TypeKind.BOOL,
+    int: TypeKind.INT,
+    UInt: TypeKind.UINT,
+    float: TypeKind.DOUBLE,
+    str: TypeKind.STRING,
+    bytes: TypeKind.BYTES,
+    Timestamp: TypeKind.TIMESTAMP,
+    Duration: TypeKind.DURATION,
+    TypeValue: TypeKind.TYPE,
+    list: TypeKind.LIST,
+    SetList: TypeKind.LIST,
+    MapList: TypeKind.LIST,
+    dict: TypeKind.MAP,
+    OptionalValue: TypeKind.OPAQUE,
 }
 
 LISTS: Final = frozenset({list, SetList, MapList})
 NUMBERS: Final = frozenset({int, UInt, float})
 
 _NAMES_OF_KINDS: Final = {
-    Kind.NULL: "null_type",
-    Kind.BOOL: "bool",
-    Kind.INT: "int",
-    Kind.UINT: "uint",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.BYTES: "bytes",
-    Kind.TIMESTAMP: "google.protobuf.Timestamp",
-    Kind.DURATION: "google.protobuf.Duration",
-    Kind.TYPE: "type",
-    Kind.LIST: "list",
-    Kind.MAP: "map",
-    Kind.OPAQUE: "optional_type",
+    TypeKind.NULL: "null_type",
+    TypeKind.BOOL: "bool",
+    TypeKind.INT: "int",
+    TypeKind.UINT: "uint",
+    TypeKind.DOUBLE: "double",
+    TypeKind.STRING: "string",
+    TypeKind.BYTES: "bytes",
+    TypeKind.TIMESTAMP: "google.protobuf.Timestamp",
+    TypeKind.DURATION: "google.protobuf.Duration",
+    TypeKind.TYPE: "type",
+    TypeKind.LIST: "list",
+    TypeKind.MAP: "map",
+    TypeKind.OPAQUE: "optional_type",
 }
 
 
@@ -210,7 +210,7 @@ def type_name(value: Any) -> str:
 
 def type_value(of: Type) -> TypeValue:
     """What an identifier that denotes a type stands for; objects are maps at run time."""
-    if of.kind is Kind.OBJECT:
+    if of.kind is TypeKind.OBJECT:
         return TypeValue("map")
     return TypeValue(RUN_TIME_NAMES.get(of.name, of.name))
 
@@ -218,9 +218,9 @@ def type_value(of: Type) -> TypeValue:
 def has_type(value: Any, of: Type) -> bool:
     """Whether a value fits a declared type, looking no deeper than its outside."""
     expected = of.kind
-    if expected is Kind.DYN or expected is Kind.PARAMETER:
+    if expected is TypeKind.DYN or expected is TypeKind.PARAMETER:
         return True
     kind = KINDS.get(type(value))
-    if kind is None or kind is Kind.OPAQUE:
-        return expected is Kind.OPAQUE and type_name(value) == of.name
-    return kind is expected or (kind is Kind.MAP and expected is Kind.OBJECT)
+    if kind is None or kind is TypeKind.OPAQUE:
+        return expected is TypeKind.OPAQUE and type_name(value) == of.name
+    return kind is expected or (kind is TypeKind.MAP and expected is TypeKind.OBJECT)

@@ -8,17 +8,17 @@ from typing import Any, Final
 from farflung.machinery.errors import FieldError, Obj, duplicate, invalid_value
 from farflung.machinery.schema.structural.identity import identical
 from farflung.machinery.schema.structural.keyed import key_of
-from farflung.machinery.schema.structural.node import Node
-from farflung.machinery.schema.structural.places import Place
+from farflung.machinery.schema.structural.node import SchemaNode
+from farflung.machinery.schema.structural.places import NodeValue
 
-MOST: Final = 1000  #: errors of one list
+MOST_DUPLICATES: Final = 1000  #: errors of one list
 
 
-def is_arranged(node: Node) -> bool:
+def is_arranged(node: SchemaNode) -> bool:
     return node.list_type in ("set", "map")
 
 
-def duplicates(place: Place) -> Iterator[FieldError]:
+def duplicates(place: NodeValue) -> Iterator[FieldError]:
     """What is twice in a list of type set or map."""
     node, value, path = place
     if type(value) is not list:
@@ -34,7 +34,7 @@ def _set_errors(value: list[Any], path: str) -> Iterator[FieldError]:
     yield from (duplicate(f"{path}[{index}]", ordered(value[index])) for index in _second_times(keys))
 
 
-def _map_errors(value: list[Any], path: str, node: Node) -> Iterator[FieldError]:
+def _map_errors(value: list[Any], path: str, node: SchemaNode) -> Iterator[FieldError]:
     for index, item in enumerate(value):
         if item is not None and type(item) is not dict:
             detail = "must be an object for an array of list-type map"
@@ -57,7 +57,7 @@ def _second_times(keys: list[Any]) -> list[int]:
         times[key] = times.get(key, 0) + 1
         if times[key] == 2:
             found.append(index)
-    return found[:MOST]
+    return found[:MOST_DUPLICATES]
 
 
 def ordered(value: Any) -> Any:

@@ -21,14 +21,14 @@ import orjson
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural.fitting import LARGEST_PLAN, MOST_PLANS
-from farflung.machinery.schema.structural.node import IDENTITY, Node
+from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode
 from farflung.machinery.schema.structural.numbers import settle, settled
 
 Unknown = list[tuple[Any, str]]  #: objects, and the names of fields in them that are not known
 Change = Callable[[Any, Unknown], None]  #: changes a dict or a list in place, but for what is unknown in it
 
 
-class Steps(NamedTuple):
+class EnabledSteps(NamedTuple):
     """Which of these are done."""
 
     prune: bool
@@ -36,7 +36,7 @@ class Steps(NamedTuple):
     numbers: bool
 
 
-class Plan(NamedTuple):
+class FieldPlan(NamedTuple):
     """What happens to an object that has a certain set of fields."""
 
     unknown: list[str]
@@ -45,24 +45,24 @@ class Plan(NamedTuple):
     numbers: list[str]  #: fields that may be numbers
 
 
-NOTHING: Final = Plan([], [], [], [])
+NOTHING: Final = FieldPlan([], [], [], [])
 
 
-def compiled(node: Node, steps: Steps) -> Change | None:
+def compiled(node: SchemaNode, steps: EnabledSteps) -> Change | None:
     """Of a whole object: its apiVersion, kind and metadata stay, whatever the schema says of them."""
     return _Compiler(steps).objects(node, root=True, kept=False)
 
 
-def changes(node: Node, steps: Steps) -> list[tuple[type, Change]]:
+def changes(node: SchemaNode, steps: EnabledSteps) -> list[tuple[type, Change]]:
     """Of any value, by its type."""
     return _Compiler(steps).changes(node)
 
 
 class _Compiler:
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: EnabledSteps) -> None:
         self._steps = steps
 
-    def changes(self, node: Node, *, kept: bool = False) -> list[tuple[type, Change]]:
+    def changes(self, node: SchemaNode, *, kept: bool = False) -> list[tuple[type, Change]]:
         """What happens to values of a node, by their type.  `kept`: what is unknown stays, because of a list around
         that says so."""
         found: list[tuple[type, Change]] = []
@@ -76,13 +76,13 @@ class _Compiler:
 
     # --- objects ----------------------------------------------------------------------------------
 
-    def objects(self, node: Node, *, root: bool, kept: bool) -> Change | None:
+    def objects(self, node: SchemaNode, *, root: bool, kept: bool) -> Change | None:
         if node.values is not None and not node.properties:
             return self._map(node.values)
         fields = _Fields(self, node, root=root, kept=kept)
         return fields.change if fields.does_something else None
 
-    def _map(self, values: Node) -> Change | None:
+    def _map(self, values: SchemaNode) -> Change | None:
         """An object whose fields are all of one kind."""
         changes = self.changes(values)
         drops_nulls = self._steps.default and not values.nullable
@@ -109,13 +109,13 @@ class _Compiler:
 
         return change
 
-    def below(self, node: Node, name: str, *, root: bool) -> list[tuple[type, Change]]:
+    def below(self, node: SchemaNode, name: str, *, root: bool) -> list[tuple[type, Change]]:
         """Of a property.  Identity is not pruned, but may have defaults."""
         if name in IDENTITY and (root or node.embedded):
             return _Compiler(self._steps._replace(prune=False)).changes(node.properties[name])
         return self.changes(node.properties[name])
 
-    def rest(self, node: Node) -> list[tuple[type, Change]]:
+    def rest(self, node: SchemaNode) -> list[tuple[type, Change]]:
         """Of fields that are no properties.  If nothing is known of them but that they may be there, they are empty."""
         if node.values is not None:
             return self.changes(node.values)
@@ -124,12 +124,12 @@ class _Compiler:
         return [(dict, _settle), (list, _settle)] if self._steps.numbers else []
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> EnabledSteps:
         return self._steps
 
     # --- lists ------------------------------------------------------------------------------------
 
-    def _lists(self, node: Node, *, kept: bool) -> Change | None:
+    def _lists(self, node: SchemaNode, *, kept: bool) -> Change | None:
         kept = kept or node.preserving
         if node.items is None:
             return _emptied if self._steps.prune and not kept else _settle if self._steps.numbers else None
@@ -151,7 +151,7 @@ class _Compiler:
 
         return change
 
-    def _fills(self, node: Node) -> bool:
+    def _fills(self, node: SchemaNode) -> bool:
         """Whether nulls get the default."""
         return self._steps.default and node.has_default and not node.nullable
 
@@ -159,7 +159,7 @@ class _Compiler:
 class _Fields:
     """What happens to an object.  Few sets of fields are ever used together; each has its plan."""
 
-    def __init__(self, compiler: _Compiler, node: Node, *, root: bool, kept: bool) -> None:
+    def __init__(self, compiler: _Compiler, node: SchemaNode, *, root: bool, kept: bool) -> None:
         steps = compiler.steps
         self._node = node
         identity = IDENTITY if root or node.embedded else frozenset()
@@ -173,7 +173,7 @@ class _Fields:
         self._drops_nulls = steps.default and bool(node.properties or node.values)
         self._numbers = frozenset(name for name, one in node.properties.items() if may_be_number(one) and steps.numbers)
         self._other_numbers = steps.numbers and not self._closed and (not node.values or may_be_number(node.values))
-        self._plans: dict[tuple[str, ...], Plan] = {}
+        self._plans: dict[tuple[str, ...], FieldPlan] = {}
 
     @property
     def does_something(self) -> bool:
@@ -212,14 +212,14 @@ class _Fields:
             if item.__class__ is exact:
                 deeper(item, unknown)
 
-    def _planned(self, names: tuple[str, ...]) -> Plan:
+    def _planned(self, names: tuple[str, ...]) -> FieldPlan:
         unknown = [name for name in names if name not in self._known] if self._closed else []
         present = frozenset(names)
         missing = [(name, default) for name, default in self._defaults.items() if name not in present]
         there = [*names, *(name for name, _ in missing)]
         below = [(name, *change) for name in there for change in self._changes(name)]
         numbers = [name for name in names if self._may_be_number(name)]
-        plan = Plan(unknown, missing, below, numbers)
+        plan = FieldPlan(unknown, missing, below, numbers)
         return plan if any(plan) else NOTHING
 
     def _changes(self, name: str) -> list[tuple[type, Change]]:
@@ -254,7 +254,7 @@ def _settle(value: Any, unknown: Unknown) -> None:
     settle(value)
 
 
-def may_be_number(node: Node) -> bool:
+def may_be_number(node: SchemaNode) -> bool:
     return not node.types or not NUMBER_TYPES.isdisjoint(node.types)
 
 

@@ -11,24 +11,26 @@ import orjson
 from farflung.machinery.errors import FieldError, Obj, invalid_value
 from farflung.machinery.schema.structural import conforming
 from farflung.machinery.schema.structural.arrangement import ordered
-from farflung.machinery.schema.structural.conforming import Steps, Unknown
-from farflung.machinery.schema.structural.embedded import Metadata, Unreadable, conform_embedded, embedded_errors
-from farflung.machinery.schema.structural.fitting import Fitting
-from farflung.machinery.schema.structural.node import IDENTITY, Node, read
+from farflung.machinery.schema.structural.conforming import EnabledSteps, Unknown
+from farflung.machinery.schema.structural.embedded import MetadataRules, Unreadable, conform_embedded, embedded_errors
+from farflung.machinery.schema.structural.fitting import QuickCheck
+from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode, read
 from farflung.machinery.schema.structural.places import finder
-from farflung.machinery.schema.structural.report import Report
+from farflung.machinery.schema.structural.report import ErrorReport
 
 Wrap = Callable[[Any], Any]  #: a value at some place of an object → the object around it
 
 PLAIN: Final[Obj] = {"apiVersion": "validation/v1", "kind": "Validation"}
 
 
-def check_defaults(schema: Any, field: str, metadata: Metadata) -> list[FieldError]:
+def check_defaults(schema: Any, field: str, metadata: MetadataRules) -> list[FieldError]:
     """What is wrong with the defaults of a version's schema, which is at `field` of its definition."""
     return list(_below(replace(read(schema), embedded=True), field, metadata, None))
 
 
-def _below(node: Node, field: str, metadata: Metadata, inside: tuple[Node, Wrap] | None) -> Iterator[FieldError]:
+def _below(
+    node: SchemaNode, field: str, metadata: MetadataRules, inside: tuple[SchemaNode, Wrap] | None
+) -> Iterator[FieldError]:
     """`inside` the identity of an object, a default is looked at together with the object around it."""
     if node.embedded:
         inside = None
@@ -49,14 +51,14 @@ def _as_field(name: str) -> Wrap:
     return lambda value: {name: value}
 
 
-def _wrapped(inside: tuple[Node, Wrap] | None, wrap: Wrap) -> tuple[Node, Wrap] | None:
+def _wrapped(inside: tuple[SchemaNode, Wrap] | None, wrap: Wrap) -> tuple[SchemaNode, Wrap] | None:
     if inside is None:
         return None
     root, around = inside
     return root, lambda value: around(wrap(value))
 
 
-def _wrong(node: Node, field: str, metadata: Metadata) -> list[FieldError]:
+def _wrong(node: SchemaNode, field: str, metadata: MetadataRules) -> list[FieldError]:
     errors: list[FieldError] = []
     if not _is_pruned(node):
         errors.append(invalid_value(field, ordered(node.default), "must not have unknown fields"))
@@ -72,7 +74,9 @@ def _wrong(node: Node, field: str, metadata: Metadata) -> list[FieldError]:
     return [*errors, *(wrong or _invalid(node, field))]
 
 
-def _wrong_identity(node: Node, field: str, metadata: Metadata, root: Node, wrap: Wrap) -> list[FieldError]:
+def _wrong_identity(
+    node: SchemaNode, field: str, metadata: MetadataRules, root: SchemaNode, wrap: Wrap
+) -> list[FieldError]:
     obj = {**PLAIN, **wrap(_copy(node.default))}
     find = finder(root, lambda one: one is root)
     assert find is not None, "a node finds itself"
@@ -89,14 +93,14 @@ def _wrong_identity(node: Node, field: str, metadata: Metadata, root: Node, wrap
     return _invalid(node, field)
 
 
-def _invalid(node: Node, field: str) -> list[FieldError]:
-    fitting = Fitting()
-    return [] if fitting.fits(node, node.default) else Report(fitting, field).errors(node, node.default)
+def _invalid(node: SchemaNode, field: str) -> list[FieldError]:
+    fitting = QuickCheck()
+    return [] if fitting.fits(node, node.default) else ErrorReport(fitting, field).errors(node, node.default)
 
 
-def _is_pruned(node: Node) -> bool:
+def _is_pruned(node: SchemaNode) -> bool:
     unknown: Unknown = []
-    for exact, change in conforming.changes(node, Steps(prune=True, default=False, numbers=False)):
+    for exact, change in conforming.changes(node, EnabledSteps(prune=True, default=False, numbers=False)):
         if type(node.default) is exact:
             change(_copy(node.default), unknown)
     return not unknown

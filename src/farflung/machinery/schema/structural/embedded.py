@@ -11,11 +11,11 @@ from farflung.machinery.codec.json import NAMES
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import FieldError, Obj, go_quote, invalid_value, required
 from farflung.machinery.schema.conform import Conformed
-from farflung.machinery.schema.structural.places import Place, below
+from farflung.machinery.schema.structural.places import NodeValue, below
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class MetadataRules:
     """What is known of the metadata of every object."""
 
     conform: Callable[[Obj], Conformed]  #: as the type ObjectMeta; raises Malformed
@@ -30,7 +30,7 @@ class Unreadable(Malformed):
         self.error = error
 
 
-def conform_embedded(place: Place, metadata: Metadata) -> list[str]:
+def conform_embedded(place: NodeValue, metadata: MetadataRules) -> list[str]:
     """Bring the metadata into the form of its type.  Tells what was dropped; raises Unreadable."""
     _, value, path = place
     if type(value) is not dict:
@@ -58,7 +58,7 @@ def _moved(problem: str, path: str) -> str:
     return f"{what}{go_quote(path)[:-1]}.{field}"
 
 
-def embedded_errors(place: Place, metadata: Metadata) -> list[FieldError]:
+def embedded_errors(place: NodeValue, metadata: MetadataRules) -> list[FieldError]:
     _, value, path = place
     if type(value) is not dict:
         return []
@@ -93,7 +93,7 @@ def _kind_errors(value: Any, path: str) -> list[FieldError]:
 CHECKS = {"apiVersion": _version_errors, "kind": _kind_errors}
 
 
-def _metadata_errors(value: Obj, path: str, metadata: Metadata) -> list[FieldError]:
+def _metadata_errors(value: Obj, path: str, metadata: MetadataRules) -> list[FieldError]:
     given = value.get("metadata")
     if given is None:
         return []

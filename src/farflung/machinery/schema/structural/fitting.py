@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from farflung.machinery.schema.structural import formats
 from farflung.machinery.schema.structural.identity import identical, same
-from farflung.machinery.schema.structural.node import Node
+from farflung.machinery.schema.structural.node import SchemaNode
 from farflung.machinery.schema.structural.numbers import LEAST, MOST, is_multiple, is_whole
 
 Fits = Callable[[Any], bool]
@@ -40,7 +40,7 @@ def never(value: Any) -> bool:
     return False
 
 
-class Fitting:
+class QuickCheck:
     """The tables of a schema's nodes, each made when it is first needed.
 
     Alternatives say nothing of the types of lists; other nodes, which are `structural`, do.
@@ -49,19 +49,19 @@ class Fitting:
     __slots__ = ("_tables",)
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[int, bool], tuple[Node, Table]] = {}  # a node that is kept keeps its identity
+        self._tables: dict[tuple[int, bool], tuple[SchemaNode, Table]] = {}  # a node that is kept keeps its identity
 
-    def fits(self, node: Node, value: Any, *, structural: bool = False) -> bool:
+    def fits(self, node: SchemaNode, value: Any, *, structural: bool = False) -> bool:
         """Whether a value fits, and, if that is asked, has no duplicates in lists of type set or map."""
         return self.table(node, structural)[type(value)](value)
 
-    def table(self, node: Node, structural: bool) -> Table:
+    def table(self, node: SchemaNode, structural: bool) -> Table:
         found = self._tables.get((id(node), structural))
         if found is None:
             found = self._tables[id(node), structural] = node, self._made(node, structural)
         return found[1]
 
-    def _made(self, node: Node, structural: bool) -> Table:
+    def _made(self, node: SchemaNode, structural: bool) -> Table:
         checks: dict[type, Iterable[Fits]] = {
             str: _strings(node),
             bool: (),
@@ -75,7 +75,7 @@ class Fitting:
         table[type(None)] = always if allowed else never
         return table
 
-    def _of(self, node: Node, exact: type, checks: Iterable[Fits]) -> Fits:
+    def _of(self, node: SchemaNode, exact: type, checks: Iterable[Fits]) -> Fits:
         """Of values of one Python type."""
         if node.types and not any(name in node.types for name in CLASSES[exact]):
             return never
@@ -83,7 +83,7 @@ class Fitting:
             return never
         return conjunction([*self._junctors(node, exact), *checks, *_enumerated(node, exact)])
 
-    def _junctors(self, node: Node, exact: type) -> Iterable[Fits]:
+    def _junctors(self, node: SchemaNode, exact: type) -> Iterable[Fits]:
         if node.any_of:
             yield _any([self.table(one, False)[exact] for one in node.any_of])
         if node.one_of:
@@ -93,7 +93,7 @@ class Fitting:
         if node.none_of is not None:
             yield _negation(self.table(node.none_of, False)[exact])
 
-    def _lists(self, node: Node, structural: bool) -> Iterable[Fits]:
+    def _lists(self, node: SchemaNode, structural: bool) -> Iterable[Fits]:
         yield _sized(node.min_items, node.max_items)
         if node.items is not None:
             yield _all(self.table(node.items, structural))
@@ -102,7 +102,7 @@ class Fitting:
         if structural and node.list_type == "map":
             yield _distinct_by(node.list_keys)
 
-    def _objects(self, node: Node, structural: bool) -> Iterable[Fits]:
+    def _objects(self, node: SchemaNode, structural: bool) -> Iterable[Fits]:
         yield _sized(node.min_properties, node.max_properties)
         known = {name: self.table(one, structural) for name, one in node.properties.items()}
         if node.values is None:
@@ -152,7 +152,7 @@ def _negation(excluded: Fits) -> Fits:
 # --- scalars ----------------------------------------------------------------------------------------
 
 
-def _strings(node: Node) -> Iterable[Fits]:
+def _strings(node: SchemaNode) -> Iterable[Fits]:
     yield _sized(node.min_length, node.max_length)
     if node.pattern is not None:
         yield node.pattern.matches
@@ -168,20 +168,20 @@ def _sized(least: int | None, most: int | None) -> Fits:
     return lambda value: low <= len(value) <= high
 
 
-def _integers(node: Node) -> Iterable[Fits]:
+def _integers(node: SchemaNode) -> Iterable[Fits]:
     """Whatever does not fit into 64 bits is a float to the API."""
     if "number" not in node.types and node.types:
         yield lambda value: LEAST <= value <= MOST
     yield from _numbers(node)
 
 
-def _floats(node: Node) -> Iterable[Fits]:
+def _floats(node: SchemaNode) -> Iterable[Fits]:
     if "number" not in node.types and node.types:
         yield is_whole
     yield from _numbers(node)
 
 
-def _numbers(node: Node) -> Iterable[Fits]:
+def _numbers(node: SchemaNode) -> Iterable[Fits]:
     least, most, step = node.minimum, node.maximum, node.multiple_of
     if least is not None:
         low = least
@@ -194,7 +194,7 @@ def _numbers(node: Node) -> Iterable[Fits]:
         yield lambda value: is_multiple(value, factor)
 
 
-def _enumerated(node: Node, exact: type) -> Iterable[Fits]:
+def _enumerated(node: SchemaNode, exact: type) -> Iterable[Fits]:
     """Kubernetes compares numbers by value, so 1 is 1.0; nothing else is equal to what it is not."""
     if node.enum is None:
         return

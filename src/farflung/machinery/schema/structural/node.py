@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural import formats
-from farflung.machinery.schema.structural.patterns import Pattern
+from farflung.machinery.schema.structural.patterns import SchemaPattern
 
 DEEPEST: Final = 120  #: nodes below each other; a body has 254 levels, and a schema needs two for a node
 TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean"})
@@ -24,15 +24,15 @@ Number = int | float
 
 
 @dataclass(frozen=True)
-class Node:
+class SchemaNode:
     """One schema.  Limits that are not there are None."""
 
     types: tuple[str, ...]  #: empty: any type
     nullable: bool
-    properties: Mapping[str, Node]
-    values: Node | None  #: of the keys that are no properties, if the schema speaks of them
+    properties: Mapping[str, SchemaNode]
+    values: SchemaNode | None  #: of the keys that are no properties, if the schema speaks of them
     open: bool  #: it speaks of them at all: `additionalProperties`
-    items: Node | None
+    items: SchemaNode | None
     required: tuple[str, ...]
     preserving: bool  #: fields that are not known stay
     embedded: bool  #: an object with apiVersion, kind and metadata of its own
@@ -40,7 +40,7 @@ class Node:
     list_keys: tuple[str, ...]
     default: Any  #: NO_DEFAULT if there is none
     format: str  #: empty if the API does not know it
-    pattern: Pattern | None
+    pattern: SchemaPattern | None
     enum: Sequence[Any] | None
     multiple_of: Number | None
     minimum: Number | None
@@ -54,10 +54,10 @@ class Node:
     unique_items: bool
     min_properties: int | None
     max_properties: int | None
-    any_of: tuple[Node, ...]
-    one_of: tuple[Node, ...]
-    all_of: tuple[Node, ...]
-    none_of: Node | None
+    any_of: tuple[SchemaNode, ...]
+    one_of: tuple[SchemaNode, ...]
+    all_of: tuple[SchemaNode, ...]
+    none_of: SchemaNode | None
 
     @property
     def has_default(self) -> bool:
@@ -69,16 +69,16 @@ class Node:
         return ",".join(self.types)
 
     @cached_property
-    def branches(self) -> tuple[Node, ...]:
+    def branches(self) -> tuple[SchemaNode, ...]:
         """The schemas of the junctors."""
         return (*self.any_of, *self.one_of, *self.all_of, *((self.none_of,) if self.none_of else ()))
 
-    def field(self, name: str) -> Node | None:
+    def field(self, name: str) -> SchemaNode | None:
         """The schema of a field, if there is one."""
         return self.properties.get(name, self.values)
 
 
-def read(schema: Any, depth: int = DEEPEST) -> Node:
+def read(schema: Any, depth: int = DEEPEST) -> SchemaNode:
     """A node of an OpenAPI schema."""
     if not isinstance(schema, dict) or not depth:
         return ANYTHING
@@ -86,7 +86,7 @@ def read(schema: Any, depth: int = DEEPEST) -> Node:
     additional = get("additionalProperties")
     integer_or_string = get("x-kubernetes-int-or-string") is True
     list_keys = get("x-kubernetes-list-map-keys")
-    return Node(
+    return SchemaNode(
         types=("integer", "string") if integer_or_string else _types(get("type")),
         nullable=get("nullable") is True,
         properties={name: read(one, depth - 1) for name, one in _mapping(get("properties")).items()},
@@ -121,7 +121,7 @@ def read(schema: Any, depth: int = DEEPEST) -> Node:
     )
 
 
-def _nodes(schema: Obj, junctor: str, depth: int) -> tuple[Node, ...]:
+def _nodes(schema: Obj, junctor: str, depth: int) -> tuple[SchemaNode, ...]:
     return tuple(read(one, depth - 1) for one in _sequence(schema.get(junctor)))
 
 
@@ -137,8 +137,8 @@ def _sequence(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _pattern(value: Any) -> Pattern | None:
-    return Pattern(value) if value and isinstance(value, str) else None
+def _pattern(value: Any) -> SchemaPattern | None:
+    return SchemaPattern(value) if value and isinstance(value, str) else None
 
 
 def _number(value: Any) -> Number | None:
@@ -155,7 +155,7 @@ def _count(value: Any) -> int | None:
     return None if number is None else int(number)
 
 
-ANYTHING: Final = Node(
+ANYTHING: Final = SchemaNode(
     types=(),
     nullable=True,
     properties={},

@@ -11,7 +11,7 @@ MOST_REMEMBERED: Final = 256  #: texts of a pattern; few are used again and agai
 LONGEST_REMEMBERED: Final = 64
 
 
-class Pattern:
+class SchemaPattern:
     """A pattern that is looked for anywhere in a text.  One that cannot be compiled matches nothing, and says why."""
 
     __slots__ = ("_known", "_search", "text", "why")
@@ -49,6 +49,6 @@ def _why(error: Exception) -> str:
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
 
 
-def problem(text: str) -> str:
+def pattern_problem(text: str) -> str:
     """Why a text is no pattern; empty if it is one."""
-    return Pattern(text).why
+    return SchemaPattern(text).why

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from farflung.machinery.schema.structural.node import Node
+from farflung.machinery.schema.structural.node import SchemaNode
 
 
-class Place(NamedTuple):
-    node: Node
+class NodeValue(NamedTuple):
+    node: SchemaNode
     value: Any
     path: str  #: `spec.list[0].x`
 
 
-Find = Callable[[Any, str], Iterator[Place]]
+Find = Callable[[Any, str], Iterator[NodeValue]]
 
 
-def finder(node: Node, wanted: Callable[[Node], bool]) -> Find | None:
+def finder(node: SchemaNode, wanted: Callable[[SchemaNode], bool]) -> Find | None:
     """A function that finds the values of wanted nodes, outer ones first; None if there are none."""
     here = wanted(node)
     fields = {name: found for name, one in node.properties.items() if (found := finder(one, wanted))}
@@ -26,9 +26,9 @@ def finder(node: Node, wanted: Callable[[Node], bool]) -> Find | None:
     if not (here or fields or values or items):
         return None
 
-    def find(value: Any, path: str) -> Iterator[Place]:
+    def find(value: Any, path: str) -> Iterator[NodeValue]:
         if here:
-            yield Place(node, value, path)
+            yield NodeValue(node, value, path)
         if type(value) is dict and (fields or values):
             for name, item in value.items():
                 if name in fields:

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 from farflung.machinery.errors import FieldError, go_quote, not_supported, required, too_long, too_many
 from farflung.machinery.patch.apply import go_json
 from farflung.machinery.schema.structural import formats
-from farflung.machinery.schema.structural.fitting import Fitting
+from farflung.machinery.schema.structural.fitting import QuickCheck
 from farflung.machinery.schema.structural.identity import identical, same, unchanged
 from farflung.machinery.schema.structural.keyed import by_key, key_of
-from farflung.machinery.schema.structural.node import Node
+from farflung.machinery.schema.structural.node import SchemaNode
 from farflung.machinery.schema.structural.numbers import (
     OF_TYPE,
     is_multiple,
@@ -36,22 +36,22 @@ ALL: Final = 2000  #: values that are looked at whether they fit or not, because
 WRONG: Final = 5000  #: values that do not fit of which more is said than that
 
 
-class Found(NamedTuple):
+class Findings(NamedTuple):
     """What a schema says of a value: the errors, by their text, and how much of it fits."""
 
     errors: dict[str, FieldError]
     matches: int  #: decides which of several alternatives is the one that was meant
 
 
-class Report:
+class ErrorReport:
     """The errors of one value.  `base` is where the value is, if it is not the whole object."""
 
-    def __init__(self, fitting: Fitting, base: str = "") -> None:
+    def __init__(self, fitting: QuickCheck, base: str = "") -> None:
         self._fitting = fitting
         self._base = base
         self._seen = 0
 
-    def errors(self, node: Node, value: Any, old: Any = UNKNOWN) -> list[FieldError]:
+    def errors(self, node: SchemaNode, value: Any, old: Any = UNKNOWN) -> list[FieldError]:
         return list(self._found(node, value, "", old).errors.values())
 
     # --- places and errors ------------------------------------------------------------------------
@@ -74,16 +74,16 @@ class Report:
 
     # --- the steps of a schema ----------------------------------------------------------------------
 
-    def _found(self, node: Node, value: Any, name: str, old: Any) -> Found:
+    def _found(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
         if old is not UNKNOWN and unchanged(old, value):
-            return Found({}, 1)
+            return Findings({}, 1)
         self._seen += 1
         if self._seen > ALL and self._fitting.fits(node, value):
-            return Found({}, 1)
+            return Findings({}, 1)
         if self._seen > ALL + WRONG:
-            return Found(dict([self._invalid(name, "", "is wrong")]), 0)
+            return Findings(dict([self._invalid(name, "", "is wrong")]), 0)
         if value is None:
-            return Found(dict([*self._types(node, None, name), *self._enumerated(node, None, name)]), 1)
+            return Findings(dict([*self._types(node, None, name), *self._enumerated(node, None, name)]), 1)
         errors: dict[str, FieldError] = {}
         matches = 1
         if node.types or node.format:
@@ -93,25 +93,25 @@ class Report:
         for step in self._steps(node, value, name, old):
             errors = {**errors, **step.errors} if step.errors else errors
             matches += step.matches
-        return Found(errors, matches)
+        return Findings(errors, matches)
 
-    def _steps(self, node: Node, value: Any, name: str, old: Any) -> Iterator[Found]:
+    def _steps(self, node: SchemaNode, value: Any, name: str, old: Any) -> Iterator[Findings]:
         yield self._junctors(node, value, name, old)
         if type(value) is str:
-            yield Found(dict(self._strings(node, value, name)), 1)
+            yield Findings(dict(self._strings(node, value, name)), 1)
             if node.format:
-                yield Found(dict(self._formats(node, value, name)), 1)
+                yield Findings(dict(self._formats(node, value, name)), 1)
         if is_number(value):
-            yield Found(dict(self._numbers(node, value, name)), 2)
+            yield Findings(dict(self._numbers(node, value, name)), 2)
         if type(value) is list:
             yield self._lists(node, value, name, old)
-        yield Found(dict(self._enumerated(node, value, name)), 1)
+        yield Findings(dict(self._enumerated(node, value, name)), 1)
         if type(value) is dict:
             yield self._objects(node, value, name, old)
 
     # --- types ------------------------------------------------------------------------------------
 
-    def _types(self, node: Node, value: Any, name: str) -> Iterator[tuple[str, FieldError]]:
+    def _types(self, node: SchemaNode, value: Any, name: str) -> Iterator[tuple[str, FieldError]]:
         if value is None:
             if node.types and not node.nullable:
                 yield self._wrong_type(name, node.type_text, "null")
@@ -124,17 +124,17 @@ class Report:
 
     # --- junctors ---------------------------------------------------------------------------------
 
-    def _junctors(self, node: Node, value: Any, name: str, old: Any) -> Found:
+    def _junctors(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
         errors: dict[str, FieldError] = {}
         matches = 2
         for step in (self._any_of, self._one_of, self._all_of, self._none_of):
             found = step(node, value, name, old)
             errors |= found.errors
             matches += found.matches
-        return Found(errors, matches)
+        return Findings(errors, matches)
 
-    def _any_of(self, node: Node, value: Any, name: str, old: Any) -> Found:
-        best: Found | None = None
+    def _any_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
+        best: Findings | None = None
         for one in node.any_of:
             found = self._found(one, value, name, old)
             if not found.errors:
@@ -144,9 +144,9 @@ class Report:
         if best is None:
             return NOTHING
         said = self._about_all(name, "must validate at least one schema (anyOf)")
-        return Found(dict([said, *best.errors.items()]), best.matches)
+        return Findings(dict([said, *best.errors.items()]), best.matches)
 
-    def _one_of(self, node: Node, value: Any, name: str, old: Any) -> Found:
+    def _one_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
         if not node.one_of:
             return NOTHING
         found = [self._found(one, value, name, old) for one in node.one_of]
@@ -155,11 +155,11 @@ class Report:
             return good[0]
         what = "must validate one and only one schema (oneOf). "
         if good:
-            return Found(dict([self._about_all(name, f"{what}Found {len(good)} valid alternatives")]), 0)
+            return Findings(dict([self._about_all(name, f"{what}Found {len(good)} valid alternatives")]), 0)
         best = max(found, key=lambda one: one.matches)
-        return Found(dict([self._about_all(name, f"{what}Found none valid"), *best.errors.items()]), best.matches)
+        return Findings(dict([self._about_all(name, f"{what}Found none valid"), *best.errors.items()]), best.matches)
 
-    def _all_of(self, node: Node, value: Any, name: str, old: Any) -> Found:
+    def _all_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
         if not node.all_of:
             return NOTHING
         found = [self._found(one, value, name, old) for one in node.all_of]
@@ -167,16 +167,16 @@ class Report:
         if errors:
             none = "" if any(not one.errors for one in found) else ". None validated"
             errors |= dict([self._about_all(name, f"must validate all the schemas (allOf){none}")])
-        return Found(errors, sum(one.matches for one in found))
+        return Findings(errors, sum(one.matches for one in found))
 
-    def _none_of(self, node: Node, value: Any, name: str, old: Any) -> Found:
+    def _none_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
         if node.none_of is None or self._found(node.none_of, value, name, old).errors:
             return NOTHING
-        return Found(dict([self._about_all(name, "must not validate the schema (not)")]), 0)
+        return Findings(dict([self._about_all(name, "must not validate the schema (not)")]), 0)
 
     # --- scalars ----------------------------------------------------------------------------------
 
-    def _strings(self, node: Node, value: str, name: str) -> Iterator[tuple[str, FieldError]]:
+    def _strings(self, node: SchemaNode, value: str, name: str) -> Iterator[tuple[str, FieldError]]:
         """At most one of these is said of a string."""
         if node.max_length is not None and len(value) > node.max_length:
             yield f"{name} in body should be at most", too_long(self._field(name), node.max_length)
@@ -186,11 +186,11 @@ class Report:
             why = f", but pattern is invalid: {node.pattern.why}" if node.pattern.why else ""
             yield self._invalid(name, value, f"should match '{node.pattern.text}{why}'")
 
-    def _formats(self, node: Node, value: str, name: str) -> Iterator[tuple[str, FieldError]]:
+    def _formats(self, node: SchemaNode, value: str, name: str) -> Iterator[tuple[str, FieldError]]:
         if not formats.check_of(node.format)(value):
             yield self._wrong_type(name, node.format, value)
 
-    def _numbers(self, node: Node, value: int | float, name: str) -> Iterator[tuple[str, FieldError]]:
+    def _numbers(self, node: SchemaNode, value: int | float, name: str) -> Iterator[tuple[str, FieldError]]:
         step, least, most = node.multiple_of, node.minimum, node.maximum
         if step is not None and not is_multiple(value, step):
             yield self._invalid(name, plain(value), f"should be a multiple of {limit_text(step, value)}")
@@ -201,7 +201,7 @@ class Report:
             how = "less than" if node.exclusive_maximum else "less than or equal to"
             yield self._invalid(name, plain(value), f"should be {how} {limit_text(most, value)}")
 
-    def _enumerated(self, node: Node, value: Any, name: str) -> Iterator[tuple[str, FieldError]]:
+    def _enumerated(self, node: SchemaNode, value: Any, name: str) -> Iterator[tuple[str, FieldError]]:
         if node.enum is None or any(same(value, one) for one in node.enum):
             return
         allowed = [one if isinstance(one, str) else go_json(one) for one in node.enum]
@@ -210,7 +210,7 @@ class Report:
 
     # --- containers -------------------------------------------------------------------------------
 
-    def _lists(self, node: Node, value: list[Any], name: str, old: Any) -> Found:
+    def _lists(self, node: SchemaNode, value: list[Any], name: str, old: Any) -> Findings:
         errors: dict[str, FieldError] = {}
         matches = 2
         if node.items is not None:
@@ -228,14 +228,14 @@ class Report:
             errors[f"{name} in body should have at most items"] = error
         if node.unique_items and len({identical(item) for item in value}) < len(value):
             errors |= [self._invalid(name, "", "shouldn't contain duplicates")]
-        return Found(errors, matches)
+        return Findings(errors, matches)
 
-    def _objects(self, node: Node, value: dict[str, Any], name: str, old: Any) -> Found:
+    def _objects(self, node: SchemaNode, value: dict[str, Any], name: str, old: Any) -> Findings:
         size, least, most = len(value), node.min_properties, node.max_properties
         if least is not None and size < least:
-            return Found(dict([self._invalid(name, size, f"should have at least {least} properties")]), 1)
+            return Findings(dict([self._invalid(name, size, f"should have at least {least} properties")]), 1)
         if most is not None and size > most:
-            return Found({f"{name} in body should have at most": too_many(self._field(name), size, most)}, 1)
+            return Findings({f"{name} in body should have at most": too_many(self._field(name), size, most)}, 1)
         errors: dict[str, FieldError] = {}
         matches = 1
         for found in self._fields(node, value, name, old):
@@ -246,9 +246,9 @@ class Report:
         for key in node.required:
             if key not in value:
                 errors[f"{name}.{key} in body is required"] = required(self._field(f"{name}.{key}"))
-        return Found(errors, matches)
+        return Findings(errors, matches)
 
-    def _fields(self, node: Node, value: dict[str, Any], name: str, old: Any) -> Iterator[Found]:
+    def _fields(self, node: SchemaNode, value: dict[str, Any], name: str, old: Any) -> Iterator[Findings]:
         before = old if type(old) is dict else {}
         for key, item in value.items():
             one = node.properties.get(key)
@@ -260,12 +260,12 @@ class Report:
                 yield self._found(node.values, item, f"{name}.{key}", before.get(key, UNKNOWN))
 
 
-NOTHING: Final = Found({}, 0)
+NOTHING: Final = Findings({}, 0)
 #: what a value that has a format, but is no string, is called in messages
 NUMBER_FORMATS: Final = {"integer": "int64", "number": "float64"}
 
 
-def _items_before(node: Node, value: list[Any], old: Any) -> Callable[[Any], Any]:
+def _items_before(node: SchemaNode, value: list[Any], old: Any) -> Callable[[Any], Any]:
     """From an item of a list to what it was before, where lists can be compared item by item."""
     if type(old) is not list or node.list_type != "map":
         return lambda item: UNKNOWN

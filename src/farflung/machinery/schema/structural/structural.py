@@ -15,12 +15,12 @@ from typing import Any, Final
 from farflung.machinery.errors import FieldError, Obj, go_quote
 from farflung.machinery.schema.structural import conforming
 from farflung.machinery.schema.structural.arrangement import duplicates, is_arranged
-from farflung.machinery.schema.structural.conforming import Change, Steps, Unknown
-from farflung.machinery.schema.structural.embedded import Metadata, conform_embedded, embedded_errors
-from farflung.machinery.schema.structural.fitting import Fitting
-from farflung.machinery.schema.structural.node import ANYTHING, Node, read
+from farflung.machinery.schema.structural.conforming import Change, EnabledSteps, Unknown
+from farflung.machinery.schema.structural.embedded import MetadataRules, conform_embedded, embedded_errors
+from farflung.machinery.schema.structural.fitting import QuickCheck
+from farflung.machinery.schema.structural.node import ANYTHING, SchemaNode, read
 from farflung.machinery.schema.structural.places import below, finder, paths_of
-from farflung.machinery.schema.structural.report import UNKNOWN, Report
+from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport
 
 STATUS: Final = "status"
 MOST_PROBLEMS: Final = 100
@@ -29,12 +29,12 @@ MOST_PROBLEMS: Final = 100
 class Structural:
     """One version's schema."""
 
-    def __init__(self, node: Node, metadata: Metadata) -> None:
+    def __init__(self, node: SchemaNode, metadata: MetadataRules) -> None:
         self._node = node
         self._status = node.properties.get(STATUS, ANYTHING)
         self._metadata = metadata
-        self._conform = conforming.compiled(node, Steps(prune=True, default=True, numbers=True))
-        self._fitting = Fitting()
+        self._conform = conforming.compiled(node, EnabledSteps(prune=True, default=True, numbers=True))
+        self._fitting = QuickCheck()
         self._fits = self._fitting.table(node, True)[dict]
         self._embedded = finder(node, lambda one: one.embedded)
         self._arranged = finder(node, is_arranged)
@@ -43,11 +43,11 @@ class Structural:
 
     @cached_property
     def _prune(self) -> Change | None:
-        return conforming.compiled(self._node, Steps(prune=True, default=False, numbers=False))
+        return conforming.compiled(self._node, EnabledSteps(prune=True, default=False, numbers=False))
 
     @cached_property
     def _default(self) -> Change | None:
-        return conforming.compiled(self._node, Steps(prune=False, default=True, numbers=False))
+        return conforming.compiled(self._node, EnabledSteps(prune=False, default=True, numbers=False))
 
     # --- what an object becomes -------------------------------------------------------------------
 
@@ -94,10 +94,10 @@ class Structural:
             errors = self._reported(self._status, new[STATUS], old.get(STATUS, UNKNOWN), STATUS)
         return [*errors, *self._embedded_errors(new), *self._duplicates(new, old)]
 
-    def _reported(self, node: Node, value: Any, old: Any, base: str = "") -> list[FieldError]:
+    def _reported(self, node: SchemaNode, value: Any, old: Any, base: str = "") -> list[FieldError]:
         if self._fitting.fits(node, value):
             return []
-        return Report(self._fitting, base).errors(node, value, old)
+        return ErrorReport(self._fitting, base).errors(node, value, old)
 
     def _embedded_errors(self, obj: Obj) -> list[FieldError]:
         """Kubernetes makes no difference between new and changed ones."""
@@ -116,7 +116,7 @@ class Structural:
         return [error for place in self._arranged(obj, "") for error in duplicates(place)]
 
 
-def compile_structural(schema: Any, metadata: Metadata) -> Structural:
+def compile_structural(schema: Any, metadata: MetadataRules) -> Structural:
     """`schema` is the openAPIV3Schema of a version; `metadata` is what is known of all objects' metadata."""
     return Structural(read(schema), metadata)
 
@@ -130,6 +130,6 @@ def removed(obj: Obj, unknown: Unknown) -> list[str]:
     return [f"unknown field {go_quote(name)}" for name in names[:MOST_PROBLEMS]]
 
 
-def _has_defaults(node: Node) -> bool:
+def _has_defaults(node: SchemaNode) -> bool:
     below = (*node.properties.values(), *filter(None, (node.values, node.items)))
     return node.has_default or any(_has_defaults(one) for one in below)
