@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from shuffled_loop import ShuffledPolicy
 
-from farflung.lib import garbage
+from farflung.lib import memory
 
 LONG = 3600  #: seconds that a long test, or a property test with many examples, may take, unless it says otherwise
 
@@ -18,7 +18,7 @@ settings.register_profile("same", deadline=None, derandomize=True, max_examples=
 settings.register_profile("explore", deadline=None, max_examples=500, print_blob=True)
 settings.load_profile("same")
 
-garbage.collect_seldom()  # collecting tests takes a quarter less CPU, running them a tenth
+memory.collect_seldom()  # collecting tests takes a quarter less CPU, running them a tenth
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    garbage.freeze()
+    memory.freeze()
 
 
 def _end(number: int, frame: FrameType | None) -> None:

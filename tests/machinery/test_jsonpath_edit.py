@@ -11,9 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from farflung.machinery.jsonpath_edit import DEEPEST, MOST_BYTES, Allowance, parse
-from farflung.machinery.jsonpath_steps import (
+from farflung.machinery.jsonpath_edit import (
+    DEEPEST,
     LONGEST,
+    MOST_BYTES,
+    Allowance,
     Children,
     Descent,
     Indexes,
@@ -21,6 +23,7 @@ from farflung.machinery.jsonpath_steps import (
     PathError,
     Range,
     Step,
+    parse,
     steps_of,
 )
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
-from farflung.machinery.versions import version_order
+from farflung.machinery.names import version_order
 from farflung.placement.project import Agreement, Conflict, Offer, SourceObject, agreed, merged, same
 
 PASSWORDS = "aHVudGVyMg==", "czNjcjN0"

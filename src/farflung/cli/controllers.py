@@ -37,7 +37,7 @@ from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
-from farflung.lib import garbage, klog, outlet
+from farflung.lib import klog, memory, outlet
 from farflung.lib.klog import Logger
 from farflung.placement.feeds import PlacementFeed, Views
 from farflung.placement.guard import Limits
@@ -179,7 +179,7 @@ async def _run(settings: Settings) -> None:
     files = Reloading(settings.files, settings.reading, log, settings.kept)
     if settings.files:
         loop.add_signal_handler(signal.SIGHUP, _on_hang_up(files.ask, stopped.set))
-    garbage.freeze()
+    memory.freeze()
     async with _servers(settings) as servers:
         reading = asyncio.create_task(files.run(), name="files")
         working = asyncio.create_task(_work(settings, servers, files, system_environment(), log), name="controllers")

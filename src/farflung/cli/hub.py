@@ -39,7 +39,7 @@ from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.catalog import objects
 from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.request.audit import Audit
-from farflung.lib import garbage, outlet
+from farflung.lib import memory, outlet
 from farflung.placement.guard import USUAL, Limits
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite.store import SqliteStore
@@ -195,7 +195,7 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
         following = asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens")
         try:
             lines.begin()
-            garbage.freeze()
+            memory.freeze()
             server = await serve_on(sockets, assembly.hub, tls=server_context(certificates))
             try:
                 metrics = assembly.hub.metrics

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from farflung.cli.edge import edge
-from farflung.lib import garbage
+from farflung.lib import memory
 from farflung.lib.packages import WrongPackage
 from farflung.lib.version import __version__
 
@@ -52,7 +52,7 @@ class Kinds(click.Group):
 @click.version_option(__version__, prog_name="farflung")
 def main() -> None:
     """Farflung places Kubernetes workloads on many far-flung clusters from one small hub."""
-    garbage.collect_seldom()
+    memory.collect_seldom()
 
 
 main.add_command(edge)

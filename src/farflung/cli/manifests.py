@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 import click
 
 from farflung.machinery.codec import yaml
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Malformed, Obj
 
 STDIN: Final = "-"
 SUFFIXES: Final = (".json", ".yaml", ".yml")

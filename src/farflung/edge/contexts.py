@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from farflung.machinery.codec import yaml as kubernetes_yaml
-from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Malformed
 
 SECTIONS: Final = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
 LOCK_TIMEOUT: Final = 10.0  #: seconds

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from farflung.edge.ports import PortMapping
 from farflung.machinery.codec import yaml
-from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Malformed
 
 API_VERSION: Final = "kind.x-k8s.io/v1alpha4"
 MAX_SIZE: Final = 1 << 20  #: bytes

@@ -263,3 +263,27 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
     details = object_details(group, kind, name)
     details["causes"] = [error.cause() for error in errors]
     return ApiError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {listed}', details)
+
+
+# --- a body that cannot be decoded --------------------------------------------------------------
+
+
+class Malformed(ApiError):
+    """400.  `why` is the bare reason in Go's words, for whoever knows more of the request to say more."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(400, "BadRequest", why)
+        self.why = why
+
+
+def strict_text(problems: Sequence[str]) -> str:
+    """`strict decoding error: unknown field "x", duplicate field "y"`.  What YAML has twice is one of the errors, with
+    a line for each key."""
+    lines = [problem for problem in problems if problem.startswith("line ")]
+    others = [problem for problem in problems if not problem.startswith("line ")]
+    return "strict decoding error: " + ", ".join([*([yaml_errors(lines)] if lines else []), *others])
+
+
+def yaml_errors(lines: Sequence[str]) -> str:
+    """As go-yaml lists what it found."""
+    return "yaml: unmarshal errors:" + "".join(f"\n  {line}" for line in lines)

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 
 from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.jsonpath import PathError
 from farflung.machinery.jsonpath_edit import DEEPEST, Allowance, AssignmentPath, depth, parse
-from farflung.machinery.jsonpath_steps import PathError
 
 PREFIXES: Final = ("edge.kcp.io/", "edge.kubestellar.io/")  #: of the annotations; the first counts
 EXPAND: Final = "expand-parameters"

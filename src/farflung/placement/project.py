@@ -16,7 +16,7 @@ from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, EDGE_GROUP, PROJECTED, 
 from farflung.apis.names import LAST_APPLIED, NAME_LABEL, RBAC_GROUP
 from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, has, path
-from farflung.machinery.versions import version_order
+from farflung.machinery.names import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
 from farflung.placement.index import CopyReason
 from farflung.placement.names import NAMESPACES, Part, PlacementKey

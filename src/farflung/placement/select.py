@@ -18,8 +18,8 @@ from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.selectors import EVERYTHING, IN_OBJECTS, Labels, LabelSelector, Requirement
 
 if TYPE_CHECKING:  # the compiler is loaded with the first expression
+    from farflung.machinery.cel.compiler import Program
     from farflung.machinery.cel.environment import Environment
-    from farflung.machinery.cel.evaluate import Program
 from farflung.placement.names import Kind, Part
 
 
@@ -464,8 +464,8 @@ def _environment() -> Environment:
 
 def compile_where(text: str) -> Where:
     from farflung.machinery.cel.adapt import Adapters
+    from farflung.machinery.cel.compiler import Program
     from farflung.machinery.cel.errors import CompileError
-    from farflung.machinery.cel.evaluate import Program
 
     if len(text) > LONGEST:
         raise InvalidWhereError(f"may not be more than {LONGEST} characters long")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from farflung.machinery.codec import json, yaml
-from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Malformed
 from farflung.scheduling.values import Flavor
 
 FLAVOR_CONFIG: Final = "flavor_config.yaml"

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from farflung.machinery.codec import yaml
-from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Malformed
 from farflung.scheduling.plugins import (
     FIT_FILTERS,
     FIT_SCORERS,

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.lib.files import sync_directory
-from farflung.lib.sqlite_file import beside, create_database
+from farflung.lib.files import beside, create_database, sync_directory
 from farflung.syncer.types import Part, Resource
 
 APPLICATION: Final = 0x66667379  #: how the file says that it is a journal: "ffsy"

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from farflung.machinery.errors import Obj
-from farflung.machinery.versions import version_order
+from farflung.machinery.names import version_order
 from farflung.syncer.types import Part, Resource
 
 KindLookup = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is in namespaces

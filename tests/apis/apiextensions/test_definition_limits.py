@@ -17,8 +17,7 @@ from farflung.apis.apiextensions.conditions import with_status
 from farflung.apis.apiextensions.kinds import RESOURCES
 from farflung.apis.apiextensions.validation import GROUP, KIND, RULES
 from farflung.hub.catalog.shapes import shape_of
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import Obj, invalid
+from farflung.machinery.errors import Malformed, Obj, invalid
 
 RULES_OF_DEFINITIONS = RULES[GROUP, KIND]
 CONFORMER = shape_of(RESOURCES[0]).conformer

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.resource import Resource
-from farflung.machinery.versions import version_order
+from farflung.machinery.names import version_order
 
 
 def thing(group: str = "example.com", version: str = "v1", plural: str = "things", kind: str = "Thing") -> Resource:

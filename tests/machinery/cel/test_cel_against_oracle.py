@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from farflung.machinery.cel.adapt import Adapters
+from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
-from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.language.types import BOOL, DOUBLE, DYN, INT, STRING, Type, list_of, map_of
 from farflung.machinery.cel.language.values import Duration, EvaluationError, Timestamp
 from farflung.machinery.cel.library import KUBERNETES

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.machinery.cel.adapt import Adapters
+from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
-from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.language.budget import MOST_WORK, OverBudget
 from farflung.machinery.cel.language.types import DYN, INT, STRING, Type, list_of, map_of
 from farflung.machinery.cel.language.values import EvaluationError

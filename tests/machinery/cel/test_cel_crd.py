@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from farflung.machinery.cel.crd import RuleNode, compile_validations
-from farflung.machinery.cel.field_paths import resolve_field_path
+from farflung.machinery.cel.crd import RuleNode, compile_validations, resolve_field_path
 from farflung.machinery.cel.schema_types import Declarations, escape
 
 Schema = dict[str, Any]

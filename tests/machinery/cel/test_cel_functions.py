@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from farflung.machinery.cel.adapt import Adapters
+from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import Environment
-from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import KUBERNETES
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.machinery.codec.json import DEEPEST, check_syntax, parse, parse_object
-from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Malformed
 
 
 def why(body: bytes) -> str:

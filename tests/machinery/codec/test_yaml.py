@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.machinery.codec import json
-from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.codec.yaml import parse
+from farflung.machinery.errors import Malformed
 
 
 def read(text: str) -> Any:

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.apis import definitions, wire
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Malformed, Obj, strict_text
 from farflung.machinery.schema.conform import Conformer, compile, illegal_base64
-from farflung.machinery.schema.strictness import strict_text
 
 KINDS = {
     "ConfigMap": "io.k8s.api.core.v1.ConfigMap",

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from farflung.apis.admissionregistration import authorizer
 from farflung.machinery.cel.adapt import Adapters
+from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
-from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.language.declarations import Functions, functions
 from farflung.machinery.cel.language.types import (
     BOOL,

@@ -10,8 +10,8 @@ from typing import Any, Final
 from farflung.apis.resource import Group, Resource, SelectableFields, Subresource, status, storage_version_hash
 from farflung.machinery import jsonpath, times
 from farflung.machinery.errors import Obj
+from farflung.machinery.names import version_order
 from farflung.machinery.table import AGE, NAME, Column
-from farflung.machinery.versions import version_order
 
 EXTENSIONS: Final = Group("apiextensions.k8s.io", "v1", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.")
 

@@ -19,7 +19,7 @@ from farflung.apis.apiextensions.schemas import (
     shown_schema,
 )
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, not_supported, required
-from farflung.machinery.schema.structural import patterns
+from farflung.machinery.schema.structural import formats
 
 Place = tuple["Place | None", str]
 
@@ -91,7 +91,7 @@ TRAILING: Final = "trailing \\"
 
 def pattern_problem(pattern: str) -> str:
     """Empty for an expression that can be compiled."""
-    problem = patterns.pattern_problem(pattern)
+    problem = formats.pattern_problem(pattern)
     if not problem:
         return ""
     if problem == TRAILING:

@@ -7,7 +7,7 @@ from typing import Final
 
 from farflung.apis.builtin.kinds import GROUPS
 from farflung.apis.resource import Resource
-from farflung.machinery.versions import version_order
+from farflung.machinery.names import version_order
 
 Path = tuple[str, str, str]  #: group, version, plural
 

@@ -28,8 +28,16 @@ from farflung.apis.validation import (
 )
 from farflung.machinery import names
 from farflung.machinery.codec.json import parse_object
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, invalid_value, required, too_long
+from farflung.machinery.errors import (
+    FieldError,
+    Malformed,
+    Obj,
+    duplicate,
+    field_forbidden,
+    invalid_value,
+    required,
+    too_long,
+)
 
 NAMESPACE_FINALIZER: Final = "kubernetes"
 LARGEST_DATA: Final = 1024 * 1024  #: bytes of all values of a ConfigMap or Secret

@@ -17,9 +17,9 @@ import orjson
 
 from farflung.machinery import times
 from farflung.machinery.cel.adapt import Adapters
+from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
-from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.language.types import DYN, Type, TypeKind, is_optional
 from farflung.machinery.cel.language.values import (
     LISTS,

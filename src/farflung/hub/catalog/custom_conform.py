@@ -6,8 +6,7 @@ from typing import Final
 
 from farflung.apis.metadata import OBJECT_META
 from farflung.machinery.codec.json import NAMES
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Malformed, Obj
 from farflung.machinery.schema.conform import Conformed
 from farflung.machinery.schema.structural.structural import Structural
 

@@ -26,10 +26,8 @@ from farflung.hub.catalog.custom_rules import rules_of
 from farflung.hub.catalog.custom_scale import CustomScaling
 from farflung.hub.catalog.kinds import NEVER, Conversion, Kind, same
 from farflung.hub.catalog.shapes import Shape
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import Obj
-from farflung.machinery.schema.structural.applying import apply_schema
-from farflung.machinery.schema.structural.structural import Structural, compile_structural
+from farflung.machinery.errors import Malformed, Obj
+from farflung.machinery.schema.structural.structural import Structural, apply_schema, compile_structural
 from farflung.store.base import Revision
 
 if TYPE_CHECKING:

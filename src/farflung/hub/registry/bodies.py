@@ -22,18 +22,19 @@ from farflung.hub.request.negotiation import ACCEPTED
 from farflung.hub.request.options import WriteOptions
 from farflung.machinery import go_text
 from farflung.machinery.codec import json, protobuf, yaml
-from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.codec.protobuf import summary
 from farflung.machinery.errors import (
     ApiError,
+    Malformed,
     Obj,
     bad_request,
     go_quote,
     invalid,
     invalid_value,
+    strict_text,
     unsupported_media_type,
+    yaml_errors,
 )
-from farflung.machinery.schema.strictness import strict_text, yaml_errors
 
 SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
 OPTIONS_SCHEME: Final = "pkg/apis/meta/internalversion/scheme/register.go:27"

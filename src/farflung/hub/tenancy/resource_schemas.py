@@ -16,10 +16,10 @@ from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.validation import Errors
 from farflung.hub.catalog.shapes import shape
 from farflung.machinery import names
-from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import (
     ApiError,
     FieldError,
+    Malformed,
     Obj,
     field_forbidden,
     forbidden,

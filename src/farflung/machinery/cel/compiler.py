@@ -6,13 +6,14 @@ What is the same in every evaluation is computed here, once: literals, lists and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from farflung.machinery.cel import calls, loops, selection
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.language.ast import Expression
-from farflung.machinery.cel.language.budget import Meter, Metered
+from farflung.machinery.cel.language.budget import PER_CALL, Meter, Metered, OverBudget
 from farflung.machinery.cel.language.declarations import Overload
 from farflung.machinery.cel.language.types import Type, TypeKind, is_optional
 from farflung.machinery.cel.language.values import (
@@ -408,3 +409,46 @@ _BY_NAME: Final[Mapping[str, Callable[[Compiler, ast.Call], Code]]] = {
     ast.OPTIONAL_INDEX: Compiler._optional_index,
     ast.OPTIONAL_SELECT: Compiler._optional_select,
 }
+
+
+# --- programs -----------------------------------------------------------------------------------
+
+
+NOTHING_COMPUTED: Final[Mapping[str, Code]] = MappingProxyType({})
+
+
+class Program:
+    """Never changes; evaluations may be under way side by side."""
+
+    __slots__ = ("_code", "_names", "_spare")
+
+    def __init__(
+        self,
+        tree: Expression,
+        variables: Mapping[str, Type],
+        adapters: Adapters,
+        computed: Mapping[str, Code] = NOTHING_COMPUTED,
+    ) -> None:
+        """`computed`: names that are no variables; they may have dots."""
+        compiler = Compiler(variables, adapters, computed)
+        self._names = tuple(variables)
+        self._code = compiler.compile(tree)
+        self._spare = [None] * (compiler.slots - len(self._names))
+
+    def start(self, variables: Mapping[str, Any], limit: int = PER_CALL) -> Run:
+        return Run([*map(variables.get, self._names), *self._spare], limit)
+
+    def evaluate(self, run: Run) -> Any:
+        try:
+            value = self._code(run)
+        except EvaluationError:
+            if run.spent > run.limit:
+                raise OverBudget from None
+            raise
+        except RecursionError:
+            raise EvaluationError("evaluation exceeds the depth of nested values") from None
+        except calls.UNFIT:
+            raise no_such_overload() from None
+        if run.spent > run.limit:
+            raise OverBudget
+        return value

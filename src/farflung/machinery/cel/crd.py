@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.machinery.cel import field_paths
 from farflung.machinery.cel.bounds import INFINITE
 from farflung.machinery.cel.environment import Checked, Environment
 from farflung.machinery.cel.errors import CompileError
@@ -181,7 +180,7 @@ class _Compiler:
             (rule.get("message") or "").strip(),
             message,
             rule.get("reason") or "FieldValueInvalid",
-            field_paths.resolve_field_path(rule.get("fieldPath") or "", schema) or "",
+            resolve_field_path(rule.get("fieldPath") or "", schema) or "",
             uses_old_self,
             optional,
         )
@@ -291,7 +290,7 @@ def _other_form_errors(rule: Obj, schema: Obj, path: str) -> list[FieldError]:
         errors.append(invalid_value(f"{path}.fieldPath", field_path, "must be non-empty if specified"))
     if _LINE_BREAK.search(field_path):
         errors.append(invalid_value(f"{path}.fieldPath", field_path, "must not contain line breaks"))
-    if field_path and field_paths.resolve_field_path(field_path, schema) is None:
+    if field_path and resolve_field_path(field_path, schema) is None:
         errors.append(invalid_value(f"{path}.fieldPath", field_path, "must be a valid path"))
     return errors
 
@@ -319,3 +318,32 @@ def _excess(name: str, cost: int, limit: int) -> str:
     else:
         by = f"{factor:.1f}x"
     return f"{name} exceeds budget by factor of {by} ({HINT})"
+
+
+_FIELD_PART: Final = re.compile(r"\.(?P<name>[^.\[\]']+)|\['(?P<quoted>(?:[^'\\]|\\[abfnrtv'\\])*)'\]")
+_FIELD_ESCAPE: Final = re.compile(r"\\(.)")
+_FIELD_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def resolve_field_path(text: str, schema: Obj) -> str | None:
+    """The path as messages write it: `spec.labels[a]`.  None if the schema has no such field."""
+    path = ""
+    at = 0
+    within: Any = schema
+    while at < len(text):
+        match = _FIELD_PART.match(text, at)
+        if match is None or not isinstance(within, dict):
+            return None
+        name = match["name"]
+        if name is None:
+            name = _FIELD_ESCAPE.sub(lambda escape: _FIELD_ESCAPES.get(escape[1], escape[1]), match["quoted"])
+        if within.get("properties"):
+            within = within["properties"].get(name)
+            path = f"{path}.{name}" if path else name
+        else:
+            within = within.get("additionalProperties")
+            path = f"{path}[{name}]"
+        if within is None or within is False:
+            return None
+        at = match.end()
+    return path

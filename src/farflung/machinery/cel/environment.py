@@ -5,18 +5,18 @@ Environment({"self": STRING}, FUNCTIONS).compile("self.size() < 10", BOOL)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.machinery.cel import constants
 from farflung.machinery.cel.checker import Checker
 from farflung.machinery.cel.errors import NOWHERE, CompileError, Issue
 from farflung.machinery.cel.inference import Inference, TooComplexError
-from farflung.machinery.cel.language import types
+from farflung.machinery.cel.language import ast, types
 from farflung.machinery.cel.language.ast import Expression
 from farflung.machinery.cel.language.declarations import Functions
 from farflung.machinery.cel.language.types import DYN, Type
+from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.parser import parse
 
 __all__ = ["Checked", "CompileError", "Environment"]
@@ -82,7 +82,30 @@ class Environment:
         inference = Inference(STEPS + STEPS_PER_CHARACTER * len(text))
         checker = Checker(self._variables, NAMED, self._functions, inference, self._homogeneous)
         root = checker.check(tree)
-        issues = checker.issues or constants.constant_issues(checker.nodes)
+        issues = checker.issues or constant_issues(checker.nodes)
         if issues:
             raise CompileError(text, issues)
         return Checked(text, root, root.type, frozenset(checker.references))
+
+
+#: overload → what the arguments before the one that is looked at may be
+CHECKED: Final[dict[str, tuple[str, ...]]] = {
+    "string_to_duration": (),
+    "string_to_timestamp": (),
+    "matches_string": ("",),
+}
+
+
+def constant_issues(nodes: Iterable[Expression]) -> list[Issue]:
+    """What is wrong with the constants among the nodes of a checked expression."""
+    found: list[Issue] = []
+    for node in nodes:
+        if not isinstance(node, ast.Call) or len(node.overloads) != 1 or len(node.arguments) != 1:
+            continue
+        overload, argument = node.overloads[0], node.arguments[0]
+        if overload.id in CHECKED and isinstance(argument, ast.Literal) and overload.implementation is not None:
+            try:
+                overload.implementation(*CHECKED[overload.id], argument.value)
+            except EvaluationError:
+                found.append(Issue(argument.offset, f"invalid {node.function} argument"))
+    return found

@@ -16,8 +16,15 @@ from farflung.machinery.cel.builder import Builder, TooDeepError
 from farflung.machinery.cel.errors import NOWHERE, CompileError, Issue
 from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.language.ast import Expression
-from farflung.machinery.cel.lexer import END, ESCAPED_IDENTIFIER, IDENTIFIER, Token
-from farflung.machinery.cel.token_stream import HopelessError, TokenStream, UnparsableError
+from farflung.machinery.cel.lexer import (
+    END,
+    ESCAPED_IDENTIFIER,
+    IDENTIFIER,
+    HopelessError,
+    Token,
+    TokenStream,
+    UnparsableError,
+)
 
 MOST_CHARACTERS: Final = 100_000
 MOST_NESTING: Final = 100

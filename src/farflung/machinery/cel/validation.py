@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapters
+from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.crd import RuleNode, ValidationRule
-from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.language.budget import MOST_WORK_PER_OBJECT, OVER, PER_CALL, PER_OBJECT, Meter, OverBudget
 from farflung.machinery.cel.language.types import Type, TypeKind, optional_of
 from farflung.machinery.cel.language.values import NO_SUCH_OVERLOAD, NONE, EvaluationError, OptionalValue

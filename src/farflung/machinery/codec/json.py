@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import go_quote
+from farflung.machinery.errors import Malformed, go_quote
 
 DEEPEST: Final = 254  #: levels; orjson can write no more, so we read no more
 TOO_DEEP: Final = "exceeded max depth"

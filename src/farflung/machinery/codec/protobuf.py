@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from farflung.machinery.codec import json
-from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.codec.protobuf_bytes import (
     CUT_SHORT,
     DELIMITED,
@@ -42,7 +41,7 @@ from farflung.machinery.codec.protobuf_bytes import (
     wrong_wire,
 )
 from farflung.machinery.codec.protobuf_values import SPECIAL_READERS, SPECIAL_WRITERS, ReadValue, WriteValue
-from farflung.machinery.errors import ApiError, Obj, bad_request
+from farflung.machinery.errors import ApiError, Malformed, Obj, bad_request
 from farflung.machinery.structs import EXTENSIONS, LIST, MAP, SCALARS, SPECIAL, GoField
 
 MAGIC: Final = b"k8s\x00"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Malformed
 
 VARINT, FIXED64, DELIMITED, GROUP, GROUP_END, FIXED32 = range(6)
 _MASK: Final = (1 << 64) - 1

@@ -10,8 +10,8 @@ import orjson
 
 from farflung.machinery import times
 from farflung.machinery.codec import json
-from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.codec.protobuf_bytes import delimited, numbers_and_bytes, signed, text, varint
+from farflung.machinery.errors import Malformed
 from farflung.machinery.structs import EXTENSIONS, META
 
 ReadValue = Callable[[bytes, int, int, int], Any]  #: span, depth → JSON

@@ -28,8 +28,7 @@ from yaml.events import (
 
 from farflung.machinery.codec import json
 from farflung.machinery.codec.json import DEEPEST, TOO_DEEP, Parsed
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.errors import Malformed, Obj, go_quote
 
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from farflung.machinery import quantity, times
 from farflung.machinery.codec.json import NAMES, TOO_DEEP
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.errors import Malformed, Obj, go_quote
 from farflung.machinery.schema.model import (
     ANY,
     BOOLEAN,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from farflung.lib.sqlite_file import beside, create_database
+from farflung.lib.files import beside, create_database
 from farflung.store.base import FIRST, Entry, Revision, Unusable
 from farflung.store.compaction import first_revision
 from farflung.store.sqlite.history import newest_changes

@@ -7,7 +7,7 @@ import pytest
 from farflung.apis import definitions
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.patch.apply import apply
-from farflung.machinery.schema.structural.applying import apply_schema
+from farflung.machinery.schema.structural.structural import apply_schema
 
 STRING = {"type": "string"}
 SPEC: dict[str, Any] = {

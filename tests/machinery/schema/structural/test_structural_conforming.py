@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from farflung.apis.metadata import OBJECT_META
-from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Malformed
 from farflung.machinery.schema.structural.structural import Structural, compile_structural
 
 X = {"type": "object", "properties": {"x": {"type": "string", "default": "X"}, "y": {"type": "string"}}}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from structural_strategies import around, cases, values
 
 from farflung.apis.metadata import OBJECT_META
-from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Malformed
 from farflung.machinery.schema.structural.structural import compile_structural
 
 CHECKER = jsonschema.Draft4Validator.TYPE_CHECKER.redefine(

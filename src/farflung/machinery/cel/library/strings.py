@@ -10,7 +10,7 @@ from farflung.machinery.cel.language.declarations import Function, Overload
 from farflung.machinery.cel.language.types import BOOL, INT, LIST_OF_DYN, STRING, list_of
 from farflung.machinery.cel.language.values import EvaluationError, no_such_overload
 from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.library.formatting import format_text
+from farflung.machinery.cel.library.string_format import format_text
 
 LIST_OF_STRING: Final = list_of(STRING)
 

@@ -9,14 +9,12 @@ from typing import Any, Final
 import orjson
 
 from farflung.machinery.errors import FieldError, Obj, invalid_value
-from farflung.machinery.schema.structural import conforming
-from farflung.machinery.schema.structural.arrangement import ordered
-from farflung.machinery.schema.structural.conforming import EnabledSteps, Unknown
+from farflung.machinery.schema.structural import normalizer
 from farflung.machinery.schema.structural.embedded import MetadataRules, Unreadable, conform_embedded, embedded_errors
-from farflung.machinery.schema.structural.fitting import QuickCheck
-from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode, read
-from farflung.machinery.schema.structural.places import finder
-from farflung.machinery.schema.structural.report import ErrorReport
+from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode, finder, read
+from farflung.machinery.schema.structural.normalizer import EnabledSteps, Unknown
+from farflung.machinery.schema.structural.quick_check import QuickCheck
+from farflung.machinery.schema.structural.report import ErrorReport, ordered
 
 Wrap = Callable[[Any], Any]  #: a value at some place of an object → the object around it
 
@@ -100,7 +98,7 @@ def _invalid(node: SchemaNode, field: str) -> list[FieldError]:
 
 def _is_pruned(node: SchemaNode) -> bool:
     unknown: Unknown = []
-    for exact, change in conforming.changes(node, EnabledSteps(prune=True, default=False, numbers=False)):
+    for exact, change in normalizer.changes(node, EnabledSteps(prune=True, default=False, numbers=False)):
         if type(node.default) is exact:
             change(_copy(node.default), unknown)
     return not unknown

@@ -8,10 +8,9 @@ from typing import Any
 
 from farflung.machinery import names
 from farflung.machinery.codec.json import NAMES
-from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.errors import FieldError, Obj, go_quote, invalid_value, required
+from farflung.machinery.errors import FieldError, Malformed, Obj, go_quote, invalid_value, required
 from farflung.machinery.schema.conform import Conformed
-from farflung.machinery.schema.structural.places import NodeValue, below
+from farflung.machinery.schema.structural.node import NodeValue, below
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
-"""What is wrong with a value that does not fit its schema, in Kubernetes' words and order.
+"""Validation errors of a value against its schema, with the messages and in the order of Kubernetes.
 
-Slow and thorough, for values that `fitting.py` has refused; where they are large, only parts that do not fit are looked
-at.  Kubernetes lists the fields of an object in no order; here they come in the object's own.
+This is the slow path, for values that `quick_check.py` refused.  In large values only the invalid parts are visited.
+Kubernetes lists the errors of an object's fields in random order; here they have the order of the object.
 
-An update is not refused for what was there before: a part that did not change is not looked at (`old`).  Parts are
-told from each other by the names of fields and by the keys of lists of type map; the items of other lists stand and
-fall together.
+An update is not refused for errors that the stored object already has (ratcheting): unchanged parts are skipped
+(`old`).  Parts correlate by field name, and by key in lists of type map.  Other lists count as one part.
 """
 
 from __future__ import annotations
@@ -13,21 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from farflung.machinery.errors import FieldError, go_quote, not_supported, required, too_long, too_many
+from farflung.machinery.errors import (
+    FieldError,
+    Obj,
+    duplicate,
+    go_quote,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
 from farflung.machinery.patch.apply import go_json
 from farflung.machinery.schema.structural import formats
-from farflung.machinery.schema.structural.fitting import QuickCheck
-from farflung.machinery.schema.structural.identity import identical, same, unchanged
-from farflung.machinery.schema.structural.keyed import by_key, key_of
-from farflung.machinery.schema.structural.node import SchemaNode
-from farflung.machinery.schema.structural.numbers import (
-    OF_TYPE,
-    is_multiple,
-    is_number,
-    kind_of,
-    limit_text,
-    plain,
-)
+from farflung.machinery.schema.structural.identity import by_key, identical, key_of, same, unchanged
+from farflung.machinery.schema.structural.node import NodeValue, SchemaNode
+from farflung.machinery.schema.structural.numbers import OF_TYPE, is_multiple, is_number, kind_of, limit_text, plain
+from farflung.machinery.schema.structural.quick_check import QuickCheck
 
 UNKNOWN: Final = object()  #: what was there before cannot be told
 NOWHERE: Final = "<nil>"  #: the field of an error about the whole object
@@ -271,3 +272,64 @@ def _items_before(node: SchemaNode, value: list[Any], old: Any) -> Callable[[Any
         return lambda item: UNKNOWN
     index = by_key(old, node.list_keys)
     return lambda item: index.get(key_of(item, node.list_keys), UNKNOWN)
+
+
+# --- lists of type set and map ------------------------------------------------------------------
+
+
+MOST_DUPLICATES: Final = 1000  #: errors of one list
+
+
+def is_arranged(node: SchemaNode) -> bool:
+    return node.list_type in ("set", "map")
+
+
+def duplicates(place: NodeValue) -> Iterator[FieldError]:
+    """What is twice in a list of type set or map."""
+    node, value, path = place
+    if type(value) is not list:
+        return
+    if node.list_type == "set":
+        yield from _set_errors(value, path)
+    else:
+        yield from _map_errors(value, path, node)
+
+
+def _set_errors(value: list[Any], path: str) -> Iterator[FieldError]:
+    keys = [identical(item) for item in value]
+    yield from (duplicate(f"{path}[{index}]", ordered(value[index])) for index in _second_times(keys))
+
+
+def _map_errors(value: list[Any], path: str, node: SchemaNode) -> Iterator[FieldError]:
+    for index, item in enumerate(value):
+        if item is not None and type(item) is not dict:
+            detail = "must be an object for an array of list-type map"
+            yield invalid_value(f"{path}[{index}]", item, detail)
+            return
+    keys = [key_of(item, node.list_keys) for item in value]
+    for index in _second_times(keys):
+        fields: Obj = value[index] or {}
+        key = {name: fields[name] for name in sorted(node.list_keys) if name in fields}
+        yield duplicate(f"{path}[{index}]", ordered(key))
+
+
+def _second_times(keys: list[Any]) -> list[int]:
+    """Where something is for the second time; the third is not mentioned."""
+    if len(set(keys)) == len(keys):
+        return []
+    times: dict[Any, int] = {}
+    found: list[int] = []
+    for index, key in enumerate(keys):
+        times[key] = times.get(key, 0) + 1
+        if times[key] == 2:
+            found.append(index)
+    return found[:MOST_DUPLICATES]
+
+
+def ordered(value: Any) -> Any:
+    """With keys in order, as Go shows objects."""
+    if type(value) is dict:
+        return {name: ordered(value[name]) for name in sorted(value)}
+    if type(value) is list:
+        return [ordered(item) for item in value]
+    return value

@@ -13,14 +13,13 @@ from functools import cached_property
 from typing import Any, Final
 
 from farflung.machinery.errors import FieldError, Obj, go_quote
-from farflung.machinery.schema.structural import conforming
-from farflung.machinery.schema.structural.arrangement import duplicates, is_arranged
-from farflung.machinery.schema.structural.conforming import Change, EnabledSteps, Unknown
+from farflung.machinery.schema.model import Lookup, Schema
+from farflung.machinery.schema.structural import normalizer
 from farflung.machinery.schema.structural.embedded import MetadataRules, conform_embedded, embedded_errors
-from farflung.machinery.schema.structural.fitting import QuickCheck
-from farflung.machinery.schema.structural.node import ANYTHING, SchemaNode, read
-from farflung.machinery.schema.structural.places import below, finder, paths_of
-from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport
+from farflung.machinery.schema.structural.node import ANYTHING, SchemaNode, below, finder, paths_of, read
+from farflung.machinery.schema.structural.normalizer import Change, EnabledSteps, Unknown
+from farflung.machinery.schema.structural.quick_check import QuickCheck
+from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport, duplicates, is_arranged
 
 STATUS: Final = "status"
 MOST_PROBLEMS: Final = 100
@@ -33,7 +32,7 @@ class Structural:
         self._node = node
         self._status = node.properties.get(STATUS, ANYTHING)
         self._metadata = metadata
-        self._conform = conforming.compiled(node, EnabledSteps(prune=True, default=True, numbers=True))
+        self._conform = normalizer.compiled(node, EnabledSteps(prune=True, default=True, numbers=True))
         self._fitting = QuickCheck()
         self._fits = self._fitting.table(node, True)[dict]
         self._embedded = finder(node, lambda one: one.embedded)
@@ -43,11 +42,11 @@ class Structural:
 
     @cached_property
     def _prune(self) -> Change | None:
-        return conforming.compiled(self._node, EnabledSteps(prune=True, default=False, numbers=False))
+        return normalizer.compiled(self._node, EnabledSteps(prune=True, default=False, numbers=False))
 
     @cached_property
     def _default(self) -> Change | None:
-        return conforming.compiled(self._node, EnabledSteps(prune=False, default=True, numbers=False))
+        return normalizer.compiled(self._node, EnabledSteps(prune=False, default=True, numbers=False))
 
     # --- what an object becomes -------------------------------------------------------------------
 
@@ -133,3 +132,20 @@ def removed(obj: Obj, unknown: Unknown) -> list[str]:
 def _has_defaults(node: SchemaNode) -> bool:
     below = (*node.properties.values(), *filter(None, (node.values, node.items)))
     return node.has_default or any(_has_defaults(one) for one in below)
+
+
+OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+def apply_schema(schema: Any, lookup: Lookup) -> Schema:
+    """The root node of a version's openAPIV3Schema.  Metadata is that of every object, whatever the schema says of it;
+    `lookup` finds its definition."""
+    definition: Obj = schema if isinstance(schema, dict) else {}
+    properties = definition.get("properties")
+    identity = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"$ref": f"#/definitions/{OBJECT_META}"},
+    }
+    known = {**(properties if isinstance(properties, dict) else {}), **identity}
+    return Schema({**definition, "type": "object", "properties": known}, lookup)

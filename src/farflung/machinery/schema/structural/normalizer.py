@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from farflung.machinery.errors import Obj
-from farflung.machinery.schema.structural.fitting import LARGEST_PLAN, MOST_PLANS
 from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode
 from farflung.machinery.schema.structural.numbers import settle, settled
+from farflung.machinery.schema.structural.quick_check import LARGEST_PLAN, MOST_PLANS
 
 Unknown = list[tuple[Any, str]]  #: objects, and the names of fields in them that are not known
 Change = Callable[[Any, Unknown], None]  #: changes a dict or a list in place, but for what is unknown in it

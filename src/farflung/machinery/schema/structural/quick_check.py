@@ -1,10 +1,10 @@
-"""Whether a value fits its schema: the question that every write asks, and nearly always answers with yes.
+"""A fast validation of a value against its schema.  Every write runs it, and nearly every write passes.
 
-A node is compiled to a table: from the Python type of a value to a function that tells whether a value of this type
-fits.  Most are `always` or `never`, which need not be called.  Few sets of fields of few types are ever used together
-in an object; each has its plan, the checks that are left to do.
+A node is compiled to a table from the Python type of a value to a function that checks values of this type.  Most are
+`always` or `never`, which need not be called.  Objects of a kind have few different sets of fields; each set has a
+plan: the checks that remain.
 
-A refusal is a suspicion: `report.py` and `arrangement.py` find out what is wrong.  What is not refused is right.
+Accepted values are valid.  A refused value may be valid too: `report.py` decides, and lists the errors.
 """
 
 from __future__ import annotations
