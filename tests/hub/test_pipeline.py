@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from hub_harness import LocalHub
 from platform_harness import APIS, OPERATOR, PlatformHub, platform_hub
 from policies import bind, policy, refused, rule
 
+from farflung.apis.builtin.kinds import BUILTIN
+from farflung.hub import registry
 from farflung.hub.registry.pipeline import CREATE, UPDATE, Pipeline, Stage, Step
 from farflung.machinery.errors import Obj
 
@@ -152,3 +155,17 @@ async def test_an_export_that_a_policy_refuses_gets_no_identity() -> None:
     answer = await hub.put(f"{exports}/e", export)
     assert refused(answer, "frozen", "failed expression: !has(object.metadata.labels)"), answer.body
     assert (await hub.get(secret)).status == 404
+
+
+# --- generic code ---------------------------------------------------------------------------------
+
+
+def test_the_registry_names_no_kind_but_the_namespace_and_the_definition_that_an_object_needs() -> None:
+    kinds = {name for resource in BUILTIN for name in (resource.kind, resource.plural)}
+    named = {
+        (path.name, node.value)
+        for path in Path(registry.__path__[0]).glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in kinds
+    }
+    assert named == {("namespaces.py", "namespaces")}

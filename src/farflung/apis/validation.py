@@ -11,6 +11,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, Final
 
@@ -40,6 +41,14 @@ def no_warnings(new: Obj, old: Obj | None) -> list[str]:
     return []
 
 
+class Deletion(Enum):
+    """The first request to delete an object sets its deletionTimestamp …"""
+
+    GRACEFUL = auto()  #: … and its grace period, and removes an object without finalizers and grace period
+    MARKED = auto()  #: … without a grace period, and removes an object without finalizers
+    TWO_PHASE = auto()  #: … and never removes it; `spec.finalizers` keep it as metadata.finalizers do (Namespaces)
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     name: Callable[[str], Sequence[str]]  #: what is wrong with a name, in Kubernetes' words; () if nothing
@@ -58,6 +67,9 @@ class Rules:
     generation: bool = False  #: the kind counts generations
     another_generation: Callable[[Obj, Obj], bool] | None = None  #: (new, old); None: any but metadata and status
     graceful_seconds: Callable[[Obj], int] | None = None  #: default grace period (Pods)
+    deletion: Deletion = Deletion.GRACEFUL
+    undeletable: frozenset[str] = frozenset()  #: names of objects that cannot be deleted
+    returns_deleted: bool = False  #: a deletion is answered with the object, not with a Status
     short_finalizers: bool = False  #: a finalizer needs no slash (custom resources)
 
 

@@ -30,7 +30,7 @@ from farflung.apis.apiextensions.schemas import (
     too_large,
 )
 from farflung.apis.metadata import OBJECT_META
-from farflung.apis.validation import Errors, Rules, check_choice, check_immutable, keep_spec
+from farflung.apis.validation import Deletion, Errors, Rules, check_choice, check_immutable, keep_spec
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_many
 from farflung.machinery.schema.structural import formats
@@ -540,6 +540,7 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
         prepare_update=prepare_update,
         prepare_status=keep_spec,
         prepare_delete=conditions.mark_deleted,
+        deletion=Deletion.MARKED,
         validate_create=validate_create,
         validate_update=validate_update,
         validate_status=validate_status,

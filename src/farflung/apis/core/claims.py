@@ -187,4 +187,5 @@ CLAIM_RULES: Final = Rules(
     validate=_validate,
     validate_update=_validate_update,
     validate_status=_validate_status,
+    returns_deleted=True,
 )

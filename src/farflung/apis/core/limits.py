@@ -266,5 +266,6 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
         validate=validate_quota,
         validate_update=validate_quota_update,
         validate_status=validate_quota_status,
+        returns_deleted=True,
     ),
 }

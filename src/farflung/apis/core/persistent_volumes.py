@@ -150,4 +150,5 @@ VOLUME_RULES: Final = Rules(
     prepare_status=keep_spec,
     validate=_validate,
     validate_update=_validate_update,
+    returns_deleted=True,
 )

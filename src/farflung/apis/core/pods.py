@@ -582,6 +582,7 @@ POD_RULES: Final = Rules(
     warnings=_warnings,
     generation=True,
     graceful_seconds=grace_seconds,
+    returns_deleted=True,
 )
 
 
@@ -604,4 +605,5 @@ POD_TEMPLATE_RULES: Final = Rules(
     validate=_validate_template,
     warnings=lambda new, old: pod_spec_warnings((new.get("template") or {}).get("spec") or {}, "template.spec"),
     generation=True,
+    returns_deleted=True,
 )

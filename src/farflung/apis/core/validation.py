@@ -15,6 +15,7 @@ from farflung.apis.core.resources import check_quantity
 from farflung.apis.core.services import ENDPOINTS_RULES, SERVICE_RULES
 from farflung.apis.names import NAME_LABEL, SERVICE_ACCOUNT_NAME
 from farflung.apis.validation import (
+    Deletion,
     Errors,
     Rules,
     check_immutable,
@@ -325,6 +326,9 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
         prepare_update=keeps("spec", "status"),
         prepare_status=keep_spec,
         prepare_delete=terminate_namespace,
+        deletion=Deletion.TWO_PHASE,
+        undeletable=frozenset({"default", "kube-system", "kube-public"}),
+        returns_deleted=True,
         validate_create=validate_new_namespace,
         validate_status=validate_namespace_status,
     ),
@@ -343,6 +347,7 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
         name=names.dns_subdomain,
         prepare_create=prepare_service_account,
         prepare_update=prepare_service_account,
+        returns_deleted=True,
     ),
     ("", "Pod"): POD_RULES,
     ("", "PodTemplate"): POD_TEMPLATE_RULES,

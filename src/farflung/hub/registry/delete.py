@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from farflung.apis.validation import Deletion
 from farflung.http.messages import Answer, Response
 from farflung.hub.catalog import objects
 from farflung.hub.registry import bodies, read, respond
@@ -33,11 +34,7 @@ from farflung.store.base import Conflict, Entry, Page
 
 POLICIES: Final = ("Foreground", "Background", "Orphan")
 TOGETHER: Final = 64  #: objects of a collection that are deleted at a time
-DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
-UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
-#: core kinds whose deletion is answered with what was deleted, as those of Namespaces and Pods are
-SHOWN: Final = {"PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ResourceQuota", "ServiceAccount"}
-LONGEST_GRACE: Final = 2**31  #: seconds; a time that far away can still be written
+LONGEST_GRACE: Final = 2**31  #: seconds; RFC 3339 can still represent that time
 
 
 class Preconditions(msgspec.Struct):
@@ -46,7 +43,7 @@ class Preconditions(msgspec.Struct):
 
 
 class DeleteOptions(msgspec.Struct):
-    """As it comes in a body; unknown fields are ignored."""
+    """Of a body or a query.  Unknown fields are ignored."""
 
     gracePeriodSeconds: int | None = None
     preconditions: Preconditions | None = None
@@ -56,7 +53,7 @@ class DeleteOptions(msgspec.Struct):
 
 
 def delete_options(call: Call) -> DeleteOptions:
-    """From the body, or, if there is none, from the query."""
+    """From the body; without a body, from the query."""
     options = _from_body(call) if call.request.body else _from_query(call.request.query)
     check_options(call, options)
     return options
@@ -96,20 +93,17 @@ def _from_query(query: str) -> DeleteOptions:
 
 async def delete(call: Call) -> Answer:
     options = delete_options(call)
-    if _is_namespace(call) and call.target.name in UNDELETABLE:
-        raise forbidden("", "namespaces", call.target.name, "this namespace may not be deleted")
+    rules = call.kind.rules
+    if call.target.name in rules.undeletable:
+        why = f"this {call.resource.kind.lower()} may not be deleted"
+        raise forbidden(call.resource.group, call.resource.plural, call.target.name, why)
     representation = respond.negotiated(call, many=False)
     entry = call.found()
     warnings: list[str] = []
     removed = await remove(call, entry, options, warnings)
-    answers_itself = call.kind.rules.graceful_seconds is not None or _is_namespace(call) or _is_shown(call)
-    if removed.gone and not answers_itself:
+    if removed.gone and not rules.returns_deleted:
         return _success(call, entry, warnings)
     return respond.with_entry(call, representation, removed.entry, warnings=warnings)
-
-
-def _is_shown(call: Call) -> bool:
-    return not call.resource.group and call.resource.kind in SHOWN
 
 
 def _success(call: Call, entry: Entry, warnings: Sequence[str]) -> Response:
@@ -124,8 +118,8 @@ def _success(call: Call, entry: Entry, warnings: Sequence[str]) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    entry: Entry  #: the object as the deletion left it
-    gone: bool  #: or still there, waiting for its finalizers or its grace period
+    entry: Entry  #: the object after the deletion
+    gone: bool  #: False: it still exists, with finalizers or a grace period
 
 
 async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: list[str]) -> Removed:
@@ -139,7 +133,8 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: lis
         _check_preconditions(call, old, present, options)
         _admit(call, present, old, options, warnings)
         new = marked(call, call.kind.renewed(present), options)
-        gone = is_released(new) and (not _is_namespace(call) or "deletionTimestamp" in old["metadata"])
+        is_first = "deletionTimestamp" not in old["metadata"]
+        gone = is_released(call, new) and not (is_first and call.kind.rules.deletion is Deletion.TWO_PHASE)
         left = Entry(present.key, call.kind.encode_stored(new), present.revision)
         if options.dryRun or (new == old and not gone):
             return Removed(left, gone)
@@ -167,10 +162,10 @@ def _check_preconditions(call: Call, old: Obj, entry: Entry, options: DeleteOpti
     wanted, metadata = options.preconditions, old["metadata"]
     if wanted is None:
         return
-    if wanted.uid is not None and wanted.uid != metadata["uid"] and _is_namespace(call):
-        why = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {metadata['uid']}"
-        raise conflict("", "namespaces", metadata["name"], why)
     if wanted.uid is not None and wanted.uid != metadata["uid"]:
+        if call.kind.rules.deletion is Deletion.TWO_PHASE:
+            why = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {metadata['uid']}"
+            raise conflict(call.resource.group, call.resource.plural, metadata["name"], why)
         raise _refused(
             call,
             metadata,
@@ -198,29 +193,25 @@ def marked(call: Call, obj: Obj, options: DeleteOptions) -> Obj:
         metadata["finalizers"] = finalizers
     else:
         metadata.pop("finalizers", None)
-    if _is_namespace(call):
+    rules = call.kind.rules
+    if rules.deletion is Deletion.TWO_PHASE:
         metadata.setdefault("deletionTimestamp", call.now())
-        call.kind.rules.prepare_delete(obj)
+        rules.prepare_delete(obj)
         return obj
-    if call.resource.qualified == DEFINITIONS:
+    if rules.deletion is Deletion.MARKED:
         if "deletionTimestamp" not in metadata:
             metadata["deletionTimestamp"] = call.now()
-            call.kind.rules.prepare_delete(obj)
+            rules.prepare_delete(obj)
         return obj
     grace = _grace(call, obj, options)
     already = metadata.get("deletionGracePeriodSeconds")
     if already is None or grace < already:
-        if already is None and call.kind.rules.generation:
+        if already is None and rules.generation:
             metadata["generation"] = metadata.get("generation", 0) + 1
         metadata["deletionTimestamp"] = format_seconds(call.tools.clock() + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
-    call.kind.rules.prepare_delete(obj)
+    rules.prepare_delete(obj)
     return obj
-
-
-def _is_namespace(call: Call) -> bool:
-    """A namespace goes in two steps, emptied in between, and even an empty one is first marked."""
-    return call.resource.qualified == "namespaces"
 
 
 def _grace(call: Call, obj: Obj, options: DeleteOptions) -> int:
@@ -235,7 +226,7 @@ def _grace(call: Call, obj: Obj, options: DeleteOptions) -> int:
 
 
 def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
-    """With the garbage collector's finalizer that the wanted propagation needs, and without the other one."""
+    """Exactly the garbage collector's finalizer that the propagation policy needs, and all others."""
     policy = options.propagationPolicy
     if options.orphanDependents is not None:
         policy = "Orphan" if options.orphanDependents else "Background"
@@ -247,7 +238,7 @@ def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
 
 
 async def remove_together(call: Call, entries: Sequence[Entry], options: DeleteOptions, warnings: list[str]) -> None:
-    """Delete several objects, which share a commit.  One that is gone already is as good."""
+    """Delete several objects in one commit.  Objects that no longer exist count as deleted."""
     removals = (remove(call, entry, options, warnings) for entry in entries)
     outcomes = await asyncio.gather(*removals, return_exceptions=True)
     for outcome in outcomes:

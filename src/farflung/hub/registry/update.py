@@ -8,6 +8,7 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.validation import Deletion
 from farflung.http.messages import Answer
 from farflung.hub.catalog import objects
 from farflung.hub.registry import respond
@@ -130,7 +131,7 @@ async def change_object(call: Call, change: Change, options: WriteOptions) -> En
                 write.roll_back()
                 raise
             else:
-                if options.dry_run or is_released(new):
+                if options.dry_run or is_released(call, new):
                     write.roll_back()
                 else:
                     write.release()
@@ -145,16 +146,17 @@ async def replace(call: Call, entry: Entry, new: Obj, *, dry_run: bool) -> Entry
     if dry_run:
         return Entry(entry.key, value, entry.revision)
     call.check_current()
-    if not is_released(new):
+    if not is_released(call, new):
         return await call.store.put(entry.key, value, expect=entry.revision)
     revision = await call.store.delete(entry.key, expect=entry.revision)
     return Entry(entry.key, objects.stamp(value, revision), revision)
 
 
-def is_released(obj: Obj) -> bool:
+def is_released(call: Call, obj: Obj) -> bool:
     """Marked for deletion, without finalizers and grace period."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False
-    held = obj.get("spec", {}).get("finalizers") if obj.get("kind") == "Namespace" else None
-    return not metadata.get("deletionGracePeriodSeconds") and not held
+    if call.kind.rules.deletion is Deletion.TWO_PHASE and obj.get("spec", {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
