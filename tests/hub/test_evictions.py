@@ -11,7 +11,7 @@ from hub_harness import PODS, LocalHub, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub.endpoints import disruption
+from farflung.hub.endpoints import pods as evictions
 from farflung.machinery.errors import ApiError, Obj
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -148,9 +148,9 @@ def test_what_is_spent_one_by_one_is_what_the_words_of_the_budget_allow(pods: in
     one: Obj = {"metadata": {"name": "b", "generation": 1}, "spec": {field: value}}
     gone = 0
     for each in there:
-        status = disruption.counted(one, there, pods, NOW)
+        status = evictions.budget_status(one, there, pods, NOW)
         try:
-            one["status"] = disruption.spent(one, each, status, NOW)
+            one["status"] = evictions.status_after_eviction(one, each, status, NOW)
         except ApiError as error:
             assert error.code == 429
             break
@@ -167,7 +167,7 @@ def test_what_was_to_go_and_is_still_there_counts_again_after_a_while() -> None:
         "status": {"disruptedPods": {"a": "2024-05-01T11:57:00Z"}},
     }
 
-    status = disruption.counted(one, there, 1, NOW)
+    status = evictions.budget_status(one, there, 1, NOW)
 
     assert status["currentHealthy"] == 1
     assert "disruptedPods" not in status
@@ -175,4 +175,4 @@ def test_what_was_to_go_and_is_still_there_counts_again_after_a_while() -> None:
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
 def test_nothing_is_disrupted_by_the_end_of_what_does_not_run(phase: str) -> None:
-    assert disruption.is_exempt({"metadata": {}, "status": {"phase": phase}})
+    assert evictions.is_exempt({"metadata": {}, "status": {"phase": phase}})

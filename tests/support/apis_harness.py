@@ -13,8 +13,7 @@ from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.custom_kinds import Definition
-from farflung.hub.catalog.custom_registry import kinds_in
-from farflung.hub.catalog.served import Served
+from farflung.hub.catalog.served import Served, kinds_in
 from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import API_BINDING as API_BINDING
 from farflung.hub.tenancy.binding_strategy import Binder

@@ -30,7 +30,7 @@ from farflung.hub.request.audit import UNANSWERED, Audit, Trail
 from farflung.hub.request.target import Route, Target, target_of
 from farflung.hub.request.user import User
 from farflung.hub.routing.dispatcher import VERBS, Dispatcher, page_not_found
-from farflung.hub.routing.views import OneCluster, Routes
+from farflung.hub.routing.routes import OneCluster, Routes
 from farflung.lib.version import __version__
 from farflung.machinery.errors import ApiError, no_such_path
 from farflung.store.base import Unavailable

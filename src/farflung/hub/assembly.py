@@ -20,16 +20,15 @@ from farflung.apis.builtin.kinds import BUILTIN
 from farflung.http.certificates import Certificates
 from farflung.hub.admission.plugins import Plugins
 from farflung.hub.admission.policies.registry import Policies
-from farflung.hub.admission.pools import Pools
 from farflung.hub.admission.quota_tracker import Quotas
+from farflung.hub.admission.service_pools import ClusterPools
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import StaticTokens, token_hash
-from farflung.hub.catalog.custom_registry import kinds_in
-from farflung.hub.catalog.served import Served
+from farflung.hub.catalog.served import Served, kinds_in
 from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS
 from farflung.hub.controllers.manager import ControllerManager, ManagerDependencies, ManagerOptions
 from farflung.hub.controllers.namespaces import DEFAULT_PACE, Pace
@@ -125,7 +124,7 @@ class Assembly:
             self.workspaces = assemble_workspaces(store, self.kinds, authorizer, context)
         self.accounts = ServiceAccountTokens(store, keys, clock, new_uid, show_cluster=self.workspaces is not None)
         self.quotas, self.policies = Quotas(store), Policies(store, self.kinds)
-        admission = Plugins(self.authorizer, Pools(store), self.quotas, self.policies)
+        admission = Plugins(self.authorizer, ClusterPools(store), self.quotas, self.policies)
         of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
         self.pipeline = Pipeline((*STEPS, *admission.steps, *of_workspaces))
         tools = Tools(store, self.kinds, clock, new_uid, sources.random_suffix, self.authorizer, self.pipeline)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from farflung.apis.edge import kinds as edge
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.custom_registry import kinds_in
+from farflung.hub.catalog.served import kinds_in
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.tenancy.api_exports import Exporter

@@ -17,8 +17,8 @@ from farflung.hub.admission.policies.matching import CREATE as CREATE_OPERATION
 from farflung.hub.admission.policies.matching import DELETE as DELETE_OPERATION
 from farflung.hub.admission.policies.matching import UPDATE as UPDATE_OPERATION
 from farflung.hub.admission.policies.registry import Policies
-from farflung.hub.admission.pools import Pools
 from farflung.hub.admission.quota_tracker import Quotas, Refused
+from farflung.hub.admission.service_pools import ClusterPools
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.certificate_requests import CLIENT, check_signer, requests_administrator
 from farflung.hub.auth.escalation import check_no_escalation
@@ -202,7 +202,7 @@ class Plugins:
     """The plugins of a hub, with what they look up."""
 
     authorizer: Authorizer
-    pools: Pools
+    pools: ClusterPools
     quotas: Quotas
     policies: Policies
 

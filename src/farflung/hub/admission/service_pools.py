@@ -1,14 +1,18 @@
-"""The addresses and node ports of one cluster's Services, remembered.
+"""The allocated cluster addresses and node ports of Services.
 
-A store of Services says at the start what is taken (`hold`); from then on writes take and release.
+A request allocates at once, and releases if its write fails.  A commit releases what it no longer uses.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Final
 
-from farflung.apis.core.services import Allocations, NotAvailable
+import orjson
+
+from farflung.apis.core.services import Allocations, NotAvailable, allocations
+from farflung.store.base import Change, Entry, Store
 
 NETWORK: Final = "10.96.0.0/12"
 PORTS: Final = range(30000, 32768)
@@ -16,18 +20,19 @@ ALL_TAKEN: Final = "range is full"
 
 
 class ServicePools:
-    """Implements `services.Pools`.  The next free one after the last one is taken: freed ones rest for a while."""
+    """Of one logical cluster; implements `services.Pools`.  The search starts after the last allocation, so a released
+    address or port is not reused at once."""
 
     def __init__(self, network: str = NETWORK, ports: range = PORTS) -> None:
         self.network = ipaddress.IPv4Network(network)
         self.ports = ports
-        self._addresses = {str(self.network[1])}  #: the first one is the API server's own, by custom
+        self._addresses = {str(self.network[1])}  #: the first one is the API server's
         self._numbers: set[int] = set()
         self._last_address = 0
         self._last_number = -1
 
     def hold(self, held: Allocations) -> None:
-        """What a stored Service has already."""
+        """Mark the allocations of a stored Service."""
         self._addresses.update(held.addresses)
         self._numbers.update(held.ports)
 
@@ -83,3 +88,35 @@ class ServicePools:
 
     def release_port(self, number: int) -> None:
         self._numbers.discard(number)
+
+
+class ClusterPools:
+    """The pools of all logical clusters, which follow the stored Services.  A pool is read when it is first needed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pools: dict[str, ServicePools] = {}
+
+    def of(self, cluster: str) -> ServicePools:
+        pool = self._pools.get(cluster)
+        if pool is None:
+            pool = self._pools[cluster] = ServicePools()
+            prefix = f"/core/services/{cluster}/"
+            self._store.subscribe(prefix, lambda changes: follow(pool, changes))
+            for entry in self._store.list(prefix).entries:
+                pool.hold(held_by(entry))
+        return pool
+
+
+def follow(pool: ServicePools, changes: Sequence[Change]) -> None:
+    for change in changes:
+        held, before = held_by(change.entry), held_by(change.previous)
+        for address in set(before.addresses).difference(held.addresses):
+            pool.release_address(address)
+        for number in set(before.ports).difference(held.ports):
+            pool.release_port(number)
+        pool.hold(held)
+
+
+def held_by(entry: Entry | None) -> Allocations:
+    return Allocations() if entry is None else allocations(orjson.loads(entry.value))

@@ -21,12 +21,12 @@ from farflung.apis import definitions
 from farflung.apis.apiextensions import kinds
 from farflung.apis.metadata import OBJECT_META
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.custom_conform import CustomConformer
-from farflung.hub.catalog.custom_rules import rules_of
-from farflung.hub.catalog.custom_scale import CustomScaling
+from farflung.hub.catalog.custom_rules import CustomScaling, rules_of
 from farflung.hub.catalog.kinds import NEVER, Conversion, Kind, same
 from farflung.hub.catalog.shapes import Shape
+from farflung.machinery.codec.json import NAMES
 from farflung.machinery.errors import Malformed, Obj
+from farflung.machinery.schema.conform import Conformed
 from farflung.machinery.schema.structural.structural import Structural, apply_schema, compile_structural
 from farflung.store.base import Revision
 
@@ -168,3 +168,21 @@ class Definition:
 
         resource = next(one for one in self.resources if one.version == version)
         return published(resource, self._versions[version].schema)
+
+
+UNKNOWN: Final = 'unknown field "'
+
+
+class CustomConformer:
+    def __init__(self, structural: Structural) -> None:
+        self._structural = structural
+
+    def conform(self, obj: Obj) -> Conformed:
+        """Raises Malformed if metadata do not fit their type.  What else does not fit is for validation to say."""
+        metadata = obj.get("metadata")
+        if metadata is not None and type(metadata) is not dict:
+            raise Malformed(f"json: cannot unmarshal {NAMES[type(metadata)]} into Go value of type v1.ObjectMeta")
+        conformed, unknown = OBJECT_META.conform(metadata or {})
+        result = {**obj, "metadata": conformed}
+        problems = [f"{UNKNOWN}metadata.{one.removeprefix(UNKNOWN)}" for one in unknown]
+        return Conformed(result, problems + self._structural.conform(result))

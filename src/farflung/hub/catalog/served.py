@@ -6,20 +6,22 @@ gets another `Served`; requests that are under way finish with the one they bega
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from farflung.apis.builtin.catalog import Catalog, Path
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.custom_kinds import Definition
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.custom_kinds import Definition, is_established
 from farflung.hub.catalog.discovery import Documents
 from farflung.hub.catalog.kinds import Kind, builtin_kind
 from farflung.hub.catalog.shapes import Shape, shape_of
 from farflung.hub.request.target import Target
 from farflung.machinery.errors import Obj
+from farflung.store.base import Change, Entry, Revision, Store
 
 if TYPE_CHECKING:  # loaded when the first client asks for OpenAPI documents
     from farflung.hub.catalog.openapi.schemas import Own
@@ -206,3 +208,71 @@ class Kinds:
     def subscribe(self, listener: Callable[[Iterable[Changed]], None]) -> None:
         """Hear which resources changed, as soon as they did."""
         self._listeners.append(listener)
+
+
+DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
+
+
+def kinds_in(store: Store, builtin: Served) -> Kinds:
+    """The kinds of every cluster of a store, now and from now on."""
+    kinds = Kinds(builtin)
+    DefinitionFollower(store, kinds).start()
+    return kinds
+
+
+class DefinitionFollower:
+    """Serves the established CustomResourceDefinitions of each cluster."""
+
+    def __init__(self, store: Store, kinds: Kinds) -> None:
+        self._store = store
+        self._kinds = kinds
+        self._served: dict[str, dict[str, Definition]] = {}  #: cluster → key of a definition → what is served of it
+        #: built-in kinds, and where their objects are, are not for definitions to take over
+        self._builtin = frozenset((one.group, one.plural) for one in kinds.builtin.catalog)
+
+    def start(self) -> None:
+        """Serve what is there, and follow from now on."""
+        self._store.subscribe(DEFINITIONS, self._hear)
+        present = ((entry.key, entry) for entry in self._store.list(DEFINITIONS).entries)
+        for cluster, entries in by_cluster(present).items():
+            # a definition's own revision is not older than its last change, which nobody remembers
+            newest = max(entry.revision for _, entry in entries if entry is not None)
+            self._follow(cluster, entries, settled=newest)
+
+    def _hear(self, changes: Sequence[Change]) -> None:
+        for cluster, entries in by_cluster((change.key, change.entry) for change in changes).items():
+            self._follow(cluster, entries, settled=self._store.last_assigned)
+
+    def _follow(self, cluster: str, entries: Iterable[tuple[str, Entry | None]], *, settled: Revision) -> None:
+        """`settled`: objects that are newer than this were written under the definitions as they are now."""
+        served = self._served.setdefault(cluster, {})
+        changed: set[Changed] = set()
+        for key, entry in entries:
+            before = served.pop(key, None)
+            after = None if entry is None else followed(entry, before, settled)
+            if after is not None and (after.group, after.plural) in self._builtin:
+                after = None
+            if after is not None:
+                served[key] = after
+            if after is not before:
+                changed.update((cluster, one.group, one.plural) for one in (before, after) if one is not None)
+        if not served:
+            del self._served[cluster]
+        self._kinds.serve(cluster, served.values(), changed)
+
+
+def by_cluster(entries: Iterable[tuple[str, Entry | None]]) -> dict[str, list[tuple[str, Entry | None]]]:
+    """Keys and what is there, sorted by cluster."""
+    found: dict[str, list[tuple[str, Entry | None]]] = {}
+    for key, entry in entries:
+        found.setdefault(objects.cluster_in(key), []).append((key, entry))
+    return found
+
+
+def followed(entry: Entry, before: Definition | None, settled: Revision) -> Definition | None:
+    """What is served of a definition, the same as before if it says the same; None if it is not established."""
+    definition = objects.decode(entry)
+    if not is_established(definition):
+        return None
+    after = Definition(definition, settled)
+    return before if before is not None and before.says_the_same(after) else after

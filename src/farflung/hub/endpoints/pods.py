@@ -1,10 +1,11 @@
-"""create of `pods/NAME/binding` and `pods/NAME/eviction`: a pod gets its node, and has to leave it."""
+"""create of `pods/NAME/binding` and `pods/NAME/eviction`, within the limits of PodDisruptionBudgets."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 import msgspec
 
@@ -13,7 +14,6 @@ from farflung.http.messages import Answer
 from farflung.hub.catalog import objects, shapes
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.shapes import Shape
-from farflung.hub.endpoints import disruption
 from farflung.hub.registry import delete, respond
 from farflung.hub.registry.bodies import Body, decode_object
 from farflung.hub.registry.call import Call
@@ -21,7 +21,7 @@ from farflung.hub.registry.delete import DeleteOptions, Preconditions
 from farflung.hub.registry.pipeline import Write, differs_in_spec, modified, set_namespace
 from farflung.hub.registry.update import ATTEMPTS
 from farflung.hub.request.options import WriteOptions, write_options
-from farflung.machinery import names
+from farflung.machinery import names, times
 from farflung.machinery.errors import (
     ApiError,
     FieldError,
@@ -35,6 +35,7 @@ from farflung.machinery.errors import (
     required,
 )
 from farflung.machinery.selectors import selector_of
+from farflung.machinery.times import format_seconds
 from farflung.store.base import Conflict, Entry
 
 SEVERAL_BUDGETS: Final = (
@@ -53,7 +54,7 @@ def eviction_shape() -> Shape:
 
 
 def received(call: Call, shape: Shape, options: WriteOptions) -> Body:
-    """What was sent about a pod."""
+    """The Binding or Eviction in a request."""
     body = decode_object(call.request, shape, options, call.shape)
     set_namespace(call, body.obj.setdefault("metadata", {}))
     return body
@@ -83,7 +84,7 @@ async def done(work: Awaitable[None], warnings: list[str]) -> Answer:
 
 
 def bind_named(call: Call) -> Awaitable[Answer]:
-    """create of `bindings`, an older name of the same: the pod is the one that the object names."""
+    """create of `bindings`, the older path: the object names the pod."""
     options = write_options("CreateOptions", call.request.query)
     name = received(call, binding_shape(), options).obj["metadata"].get("name", "")
     target = call.target._replace(plural="pods", name=name, subresource="binding")
@@ -100,7 +101,7 @@ def bind(call: Call) -> Awaitable[Answer]:
 
 
 def check_binding(binding: Obj, *, clusters: bool) -> None:
-    """`clusters`: whether pods may be virtual machines, which are bound to clusters."""
+    """`clusters`: whether pods may be virtual machines, which are bound to Clusters."""
     target = binding.get("target") or {}
     errors: list[FieldError] = []
     if target.get("kind", "Node") not in (("", "Node", CLUSTER) if clusters else ("", "Node")):
@@ -199,22 +200,22 @@ def evict(call: Call) -> Awaitable[Answer]:
     if options.dry_run:
         how.dryRun = ["All"]
     delete.check_options(call, how)
-    return done(leave(call, how, body.warnings), body.warnings)
+    return done(evict_pod(call, how, body.warnings), body.warnings)
 
 
-async def leave(call: Call, options: DeleteOptions, warnings: list[str]) -> None:
+async def evict_pod(call: Call, options: DeleteOptions, warnings: list[str]) -> None:
     entry = call.found()
     pod = objects.decode(entry)
-    if not disruption.is_exempt(pod):
-        await spend(call, pod, dry_run=bool(options.dryRun))
+    if not is_exempt(pod):
+        await count_eviction(call, pod, dry_run=bool(options.dryRun))
     wanted = options.preconditions or Preconditions()
     wanted.uid = wanted.uid or pod["metadata"]["uid"]
     options.preconditions = wanted
     await delete.remove(call, entry, options, warnings)
 
 
-async def spend(call: Call, pod: Obj, *, dry_run: bool) -> None:
-    """Take a pod from the budget that it is in.  Raises 429 if that has none left."""
+async def count_eviction(call: Call, pod: Obj, *, dry_run: bool) -> None:
+    """Count an eviction in the pod's PodDisruptionBudget.  Raises 429 if the budget allows none."""
     for _ in range(ATTEMPTS):
         budgets = budgets_of(call, pod)
         if len(budgets) > 1:
@@ -224,8 +225,8 @@ async def spend(call: Call, pod: Obj, *, dry_run: bool) -> None:
         entry, budget = budgets[0]
         pods = selected(call, selector_of(budget["spec"]["selector"]).matches)
         now = call.tools.clock()
-        status = disruption.counted(budget, pods, expected(call, pods), now)
-        after = disruption.spent(budget, pod, status, now)
+        status = budget_status(budget, pods, expected(call, pods), now)
+        after = status_after_eviction(budget, pod, status, now)
         if after is None or dry_run:
             return
         value = objects.encode(budget_kind(call).stored_as, {**budget, "status": after})
@@ -242,7 +243,7 @@ def budget_kind(call: Call) -> Kind:
 
 
 def budgets_of(call: Call, pod: Obj) -> list[tuple[Entry, Obj]]:
-    """A selector that is not there selects nothing; an empty one, everything."""
+    """The budgets that select a pod.  A missing selector selects nothing, an empty one everything."""
     home = objects.prefix(budget_kind(call).resource, call.target.cluster, call.target.namespace)
     found = [(entry, objects.decode(entry)) for entry in call.store.list(home).entries]
     labels = pod["metadata"].get("labels", {})
@@ -260,7 +261,7 @@ def selected(call: Call, matches: Callable[[dict[str, str]], bool]) -> list[Obj]
 
 
 def expected(call: Call, pods: list[Obj]) -> int:
-    """How many there should be: what those want that made them, and those that nobody made."""
+    """The desired number of pods: the replicas of their controllers, and the pods without one."""
     alone = 0
     makers: dict[str, int] = {}
     for pod in pods:
@@ -274,3 +275,79 @@ def expected(call: Call, pods: list[Obj]) -> int:
         else:
             alone += 1
     return alone + sum(makers.values())
+
+
+EVICTION_TIMEOUT: Final = timedelta(minutes=2)  #: an evicted pod that still exists after this time counts again
+CANNOT_EVICT: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+def is_exempt(pod: Obj) -> bool:
+    """Whether evicting a pod disrupts nothing."""
+    phase = pod.get("status", {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
+
+
+def is_ready(pod: Obj) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def budget_status(budget: Obj, pods: Iterable[Obj], expected: int, now: datetime) -> Obj:
+    """The status of a budget.  `expected`: the desired number of its pods."""
+    going = recent_evictions(budget, now)
+    healthy = sum(
+        is_ready(pod) and "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in going
+        for pod in pods
+    )
+    desired = desired_healthy(budget.get("spec", {}), expected)
+    status = {
+        **(budget.get("status") or {}),
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
+        "disruptedPods": going,
+    }
+    if not going:
+        del status["disruptedPods"]
+    return status
+
+
+def recent_evictions(budget: Obj, now: datetime) -> dict[str, str]:
+    """The pods that were evicted within EVICTION_TIMEOUT, and their times."""
+    noted: dict[str, str] = (budget.get("status") or {}).get("disruptedPods") or {}
+    return {name: since for name, since in noted.items() if now - times.parse(since) < EVICTION_TIMEOUT}
+
+
+def desired_healthy(spec: Obj, expected: int) -> int:
+    if (most := spec.get("maxUnavailable")) is not None:
+        return max(expected - share(most, expected), 0)
+    least = spec.get("minAvailable")
+    return expected if least is None else share(least, expected)
+
+
+def share(value: Any, whole: int) -> int:
+    """A number, or a percentage of the whole, rounded up."""
+    if isinstance(value, int):
+        return value
+    return -(-whole * int(value.removesuffix("%")) // 100)
+
+
+def status_after_eviction(budget: Obj, pod: Obj, status: Obj, now: datetime) -> Obj | None:
+    """The status of a budget after the eviction of a pod; None if the budget ignores this pod.  Raises 429."""
+    healthy, desired = status["currentHealthy"], status["desiredHealthy"]
+    if not is_ready(pod):
+        always = budget.get("spec", {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        if always or (healthy >= desired and desired > 0):
+            return None
+    if status["disruptionsAllowed"] <= 0:
+        name = budget["metadata"]["name"]
+        why = f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+        details = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+        raise ApiError(429, "TooManyRequests", CANNOT_EVICT, details)
+    return {
+        **status,
+        "disruptionsAllowed": status["disruptionsAllowed"] - 1,
+        "disruptedPods": {**status.get("disruptedPods", {}), pod["metadata"]["name"]: format_seconds(now)},
+    }

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from farflung.hub.admission.policies.evaluation import PER_POLICY, Objection, Verdict, decide
-from farflung.hub.admission.policies.params import ConfigurationError, params_of
-from farflung.hub.admission.policies.registry import Binding, Hook, Policy
+from farflung.hub.admission.policies.registry import Binding, Hook, ParamReference, Policy
 from farflung.hub.admission.policies.review import Review
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
 from farflung.machinery.errors import ApiError, Obj, forbidden
+from farflung.store.base import Store
 
 log = logging.getLogger(__name__)
 
@@ -115,3 +117,37 @@ class Session:
 def shown_kind(kind: Obj) -> str:
     """As Go prints a GroupVersionKind."""
     return f"{'' if '/' in kind['apiVersion'] else '/'}{kind['apiVersion']}, Kind={kind['kind']}"
+
+
+class ConfigurationError(Exception):
+    """A policy or binding that cannot be applied; the text says why."""
+
+
+def params_of(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> list[Obj]:
+    """The parameters for a request in a namespace ("": about the cluster's own objects); none if the binding does not
+    apply then.  Raises ConfigurationError."""
+    where = reference.namespace
+    if not kind.resource.namespaced:
+        if where:
+            raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    elif not where:
+        where = namespace
+        if not where:
+            why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+            raise ConfigurationError(why)
+    found = named(store, cluster, kind, reference, where) if reference.name else []
+    if not reference.name:
+        found = selected(store, cluster, kind, reference, where)
+    if not found and reference.required:
+        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return found
+
+
+def named(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> list[Obj]:
+    entry = store.get(objects.key(kind.resource, cluster, namespace, reference.name))
+    return [] if entry is None else [kind.read(entry)]
+
+
+def selected(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> list[Obj]:
+    entries = store.list(objects.prefix(kind.resource, cluster, namespace)).entries
+    return [kind.read(entry) for entry in entries if reference.selector.matches(objects.labels_of(entry))]
