@@ -15,7 +15,7 @@ from servers import NetworkServer
 from farflung.cli import credentials, start
 from farflung.cli.credentials import Administrator
 from farflung.http.server import Server, serve
-from farflung.hub.assembly import Assembly, Options, Sources
+from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
 from farflung.lib import ids
@@ -51,7 +51,7 @@ class ThreadedHub:
 
     async def _start(self, options: Options, users: dict[str, User]) -> tuple[Assembly, Server]:
         store = MemoryStore(stamp=objects.stamp)
-        assembly = Assembly(store, signing_keys(), authority(), options, Sources(), tokens=hashed(users))
+        assembly = Assembly(HubDependencies(store, signing_keys(), authority(), hashed(users)), options, Sources())
         await assembly.start()
         return assembly, await serve(assembly.hub, host="127.0.0.1", port=0, tls=None)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from farflung.http.certificates import Certificates, new_authority, new_key
 from farflung.http.messages import Request, Response, Stream
-from farflung.hub.assembly import Assembly, Options, Sources
+from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.default_roles import default_bindings, default_roles
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import token_hash
@@ -221,9 +221,8 @@ class LocalHub:
             random_bytes=lambda size: hashlib.sha256(new_uid().encode()).digest()[:size],
             watch_seconds=lambda: longest_watch,
         )
-        assembly = self.assembly = Assembly(
-            store, signing_keys(), authority(), options, sources, tokens=hashed(users), nodes=nodes
-        )
+        dependencies = HubDependencies(store, signing_keys(), authority(), tokens=hashed(users), nodes=nodes)
+        assembly = self.assembly = Assembly(dependencies, options, sources)
         self.authorizer, self.accounts, self.authenticator = (
             assembly.authorizer,
             assembly.accounts,

@@ -32,7 +32,7 @@ from farflung.cli.credentials import (
 from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.server import Server, listening_sockets, serve_on
-from farflung.hub.assembly import Assembly, Options, Sources
+from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.signing_keys import ensure_keys
 from farflung.hub.auth.static_tokens import read_tokens
@@ -181,16 +181,16 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
     try:
         admin_tokens = ensure_tokens(directory, _administrators(settings), now)
         url = settings.url(sockets[0].getsockname()[1])
-        assembly = Assembly(
+        dependencies = HubDependencies(
             store,
             ensure_keys(directory / SIGNING_KEYS),
             certificates,
-            Options(url if settings.workspaces else None, settings.bare, settings.event_seconds),
-            Sources(),
             tokens_file=directory / TOKENS,
             audit=Audit(lines.write if settings.audits else lambda line: None),
             nodes=nodes,
         )
+        options = Options(url if settings.workspaces else None, settings.bare, settings.event_seconds)
+        assembly = Assembly(dependencies, options, Sources())
         await assembly.start()
         following = asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens")
         try:

@@ -1,8 +1,8 @@
-"""The whole hub, composed in one place for the commands and for tests.
+"""Composes a hub, for the commands and for tests.
 
     store ─► kinds, access, workspaces ─► Hub, which answers requests ─► ControllerManager, which sends it requests
 
-Files, sockets and signals are left to the caller (`cli/hub.py`).
+The caller owns files, sockets and signals (`cli/hub.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from farflung.hub.routing.dispatcher import Dispatcher, Endpoints
 from farflung.lib import ids
 from farflung.store.base import Store
 
-if TYPE_CHECKING:  # what only a hub with workspaces needs is loaded with one
+if TYPE_CHECKING:  # a hub without workspaces does not load these modules
     from farflung.hub.tenancy.platform import WorkspaceServices
 
 CONTROLLER_MANAGER: Final = User(
@@ -69,9 +69,9 @@ def watch_seconds() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What hubs may differ in."""
+    """The settings of a hub."""
 
-    url: str | None = None  #: with workspaces: where clients reach the hub; None: one cluster without workspaces
+    url: str | None = None  #: with workspaces: the URL of the hub for its clients; None: one cluster without workspaces
     bare: bool = False  #: with workspaces: create only what no client could create
     event_seconds: float = DEFAULT_TTL_SECONDS  #: how long Events are kept
     pace: Pace = DEFAULT_PACE  #: of deleting namespaces
@@ -88,24 +88,25 @@ class Sources:
     watch_seconds: Callable[[], float] = watch_seconds
 
 
+@dataclass(frozen=True, slots=True)
+class HubDependencies:
+    """The parts of a hub that its caller opens and closes."""
+
+    store: Store
+    keys: SigningKeys  #: of ServiceAccount tokens
+    certificates: Certificates
+    tokens: Mapping[str, User] = field(default_factory=dict)  #: users by the hashes of their tokens
+    tokens_file: Path | None = None  #: further tokens
+    audit: Audit | None = None  #: None: audit lines go to the log
+    nodes: Nodes | None = None  #: what runs pods; None: pods never run
+
+
 class Assembly:
     """A hub on a store, and the parts that callers need."""
 
-    def __init__(
-        self,
-        store: Store,
-        keys: SigningKeys,
-        certificates: Certificates,
-        options: Options,
-        sources: Sources,
-        *,
-        tokens: Mapping[str, User] | None = None,
-        tokens_file: Path | None = None,
-        audit: Audit | None = None,
-        nodes: Nodes | None = None,
-    ) -> None:
-        """`tokens`: users by the hashes of their tokens, beside those of `tokens_file`; `nodes`: what runs pods.
-        Raises Unusable for a damaged file of tokens."""
+    def __init__(self, dependencies: HubDependencies, options: Options, sources: Sources) -> None:
+        """Raises Unusable for a damaged file of tokens."""
+        store, certificates = dependencies.store, dependencies.certificates
         own_token = ids.new_token()
         clock, new_uid = sources.clock, sources.new_uid
         self._store, self._certificates, self._options, self._clock = store, certificates, options, clock
@@ -122,17 +123,21 @@ class Assembly:
             self.authorizer = authorizer
             context = CreationContext(options.url, clock, new_uid, sources.random_bytes, certificates.ca_pem.decode())
             self.workspaces = assemble_workspaces(store, self.kinds, authorizer, context)
-        self.accounts = ServiceAccountTokens(store, keys, clock, new_uid, show_cluster=self.workspaces is not None)
+        self.accounts = ServiceAccountTokens(
+            store, dependencies.keys, clock, new_uid, show_cluster=self.workspaces is not None
+        )
         self.quotas, self.policies = Quotas(store), Policies(store, self.kinds)
         admission = Plugins(self.authorizer, ClusterPools(store), self.quotas, self.policies)
         of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
         self.pipeline = Pipeline((*STEPS, *admission.steps, *of_workspaces))
         tools = Tools(store, self.kinds, clock, new_uid, sources.random_suffix, self.authorizer, self.pipeline)
-        known = StaticTokens({**(tokens or {}), token_hash(own_token): CONTROLLER_MANAGER}, tokens_file)
+        known = StaticTokens(
+            {**dependencies.tokens, token_hash(own_token): CONTROLLER_MANAGER}, dependencies.tokens_file
+        )
         self.authenticator = Authenticator(known, self.accounts, clock)
         self.watches = Watches(store, longest=sources.watch_seconds)
         self.kinds.subscribe(self.watches.end)
-        own_endpoints = endpoints(self.authenticator, self.authorizer, self.accounts, nodes)
+        own_endpoints = endpoints(self.authenticator, self.authorizer, self.accounts, dependencies.nodes)
         if self.workspaces is None:
             dispatcher, routes = Dispatcher(self.watches, own_endpoints), None
         else:
@@ -140,7 +145,7 @@ class Assembly:
             tools = replace(tools, annotates=True, views=self.workspaces.views)
             home_workspace = self.workspaces.writes.home_workspace
             dispatcher, routes = Dispatcher(self.watches, own_endpoints, home_workspace), self.workspaces.routes
-        self.hub = Hub(self.kinds, tools, self.authenticator, dispatcher, audit, routes)
+        self.hub = Hub(self.kinds, tools, self.authenticator, dispatcher, dependencies.audit, routes)
         self.hub.metrics.gauge("farflung_watches", "Open watch streams.", lambda: self.watches.count)
 
     @cached_property
