@@ -1,8 +1,8 @@
-"""The hub as one function: a parsed request in, an answer out.
+"""The hub as a function from a request to a response.
 
-    request ─► who (auth) ─► what (path → target → kind) ─► verb ─► answer
+    request ─► authenticate ─► route (path → target) ─► authorize ─► find the kind ─► dispatch the verb ─► response
 
-Reads answer at once; writes and watches are awaited.  Whatever goes wrong below becomes a Status here.
+Reads return at once; writes and watches are awaited.  Errors below become a Status here.
 """
 
 from __future__ import annotations
@@ -55,8 +55,6 @@ VERSION: Final = {
 
 
 class Hub:
-    """Serves; never calls."""
-
     def __init__(
         self,
         kinds: Kinds,
@@ -66,7 +64,7 @@ class Hub:
         audit: Audit | None = None,
         routes: Routes | None = None,
     ) -> None:
-        """Without an audit of its own, its lines go to the log; without routes, there is one cluster."""
+        """`audit`: None: lines go to the log; `routes`: None: the hub has one logical cluster."""
         self._audit = audit or Audit()
         self._routes = routes or OneCluster(tools.authorizer)
         self._kinds = kinds
@@ -157,14 +155,14 @@ class Hub:
         return self._deprecated(call, verb) if kind.resource.deprecated else self._dispatcher.dispatch(call, verb)
 
     async def _read_beside(self, request: Request, target: Target, user: User, trail: Trail | None) -> Answer:
-        """A body that takes long is read while others are served, one such body at a time.  By then other things may be
-        allowed and served than before."""
+        """Decode a large body on a thread, one at a time.  Then authorize and find the kind again, because both may
+        have changed."""
         await asyncio.get_running_loop().run_in_executor(self._reader, read_ahead, request)
         answer = self._resource(request, target, user, trail)
         return answer if isinstance(answer, Response | Stream) else await answer
 
     def _deprecated(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
-        """A refusal carries the warning as well."""
+        """An error has the deprecation warning too."""
         try:
             answer = self._dispatcher.dispatch(call, verb)
         except ApiError as error:
@@ -201,7 +199,7 @@ class Hub:
         if check and check not in checks:
             return page_not_found()
         asked = (check,) if check else checks
-        # a hub that cannot write is alive, and is not ready
+        # a hub that cannot write is alive but not ready
         failed = {"store"} if self._tools.store.write_error and endpoint != "livez" else set()
         healthy = failed.isdisjoint(asked)
         text = "ok"
@@ -212,10 +210,10 @@ class Hub:
 
 
 def first_part(path: str) -> str:
-    """`healthz` of `/healthz/ping`; empty for what is no path (`*`)."""
+    """`healthz` of `/healthz/ping`; empty for `*`, which is no path."""
     return path[1:].partition("/")[0]
 
 
 def unavailable(error: Unavailable) -> ApiError:
-    """The store could not write: the client may try again."""
+    """503, because the store cannot write.  The client may retry."""
     return ApiError(503, "ServiceUnavailable", str(error), {"retryAfterSeconds": 1}, headers=[("Retry-After", "1")])

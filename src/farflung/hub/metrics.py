@@ -1,7 +1,7 @@
-"""What /metrics shows.
+"""The metrics of the hub.
 
-Requests are counted in a dict: that is one addition, and the loop is the only thread.  Everything else is measured when
-a client reads the page, and the library that writes it is loaded then.
+Requests are counted in a dict, on the event loop only.  Gauges are measured when a client requests /metrics, and the
+Prometheus library is loaded then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Metrics:
         self._gauges[name] = (what, measure)
 
     def collect(self) -> Iterator[Metric]:
-        """The registry asks."""
+        """Called by the Prometheus registry."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         requests = CounterMetricFamily("farflung_requests", "Answered requests.", labels=("method", "code"))
@@ -43,7 +43,7 @@ class Metrics:
             yield GaugeMetricFamily(name, what, measure())
 
     def render(self) -> tuple[bytes, str]:
-        """The text and its content type."""
+        """The page and its content type."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

@@ -1,7 +1,7 @@
-"""Request bodies: from bytes of any media type to an object that fits its type.
+"""Request bodies: decodes JSON, YAML and protobuf into objects that conform to their schema.
 
-Every way in ends in conforming: types checked, unknown fields dropped and reported, values in canonical form.  What
-is reported becomes an error, a warning or nothing, as `fieldValidation` says.
+Conforming checks types, drops and reports unknown fields, and brings values into canonical form.  By `fieldValidation`
+a report is an error, a warning, or ignored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_KIND: Final = "couldn't get version/kind; json parse error: "
 
 MOST_YAML_AT_ONCE: Final = 16 * 1024  #: bytes
 
-#: (apiVersion, kind) → its shape, if there is such a type at all
+#: (apiVersion, kind) → its shape; None if it is not served
 Shapes = Callable[[str, str], Shape | None]
 
 
@@ -60,7 +60,7 @@ def media_type(request: Request) -> str:
 
 
 def decode_object(request: Request, shape: Shape, options: WriteOptions, shapes_of: Shapes) -> Body:
-    """The object of a create or update."""
+    """The object in the body of a create or update."""
     value, problems = _read(request, shape)
     _check_type(request, shape, value, shapes_of)
     try:
@@ -77,14 +77,14 @@ def decode_object(request: Request, shape: Shape, options: WriteOptions, shapes_
 
 
 def keep_reset(sent: Obj, obj: Obj) -> None:
-    """An empty list of managedFields says to forget them, so it must not vanish like other empty lists."""
+    """Keep an empty list of managedFields, which conforming drops: it requests to reset them."""
     metadata = sent.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") == []:
         obj["metadata"]["managedFields"] = []
 
 
 def judged(problems: list[str], options: WriteOptions, refused: Callable[[str], ApiError]) -> list[str]:
-    """Unknown and duplicate fields: refused, warned of, or let pass."""
+    """Warnings for unknown and duplicate fields.  Raises the error of `refused` if validation is strict."""
     if not problems or options.field_validation == "Ignore":
         return []
     if options.field_validation == "Strict":
@@ -93,7 +93,7 @@ def judged(problems: list[str], options: WriteOptions, refused: Callable[[str], 
 
 
 def _read(request: Request, shape: Shape) -> tuple[Obj, list[str]]:
-    """(the body as JSON, duplicate fields in it)."""
+    """The body as JSON, and its duplicate fields."""
     try:
         value, problems = _parse(request, shape)
     except Malformed as error:
@@ -124,14 +124,14 @@ def _parse(request: Request, shape: Shape) -> tuple[Any, list[str]]:
 
 
 def takes_long(request: Request) -> bool:
-    """Whether the body is better read beside the event loop: a megabyte of YAML takes seconds."""
+    """Whether to decode the body on a thread: a megabyte of YAML takes seconds."""
     if len(request.body) <= MOST_YAML_AT_ONCE or request.read_ahead is not None:
         return False
     return media_type(request) in (media_types.YAML, media_types.APPLY_PATCH)
 
 
 def read_ahead(request: Request) -> None:
-    """Read YAML now, in whatever thread this is, for who will ask for it once."""
+    """Decode YAML on the current thread, for the later call of `decode_object`."""
     try:
         request.read_ahead = yaml.parse(request.body)
     except Malformed as error:
@@ -156,7 +156,7 @@ def _unfit(shape: Shape, value: Obj) -> str:
 
 
 def _check_type(request: Request, shape: Shape, value: Obj, shapes_of: Shapes) -> None:
-    """A body may leave out what it is; if it says so, it must be what the path is about."""
+    """A body may omit apiVersion and kind; others than those of the path are refused."""
     if shape.custom:
         _check_custom_type(request, shape, value)
         return
@@ -171,7 +171,7 @@ def _check_type(request: Request, shape: Shape, value: Obj, shapes_of: Shapes) -
 
 
 def _check_custom_type(request: Request, shape: Shape, value: Obj) -> None:
-    """A custom resource has to say what it is."""
+    """The body of a custom resource must have apiVersion and kind."""
     for name, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
         said = value.get(name)
         if said is not None and not isinstance(said, str):
@@ -196,7 +196,7 @@ def check_custom_type(shape: Shape, value: Obj) -> None:
 
 
 def decode_options(request: Request, shape: Shape) -> Obj:
-    """DeleteOptions and the like: unknown fields are ignored."""
+    """DeleteOptions and other options in a body.  Unknown fields are ignored."""
     try:
         value, _ = _parse(request, shape)
     except Malformed as error:
@@ -218,7 +218,7 @@ def decode_options(request: Request, shape: Shape) -> Obj:
 
 
 def parse_patch(request: Request, *, strategic: bool, operations: bool) -> tuple[Any, list[str]]:
-    """A patch as JSON and what its text has twice."""
+    """A patch as JSON, and its duplicate fields."""
     try:
         parsed = json.parse(request.body, typed=False) if operations else json.parse_object(request.body)
     except Malformed as error:
@@ -228,7 +228,7 @@ def parse_patch(request: Request, *, strategic: bool, operations: bool) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class PatchContext:
-    """What is said of a patch whose result does not fit."""
+    """What `conform_patched` needs besides the result of a patch."""
 
     options: WriteOptions
     problems: list[str]  #: duplicate fields of the patch itself
@@ -236,9 +236,9 @@ class PatchContext:
 
 
 def conform_patched(document: Any, shape: Shape, context: PatchContext, patch: Obj | None = None) -> Body:
-    """The result of a patch, made to fit.  Of a strategic merge patch, `patch`, what is left of it is shown instead of
-    the result when that does not fit."""
-    # conforming takes away what is unknown, which is to be shown
+    """The result of a patch, conformed.  `patch`: a strategic merge patch after its application, which errors show
+    instead of the result."""
+    # conforming drops unknown fields, which the error shows
     shown = _sorted_text(document) if shape.custom and context.options.field_validation == "Strict" else ""
 
     def refused(why: str) -> ApiError:
@@ -261,7 +261,7 @@ def conform_patched(document: Any, shape: Shape, context: PatchContext, patch: O
 
 
 def _unrestorable(why: str) -> str:
-    """A strategic merge patch is not read from JSON, so upstream words its type errors in another way."""
+    """Type errors of strategic merge patches in upstream's words: upstream does not decode those from JSON."""
     found = MISMATCH.search(why)
     if found is None:
         return why
@@ -278,7 +278,8 @@ GO_KINDS: Final = {"array": "slice", "object": "map", "number": "int64"}
 
 
 def _check_patched_type(document: Obj, shape: Shape, context: PatchContext, refused: Callable[[str], ApiError]) -> None:
-    """A patch cannot make an object another kind.  What it claims to be is read as such first, as upstream does."""
+    """A patch cannot change the kind of an object.  As upstream, first check the document as the kind that it
+    claims."""
     api_version, kind = document.get("apiVersion"), document.get("kind")
     if (api_version, kind) == (shape.api_version, shape.kind):
         return
@@ -304,7 +305,7 @@ def _inconvertible(shape: Shape, api_version: str, kind: str) -> str:
 
 
 def _as_text(document: Any) -> str:
-    """A patched document as Kubernetes shows it: its fields by name, what is below them as it was."""
+    """A patched document in an error, as upstream prints it: only the top fields are sorted."""
     try:
         encoded = orjson.dumps(document)
     except orjson.JSONEncodeError:
@@ -319,7 +320,7 @@ def _as_text(document: Any) -> str:
 
 
 def _sorted_text(document: Any) -> str:
-    """The same for a custom resource, which has no fields but those of JSON."""
+    """The same for a custom resource: all fields are sorted."""
     try:
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
     except orjson.JSONEncodeError:
@@ -327,7 +328,7 @@ def _sorted_text(document: Any) -> str:
 
 
 def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj:
-    """The configuration of a server-side apply, as it was written: it says which fields its manager wants."""
+    """The configuration of a server-side apply, not conformed: exactly the fields that the manager wants to own."""
     try:
         parsed = _parse_yaml(request)
     except Malformed as error:

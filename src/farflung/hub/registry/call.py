@@ -1,4 +1,4 @@
-"""One request on its way through the hub, and what the hub works with."""
+"""A request for a resource, and the parts of the hub that its handler uses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What every verb may use.  Time and randomness come from here."""
+    """The parts of the hub that every handler may use.  Time and random values come from here."""
 
     store: Store
     kinds: Kinds
@@ -36,44 +36,45 @@ class Tools:
     random_suffix: Callable[[], str]  #: five characters, for generateName
     authorizer: Authorization
     pipeline: Pipeline
-    annotates: bool = False  #: whether objects say which cluster they are in
-    views: Views | None = None  #: which objects are seen through a view
+    annotates: bool = False  #: whether objects get the annotation with their cluster
+    views: Views | None = None  #: None: a hub without workspaces
 
 
 class Views(Protocol):
     def reaches(self, view: str, resource: Resource, cluster: str) -> bool:
-        """Whether a cluster has a kind in a view at all."""
+        """Whether a view serves a kind in a cluster."""
 
     def sees(self, view: str, resource: Resource) -> Callable[[str], bool]:
-        """Which objects of a kind are in a view, by their keys."""
+        """Tells by its key whether an object of a kind is in a view."""
 
     def shows(self, view: str, resource: Resource) -> Callable[[Entry], bool]:
-        """Which objects of a kind are in a view, as they are or were."""
+        """Tells whether an object, in its current or a former state, is in a view."""
 
     def showed(self, view: str, resource: Resource) -> Callable[[Entry], bool]:
-        """Which were in a view until they changed or went, a moment ago."""
+        """Tells whether the former state of an object was in a view, before its latest change or deletion."""
 
     def steady_since(self, view: str, resource: Resource) -> Revision:
-        """Since when nothing came into sight or went out of it but by its own changes."""
+        """The revision since which objects entered and left a view only by changes of their own."""
 
     def subscribe(self, listener: Callable[[str, Collection[tuple[str, str]] | None], None]) -> None:
-        """Hear of views in which kinds came into sight, or went out of it, otherwise: of all kinds, or of these."""
+        """The listener is called when visibility in a view changes without a write: of these kinds (group, plural),
+        or of all."""
 
 
 class Redefined(Exception):
-    """A custom resource was redefined while a request for it was under way: the request is to be begun anew."""
+    """The CustomResourceDefinition changed while a request was processed.  The hub starts the request again."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A request for a resource: who asks for what."""
+    """A request for a resource, with its user."""
 
     request: Request
     target: Target
     kind: Kind
     user: User
     tools: Tools
-    trail: Trail | None = None  #: of a write, for the audit
+    trail: Trail | None = None  #: for the audit line of a write
     _now: str | None = None
 
     @property
@@ -97,7 +98,7 @@ class Call:
         return objects.prefix(self.resource, self.target.cluster, self.target.namespace)
 
     def shape(self, api_version: str, kind: str) -> Shape | None:
-        """What objects of a type look like, if the cluster has such a type at all."""
+        """The shape of a type; None if the cluster does not serve it."""
         return self.tools.kinds.at(self.target.cluster, self.target.view).shape(api_version, kind)
 
     def key_of(self, name: str) -> str:
@@ -110,32 +111,32 @@ class Call:
         return self._now
 
     def check_current(self) -> None:
-        """Before a write: what is written must be as the present definition has it.  Raises Redefined."""
+        """Before a write: the kind must be that of the current definition.  Raises Redefined."""
         if self.resource.custom and self.tools.kinds.find(self.target) is not self.kind:
             raise Redefined
 
     def follow(self) -> None:
-        """Go on with the present definition, if there still is one."""
+        """Continue with the current definition, if it still exists."""
         if self.resource.custom:
             self.kind = self.tools.kinds.find(self.target) or self.kind
 
     def sees(self) -> Callable[[str], bool] | None:
-        """Which objects are in the view of the request, by their keys; None for all."""
+        """Tells by its key whether an object is in the view of the request; None: all are."""
         view = self.target.view
         return self.tools.views.sees(view, self.resource) if view and self.tools.views is not None else None
 
     def shows(self) -> Callable[[Entry], bool] | None:
-        """The same, as they are or were."""
+        """Tells whether an object, in its current or a former state, is in the view of the request; None: all are."""
         view = self.target.view
         return self.tools.views.shows(view, self.resource) if view and self.tools.views is not None else None
 
     def showed(self) -> Callable[[Entry], bool] | None:
-        """Which were in it until they changed or went."""
+        """Tells whether the former state of an object was in the view of the request; None: all were."""
         view = self.target.view
         return self.tools.views.showed(view, self.resource) if view and self.tools.views is not None else None
 
     def steady_since(self) -> Revision:
-        """From where on history tells of everything that came into the view of the request or went out of it."""
+        """The revision since which history has every object that entered or left the view of the request."""
         view = self.target.view
         return self.tools.views.steady_since(view, self.resource) if view and self.tools.views is not None else 0
 
@@ -146,14 +147,14 @@ class Call:
         return None if entry is None else objects.decode(entry)
 
     def found(self) -> Entry:
-        """The object the path names, or 404."""
+        """The object that the path names.  Raises 404."""
         entry = self.store.get(self.key)
         if entry is None:
             raise self.not_found()
         return entry
 
     def invalid(self, name: str, errors: Sequence[FieldError]) -> ApiError:
-        """422, of the kind whose rules were broken."""
+        """422 for the kind whose rules the object violates."""
         stored = self.kind.stored_as
         return invalid(stored.group, stored.kind, name, errors)
 

@@ -49,8 +49,7 @@ async def create_object(write: Write) -> Entry:
 
 
 async def create_prerequisites(write: Write) -> None:
-    """They are committed together or one after the other, so if one cannot be written, others may stay.  When this
-    returns or raises, no write is under way."""
+    """Create the objects that must exist first.  If one fails, others may remain.  No write is pending afterwards."""
     puts = [write.call.store.put(key, value, expect=ABSENT) for key, value in write.prerequisites]
     for outcome in await asyncio.gather(*puts, return_exceptions=True):
         if isinstance(outcome, BaseException):

@@ -1,4 +1,4 @@
-"""Namespaces and definitions, as far as other objects depend on them: nothing is created in what is going away."""
+"""The namespace and the definition that an object needs: neither may be terminating when it is created."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def definition_key(cluster: str, group: str, plural: str) -> str:
 
 
 def is_terminating(entry: Entry) -> bool:
-    """Whether a stored object is being deleted.  Of an encoded object's metadata this comes right after its
-    creationTimestamp, and before that nothing can be mistaken for it."""
+    """Whether a stored object has a deletionTimestamp.  In encoded metadata it directly follows the
+    creationTimestamp, and no text of a client comes before."""
     value = entry.value
     return value.startswith(_DELETED, value.index(_CREATED) + len(_CREATED) + _STAMP)
 
 
 def check_open(call: Call, name: str = "") -> None:
-    """Objects are created only in a namespace that exists and is not going away, and of a kind that is not either."""
+    """Raises an error unless the namespace exists and neither it nor the kind's definition is being deleted."""
     resource, cluster, namespace = call.resource, call.target.cluster, call.target.namespace
     if resource.namespaced:
         entry = call.store.get(namespace_key(cluster, namespace))
@@ -38,7 +38,7 @@ def check_open(call: Call, name: str = "") -> None:
         if is_terminating(entry):
             raise terminating(call, namespace, name)
     if resource.custom and "create" not in resource.verbs:
-        raise method_not_allowed()  # which is nearly unbound
+        raise method_not_allowed()  # its APIBinding is being deleted
     if resource.custom and not resource.identity:
         definition = call.store.get(definition_key(cluster, resource.group, resource.plural))
         if definition is not None and is_terminating(definition):

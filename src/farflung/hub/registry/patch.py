@@ -49,7 +49,7 @@ async def patch(call: Call) -> Answer:
 
 
 def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], Body]:
-    """How the request's patch changes a document of a shape."""
+    """A function from the current document to the patched one."""
     media = media_type(call.request)
     if media == STRATEGIC_PATCH and shape.custom and shape.merging is None:
         raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
@@ -93,7 +93,7 @@ def keep_identity(call: Call, obj: Obj, name: str, namespace: str | None) -> Non
 
 
 async def apply(call: Call) -> Answer:
-    """The body is what its manager wants to own."""
+    """Server-side apply: the body has the fields that its manager wants to own."""
     options = write_options("PatchOptions", call.request.query, apply=True)
     representation = respond.negotiated(call, many=False)
     applied = decode_applied(call.request, call.kind.shape, options)
@@ -120,7 +120,7 @@ async def apply(call: Call) -> Answer:
 
 
 def check_identity(call: Call, applied: Obj) -> None:
-    """A configuration may leave out its name and namespace, but not name another object."""
+    """A configuration may omit its name and namespace.  Raises an error if they are those of another object."""
     metadata = applied.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")
@@ -148,5 +148,5 @@ def merged(call: Call, live: Obj | None, applied: Obj, options: WriteOptions) ->
 
 
 def conformed(call: Call, obj: Obj, options: WriteOptions) -> Obj:
-    """What was applied is as its author wrote it; now it gets its canonical form."""
+    """The applied configuration in canonical form."""
     return conform_patched(obj, call.kind.shape, PatchContext(options, [], call.shape)).obj

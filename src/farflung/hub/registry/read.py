@@ -1,4 +1,4 @@
-"""get and list: bytes from memory, spliced."""
+"""get and list, from stored bytes in memory."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def get(call: Call) -> Response:
 
 
 async def get_made(call: Call, made: Awaitable[Obj]) -> Response:
-    """An object that is not stored, and of which there are no tables."""
+    """Get an object that is not stored.  It has no Table."""
     representation = Representation(respond.negotiated(call, many=False).media)
     value = objects.without_revision(objects.encode(call.resource, await made))
     return respond.with_entry(call, representation, Entry(call.key, value, 0))
 
 
 def list_(call: Call) -> Answer | Awaitable[Answer]:
-    """Everything from memory, unless the client asks for the past."""
+    """List from memory, unless the client requests a former revision."""
     representation = respond.negotiated(call, many=True)
     options = list_options(call.request.query)
     selection = selection_of(call, options)
@@ -57,7 +57,7 @@ async def _list_past(
 ) -> Answer:
     limit = 0 if selection else options.limit
     if pinned.revision < call.steady_since():
-        raise _too_old(pinned, call)  # what is seen now was perhaps not to be seen then
+        raise _too_old(pinned, call)  # the view may have had other objects at that revision
     try:
         page = await call.store.list_at(call.prefix, pinned.revision, after=pinned.after, limit=limit)
     except Compacted:
@@ -71,7 +71,7 @@ async def _list_past(
 def selection_of(call: Call, options: ListOptions) -> Selection:
     labels = parse_labels(options.label_selector)
     fields = parse_fields(options.field_selector)
-    if call.target.name:  # the deprecated watch path of one object
+    if call.target.name:  # the deprecated path /watch/ of one object
         fields = FieldSelector((*fields.terms, FieldTerm("metadata.name", True, call.target.name)))
     for term in fields.terms:
         if term.field not in ("metadata.name", "metadata.namespace") and term.field not in call.resource.selectable:
@@ -81,7 +81,7 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
 
 
 def only_key(call: Call, selection: Selection) -> str:
-    """The key of the one object that can match; empty if there may be several."""
+    """The key of the only object that can match; empty if several can."""
     name = selection.fields.exactly("metadata.name")
     if not name or "/" in name or (call.resource.namespaced and not call.target.namespace):
         return ""
@@ -91,7 +91,7 @@ def only_key(call: Call, selection: Selection) -> str:
 
 
 def present(call: Call, selection: Selection, options: ListOptions) -> Page:
-    """What is there now.  An object that is asked for by name is looked up, not looked for."""
+    """The current objects.  An object that is selected by name is looked up."""
     if only := only_key(call, selection):
         entry = call.store.get(only)
         page = Page([] if entry is None else [entry], call.store.revision)
@@ -101,7 +101,7 @@ def present(call: Call, selection: Selection, options: ListOptions) -> Page:
 
 
 def select(page: Page, selection: Selection, options: ListOptions) -> Page:
-    """The matching entries of a page, cut off at the limit."""
+    """The matching entries of a page, up to the limit."""
     if not selection:
         return page
     matching = [entry for entry in page.entries if selection.matches(entry)]
@@ -122,7 +122,7 @@ def listed(call: Call, representation: Representation, page: Page) -> Response |
 
 # --- where in the past ----------------------------------------------------------------------------
 
-INCONSISTENT = -1  #: the revision of a continue token whose state is gone: go on with the present
+INCONSISTENT = -1  #: the revision of a continue token after compaction: continue with the current objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Pin:
 
 
 def pin_of(options: ListOptions, call: Call) -> Pin | None:
-    """The state a list must show, or None for the present."""
+    """The revision that a list must show; None: the current one."""
     if options.continue_:
         if options.resource_version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
@@ -185,13 +185,13 @@ class _Token(msgspec.Struct):
 
 
 def encode_continue(revision: Revision, last: str) -> str:
-    """A token that goes on after the object `last` (its key below the prefix), at a revision."""
+    """A token for the objects after `last` (its key without the prefix) at a revision."""
     token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": f"{last}\0"})
     return urlsafe_b64encode(token).rstrip(b"=").decode()
 
 
 def decode_continue(text: str) -> tuple[Revision, str]:
-    """(revision, the key below the prefix after which to go on).  Clients may send anything."""
+    """The revision, and the key without the prefix after which to continue.  Raises 400."""
     problem = "invalid continue token: continue key is not valid: "
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,7 +1,7 @@
-"""Answers: stored bytes in the representation a client asked for.
+"""Responses: stored bytes in the representation that the client accepts.
 
-JSON is spliced from what is stored.  Everything else (Table, PartialObjectMetadata, YAML, protobuf, another version
-of a shared kind) decodes the object first.
+JSON is spliced from stored bytes.  Other representations (Table, PartialObjectMetadata, YAML, protobuf, another version
+of the kind) decode the object first.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Entry, Revision
 
-SPLICED_AT_ONCE: Final = 4096  #: stored objects that are put into a list before others are served
-Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: written in C where that is installed
+SPLICED_AT_ONCE: Final = 4096  #: objects that are put into a list before other requests get a turn
+Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: the faster one, if libyaml is installed
 
 
 def negotiated(call: Call, *, many: bool, watch: bool = False) -> Representation:
-    """What the client accepts; 406 if we have nothing of the kind.  Asked before anything is written."""
+    """The representation that the client accepts, determined before anything is written.  Raises 406."""
     accepted = call.request.headers.get("accept", "")
     if accepted in (media_types.JSON, "*/*", ""):
         return PLAIN
@@ -39,7 +39,7 @@ def negotiated(call: Call, *, many: bool, watch: bool = False) -> Representation
     return representation
 
 
-PLAIN = Representation()  #: JSON, as it is stored
+PLAIN = Representation()  #: JSON, as stored
 
 
 def json_response(status: int, body: Obj, headers: Sequence[tuple[str, str]] = ()) -> Response:
@@ -59,13 +59,13 @@ STATUS = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 def with_entry(
     call: Call, representation: Representation, entry: Entry, *, status: int = 200, warnings: Sequence[str] = ()
 ) -> Response:
-    """One object.  A warning is said in a header of its own."""
+    """Respond with one object.  Each warning is a header."""
     body = call.kind.document(entry) if representation is PLAIN else Presenter(call, representation).whole(entry)
     return Response(status, body, representation.content_type, warning_headers(call, warnings))
 
 
 def warning_headers(call: Call, warnings: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """A header for each warning, first the one that goes with every answer about a deprecated resource."""
+    """A header for each warning; the first one is that of a deprecated resource."""
     deprecated = call.resource.deprecated
     if not warnings and not deprecated:
         return []
@@ -77,18 +77,18 @@ def headers_of(warnings: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def warned(error: ApiError, warnings: Sequence[str]) -> ApiError:
-    """A refusal with the warnings that had come up before it."""
+    """Add warnings to an error."""
     if warnings:
         error.headers = [*headers_of(warnings), *error.headers]
     return error
 
 
-WARNINGS_LENGTH: Final = 4096  #: characters of all warnings together, before each is cut
+WARNINGS_LENGTH: Final = 4096  #: characters of all warnings, before each is truncated
 WARNING_LENGTH: Final = 256
 
 
 def shortened(texts: Sequence[str]) -> Sequence[str]:
-    """Each warning once; if they are too long together, only the first ones, and only their beginnings."""
+    """Each warning once.  If they are too long together, the first ones are truncated and the rest is omitted."""
     if sum(map(len, texts)) <= WARNINGS_LENGTH:
         return list(dict.fromkeys(texts))
     kept: list[str] = []
@@ -100,7 +100,7 @@ def shortened(texts: Sequence[str]) -> Sequence[str]:
 
 
 def quoted(text: str) -> str:
-    """A quoted string of an HTTP header, whatever the text holds."""
+    """A quoted string of an HTTP header."""
     safe = "".join(char if char.isprintable() else " " for char in text)
     return '"' + safe.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -108,7 +108,7 @@ def quoted(text: str) -> str:
 def with_entries(
     call: Call, representation: Representation, metadata: Obj, entries: Sequence[Entry]
 ) -> Response | Awaitable[Response]:
-    """A list.  One that takes time to encode is encoded in turns, between which others are served."""
+    """Respond with a list.  A long one is encoded in turns, between which the hub serves other requests."""
     presenter = Presenter(call, representation)
     answer = Response(200, b"", representation.content_type, warning_headers(call))
     if presenter.is_quick(entries):
@@ -117,7 +117,7 @@ def with_entries(
     return _in_turns(answer, presenter.many(metadata, entries))
 
 
-Turns = Generator[None, None, list[bytes]]  #: work that can be interrupted where it yields, and its result
+Turns = Generator[None, None, list[bytes]]  #: work that yields between its turns, and its result
 
 
 def at_once(work: Turns) -> list[bytes]:
@@ -156,32 +156,32 @@ class Presenter:
         return self._representation.as_ == "Table"
 
     def whole(self, entry: Entry) -> bytes:
-        """A document that is this object."""
+        """The object as a whole body."""
         if self._plain:
             return self._kind.document(entry)
         return self._document(self._shaped(entry))
 
     def encoded(self, entry: Entry) -> bytes:
-        """The object as JSON inside a watch event; a Table without its columns."""
+        """The object as JSON inside a watch event; a Table without its column definitions."""
         if self._plain:
             return self._kind.document(entry)
         return orjson.dumps(self._shaped(entry, headers=False))
 
     def is_quick(self, entries: Sequence[Entry]) -> bool:
-        """Whether a list of these objects is encoded in one turn."""
+        """Whether a list of these objects takes one turn."""
         return len(entries) <= self._slice or (len(entries) <= SPLICED_AT_ONCE and self._can_splice(entries))
 
     def _can_splice(self, entries: Sequence[Entry]) -> bool:
-        """Whether the stored bytes are the items of the list."""
+        """Whether the stored bytes are the items of the list as they are."""
         return self._plain and (self._kind.conversion is None or all(map(self._kind.is_plain, entries)))
 
     @property
     def _slice(self) -> int:
-        """Objects that are encoded in one turn, of about ten milliseconds."""
+        """Objects per turn of about ten milliseconds."""
         return 8 if self._representation.media == "yaml" else 128
 
     def many(self, metadata: Obj, entries: Sequence[Entry]) -> Turns:
-        """A list document, in pieces."""
+        """The body of a list, in pieces."""
         if self._can_splice(entries):
             return (yield from self._spliced(metadata, entries))
         pieces: list[bytes] = []
@@ -192,7 +192,7 @@ class Presenter:
         return self._list_of(metadata, pieces)
 
     def _slice_of_list(self, entries: Sequence[Entry]) -> bytes:
-        """Some items, as they stand in their list."""
+        """Some encoded items of a list."""
         items = [self._item(self._kind.read(entry)) for entry in entries]
         match self._representation.media:
             case "yaml":
@@ -212,7 +212,7 @@ class Presenter:
         return obj
 
     def _list_of(self, metadata: Obj, pieces: Sequence[bytes]) -> list[bytes]:
-        """The list around its items."""
+        """The encoded list with its encoded items."""
         shell = self._empty_list(metadata)
         match self._representation.media:
             case "protobuf":
@@ -226,7 +226,7 @@ class Presenter:
         return [encoded[:-2], *separated, encoded[-2:]]
 
     def _empty_list(self, metadata: Obj) -> Obj:
-        """The field of its items is the last."""
+        """The list without items; the field of the items is the last one."""
         version = self._representation.version
         match self._representation.as_:
             case "Table":
@@ -237,7 +237,7 @@ class Presenter:
         return {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata, "items": []}
 
     def bookmark(self, revision: Revision, annotations: dict[str, str] | None) -> bytes:
-        """An object that says nothing but how far a watch has come."""
+        """A BOOKMARK object, which has only the revision that a watch has reached."""
         resource = self._call.resource
         metadata: Obj = {"resourceVersion": str(revision)}
         if annotations:
@@ -246,7 +246,7 @@ class Presenter:
         return orjson.dumps(self._as_asked(obj, headers=False))
 
     def with_columns(self, event: bytes) -> bytes:
-        """A watch event with the columns that only the first one brings."""
+        """The first event of a watch, with the column definitions of a Table."""
         columns = table.encoded_columns(self._printer.columns)
         return event.replace(b'"columnDefinitions":null', b'"columnDefinitions":' + columns, 1)
 

@@ -1,4 +1,4 @@
-"""update: PUT, and how every change of an existing object is computed, written and retried."""
+"""update (PUT), and the loop that computes, writes and retries every change of an existing object."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from farflung.machinery.errors import ApiError, Obj, bad_request, forbidden
 from farflung.machinery.fields import managed
 from farflung.store.base import Conflict, Entry
 
-ATTEMPTS: Final = 8  #: of a change that does not insist on a resourceVersion
+ATTEMPTS: Final = 8  #: of a change without a resourceVersion
 
 
 @dataclass(slots=True)
 class Change:
     """A change of an existing object."""
 
-    new: Callable[[Obj], Obj]  #: (own copy of the present object) → the wanted one
+    new: Callable[[Obj], Obj]  #: (a copy of the current object) → the desired one
     replaces: bool = False  #: a PUT: another uid in it means another object
     manager: str | None = None  #: owns the changed fields; None: managedFields are set already
     warnings: list[str] = field(default_factory=list)
@@ -153,7 +153,7 @@ async def replace(call: Call, entry: Entry, new: Obj, *, dry_run: bool) -> Entry
 
 
 def is_released(call: Call, obj: Obj) -> bool:
-    """Marked for deletion, without finalizers and grace period."""
+    """Whether an object is being deleted, and has neither finalizers nor a grace period."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False

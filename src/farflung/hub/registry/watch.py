@@ -1,8 +1,8 @@
-"""watch: who listens to what, and how a committed change reaches them.
+"""watch: sends committed changes to clients.
 
-Watchers that ask for the same objects in the same representation form an audience.  A change is encoded once per
-audience and the same bytes go to all of them.  A watcher first gets what happened before it came (the present state,
-or history since its resourceVersion), then joins the live stream at exactly that point.
+Watchers of the same objects in the same representation form an audience.  The hub encodes a change once per audience,
+and sends the same bytes to all of its watchers.  A watcher first gets the current objects, or the history since its
+resourceVersion, then live changes, without gaps or repetitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subsc
 
 BOOKMARK_EVERY: Final = 60.0
 BOOKMARK_BEFORE_END: Final = 2.0
-TURN: Final = 256  #: events of the past that are encoded before others are served
+TURN: Final = 256  #: events of the history that are encoded before other requests get a turn
 INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
 
 log = logging.getLogger(__name__)
@@ -37,18 +37,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What an audience listens to.  Equal topics share one encoding."""
+    """What the watchers of an audience have in common."""
 
     prefix: str
-    only: str  #: the key of the one object that can be selected, if there is but one
+    only: str  #: the key of the only object that can match; empty if several can
     resource: str  #: with its version
     selection: Selection
     representation: Representation
-    include: str  #: what the rows of a Table carry
+    include: str  #: the `includeObject` of a Table
 
     @property
     def place(self) -> str | Changed:
-        """By what changes of it all that is told may become wrong: of its view, or of the kind in its cluster."""
+        """The view, or the cluster's kind, whose redefinition ends these watches."""
         resource = self.selection.resource
         return self.selection.view or (objects.cluster_in(self.prefix), resource.group, resource.plural)
 
@@ -58,7 +58,7 @@ class Watches:
 
     def __init__(self, store: Store, longest: Callable[[], float]) -> None:
         self._store = store
-        self._longest = longest  #: seconds a watch lasts when the client does not say
+        self._longest = longest  #: seconds that a watch lasts without timeoutSeconds
         self._audiences: dict[Topic, Audience] = {}
         self._places: dict[str | Changed, dict[Audience, None]] = {}
         self.count = 0
@@ -102,13 +102,14 @@ class Watches:
             del self._places[audience.topic.place]
 
     def end(self, changed: Iterable[Changed]) -> None:
-        """These resources are not what they were: whoever watches them is to begin again."""
+        """End the watches of redefined resources; their clients watch again."""
         for place in changed:
             for audience in tuple(self._places.get(place, ())):
                 audience.end()
 
     def expire(self, view: str, places: Collection[tuple[str, str]] | None) -> None:
-        """Of all kinds in a view, or of these, other objects are in sight now: whoever watches them is to list anew."""
+        """End the watches of a view in which other objects are visible now, of these kinds or of all; their clients
+        list again."""
         error = expired(f"too old resource version: what is seen changed at {self._store.revision}")
         for audience in tuple(self._places.get(view, ())):
             resource = audience.topic.selection.resource
@@ -116,7 +117,7 @@ class Watches:
                 audience.expire(error)
 
     async def _past(self, audience: Audience, options: ListOptions, steady: Revision) -> list[bytes]:
-        """The events a watcher gets before live ones.  `steady`: history is complete from there on."""
+        """The events before live ones.  `steady`: the revision since which history is complete."""
         until = self._store.revision
         since = revision_of(options.resource_version or "0")
         if since > until:
@@ -201,13 +202,13 @@ class Audience:
             if entry is not None:
                 events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
             elif previous is not None:
-                # with the revision of what is shown, because that tells how to show it
+                # with the revision of the object, by which its kind is converted
                 gone = Entry(change.key, objects.stamp(previous.value, change.revision), previous.revision)
                 events.append(self._event("DELETED", gone))
         return events
 
     async def state(self) -> list[bytes]:
-        """The present, of the moment this is called, as ADDED events."""
+        """The current objects as ADDED events."""
         selection = self.topic.selection
         entries = self._only() if self.topic.only else self._store.list(self.topic.prefix).entries
         events: list[bytes] = []
@@ -237,7 +238,7 @@ class Audience:
         return b'{"type":"BOOKMARK","object":%b}\n' % self._present.bookmark(revision, annotations)
 
     def with_columns(self, event: bytes) -> bytes:
-        """A watcher's first event, which alone brings a Table's columns."""
+        """The first event of a watcher, with the column definitions of a Table."""
         return self._present.with_columns(event)
 
     @property
@@ -254,7 +255,7 @@ def error_event(error: ApiError) -> bytes:
 
 
 class Watcher:
-    """One client.  Until it has been started and told its past, live events wait."""
+    """One client.  Live events wait until it is started and has its initial events."""
 
     __slots__ = ("_audience", "_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting")
 
@@ -269,11 +270,11 @@ class Watcher:
         self._timers: list[asyncio.TimerHandle] = []
 
     def begin_with(self, past: list[bytes]) -> None:
-        """A watcher that has failed meanwhile has no past."""
+        """Set the initial events; ignored after a failure."""
         self._past = self._past or past
 
     def fail(self, error: ApiError) -> None:
-        """The stream is one ERROR event, and ends."""
+        """Send one ERROR event, and end the stream."""
         self._past = [error_event(error)]
         self._lacks_columns = False
         self._waiting = []
@@ -309,15 +310,15 @@ class Watcher:
             self._write(data)
 
     def cut_off(self) -> None:
-        """End without an end: who misses a change must not take what it has for everything.  A watcher that has not
-        begun gets what came before."""
+        """Abort without the last chunk, so that the client relists.  A watcher that has not started gets its initial
+        events first."""
         self._audience.leave(self)
         self._seconds = 0.0
         if self._sink is not None:
             self._sink.abort()
 
     def expire(self, error: ApiError) -> None:
-        """End with an ERROR event: what was told is no longer what there is."""
+        """End with an ERROR event 410, so that the client relists."""
         self._audience.leave(self)
         if self._sink is None:
             self.fail(error)
@@ -327,7 +328,7 @@ class Watcher:
         self._sink.close()
 
     def end(self) -> None:
-        """All that was to be told is told.  A watcher that has not begun gets what came before, and ends then."""
+        """End the stream.  A watcher that has not started gets its initial events first."""
         self._audience.leave(self)
         self._seconds = 0.0
         if self._sink is not None:

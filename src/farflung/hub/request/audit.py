@@ -1,10 +1,10 @@
-"""Who wrote what: one line for every request that would change something, whether it was refused or not.
+"""The audit log: one line for every write request, refused or not.
 
     audit user=admin verb=create resource=apps/v1/deployments cluster=root namespace=shop name=web code=201 ms=2 …
 
-Leases that are renewed have none: that is a sign of life, and nothing else.
+Renewals of Leases are omitted: they are heartbeats.
 
-A line never has anything of an object but its name: no body, no query, no message of an error.
+Of objects, a line has only the name: no body, no query, no error message.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from farflung.machinery.errors import go_quote
 
 log = logging.getLogger(__name__)
 
-UNANSWERED: Final = (
-    500  #: the code of a request that ended without an answer: a fault of the hub, or a client that left
-)
+UNANSWERED: Final = 500  #: the code of a request without a response: a bug of the hub, or the client disconnected
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-#: (method, is there a name) → what is done
+#: (method, has the path a name) → verb
 VERBS: Final = {
     ("POST", False): "create",
     ("POST", True): "create",
@@ -37,31 +35,31 @@ VERBS: Final = {
     ("DELETE", True): "delete",
     ("DELETE", False): "deletecollection",
 }
-#: groups of questions: what is sent to them is answered and never stored
+#: groups of reviews, which are never stored
 QUESTIONS: Final = frozenset({AUTHENTICATION_GROUP, "authorization.k8s.io"})
 RENEWED: Final = 200
-RENEWAL: Final = "verb=update resource=coordination.k8s.io/v1/leases "  #: a sign of life, every few seconds
-LONGEST: Final = 256  #: characters of a name; what is longer is refused, and need not be told in full
+RENEWAL: Final = "verb=update resource=coordination.k8s.io/v1/leases "  #: a heartbeat
+LONGEST: Final = 256  #: characters of a name; longer ones are invalid
 PLAIN: Final = re.compile(r"[\w.,:;@+/()*-]+", re.ASCII)
 
 
 class Trail:
-    """What is known of one request so far."""
+    """The facts for the audit line of one request."""
 
     __slots__ = ("began", "by", "dry_run", "name", "place", "user")
 
     def __init__(self) -> None:
         self.began = perf_counter()
-        self.user: User | None = None  #: who it is taken for; None if that could not be found out
-        self.by: User | None = None  #: who it really is
-        self.place: Route | None = None  #: None until that is found out
-        self.name = ""  #: of a new object, which the path does not tell
+        self.user: User | None = None  #: the impersonated user, if any; None: not authenticated
+        self.by: User | None = None  #: the authenticated user
+        self.place: Route | None = None  #: None: not routed
+        self.name = ""  #: of a new object; the path does not have it
         self.dry_run = False
 
 
 class Audit:
     def __init__(self, write: Callable[[str], None] = log.info) -> None:
-        """`write` gets each line, without its end."""
+        """`write`: gets each line, without a line break."""
         self._write = write
 
     def begin(self, request: Request) -> Trail | None:
@@ -84,7 +82,7 @@ class Audit:
 
 
 def quoted(text: str) -> str:
-    """As it is if that can be told from the rest of the line, otherwise quoted."""
+    """The text, quoted if it contains other than plain characters."""
     text = text[:LONGEST]
     return text if PLAIN.fullmatch(text) else go_quote(text)
 
@@ -94,7 +92,7 @@ shown = remember(1024)(quoted)
 
 @remember(4096)
 def described(method: str, cluster: str, path: str, view: str = "") -> str:
-    """What a request is about, as far as its path tells.  Empty if nothing is written there."""
+    """The part of a line that follows from method and path.  Empty if the request writes nothing."""
     target = target_of(cluster, path, view)
     if target is None or target.group in QUESTIONS:
         return ""

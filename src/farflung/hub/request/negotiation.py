@@ -1,7 +1,7 @@
-"""Which representation a client gets, by its Accept header.
+"""Content negotiation: the representation of a response, by the Accept header.
 
-The first acceptable clause wins, better quality first.  A clause may ask for another shape of the same data:
-`application/json;as=Table;v=v1;g=meta.k8s.io`.  A clause we cannot satisfy is passed over.
+The first acceptable clause wins, by quality.  A clause may request another shape of the same data:
+`application/json;as=Table;v=v1;g=meta.k8s.io`.  Clauses that the hub cannot satisfy are ignored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARTIAL_LIST: Final = "PartialObjectMetadataList"
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """How an answer is encoded, and in which shape."""
+    """The encoding and the shape of a response."""
 
     media: str = JSON  #: json, yaml or protobuf
     as_: str = ""  #: Table, PartialObjectMetadata, PartialObjectMetadataList; empty: the object itself
@@ -71,7 +71,7 @@ class Clause:
 
 
 def negotiate(accept: str, resource: Resource, *, many: bool = False, watch: bool = False) -> Representation:
-    """How to answer with one object or `many`, once or in a watch.  Raises ApiError 406."""
+    """The representation of one object or `many`, or of a watch.  Raises 406."""
     representation = chosen(accept, resource.custom, wire.known(resource.definition), many, watch)
     if representation.as_ in (PARTIAL, PARTIAL_LIST):
         check_number(representation, resource, many=many and not watch)
@@ -95,7 +95,7 @@ def chosen(accept: str, custom: bool, in_protobuf: bool, many: bool, watch: bool
 
 
 def shape_of(clause: Clause, media: str) -> tuple[str, str] | None:
-    """The shape a clause asks for and its version; None if it is not to be had in this encoding."""
+    """The shape and its version that a clause requests; None if this encoding does not have it."""
     asked = dict(clause.parameters)
     if asked.get("stream", "watch") != "watch":
         return None
@@ -107,7 +107,7 @@ def shape_of(clause: Clause, media: str) -> tuple[str, str] | None:
 
 
 def parse(accept: str) -> Sequence[Clause]:
-    """The alternatives of a header, best first.  Without a header everything is welcome."""
+    """The clauses of a header, best first.  Without a header everything is acceptable."""
     if not accept:
         return (Clause("*", "*", 1.0, ()),)
     clauses = [clause for text in accept.split(",") if (clause := parse_clause(text)) is not None]
@@ -134,7 +134,7 @@ def parse_clause(text: str) -> Clause | None:
 
 
 def number(text: str) -> float:
-    """A quality; what is none counts as the least."""
+    """A quality; an invalid one is 0."""
     try:
         value = float(text)
     except ValueError:
@@ -143,7 +143,7 @@ def number(text: str) -> float:
 
 
 def routable(clauses: Sequence[Clause]) -> bool:
-    """Built-in resources are found by the plain media types first: `application/*` is none of them."""
+    """As upstream, only the plain media types route to built-in resources; `application/*` does not."""
     return any(clause.media_type == "*/*" or clause.media_type in ACCEPTED for clause in clauses)
 
 
@@ -153,7 +153,7 @@ def not_routable(many: bool) -> ApiError:
 
 
 def check_number(representation: Representation, resource: Resource, *, many: bool) -> None:
-    """Metadata of one object is not metadata of a list."""
+    """PartialObjectMetadata is for one object, PartialObjectMetadataList for several."""
     if many == (representation.as_ == PARTIAL_LIST):
         return
     what = "a list" if many else "not a list"
@@ -174,7 +174,7 @@ def go_type(resource: Resource, many: bool) -> str:
 
 
 def aggregated(accept: str) -> bool:
-    """Whether `/api` and `/apis` are to tell everything at once.  Raises ApiError 406."""
+    """Whether the client accepts aggregated discovery.  Raises 406."""
     for clause in parse(accept):
         if not clause.covers(MEDIA_TYPES[JSON]):
             continue
@@ -187,6 +187,6 @@ def aggregated(accept: str) -> bool:
 
 
 def plain(accept: str) -> None:
-    """Raises ApiError 406 if a client does not take JSON."""
+    """Raises 406 if the client does not accept JSON."""
     if not any(clause.covers(MEDIA_TYPES[JSON]) for clause in parse(accept)):
         raise not_acceptable(ACCEPTED)

@@ -1,4 +1,4 @@
-"""The options of a request, from its query: checked once per distinct query and cached."""
+"""Options of requests, from their queries.  Each distinct query is validated once and cached."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ListOptions:
 
 @remember(4096)
 def list_options(query: str, *, watch: bool = False) -> ListOptions:
-    """`watch`: the path says so already."""
+    """`watch`: the path is a deprecated one with /watch/."""
     values = parse_query(query)
     initial = values.get("sendInitialEvents")
     options = ListOptions(
@@ -107,7 +107,7 @@ INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 def integer(text: str) -> int:
-    """A number of 64 bits, as Go reads it; nothing is 0."""
+    """A signed 64-bit number in Go's syntax.  An empty text is 0."""
     problem = "invalid syntax"
     if not text or INTEGER.fullmatch(text):
         number = int(text or "0") if len(text) < 30 else 2**63

@@ -1,4 +1,4 @@
-"""Where a request goes: which cluster a path is about, and through which view of it."""
+"""Routes: the logical cluster and the view of a path."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from farflung.machinery.errors import ApiError
 
 class Routes(Protocol):
     def place(self, path: str, user: User) -> Route:
-        """Raises 403 for a cluster that is not there, as for one that the user may not enter."""
+        """Raises 403 for a missing cluster, as for one that the user may not access."""
 
     def enter(self, place: Route, user: User) -> tuple[Route, User]:
-        """Where a request for a view goes in the end, and as whose.  Raises 403."""
+        """The route and the user of a request through a view.  Raises 403."""
 
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
-        """Raises 403 for what the user may not do there."""
+        """Raises 403 if the user may not do this."""
 
 
 class OneCluster:
-    """A server with nothing but its default cluster."""
+    """A hub without workspaces."""
 
     def __init__(self, authorizer: Authorization) -> None:
         self._authorizer = authorizer
