@@ -30,7 +30,7 @@ from figures import Figures
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Effect, Location, Placement, Taint, Target
+from farflung.placement.types import Effect, Location, Placement, ScheduledTarget, Taint
 
 LOCATIONS = 100_000
 PLACEMENTS = 10_000
@@ -82,9 +82,9 @@ class Inventory:
         own = LabelSelector((Requirement("id", "in", (f"t{number}",)),))
         return Location(ObjectKey(f"imw-{number % WORKSPACES}", f"location-{number:06}"), self.labels(number), own)
 
-    def target(self, number: int, uid: str = "", taints: tuple[Taint, ...] = ()) -> Target:
+    def target(self, number: int, uid: str = "", taints: tuple[Taint, ...] = ()) -> ScheduledTarget:
         key = ObjectKey(f"imw-{number % WORKSPACES}", f"target-{number:06}")
-        return Target(key, uid or f"5ef1c3a2-0000-4000-8000-{number:012}", {"id": f"t{number}"}, taints)
+        return ScheduledTarget(key, uid or f"5ef1c3a2-0000-4000-8000-{number:012}", {"id": f"t{number}"}, taints)
 
     def placement(self, number: int) -> Placement:
         """From 1 location to 6,000; about one in a hundred has options."""
@@ -132,12 +132,12 @@ def changes(engine: Resolver, inventory: Inventory) -> Iterator[tuple[str, Chang
         yield kinds[number % len(kinds)]
 
 
-def put_all(engine: Resolver, values: list[Location | Target | Placement]) -> None:
+def put_all(engine: Resolver, values: list[Location | ScheduledTarget | Placement]) -> None:
     for value in values:
         match value:
             case Location():
                 engine.put_location(value)
-            case Target():
+            case ScheduledTarget():
                 engine.put_target(value)
             case Placement():
                 engine.put_placement(value)
@@ -145,7 +145,7 @@ def put_all(engine: Resolver, values: list[Location | Target | Placement]) -> No
 
 def bench_engine() -> None:
     engine, inventory = Resolver(), Inventory()
-    values: list[Location | Target | Placement] = [
+    values: list[Location | ScheduledTarget | Placement] = [
         *map(inventory.location, range(LOCATIONS)),
         *map(inventory.target, range(LOCATIONS)),
         *map(inventory.placement, range(PLACEMENTS)),

@@ -33,16 +33,16 @@ from edge import controllers_of
 from farflung.apis.edge.names import SYNC_TARGET_NAME
 from farflung.apis.names import Collection
 from farflung.client.rest import Events
-from farflung.controllers.status_summarizer.health import Subject
+from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.controllers.status_summarizer.summaries import Summaries
 from farflung.machinery.errors import Obj
-from farflung.placement.guard import Limits
+from farflung.placement.guard import WithdrawalLimits
 from farflung.placement.index import Copy
 from farflung.placement.names import Kind, Part, PlacementKey
 from farflung.placement.project import projected
 from farflung.placement.state import PlacementState
 from farflung.placement.types import (
-    Metadata,
+    ObjectMeta,
     ObservedObject,
     PlacementSlice,
     Route,
@@ -50,7 +50,7 @@ from farflung.placement.types import (
     WorkspaceSpec,
     WorkspaceStatus,
     parse_object,
-    seen_placement,
+    parse_placement_view,
 )
 
 SUMMARIES = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
@@ -251,15 +251,15 @@ def mailbox(number: int) -> str:
 
 def world(count: int) -> tuple[PlacementState, Summaries]:
     """All is known, and every copy has reported once."""
-    known = PlacementState({KIND: "v1", NAMESPACE.kind: "v1"}, Limits())
+    known = PlacementState({KIND: "v1", NAMESPACE.kind: "v1"}, WithdrawalLimits())
     known.on_object(CLUSTER, NAMESPACE, seen(NAMESPACE, namespace(SPACE)))
     known.on_object(CLUSTER, PART, seen(PART, deployment("nginx:1")))
     selecting = placement()
     selecting["metadata"]["uid"] = "p"
-    known.on_placement(KEY, seen_placement(orjson.dumps(selecting)))
+    known.on_placement(KEY, parse_placement_view(orjson.dumps(selecting)))
     places = tuple((mailbox(number), Route("inventory", "default", f"t{number:05}")) for number in range(count))
     for name, place in places:
-        metadata = Metadata(name=name, annotations={SYNC_TARGET_NAME: place.target})
+        metadata = ObjectMeta(name=name, annotations={SYNC_TARGET_NAME: place.target})
         known.on_workspace(name, Workspace(metadata, WorkspaceSpec(name), WorkspaceStatus("Ready")))
     known.on_slice(CLUSTER, "p", None, PlacementSlice("p", "p", places))
     known.begin()
@@ -288,7 +288,7 @@ def engine_alone(figures: Figures, count: int) -> None:
     figures.show(f"{count:,} destinations: one change", each, "the same for all", share)
     figures.show(f"{count:,} destinations: to hear of it", f"{heard / EVENTS * 1e6:.1f} µs", "", "for whoever listens")
     started = time.process_time()
-    found = summaries.summary(Subject(KEY, PART))
+    found = summaries.summary(SummarySubject(KEY, PART))
     milliseconds = (time.process_time() - started) * 1e3
     assert found is not None and found["destinations"]["reporting"] == count
     figures.show(f"{count:,} destinations: the summary", f"{milliseconds:.2f} ms", "", "once a second at most")

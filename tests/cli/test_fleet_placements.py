@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from farflung.cli.fleet_placements import has_problems, placements, summaries
-from farflung.controllers.placement_translator.decide import Problem, condition
+from farflung.controllers.placement_translator.decide import PlacementProblem, condition
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import Withdrawal
 from farflung.placement.names import REFUSED, WITHDRAWAL_HELD
@@ -28,7 +28,7 @@ def reasons(document: Obj) -> list[tuple[str, str]]:
 
 NOWHERE = {"type": "Ready", "status": "True", "reason": "LeadsNowhere", "message": "no Location matches"}
 FEW = {"type": "Ready", "status": "False", "severity": "Warning", "reason": "NotEnoughLocations"}
-BROKEN = condition([Problem(REFUSED, "no")])
+BROKEN = condition([PlacementProblem(REFUSED, "no")])
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_controllers_say_is_a_problem_or_not(document: Obj, problems: list[
 
 def test_what_is_held_comes_first_with_what_confirms_it() -> None:
     message = Withdrawal(12, 14, {"a": {"x"}}).message(3)
-    held = condition([Problem(WITHDRAWAL_HELD, message), Problem(REFUSED, "no")])
+    held = condition([PlacementProblem(WITHDRAWAL_HELD, message), PlacementProblem(REFUSED, "no")])
     found = placements([placement("a", *GOOD), placement("b", GOOD[0], BROKEN), placement("c", GOOD[0], held)])
     assert [(one["name"], one["confirmation"]) for one in found] == [("c", "3/12"), ("b", ""), ("a", "")]
 

@@ -22,7 +22,7 @@ from farflung.cli.fleet_reader import Fleet
 from farflung.cli.fleet_status import answer_of, printed, status
 from farflung.cli.main import main
 from farflung.client.rest import Client
-from farflung.controllers.placement_translator.decide import Problem, condition
+from farflung.controllers.placement_translator.decide import PlacementProblem, condition
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import Withdrawal
 from farflung.placement.names import WITHDRAWAL_HELD
@@ -31,7 +31,7 @@ SERVER = "https://hub:6443"
 READY = {"type": "Ready", "status": "True", "reason": "Resolved"}
 PROJECTED = {"type": "WorkloadProjected", "status": "True", "reason": "Projected"}
 NONE = dict.fromkeys(("reporting", "broken", "missing", "stale"), 0)
-HELD = condition([Problem(WITHDRAWAL_HELD, Withdrawal(12, 14, {"a": {"x"}}).message(1))])
+HELD = condition([PlacementProblem(WITHDRAWAL_HELD, Withdrawal(12, 14, {"a": {"x"}}).message(1))])
 
 
 def asked(hub: AskedFleet, workspace: str = "root", token: str = "") -> Hub:

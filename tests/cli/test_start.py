@@ -20,7 +20,7 @@ from farflung.cli.plugins import contexts
 from farflung.cli.plugins.kubeconfig import change_files, load
 from farflung.cli.scheduler_files import Files
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
-from farflung.placement.guard import USUAL, Limits
+from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.store.base import Unusable
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -158,16 +158,18 @@ def test_a_hub_with_workspaces_serves_root_to_its_administrators_and_stays_their
 
 
 def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_stale(tmp_path: Path) -> None:
-    told = start.options(tmp_path / KUBECONFIG, Limits(20, 3), 30.0, Files(), verbose=True)
+    told = start.options(tmp_path / KUBECONFIG, WithdrawalLimits(20, 3), 30.0, Files(), verbose=True)
     context = main.commands["controllers"].make_context("controllers", told)
     settings = settings_of("farflung controllers", ALL, context.params)
-    assert (settings.limits, settings.stale_after) == (Limits(20, 3), 30.0)
+    assert (settings.limits, settings.stale_after) == (WithdrawalLimits(20, 3), 30.0)
     assert (settings.where.context, settings.provider, settings.verbosity) == ("base", "root:espw", 3)
     assert settings.identity_file == str(tmp_path / "controllers.identity")
     asked = main.commands["start"].make_context("start", ["--max-withdraw", "20%", "--max-withdraw-number", "3"])
-    assert Limits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == Limits(20, 3)
+    assert WithdrawalLimits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == WithdrawalLimits(
+        20, 3
+    )
     usual = main.commands["start"].make_context("start", [])
-    assert Limits(usual.params["max_withdraw"], usual.params["max_withdraw_number"]) == USUAL
+    assert WithdrawalLimits(usual.params["max_withdraw"], usual.params["max_withdraw_number"]) == USUAL
 
 
 def test_controllers_are_told_the_files_of_the_global_scheduler_but_serve_no_other_hub(tmp_path: Path) -> None:

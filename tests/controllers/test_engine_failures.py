@@ -22,18 +22,18 @@ from farflung.controllers.mailbox import controller as mailbox
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
-from farflung.controllers.status_summarizer.health import Subject
+from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.controllers.status_summarizer.status_return import StatusReturner
 from farflung.controllers.status_summarizer.summaries import Summaries
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.feeds import PlacementFeed, Views
-from farflung.placement.guard import Limits, Withdrawals
+from farflung.placement.feeds import FeedViews, PlacementFeed
+from farflung.placement.guard import WithdrawalLimits, Withdrawals
 from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
 from farflung.placement.names import BINDINGS, DEFINITIONS, NAMESPACES, Kind, ObjectKey, Source
 from farflung.placement.resolve import Resolver
 from farflung.placement.state import Neighbors, PlacementState
-from farflung.runtime.cache import Cache, Change, Key, Known
+from farflung.runtime.cache import Cache, CachedObject, Change, Key
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.rebuilder import Rebuilder
 from farflung.runtime.recorder import Recorder
@@ -96,7 +96,7 @@ def failing(classes: tuple[type, ...], at: int, *, late: bool) -> Iterator[list[
 def deliver(informer: Informer[Any], obj: Obj, version: int, *, deleted: bool) -> None:
     obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
     document = orjson.dumps(obj)
-    known = Known(where(document)[0], version, informer._decode(document))
+    known = CachedObject(where(document)[0], version, informer._decode(document))
     (informer.remove if deleted else informer.apply)(known)
 
 
@@ -216,7 +216,9 @@ FEED_HISTORY: list[Step] = [
 
 
 async def run_scheduler(fail_at: int, *, late: bool = False) -> Outcome:
-    setting = edge_scheduler.Setting(SERVER, SERVER, "http://h/edge", "http://h/s", "http://h/w", lambda: NOW)
+    setting = edge_scheduler.EdgeSchedulerSetting(
+        SERVER, SERVER, "http://h/edge", "http://h/s", "http://h/w", lambda: NOW
+    )
     log = Logger(io.StringIO())
     with failing((Triggers, Resolver), fail_at, late=late) as calls:
         made = edge_scheduler.EdgeScheduler(setting, "edge-scheduler", SharedInformers(simulated_environment()), log)
@@ -240,7 +242,7 @@ async def run_scheduler(fail_at: int, *, late: bool = False) -> Outcome:
 
 
 async def run_mailbox(fail_at: int, *, late: bool = False) -> Outcome:
-    setting = mailbox.Setting(SERVER, SERVER, "root:espw", "http://h/edge", "http://h/w")
+    setting = mailbox.MailboxSetting(SERVER, SERVER, "root:espw", "http://h/edge", "http://h/w")
     with failing((Mailboxes,), fail_at, late=late) as calls:
         made = mailbox.MailboxController(setting, SharedInformers(simulated_environment()), Logger(io.StringIO()))
         informers = {name: getattr(made, f"_{name}") for name in ("targets", "workspaces", "bindings", "configs")}
@@ -261,9 +263,9 @@ NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 async def run_feed(fail_at: int, *, late: bool = False) -> Outcome:
-    views = Views(SERVER.workspace("*"), SERVER, SERVER.workspace("root"), "http://h/edge", "http://h/s")
+    views = FeedViews(SERVER.workspace("*"), SERVER, SERVER.workspace("root"), "http://h/edge", "http://h/s")
     log = Logger(io.StringIO())
-    feed = PlacementFeed(views, Limits(), SharedInformers(simulated_environment()), log)
+    feed = PlacementFeed(views, WithdrawalLimits(), SharedInformers(simulated_environment()), log)
     recorder = Recorder(SERVER, "test", lambda: NOW, monotonic, lambda: "x", log)
     translator = PlacementTranslator(feed, recorder, lambda: NOW)
     summarizer = StatusSummarizer(feed, recorder, lambda: NOW)
@@ -317,7 +319,7 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
     made = {key: sorted(known.copies.made(key)) for key in known.placements}
     index = known.placements, known.locations, known.customizers, known.mailboxes, known.sources, known._led
     subjects = {
-        key: {part: summaries.summary(Subject(key, part)) for part in parts}
+        key: {part: summaries.summary(SummarySubject(key, part)) for part in parts}
         for key, parts in getattr(summaries, "_of", {}).items()
     }
     return wanted, made, index, known._special, feed._listened, subjects, summaries._told, summaries._questions
@@ -368,7 +370,7 @@ async def test_an_object_that_always_fails_stops_neither_the_controller_nor_furt
     running = asyncio.create_task(rebuilder.run())
 
     def write(name: str, version: int) -> None:
-        change = cache.apply(Known(Key("", "", name), version, version))
+        change = cache.apply(CachedObject(Key("", "", name), version, version))
         assert change is not None
         listener(change)
 

@@ -14,7 +14,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.customize import (
     Customized,
     Customizer,
-    Reference,
+    CustomizerReference,
     customized,
     expand,
     expands,
@@ -153,8 +153,10 @@ def test_unknown_names_stay_and_are_told() -> None:
 
 def test_the_later_names_of_the_annotations_count_too() -> None:
     assert expands(configured({"edge.kubestellar.io/expand-parameters": "true"}))
-    assert reference_of(configured({"edge.kubestellar.io/customizer": "x"})) == Reference("shop", "x")
-    assert reference_of(configured({"edge.kubestellar.io/customizer": "x", NAMES: "y"})) == Reference("shop", "y")
+    assert reference_of(configured({"edge.kubestellar.io/customizer": "x"})) == CustomizerReference("shop", "x")
+    assert reference_of(configured({"edge.kubestellar.io/customizer": "x", NAMES: "y"})) == CustomizerReference(
+        "shop", "y"
+    )
 
 
 def test_an_object_cannot_become_too_large_by_its_parameters() -> None:
@@ -170,8 +172,8 @@ def test_an_object_cannot_become_too_large_by_its_parameters() -> None:
 def test_a_customizer_is_in_the_namespace_of_the_object_or_in_one_that_is_named() -> None:
     assert reference_of(configured()) is None
     assert reference_of(configured({NAMES: ""})) is None
-    assert reference_of(configured({NAMES: "x"})) == Reference("shop", "x")
-    assert reference_of(configured({NAMES: "else/x"})) == Reference("else", "x")
+    assert reference_of(configured({NAMES: "x"})) == CustomizerReference("shop", "x")
+    assert reference_of(configured({NAMES: "else/x"})) == CustomizerReference("else", "x")
 
 
 @pytest.mark.parametrize("name", ["/x", "x/", "a/b/c", "/"])

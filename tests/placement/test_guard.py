@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
-from farflung.placement.guard import Limits, is_confirmed, parse_share, weigh
+from farflung.placement.guard import WithdrawalLimits, is_confirmed, parse_share, weigh
 
 
 def fleet(size: int, *things: str) -> dict[int, frozenset[str]]:
@@ -37,9 +37,9 @@ def test_more_than_half_and_more_than_ten_are_held(having: int, losing: int, is_
 
 def test_limits_can_be_drawn_elsewhere() -> None:
     assert not weigh(fleet(1, "a"), 4, confirmed=False).held
-    assert weigh(fleet(1, "a"), 4, confirmed=False, limits=Limits(0, 0)).held
-    assert not weigh(fleet(1, "a"), 4, confirmed=False, limits=Limits(25, 0)).held
-    assert not weigh(fleet(100, "a"), 100, confirmed=False, limits=Limits(100, 0)).held
+    assert weigh(fleet(1, "a"), 4, confirmed=False, limits=WithdrawalLimits(0, 0)).held
+    assert not weigh(fleet(1, "a"), 4, confirmed=False, limits=WithdrawalLimits(25, 0)).held
+    assert not weigh(fleet(100, "a"), 100, confirmed=False, limits=WithdrawalLimits(100, 0)).held
 
 
 def test_what_is_held_says_how_to_go_on_and_what_is_not_says_nothing() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import version_order
-from farflung.placement.project import Agreement, Conflict, Offer, SourceObject, agreed, merged, same
+from farflung.placement.project import Agreement, MergeConflict, ServedVersions, SourceObject, agreed, merged, same
 
 PASSWORDS = "aHVudGVyMg==", "czNjcjN0"
 
@@ -24,7 +24,7 @@ def source(cluster: str, version: int, metadata: Obj | None = None, **sections: 
     return SourceObject(cluster, version, obj(metadata, **sections))
 
 
-def merge(*sources: SourceObject) -> tuple[Obj, list[Conflict]]:
+def merge(*sources: SourceObject) -> tuple[Obj, list[MergeConflict]]:
     found = merged(sources)
     assert found.obj is not None
     return found.obj, list(found.conflicts)
@@ -40,7 +40,7 @@ def test_labels_and_annotations_are_merged_key_by_key(field: str) -> None:
         source("ws2", 1, {field: {"both": "old", "theirs": "y", "same": "s"}}),
     )
     assert found["metadata"][field] == {"a.b/c": "x", "both": "new", "same": "s", "theirs": "y"}
-    assert conflicts == [Conflict(f"metadata.{field}.both", "ws1", ("ws2",))]
+    assert conflicts == [MergeConflict(f"metadata.{field}.both", "ws1", ("ws2",))]
 
 
 def test_owners_are_merged_by_version_kind_and_name() -> None:
@@ -52,7 +52,7 @@ def test_owners_are_merged_by_version_kind_and_name() -> None:
         source("ws2", 2, {"ownerReferences": [owner("z", "2"), owner("x", "2")]}),
     )
     assert found["metadata"]["ownerReferences"] == [owner("x", "2"), owner("y", "1"), owner("z", "2")]
-    assert conflicts == [Conflict("metadata.ownerReferences['v1 Thing x'].uid", "ws2", ("ws1",))]
+    assert conflicts == [MergeConflict("metadata.ownerReferences['v1 Thing x'].uid", "ws2", ("ws1",))]
 
 
 def test_finalizers_are_a_set_and_nobody_owns_fields() -> None:
@@ -72,7 +72,7 @@ def test_of_specs_that_differ_the_most_recent_one_wins(section: str) -> None:
         source("ws3", 6, **{section: {"replicas": 1, "parts": [{"image": "y"}]}}),
     )
     assert found[section] == {"replicas": 1, "parts": [{"image": "y"}]}
-    assert conflicts == [Conflict(f"{section}.parts[0].image", "ws2", ("ws1",))]
+    assert conflicts == [MergeConflict(f"{section}.parts[0].image", "ws2", ("ws1",))]
 
 
 @pytest.mark.parametrize("other", [{"spec": {"a": 1, "b": None}}, {"spec": {"a": 1}}, {"spec": {"a": 1.0}}])
@@ -99,7 +99,7 @@ def test_absent_and_null_are_the_same(other: Obj) -> None:
 def test_everything_else_that_differs_is_a_conflict_that_says_where(latest: Obj, other: Obj, path: str) -> None:
     found, conflicts = merge(source("ws1", 2, **latest), source("ws2", 1, **other))
     assert found == obj(**latest)
-    assert conflicts == [Conflict(path, "ws1", ("ws2",))]
+    assert conflicts == [MergeConflict(path, "ws1", ("ws2",))]
     assert str(conflicts[0]) == f"{path}: ws1 wins over ws2"
 
 
@@ -110,7 +110,7 @@ def test_other_sections_that_are_maps_are_merged_key_by_key() -> None:
         source("ws3", 1, data={"b": "3", "gone": "not for all"}),
     )
     assert found == obj(data={"a": "1", "b": "2", "gone": "not for all"}, binaryData={"x": "eA=="})
-    assert conflicts == [Conflict("data.a", "ws1", ("ws2",)), Conflict("data.b", "ws2", ("ws3",))]
+    assert conflicts == [MergeConflict("data.a", "ws1", ("ws2",)), MergeConflict("data.b", "ws2", ("ws3",))]
 
 
 def test_what_is_being_deleted_counts_no_more() -> None:
@@ -123,7 +123,7 @@ def test_what_is_being_deleted_counts_no_more() -> None:
 def test_of_equal_versions_the_first_cluster_wins() -> None:
     found, conflicts = merge(source("ws2", 1, spec={"a": 2}), source("ws1", 1, spec={"a": 1}))
     assert found["spec"] == {"a": 1}
-    assert conflicts == [Conflict("spec.a", "ws1", ("ws2",))]
+    assert conflicts == [MergeConflict("spec.a", "ws1", ("ws2",))]
 
 
 def test_values_of_secrets_are_never_told() -> None:
@@ -216,7 +216,7 @@ def test_equal_sources_are_like_one(sources: list[SourceObject], alone: Obj) -> 
 def test_every_field_is_what_the_most_recent_source_says_that_says_anything(sources: list[SourceObject]) -> None:
     found = merged(sources)
     assert found.obj is not None
-    clusters: dict[tuple[str, ...], Conflict] = {}
+    clusters: dict[tuple[str, ...], MergeConflict] = {}
     for one in found.conflicts:
         where = one.path.replace("[", ".[").split(".")
         depth = 3 if where[0] == "metadata" else 2 if is_map(sources, where[0]) else 1
@@ -244,8 +244,8 @@ def is_map(sources: list[SourceObject], name: str) -> bool:
 # --- versions -------------------------------------------------------------------------------------
 
 
-def offer(cluster: str, *versions: str, preferred: str = "") -> Offer:
-    return Offer(cluster, versions, preferred or versions[0])
+def offer(cluster: str, *versions: str, preferred: str = "") -> ServedVersions:
+    return ServedVersions(cluster, versions, preferred or versions[0])
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def offer(cluster: str, *versions: str, preferred: str = "") -> Offer:
         ([offer("a", "v1beta1", "v1alpha1"), offer("b", "v1alpha1", "v1beta1")], "v9", "v1beta1"),
     ],
 )
-def test_workspaces_agree_upon_a_version(offers: list[Offer], earlier: str | None, version: str) -> None:
+def test_workspaces_agree_upon_a_version(offers: list[ServedVersions], earlier: str | None, version: str) -> None:
     assert agreed(offers, earlier) == Agreement(version)
 
 
@@ -273,20 +273,20 @@ def test_who_has_only_old_versions_is_left_out_and_named() -> None:
 
 
 def test_who_serves_nothing_is_left_out_first() -> None:
-    found = agreed([Offer("a", (), ""), offer("b", "v1alpha1")])
+    found = agreed([ServedVersions("a", (), ""), offer("b", "v1alpha1")])
     assert found == Agreement("v1alpha1", ("a",), "no version is served by all of a (none), b (v1alpha1); left out: a")
-    assert agreed([Offer("a", (), "")]).version == ""
+    assert agreed([ServedVersions("a", (), "")]).version == ""
 
 
 VERSIONS = st.lists(st.sampled_from(["v1", "v2", "v1beta1", "v1alpha1", "other"]), max_size=3, unique=True)
 OFFERS = st.lists(
-    st.builds(Offer, st.sampled_from("abcd"), VERSIONS.map(tuple), st.sampled_from(["v1", "v2", "v1beta1"])),
+    st.builds(ServedVersions, st.sampled_from("abcd"), VERSIONS.map(tuple), st.sampled_from(["v1", "v2", "v1beta1"])),
     max_size=4,
     unique_by=lambda one: one.cluster,
 )
 
 
-def twin(offers: list[Offer], earlier: str | None) -> tuple[str, set[str]]:
+def twin(offers: list[ServedVersions], earlier: str | None) -> tuple[str, set[str]]:
     """By the letter of the rule."""
     left, dropped = list(offers), set()
     while left and not set.intersection(*(set(one.versions) for one in left)):
@@ -301,7 +301,9 @@ def twin(offers: list[Offer], earlier: str | None) -> tuple[str, set[str]]:
 
 
 @given(OFFERS, st.sampled_from([None, "v1", "v1beta1", "other"]), st.randoms(use_true_random=False))
-def test_agreements_are_by_the_rule_whatever_the_order(offers: list[Offer], earlier: str | None, random: Any) -> None:
+def test_agreements_are_by_the_rule_whatever_the_order(
+    offers: list[ServedVersions], earlier: str | None, random: Any
+) -> None:
     found = agreed(offers, earlier)
     assert (found.version, set(found.dropped)) == twin(offers, earlier)
     assert bool(found.dropped) == bool(found.conflict)

@@ -20,8 +20,8 @@ from farflung.placement.types import (
     Effect,
     Location,
     Placement,
+    ScheduledTarget,
     Taint,
-    Target,
     Toleration,
     parse_location,
     parse_target,
@@ -68,9 +68,9 @@ def location(
     return Location(key, labels, instances, problem, taints, found.document)
 
 
-def target(key: ObjectKey, uid: str, labels: dict[str, str], taints: tuple[Taint, ...]) -> Target:
+def target(key: ObjectKey, uid: str, labels: dict[str, str], taints: tuple[Taint, ...]) -> ScheduledTarget:
     found = parse_target({"metadata": {"name": key.name, "labels": labels}}, key.cluster)
-    return Target(key, uid, labels, taints, found.document)
+    return ScheduledTarget(key, uid, labels, taints, found.document)
 
 
 PLAIN = {"selectors": st.lists(SELECTORS, max_size=3).map(tuple)}
@@ -96,7 +96,7 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.engine = Resolver()
         self.locations: dict[ObjectKey, Location] = {}
-        self.targets: dict[ObjectKey, Target] = {}
+        self.targets: dict[ObjectKey, ScheduledTarget] = {}
         self.placements: dict[ObjectKey, Placement] = {}
         self.previous: dict[ObjectKey, frozenset[Destination]] = {}
         self.resolved: dict[ObjectKey, Resolution] = {}
@@ -224,7 +224,7 @@ class Histories(RuleBasedStateMachine):
         return found
 
     @staticmethod
-    def holds(text: str, one: Location, other: Target) -> bool:
+    def holds(text: str, one: Location, other: ScheduledTarget) -> bool:
         """The three expressions, in Python."""
         if text.startswith("target"):
             return other.labels.get("env") == "a"
@@ -274,13 +274,13 @@ TestHistories.settings = settings(
 PLACE = ObjectKey("wmw", "p")
 
 
-def engine(*values: Location | Target | Placement) -> Resolver:
+def engine(*values: Location | ScheduledTarget | Placement) -> Resolver:
     made = Resolver()
     for value in values:
         match value:
             case Location():
                 made.put_location(value)
-            case Target():
+            case ScheduledTarget():
                 made.put_target(value)
             case Placement():
                 made.put_placement(value)
@@ -291,8 +291,8 @@ def at(name: str, **further: Any) -> Location:
     return Location(ObjectKey("imw", name), **further)
 
 
-def run(name: str, **further: Any) -> Target:
-    return Target(ObjectKey("imw", name), f"uid-{name}", **further)
+def run(name: str, **further: Any) -> ScheduledTarget:
+    return ScheduledTarget(ObjectKey("imw", name), f"uid-{name}", **further)
 
 
 def test_an_unknown_placement_leads_nowhere() -> None:

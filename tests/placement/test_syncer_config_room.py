@@ -19,7 +19,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 from farflung.placement.syncer_config import (
     MOST,
-    Capacity,
+    EdgeCapacity,
     SyncerHeartbeat,
     capacity_patch,
     parse_amounts,
@@ -31,7 +31,7 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 WITHHELD = {"type": "CapacityKnown", "status": "False", "reason": "Forbidden"}
 
 
-def read(**status: Any) -> Capacity | None:
+def read(**status: Any) -> EdgeCapacity | None:
     return parse_heartbeat(json.dumps({"metadata": {"name": "the-one"}, "status": status}).encode()).room
 
 
@@ -51,15 +51,15 @@ def test_what_no_cluster_can_have_is_not_shown(amount: Any) -> None:
 
 def test_a_syncer_that_says_nothing_is_told_from_one_that_may_not_look() -> None:
     assert read() is None
-    assert read(conditions=[WITHHELD]) == Capacity()
-    assert read(allocatable={"cpu": "1"}) == Capacity((("cpu", "1"),))
+    assert read(conditions=[WITHHELD]) == EdgeCapacity()
+    assert read(allocatable={"cpu": "1"}) == EdgeCapacity((("cpu", "1"),))
 
 
 @settings(max_examples=examples(50))
 @given(ANYTHING, ANYTHING)
 def test_whatever_a_syncer_reports_what_is_shown_makes_sense(allocatable: Any, capacity: Any) -> None:
     try:
-        room = read(allocatable=allocatable, capacity={"cpu": capacity, "x" * 400: "1"}) or Capacity()
+        room = read(allocatable=allocatable, capacity={"cpu": capacity, "x" * 400: "1"}) or EdgeCapacity()
     except msgspec.MsgspecError:
         return
     for amounts in room:
@@ -73,7 +73,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.sampled
 @settings(max_examples=examples(50))
 @given(AMOUNTS | st.none() | ANYTHING.filter(lambda one: isinstance(one, dict)), AMOUNTS, AMOUNTS)
 def test_what_is_written_makes_a_synctarget_show_the_room_and_nothing_then(shown: Any, room: Obj, all: Obj) -> None:
-    wanted = Capacity(parse_amounts(room), parse_amounts(all))
+    wanted = EdgeCapacity(parse_amounts(room), parse_amounts(all))
     after = merge.apply({"allocatable": shown}, capacity_patch(TargetStatus(allocatable=shown), wanted))
     status = msgspec.convert(after, TargetStatus)
     assert (status.allocatable or {}, status.capacity or {}) == (room, all)
@@ -81,7 +81,7 @@ def test_what_is_written_makes_a_synctarget_show_the_room_and_nothing_then(shown
 
 
 def test_a_change_is_written_at_once_and_once_and_takes_the_heartbeat_along() -> None:
-    reports, room = Reports(), Capacity((("cpu", "4"),), (("cpu", "6"),))
+    reports, room = Reports(), EdgeCapacity((("cpu", "4"),), (("cpu", "6"),))
     written = reports.decide("box", target(), SyncerHeartbeat(NOON, room=room), 1.0)
     assert written.status == {
         "lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z",
@@ -95,4 +95,4 @@ def test_a_change_is_written_at_once_and_once_and_takes_the_heartbeat_along() ->
 def test_what_is_withheld_is_not_shown_any_longer_and_what_was_never_reported_is_left_alone() -> None:
     reports, shown = Reports(), target(allocatable={"cpu": "4"})
     assert reports.decide("box", shown, SyncerHeartbeat(NOON), 1.0).status == {}
-    assert reports.decide("box", shown, SyncerHeartbeat(NOON, room=Capacity()), 1.0).status["allocatable"] is None
+    assert reports.decide("box", shown, SyncerHeartbeat(NOON, room=EdgeCapacity()), 1.0).status["allocatable"] is None

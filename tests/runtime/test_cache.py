@@ -3,15 +3,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.runtime.cache import Cache, Change, Key, Known
+from farflung.runtime.cache import Cache, CachedObject, Change, Key
 
 
 def key(name: str) -> Key:
     return Key("c", "", name)
 
 
-def known(name: str, version: int, value: str = "") -> Known[str]:
-    return Known(key(name), version, value or f"{name}{version}")
+def known(name: str, version: int, value: str = "") -> CachedObject[str]:
+    return CachedObject(key(name), version, value or f"{name}{version}")
 
 
 def test_a_key_reads_as_the_clients_of_kcp_write_it() -> None:
@@ -64,7 +64,7 @@ lists = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 4)).map(
 
 @given(lists, lists)
 def test_the_changes_of_a_new_list_lead_from_what_was_known_to_what_is(
-    before: list[Known[str]], after: list[Known[str]]
+    before: list[CachedObject[str]], after: list[CachedObject[str]]
 ) -> None:
     cache: Cache[str] = Cache()
     cache.replace(before, 10)

@@ -15,7 +15,7 @@ from farflung.apis.names import Collection
 from farflung.client.errors import Garbled
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
-from farflung.runtime.cache import Change, Key, Known
+from farflung.runtime.cache import CachedObject, Change, Key
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.reflector import Environment
 
@@ -42,8 +42,8 @@ def alone() -> Informer[Any]:
     return informer(Client(ScriptedServer(lambda request: failure(500))))
 
 
-def known(name: str, version: int) -> Known[Any]:
-    return Known(Key("", "", name), version, {"version": version})
+def known(name: str, version: int) -> CachedObject[Any]:
+    return CachedObject(Key("", "", name), version, {"version": version})
 
 
 async def test_listeners_hear_of_changes_in_order_and_the_cache_knows_already() -> None:
@@ -104,7 +104,7 @@ def test_what_we_wrote_is_known_before_it_is_heard_of_and_told_once() -> None:
     written = {"metadata": {"name": "a", "resourceVersion": "7"}}
     made.assume(written)
     assert made.cache[Key("", "", "a")] == written
-    made.apply(Known(Key("", "", "a"), 7, written))
+    made.apply(CachedObject(Key("", "", "a"), 7, written))
     assert len(heard) == 1
     made.assume({"metadata": {"name": "a", "resourceVersion": "6"}})
     assert made.cache[Key("", "", "a")] == written
@@ -139,7 +139,7 @@ async def test_who_goes_on_from_what_it_knew_hears_only_of_what_changed_since() 
     running = asyncio.create_task(before.run())
     await asyncio.wait_for(before.synced.wait(), PATIENCE)
     running.cancel()
-    remembered = [Known(key, before.cache.version(key), value) for key, value in before.cache.items()]
+    remembered = [CachedObject(key, before.cache.version(key), value) for key, value in before.cache.items()]
     await hub.config_map("new")
     await hub.delete(f"{CONFIG_MAPS}/deleted")
 

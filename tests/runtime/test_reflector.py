@@ -16,7 +16,7 @@ from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import Request
 from farflung.lib.backoff import Backoff
-from farflung.runtime.cache import Cache, Key, Known
+from farflung.runtime.cache import Cache, CachedObject, Key
 from farflung.runtime.reflector import Environment, Reflector
 
 WIDGETS = Collection("acme.io", "v1", "widgets", "Widget")
@@ -56,15 +56,15 @@ class Heard:
     news: list[Any] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
-    def replace(self, everything: list[Known[Any]], version: int) -> None:
+    def replace(self, everything: list[CachedObject[Any]], version: int) -> None:
         self.cache.replace(everything, version)
         self.news.append(sorted(known.key.name for known in everything))
 
-    def apply(self, news: Known[Any]) -> None:
+    def apply(self, news: CachedObject[Any]) -> None:
         self.cache.apply(news)
         self.news.append(f"{news.key.name}@{news.version}")
 
-    def remove(self, gone: Known[Any]) -> None:
+    def remove(self, gone: CachedObject[Any]) -> None:
         self.cache.remove(gone)
         self.news.append(f"-{gone.key.name}")
 

@@ -19,18 +19,16 @@ from simulated_time import monotonic, poll, simulated_environment
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
-from farflung.controllers.edge_scheduler.controller import EdgeScheduler
-from farflung.controllers.edge_scheduler.controller import Setting as SchedulerSetting
+from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.global_scheduler.controller import GlobalScheduler, pods_of
 from farflung.controllers.global_scheduler.controller import GlobalSchedulerSetting as GlobalSetting
-from farflung.controllers.mailbox.controller import MailboxController
-from farflung.controllers.mailbox.controller import Setting as MailboxSetting
+from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.feeds import PlacementFeed, Views
-from farflung.placement.guard import Limits
+from farflung.placement.feeds import FeedViews, PlacementFeed
+from farflung.placement.guard import WithdrawalLimits
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.manager import Manager
@@ -88,7 +86,7 @@ class Fleet:
     summarizer: StatusSummarizer | None = None
     global_scheduler: GlobalScheduler | None = None
     globals: dict[str, Any] = field(default_factory=dict)  #: what the global scheduler is told beside where things are
-    limits: Limits = field(default_factory=Limits)
+    limits: WithdrawalLimits = field(default_factory=WithdrawalLimits)
     verbosity: int = 3
 
     @property
@@ -119,7 +117,7 @@ class Fleet:
         ]
         informers = SharedInformers(self.env)
         if scheduler:
-            setting = SchedulerSetting(espw, root, edge, scheduling, workload, lambda: self.hub.now)
+            setting = EdgeSchedulerSetting(espw, root, edge, scheduling, workload, lambda: self.hub.now)
             EdgeScheduler(setting, "edge-scheduler", informers, log).join(self.manager)
         if mailboxes:
             mailbox = MailboxSetting(espw, root, PROVIDER, edge, workload)
@@ -162,7 +160,7 @@ class Fleet:
     def _listening(self, edge: str, scheduling: str, informers: SharedInformers, log: Logger) -> PlacementFeed:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         everywhere = Client(self.masters, "/clusters/*", "placement-translator")
-        return PlacementFeed(Views(everywhere, espw, root, edge, scheduling), self.limits, informers, log)
+        return PlacementFeed(FeedViews(everywhere, espw, root, edge, scheduling), self.limits, informers, log)
 
     def _translator(self, listening: PlacementFeed) -> PlacementTranslator:
         recorder = self._recorder(listening.views.everywhere, listening.log)

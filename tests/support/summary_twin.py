@@ -12,7 +12,7 @@ from translated import NAMESPACES, PROJECTED, World
 
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.status_summarizer.answers import CollectorAnswer
-from farflung.controllers.status_summarizer.collectors import InvalidQuestionError, Question, question_of
+from farflung.controllers.status_summarizer.collectors import CollectorQuery, InvalidQueryError, question_of
 from farflung.controllers.status_summarizer.health import Digest, Row, digest_of
 from farflung.controllers.status_summarizer.summaries import summary_labels, summary_name
 from farflung.machinery import times
@@ -228,11 +228,11 @@ class Twin:
         }
         return {field: value for field, value in body.items() if value}
 
-    def question(self, cluster: str, name: str) -> Question | None:
+    def question(self, cluster: str, name: str) -> CollectorQuery | None:
         found = self.collectors[cluster].get(name)
         try:
             return None if found is None else question_of(found["spec"])
-        except InvalidQuestionError:
+        except InvalidQueryError:
             return None
 
     def answer(self, cluster: str, name: str, part: Part, copies: list[Copy], digests: dict[str, Digest]) -> Obj:

@@ -30,17 +30,15 @@ from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import Access, load
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.controller import EdgeScheduler
-from farflung.controllers.edge_scheduler.controller import Setting as SchedulerSetting
+from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.edge_scheduler.observe import observe
-from farflung.controllers.mailbox.controller import MailboxController
-from farflung.controllers.mailbox.controller import Setting as MailboxSetting
+from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
 from farflung.lib import klog, memory, outlet
 from farflung.lib.klog import Logger
-from farflung.placement.feeds import PlacementFeed, Views
-from farflung.placement.guard import Limits
+from farflung.placement.feeds import FeedViews, PlacementFeed
+from farflung.placement.guard import WithdrawalLimits
 from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
 from farflung.runtime.informer import SharedInformers
@@ -92,7 +90,7 @@ class Settings:
     identity_file: str = ""  #: that remembers who this process is; empty: none
     log_only: bool = False
     with_parent: bool = False  #: ends when standard input does
-    limits: Limits = field(default_factory=Limits)  #: of what goes at once
+    limits: WithdrawalLimits = field(default_factory=WithdrawalLimits)  #: of what goes at once
     stale_after: float = STALE_AFTER  #: seconds without a word of a syncer
     files: Files = field(default_factory=Files)  #: of the global scheduler
     kept: KeptFiles = field(default_factory=KeptFiles)  #: the copy of them
@@ -140,7 +138,9 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
         identity_file=options.get("identity_file", ""),
         log_only=options.get("log_only", False),
         with_parent=options.get("with_parent", False),
-        limits=Limits(options["max_withdraw"], options["max_withdraw_number"]) if TRANSLATOR in what else Limits(),
+        limits=WithdrawalLimits(options["max_withdraw"], options["max_withdraw_number"])
+        if TRANSLATOR in what
+        else WithdrawalLimits(),
         stale_after=options.get("stale_after", STALE_AFTER),
         files=files,
         kept=kept,
@@ -351,7 +351,7 @@ async def _join(
     provider = settings.provider or edge.path or PROVIDER
     informers = SharedInformers(env)
     if SCHEDULER in settings.what:
-        scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)
+        scheduler = EdgeSchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)
         EdgeScheduler(scheduler, settings.name, informers, log, workers=settings.workers_of(SCHEDULER)).join(manager)
     if MAILBOXES in settings.what:
         mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets, servers.everywhere)
@@ -362,7 +362,7 @@ async def _join(
         workers = settings.workers_of(GLOBAL)
         global_scheduler.join(ways, files, identity, manager, informers, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
-        views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
+        views = FeedViews(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
         listening = PlacementFeed(views, settings.limits, informers, log)
 
         def recorder(name: str) -> Recorder:

@@ -25,7 +25,15 @@ from farflung.placement import resolve
 from farflung.placement.feeds import travelling
 from farflung.placement.names import Kind, Part, PlacementKey
 from farflung.placement.resolve import Explanation, Resolution, Resolver
-from farflung.placement.types import YES, Destination, Placement, Target, destinations_of, parse_placement, previous
+from farflung.placement.types import (
+    YES,
+    Destination,
+    Placement,
+    ScheduledTarget,
+    destinations_of,
+    parse_placement,
+    previous,
+)
 
 ASKED: Final = 50  #: mailboxes of a Location that are asked what is being withdrawn from them
 BEHIND: Final = "the scheduler is behind, or does not run"
@@ -88,7 +96,7 @@ class Seen:
         self._previous = previous(placement, observed)
         self.resolution: Resolution = self._engine.resolve(placement.key, self._previous)
 
-    def targets_of(self, cluster: str) -> list[Target]:
+    def targets_of(self, cluster: str) -> list[ScheduledTarget]:
         return self._inventory.targets_of(cluster)
 
     def locations(self, wanted: str = "") -> Iterator[Obj]:

@@ -40,7 +40,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.request.audit import Audit
 from farflung.lib import memory, outlet
-from farflung.placement.guard import USUAL, Limits
+from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite.store import SqliteStore
 
@@ -66,7 +66,7 @@ class Settings:
     workspaces: bool = False
     bare: bool = False  #: with workspaces: nothing in them that somebody could make by hand
     controllers: bool = False  #: with workspaces: run the controllers beside it
-    limits: Limits = USUAL  #: of what the controllers withdraw at once
+    limits: WithdrawalLimits = USUAL  #: of what the controllers withdraw at once
     stale_after: float = 60.0  #: seconds without a word of a syncer
     files: Files = field(default_factory=Files)  #: of the global scheduler, which is one of the controllers
     audits: bool = True  #: a line for each write

@@ -22,7 +22,15 @@ from farflung.client.rest import Client, Selection
 from farflung.machinery.errors import Obj
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Location, Placement, Target, is_extra, parse_location, parse_target, source_label
+from farflung.placement.types import (
+    Location,
+    Placement,
+    ScheduledTarget,
+    is_extra,
+    parse_location,
+    parse_target,
+    source_label,
+)
 from farflung.runtime.exports import url_of
 
 T = TypeVar("T")
@@ -44,7 +52,7 @@ class Inventory:
     """All Locations and SyncTargets."""
 
     locations: tuple[Location, ...]
-    targets: tuple[Target, ...]
+    targets: tuple[ScheduledTarget, ...]
 
     def engine(self) -> Resolver:
         engine = Resolver()
@@ -54,7 +62,7 @@ class Inventory:
             engine.put_location(location)
         return engine
 
-    def targets_of(self, cluster: str) -> list[Target]:
+    def targets_of(self, cluster: str) -> list[ScheduledTarget]:
         """Sorted by name."""
         return sorted((one for one in self.targets if one.key.cluster == cluster), key=lambda one: one.key.name)
 

@@ -248,11 +248,14 @@ def start(
     """
     from farflung.cli.hub import Settings, run
     from farflung.cli.scheduler_files import Files
-    from farflung.placement.guard import Limits
+    from farflung.placement.guard import WithdrawalLimits
 
     settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True)
     controllers = not bare if controllers is None else controllers
-    limits, files = Limits(max_withdraw, max_withdraw_number), Files(configuration_directory(context), policy_file)
+    limits, files = (
+        WithdrawalLimits(max_withdraw, max_withdraw_number),
+        Files(configuration_directory(context), policy_file),
+    )
     run(replace(settings, bare=bare, controllers=controllers, limits=limits, stale_after=stale_after, files=files))
 
 

@@ -18,10 +18,10 @@ from farflung.placement.names import Kind, Part, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
-from farflung.placement.types import Destination, Location, ObservedObject, Route, SeenLocation, parse_object
+from farflung.placement.types import Destination, Location, LocationLabels, ObservedObject, Route, parse_object
 
 NEWEST: Final = str(2**62)  #: the resourceVersion of what is not written yet
-Locations = Mapping[tuple[str, str], SeenLocation]  #: by cluster and name
+Locations = Mapping[tuple[str, str], LocationLabels]  #: by cluster and name
 
 
 def mailbox_of(destination: Destination) -> str:
@@ -32,9 +32,9 @@ def places_of(destinations: Iterable[Destination]) -> dict[str, Route]:
     return by_mailbox((mailbox_of(one), Route(one.cluster, one.location, one.target)) for one in destinations)
 
 
-def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], SeenLocation]:
+def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], LocationLabels]:
     return {
-        (one.key.cluster, one.key.name): SeenLocation(
+        (one.key.cluster, one.key.name): LocationLabels(
             dict(one.labels), orjson.loads(one.document)["metadata"].get("annotations") or {}
         )
         for one in known
@@ -115,5 +115,5 @@ class Imagined:
     def _customizers_of(self, cluster: str) -> Callable[[str], Customizer | None]:
         return lambda name: self._customizers.get((cluster, name))
 
-    def _location(self, place: Route) -> SeenLocation | None:
+    def _location(self, place: Route) -> LocationLabels | None:
         return self._locations.get((place.cluster, place.location))

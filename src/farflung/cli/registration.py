@@ -17,7 +17,7 @@ from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.placement.names import BINDING, CONFIG, mailbox_name
-from farflung.placement.types import Binding, Workspace
+from farflung.placement.types import ApiBinding, Workspace
 from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
 from farflung.syncer.rbac import SyncedKinds, mailbox_rules, policy_rules, synced_kinds
 from farflung.syncer.tokens import read_token
@@ -125,7 +125,7 @@ async def _mailbox(client: Client, target: Obj, wanted: Wanted, tell: Tell) -> s
             return Missing(f"the mailbox {wanted.provider}:{name}", "the mailbox controller makes it, if it runs")
         if not workspace.ready:
             return Missing(f"the mailbox {wanted.provider}:{name} to be ready")
-        binding = await _perhaps(client.workspace(workspace.cluster).get(API_BINDINGS, BINDING), Binding)
+        binding = await _perhaps(client.workspace(workspace.cluster).get(API_BINDINGS, BINDING), ApiBinding)
         if binding is None or not binding.bound:
             return Missing(f"the APIBinding {BINDING} in {wanted.provider}:{name}", "the mailbox controller makes it")
         return workspace.cluster

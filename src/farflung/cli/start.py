@@ -21,7 +21,7 @@ from farflung.hub.tenancy import bootstrap
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.lib import yaml_loader
 from farflung.lib.files import write_private
-from farflung.placement.guard import Limits
+from farflung.placement.guard import WithdrawalLimits
 
 PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
 IDENTITY: Final = "controllers.identity"  #: the file that says who the controllers are
@@ -51,14 +51,16 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
 
 
 def controllers(
-    kubeconfig: Path, limits: Limits, stale_after: float, files: Files, *, verbose: bool
+    kubeconfig: Path, limits: WithdrawalLimits, stale_after: float, files: Files, *, verbose: bool
 ) -> AbstractAsyncContextManager[None]:
     """The controllers in a process of their own, as long as the block lasts, so that they cannot slow the hub."""
     told = options(kubeconfig, limits, stale_after, files, verbose=verbose)
     return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *told])
 
 
-def options(kubeconfig: Path, limits: Limits, stale_after: float, files: Files, *, verbose: bool) -> list[str]:
+def options(
+    kubeconfig: Path, limits: WithdrawalLimits, stale_after: float, files: Files, *, verbose: bool
+) -> list[str]:
     """What the controllers are told."""
     where = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
     identity = ["--identity-file", str(kubeconfig.with_name(IDENTITY))]

@@ -27,7 +27,7 @@ _JSON_PARTS: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z|\\\Z)|[^"]+', re.DOTAL
 _KEY: Final = re.compile(r"[\w./-]{1,317}", re.ASCII)
 
 
-class Reference(NamedTuple):
+class CustomizerReference(NamedTuple):
     """The Customizer that an object names."""
 
     namespace: str
@@ -73,20 +73,22 @@ def expands(obj: Mapping[str, Any]) -> bool:
     return _annotation(obj, EXPAND) == "true"
 
 
-def reference_of(obj: Mapping[str, Any]) -> Reference | None:
+def reference_of(obj: Mapping[str, Any]) -> CustomizerReference | None:
     """None if the object names no Customizer."""
     text = _annotation(obj, CUSTOMIZER)
     if not text:
         return None
     namespace, slash, name = text.rpartition("/")
     if slash and namespace and name and "/" not in namespace:
-        return Reference(namespace, name)
+        return CustomizerReference(namespace, name)
     if slash:
-        return Reference("", text, f"{_where(obj)}: {go_quote(text)} is neither NAME nor NAMESPACE/NAME")
+        return CustomizerReference("", text, f"{_where(obj)}: {go_quote(text)} is neither NAME nor NAMESPACE/NAME")
     namespace = obj["metadata"].get("namespace") or ""
     if not namespace:
-        return Reference("", text, f"{_where(obj)}: an object without a namespace names a Customizer as NAMESPACE/NAME")
-    return Reference(namespace, text)
+        return CustomizerReference(
+            "", text, f"{_where(obj)}: an object without a namespace names a Customizer as NAMESPACE/NAME"
+        )
+    return CustomizerReference(namespace, text)
 
 
 def _annotation(obj: Mapping[str, Any], name: str) -> str:
@@ -200,7 +202,7 @@ class _ProblemError(ValueError):
 def parse_customizer(obj: Mapping[str, Any]) -> Customizer:
     """What does not depend on the place is understood here, once."""
     metadata = obj["metadata"]
-    name = str(Reference(metadata.get("namespace") or "", metadata["name"]))
+    name = str(CustomizerReference(metadata.get("namespace") or "", metadata["name"]))
     try:
         does = expands(obj)
         return Customizer(name, does, tuple(_replacements(obj.get("replacements"), does)))
@@ -268,7 +270,7 @@ def customized(obj: Obj, customizer: Customizer | None, parameters: Parameters) 
     return Customized(after, "", expanding.unknown(), unused)
 
 
-def _found(obj: Obj, reference: Reference, customizer: Customizer | None) -> Customizer:
+def _found(obj: Obj, reference: CustomizerReference, customizer: Customizer | None) -> Customizer:
     if reference.problem:
         raise _ProblemError(reference.problem)
     if customizer is None:

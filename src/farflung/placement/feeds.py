@@ -25,15 +25,15 @@ from farflung.placement.index import Copy, kinds_from
 from farflung.placement.names import BINDINGS, DEFINITIONS, Category, Kind, Part, PlacementKey, Source, category
 from farflung.placement.state import PlacementState, WorkKey
 from farflung.placement.types import (
+    LocationLabels,
     ObservedObject,
     PlacementSlice,
-    SeenLocation,
-    SeenPlacement,
+    PlacementView,
     Workspace,
+    parse_location_labels,
     parse_object,
+    parse_placement_view,
     parse_slice,
-    seen_location,
-    seen_placement,
 )
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
@@ -214,7 +214,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Views:
+class FeedViews:
     """Where things are found."""
 
     everywhere: Client  #: all workspaces at once, as somebody who may do everything in them
@@ -253,7 +253,9 @@ class Subscriber(Protocol):
 
 
 class PlacementFeed:
-    def __init__(self, views: Views, limits: guard.Limits, informers: SharedInformers, log: Logger) -> None:
+    def __init__(
+        self, views: FeedViews, limits: guard.WithdrawalLimits, informers: SharedInformers, log: Logger
+    ) -> None:
         self.views = views
         self.env = informers.env
         self._shared = informers
@@ -268,12 +270,12 @@ class PlacementFeed:
         self._group: asyncio.TaskGroup | None = None
         self._started = False
         edge = views.provider.view(views.edge)
-        self.placements = self.informer(edge, EDGE_PLACEMENTS, seen_placement, self._on_placement)
+        self.placements = self.informer(edge, EDGE_PLACEMENTS, parse_placement_view, self._on_placement)
         self.configs: Informer[bytes] = informers.informer(edge, SYNCER_CONFIGS, bytes, self.trouble)
         self._slices = self.informer(edge, SINGLE_PLACEMENT_SLICES, parse_slice, self._on_slice)
         self._customizers = self.informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
         locations = views.root.view(views.scheduling)
-        self.locations = self.informer(locations, LOCATIONS, seen_location, self._on_location)
+        self.locations = self.informer(locations, LOCATIONS, parse_location_labels, self._on_location)
         workspace = msgspec.json.Decoder(Workspace).decode
         self._workspaces = self.informer(views.provider, WORKSPACES, workspace, self._on_workspace)
         self.feeds = ObjectFeeds(
@@ -439,7 +441,7 @@ class PlacementFeed:
         if self._started:  # until then everything is looked at anyway
             self.rebuilder.attempt(source, lambda: self._tell(self.known.on_source(source)))
 
-    def _on_placement(self, change: Change[SeenPlacement]) -> None:
+    def _on_placement(self, change: Change[PlacementView]) -> None:
         self._tell(self.known.on_placement(PlacementKey(change.key.cluster, change.key.name), change.new))
         if self._started:
             self._listen()
@@ -452,7 +454,7 @@ class PlacementFeed:
         name = f"{change.key.namespace}/{change.key.name}"
         self._tell(self.known.on_customizer(change.key.cluster, name, customizer))
 
-    def _on_location(self, change: Change[SeenLocation]) -> None:
+    def _on_location(self, change: Change[LocationLabels]) -> None:
         self._tell(self.known.on_location(change.key.cluster, change.key.name, change.new))
 
     def _on_workspace(self, change: Change[Workspace]) -> None:

@@ -10,13 +10,13 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
 from farflung.placement.names import Part, PlacementKey, Source
-from farflung.placement.types import SeenPlacement
+from farflung.placement.types import PlacementView
 
 Destination = TypeVar("Destination", bound=Hashable)
 Thing = TypeVar("Thing", bound=Hashable)
 
 
-class Limits(NamedTuple):
+class WithdrawalLimits(NamedTuple):
     """A withdrawal is held if it is beyond both."""
 
     share: int = 50  #: of the destinations, in percent
@@ -26,7 +26,7 @@ class Limits(NamedTuple):
         return losing > self.number and losing * 100 > self.share * having
 
 
-USUAL: Final = Limits()
+USUAL: Final = WithdrawalLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def weigh(
     having: int,
     *,
     confirmed: bool,
-    limits: Limits = USUAL,
+    limits: WithdrawalLimits = USUAL,
 ) -> Withdrawal[Destination, Thing]:
     """What is held of what each of `having` destinations would lose.  No loss is empty."""
     if confirmed or not limits.are_exceeded(len(losses), having):
@@ -81,8 +81,8 @@ class Withdrawals:
         engine: PlacementIndex,
         offers: ServedKinds,
         copies: CopyIndex,
-        placements: Mapping[PlacementKey, SeenPlacement],
-        limits: Limits,
+        placements: Mapping[PlacementKey, PlacementView],
+        limits: WithdrawalLimits,
         is_heard: Callable[[Source], bool],
         is_undecided: Callable[[PlacementKey], bool],
     ) -> None:

@@ -20,7 +20,7 @@ from farflung.machinery.names import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
 from farflung.placement.index import CopyReason
 from farflung.placement.names import NAMESPACES, Part, PlacementKey
-from farflung.placement.types import YES, Projection, Route, SeenLocation, projection_of
+from farflung.placement.types import YES, LocationLabels, Projection, Route, projection_of
 
 Section = Mapping[str, Any]
 SERVICE_FIELDS: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies", "ipFamilyPolicy")
@@ -446,7 +446,7 @@ class SourceObject:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Conflict:
+class MergeConflict:
     """Sources do not agree about a field.  Says where and who, never what."""
 
     path: str
@@ -458,17 +458,17 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedObject:
     obj: Obj | None = field(repr=False)  #: None if there is none, or all of them are being deleted
-    conflicts: tuple[Conflict, ...] = ()  #: sorted
+    conflicts: tuple[MergeConflict, ...] = ()  #: sorted
 
 
-Said = list[tuple[str, Any]]  #: clusters and what they say of one field, the most recently updated first
+FieldValues = list[tuple[str, Any]]  #: clusters and what they say of one field, the most recently updated first
 METADATA_MAPS: Final = ("annotations", "labels")
 LIKE_SPEC: Final = ("spec", "status")
 
 
-def merged(sources: Sequence[SourceObject]) -> Merged:
+def merged(sources: Sequence[SourceObject]) -> MergedObject:
     """One object of all, whatever their order.
 
     Labels, annotations and sections that are maps in every source are merged key by key; anything else is equal, or
@@ -476,12 +476,12 @@ def merged(sources: Sequence[SourceObject]) -> Merged:
     """
     present = [one for one in sources if not one.obj["metadata"].get("deletionTimestamp")]
     if not present:
-        return Merged(None)
+        return MergedObject(None)
     latest = sorted(present, key=lambda one: (-one.version, one.cluster))
     if len(latest) == 1:
-        return Merged({**latest[0].obj, "metadata": _unmanaged(latest[0].obj["metadata"])})
+        return MergedObject({**latest[0].obj, "metadata": _unmanaged(latest[0].obj["metadata"])})
     merge = _Merge([one.cluster for one in latest])
-    return Merged(merge.objects([one.obj for one in latest]), tuple(sorted(merge.conflicts)))
+    return MergedObject(merge.objects([one.obj for one in latest]), tuple(sorted(merge.conflicts)))
 
 
 def _unmanaged(metadata: Mapping[str, Any]) -> Obj:
@@ -491,7 +491,7 @@ def _unmanaged(metadata: Mapping[str, Any]) -> Obj:
 class _Merge:
     def __init__(self, clusters: list[str]) -> None:
         self._clusters = clusters
-        self.conflicts: list[Conflict] = []
+        self.conflicts: list[MergeConflict] = []
 
     def objects(self, objs: list[Mapping[str, Any]]) -> Obj:
         """The most recently updated one comes first."""
@@ -522,19 +522,19 @@ class _Merge:
         return self._value(name, list(zip(self._clusters, sections, strict=True)))
 
     def _maps(self, path: str, maps: Sequence[Mapping[str, Any] | None]) -> Obj:
-        said: dict[str, Said] = {}
+        said: dict[str, FieldValues] = {}
         for cluster, entries in zip(self._clusters, maps, strict=True):
             for key, value in (entries or {}).items():
                 if value is not None:
                     said.setdefault(key, []).append((cluster, value))
         return {key: self._value(_below(path, key), said[key]) for key in sorted(said)}
 
-    def _value(self, path: str, said: Said) -> Any:
+    def _value(self, path: str, said: FieldValues) -> Any:
         (winner, value), *others = said
         losers = [(cluster, other) for cluster, other in others if not same(value, other)]
         if losers:
             where = path + first_difference(value, losers[0][1])
-            self.conflicts.append(Conflict(where, winner, tuple(sorted(cluster for cluster, _ in losers))))
+            self.conflicts.append(MergeConflict(where, winner, tuple(sorted(cluster for cluster, _ in losers))))
         return value
 
 
@@ -583,7 +583,7 @@ def _differences(one: Any, other: Any) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ServedVersions:
     """The versions of an API group that a workspace serves."""
 
     cluster: str
@@ -598,7 +598,7 @@ class Agreement:
     conflict: str = ""  #: why they are dropped
 
 
-def agreed(offers: Sequence[Offer], earlier: str | None = None) -> Agreement:
+def agreed(offers: Sequence[ServedVersions], earlier: str | None = None) -> Agreement:
     """The version in which objects of all these workspaces are read, whatever the order of the offers.
 
     If no version is served by all, the workspace whose best version is the worst is left out, and so on; of several
@@ -616,17 +616,17 @@ def agreed(offers: Sequence[Offer], earlier: str | None = None) -> Agreement:
     return Agreement(version or "", *_dropped(offers, ranked))
 
 
-def _best(offer: Offer) -> tuple[bool, tuple[int, int, int, str]]:
+def _best(offer: ServedVersions) -> tuple[bool, tuple[int, int, int, str]]:
     versions = sorted(map(version_order, offer.versions))
     return (False, versions[0]) if versions else (True, (0, 0, 0, ""))
 
 
-def _common(offers: Iterable[Offer]) -> frozenset[str]:
+def _common(offers: Iterable[ServedVersions]) -> frozenset[str]:
     served = [frozenset(one.versions) for one in offers]
     return frozenset.intersection(*served) if served else frozenset()
 
 
-def _dropped(offers: Sequence[Offer], kept: Sequence[Offer]) -> tuple[tuple[str, ...], str]:
+def _dropped(offers: Sequence[ServedVersions], kept: Sequence[ServedVersions]) -> tuple[tuple[str, ...], str]:
     dropped = sorted({one.cluster for one in offers} - {one.cluster for one in kept})
     if not dropped:
         return (), ""
@@ -640,7 +640,7 @@ CustomizerOf = Callable[[str], Customizer | None]  #: by `namespace/name`
 class Desired(NamedTuple):
     obj: Obj | None  #: None: nothing should be there, or nobody knows what
     problem: str = ""  #: why nobody knows
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
     remarks: tuple[str, ...] = ()  #: what people should know, though it holds nothing back
     ambiguity: str = ""  #: why it could as well be something else
 
@@ -660,7 +660,7 @@ def desired(
     wanted: Sequence[CopyReason],
     sources: Sequence[SourceObject],
     customizer_of: Callable[[str], CustomizerOf],
-    locations: Callable[[Route], SeenLocation | None],
+    locations: Callable[[Route], LocationLabels | None],
     kept: Iterable[PlacementKey] = (),
 ) -> Desired:
     """`sources`: stripped, of those clusters that take part and have it; `customizer_of`: those of a cluster; `kept`:
@@ -716,7 +716,7 @@ def _customizer(obj: Mapping[str, object], customizer_of: CustomizerOf) -> Custo
     return None if reference is None else customizer_of(str(reference))
 
 
-def _parameters(place: Route, locations: Callable[[Route], SeenLocation | None]) -> dict[str, str]:
+def _parameters(place: Route, locations: Callable[[Route], LocationLabels | None]) -> dict[str, str]:
     found = locations(place)
     labels, annotations = ({}, {}) if found is None else (found.labels, found.annotations)
     return parameters_of(labels, annotations, location=place.location, cluster=place.target, workspace=place.cluster)

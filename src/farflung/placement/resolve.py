@@ -17,8 +17,17 @@ from farflung.machinery.errors import go_quote
 from farflung.machinery.label_index import LabelIndex, SelectorIndex
 from farflung.machinery.selectors import Labels, LabelSelector, Requirement
 from farflung.placement.names import ObjectKey
-from farflung.placement.select import Answer, Where, most_cost
-from farflung.placement.types import UNSCHEDULABLE, Destination, Effect, Location, Placement, Taint, Target, Toleration
+from farflung.placement.select import WhereFilter, WhereResult, most_cost
+from farflung.placement.types import (
+    UNSCHEDULABLE,
+    Destination,
+    Effect,
+    Location,
+    Placement,
+    ScheduledTarget,
+    Taint,
+    Toleration,
+)
 
 
 class Resolution(msgspec.Struct, frozen=True):
@@ -53,7 +62,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> I
             yield taint
 
 
-def refusal(location: Location, target: Target, tolerations: Sequence[Toleration], *, settled: bool) -> str:
+def refusal(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration], *, settled: bool) -> str:
     """Why taints keep a placement from a target at a location; empty if they do not.  `settled`: it is there already,
     and only NoExecute drives it out."""
     for whose, taints in (("the Location", location.taints), ("the SyncTarget", target.taints)):
@@ -65,7 +74,7 @@ def refusal(location: Location, target: Target, tolerations: Sequence[Toleration
     return ""
 
 
-def is_reluctant(location: Location, target: Target, tolerations: Sequence[Toleration]) -> bool:
+def is_reluctant(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration]) -> bool:
     """Whether the target is only taken if there is nothing better."""
     taints = (*location.taints, *target.taints)
     return any(taint.effect is Effect.PREFER_NO_SCHEDULE for taint in untolerated(taints, tolerations))
@@ -113,14 +122,14 @@ def _words(requirement: Requirement, value: str | None) -> str:
 Group: TypeAlias = tuple[str | None, ...]  #: values of labels; None for a label that is not there
 
 
-class Candidate(NamedTuple):
+class LocationCandidate(NamedTuple):
     key: ObjectKey
     group: Group = ()
     settled: bool = False  #: it was taken before
     reluctant: bool = False  #: it is only to be taken if there is nothing better
 
 
-def choose(candidates: Iterable[Candidate], number: int) -> set[ObjectKey]:
+def choose(candidates: Iterable[LocationCandidate], number: int) -> set[ObjectKey]:
     """As many as are wanted, or all.  They are spread over the groups as evenly as can be; then those that were taken
     before come first, then others by name.  Reluctant ones come after all that are not, unless taken before.
 
@@ -130,9 +139,9 @@ def choose(candidates: Iterable[Candidate], number: int) -> set[ObjectKey]:
     return set(islice(_order(candidates), number))
 
 
-def _order(candidates: Iterable[Candidate]) -> Iterator[ObjectKey]:
-    willing: list[Candidate] = []
-    reluctant: list[Candidate] = []
+def _order(candidates: Iterable[LocationCandidate]) -> Iterator[ObjectKey]:
+    willing: list[LocationCandidate] = []
+    reluctant: list[LocationCandidate] = []
     for candidate in candidates:
         (reluctant if candidate.reluctant and not candidate.settled else willing).append(candidate)
     taken: Counter[Group] = Counter()
@@ -140,7 +149,7 @@ def _order(candidates: Iterable[Candidate]) -> Iterator[ObjectKey]:
         yield from _in_turn(some, taken)
 
 
-def _in_turn(candidates: Iterable[Candidate], taken: Counter[Group]) -> Iterator[ObjectKey]:
+def _in_turn(candidates: Iterable[LocationCandidate], taken: Counter[Group]) -> Iterator[ObjectKey]:
     """The group that has fewest comes next."""
     waiting: dict[Group, list[tuple[bool, ObjectKey]]] = {}  #: the next one last
     for one in candidates:
@@ -158,7 +167,7 @@ def _in_turn(candidates: Iterable[Candidate], taken: Counter[Group]) -> Iterator
         yield key
 
 
-T = TypeVar("T", Location, Target, Placement)
+T = TypeVar("T", Location, ScheduledTarget, Placement)
 
 
 class Numbered(Generic[T]):
@@ -213,7 +222,7 @@ class Pairs:
 
     __slots__ = ("destinations", "location", "order", "tainted", "targets")
 
-    def __init__(self, location: Location, targets: tuple[Target, ...]) -> None:
+    def __init__(self, location: Location, targets: tuple[ScheduledTarget, ...]) -> None:
         self.location = location
         self.targets = targets
         cluster, name = location.key
@@ -225,7 +234,7 @@ class Pairs:
 class _Asked(NamedTuple):
     location: bytes
     target: bytes
-    answer: Answer
+    answer: WhereResult
 
 
 KnownAnswers: TypeAlias = Mapping[
@@ -314,10 +323,12 @@ class PlacementResolver:
             return {one.pairs.location.key for one in found}
         return choose(map(self._candidate, found), self._placement.number)
 
-    def _candidate(self, found: _Found) -> Candidate:
+    def _candidate(self, found: _Found) -> LocationCandidate:
         location = found.pairs.location
         group = tuple(map(location.labels.get, self._placement.spread_by))
-        return Candidate(location.key, group, not self._previous.isdisjoint(found.destinations), found.reluctant)
+        return LocationCandidate(
+            location.key, group, not self._previous.isdisjoint(found.destinations), found.reluctant
+        )
 
     def _all_usable(self, matched: Sequence[Pairs]) -> list[_Found]:
         self._most_cost = most_cost(sum(len(pairs.targets) for pairs in matched))
@@ -343,13 +354,13 @@ class PlacementResolver:
                 reluctant = False
         return _Found(pairs, tuple(good), tuple(refused), reluctant)
 
-    def _hindrance(self, pairs: Pairs, destination: Destination, target: Target) -> str:
+    def _hindrance(self, pairs: Pairs, destination: Destination, target: ScheduledTarget) -> str:
         if not pairs.tainted:
             return ""
         settled = destination in self._previous
         return refusal(pairs.location, target, self._placement.tolerations, settled=settled)
 
-    def _ask(self, where: Where, documents: _Documents, target: Target) -> str:
+    def _ask(self, where: WhereFilter, documents: _Documents, target: ScheduledTarget) -> str:
         """Why the expression is against a pair.  What it costs is counted whether it is asked or known, so that the
         same answer comes of the same values, whatever was before."""
         location = documents.location
@@ -398,7 +409,7 @@ class _Inventory:
 class Resolver:
     def __init__(self) -> None:
         self._locations: Numbered[Location] = Numbered()
-        self._targets: Numbered[Target] = Numbered()
+        self._targets: Numbered[ScheduledTarget] = Numbered()
         self._placements: Numbered[Placement] = Numbered()
         self._labels = LabelIndex()  #: of locations
         self._selectors = SelectorIndex()  #: of placements
@@ -424,7 +435,7 @@ class Resolver:
         number = self._locations.number(key)
         return None if number is None else self._locations[number]
 
-    def target(self, key: ObjectKey) -> Target | None:
+    def target(self, key: ObjectKey) -> ScheduledTarget | None:
         number = self._targets.number(key)
         return None if number is None else self._targets[number]
 
@@ -544,7 +555,7 @@ class Resolver:
 
     # --- targets ----------------------------------------------------------------------------------
 
-    def put_target(self, target: Target) -> frozenset[ObjectKey]:
+    def put_target(self, target: ScheduledTarget) -> frozenset[ObjectKey]:
         before = self.target(target.key)
         if before == target:
             return NOBODY
@@ -673,7 +684,7 @@ class Resolver:
 
     def _pair(self, number: int) -> Pairs:
         location = self._locations[number]
-        targets: list[Target] = []
+        targets: list[ScheduledTarget] = []
         if location.instances is not None:
             inventory = self._inventories[location.key.cluster]
             targets = [self._targets[target] for target in inventory.targets.select(location.instances)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the compiler is loaded with the first expression
 from farflung.placement.names import Kind, Part
 
 
-class Expression(msgspec.Struct):
+class SelectorExpression(msgspec.Struct):
     key: str
     operator: str
     values: list[str] | None = None
@@ -31,7 +31,7 @@ class Expression(msgspec.Struct):
 
 class Selector(msgspec.Struct, rename="camel"):
     match_labels: dict[str, str] | None = None
-    match_expressions: list[Expression] | None = None
+    match_expressions: list[SelectorExpression] | None = None
 
 
 class InvalidFieldError(ValueError):
@@ -62,7 +62,7 @@ def check_key(key: str, path: str) -> None:
         raise InvalidFieldError(f"{path}: Invalid value: {go_quote(key)}: {'; '.join(wrong)}")
 
 
-def _requirement(expression: Expression, path: str) -> Requirement:
+def _requirement(expression: SelectorExpression, path: str) -> Requirement:
     operator = IN_OBJECTS.get(expression.operator)
     values = expression.values or ()
     if operator is None:
@@ -120,7 +120,7 @@ class Selected(NamedTuple):
         )
 
 
-class Clause(NamedTuple):
+class SelectorClause(NamedTuple):
     """What an object must be; no selectors: any labels.  An object without namespace is taken for one in a namespace
     without labels and name."""
 
@@ -163,18 +163,18 @@ class Clause(NamedTuple):
 class _OfKind(NamedTuple):
     """What a placement says of one kind."""
 
-    going: tuple[Clause, ...]
-    returning: tuple[Clause, ...]
+    going: tuple[SelectorClause, ...]
+    returning: tuple[SelectorClause, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSelector:
     """Two are equal if they say the same."""
 
-    alternatives: tuple[Clause, ...] = ()
+    alternatives: tuple[SelectorClause, ...] = ()
     namespaces: LabelSelector | None = None  #: those that go there as a whole; None: none
     upsync: tuple[UpsyncSet, ...] = ()
-    returning: tuple[Clause, ...] = ()  #: the same, as alternatives
+    returning: tuple[SelectorClause, ...] = ()  #: the same, as alternatives
     problem: str = ""  #: why it cannot be understood, beginning with the path; then the rest says nothing
     _of_kinds: dict[tuple[Kind, bool], _OfKind | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -236,7 +236,7 @@ class WorkloadSelector:
         return self._of_kinds[kind, namespaced]
 
 
-def _of_kind(some: tuple[Clause, ...], kind: Kind, *, namespaced: bool) -> tuple[Clause, ...]:
+def _of_kind(some: tuple[SelectorClause, ...], kind: Kind, *, namespaced: bool) -> tuple[SelectorClause, ...]:
     return tuple(one for one in some if one.fits_kind(kind, namespaced=namespaced))
 
 
@@ -312,11 +312,11 @@ def parse_workload_selector(obj: Obj | bytes) -> WorkloadSelector:
 
 def _what(spec: _Spec) -> WorkloadSelector:
     singleton = spec.want_singleton_reported_state or False
-    alternatives: list[Clause] = []
+    alternatives: list[SelectorClause] = []
     namespaces = _namespaces(spec)
     if namespaces is not None:
         selected = Selected(singleton=singleton, whole_namespace=True)
-        alternatives.append(Clause(selected, namespace_selectors=_unless_all([namespaces]), namespaced=True))
+        alternatives.append(SelectorClause(selected, namespace_selectors=_unless_all([namespaces]), namespaced=True))
     for at, one in enumerate(spec.non_namespaced_objects or ()):
         alternatives += _non_namespaced(one, f"spec.nonNamespacedObjects[{at}]", Selected(singleton=singleton))
     for at, clause in enumerate(spec.downsync or ()):
@@ -333,10 +333,12 @@ def _namespaces(spec: _Spec) -> LabelSelector | None:
     return EVERYTHING if spec.downsync is None else None
 
 
-def _non_namespaced(one: _NonNamespaced, path: str, selected: Selected) -> list[Clause]:
+def _non_namespaced(one: _NonNamespaced, path: str, selected: Selected) -> list[SelectorClause]:
     """Objects that are named, and objects whose labels fit."""
     selectors = _selectors(one.label_selectors, f"{path}.labelSelectors")
-    any_object = Clause(selected, group=one.api_group or "", resources=_listed(one.resources or ()), namespaced=False)
+    any_object = SelectorClause(
+        selected, group=one.api_group or "", resources=_listed(one.resources or ()), namespaced=False
+    )
     alternatives = []
     if one.resource_names:
         alternatives.append(any_object._replace(names=_listed(one.resource_names)))
@@ -345,9 +347,9 @@ def _non_namespaced(one: _NonNamespaced, path: str, selected: Selected) -> list[
     return alternatives
 
 
-def _downsync(clause: _Downsync, path: str, *, singleton: bool) -> Clause:
+def _downsync(clause: _Downsync, path: str, *, singleton: bool) -> SelectorClause:
     """What is not said fits every object."""
-    alternative = Clause(
+    alternative = SelectorClause(
         Selected(clause.create_only or False, singleton, tuple(sorted({*(clause.status_collectors or ())}))),
         group=None if clause.api_group == "*" else clause.api_group,
         resources=_listed(clause.resources or _ALL),
@@ -367,9 +369,9 @@ def _upsync(one: _Upsync) -> UpsyncSet:
     )
 
 
-def _returning(one: UpsyncSet) -> tuple[Clause, Clause]:
+def _returning(one: UpsyncSet) -> tuple[SelectorClause, SelectorClause]:
     """Objects in namespaces, and others, to which the list of namespaces means nothing."""
-    outside = Clause(
+    outside = SelectorClause(
         Selected(), group=one.group, resources=_listed(one.resources), names=_listed(one.names), namespaced=False
     )
     return outside._replace(namespaces=_listed(one.namespaces), namespaced=True), outside
@@ -419,12 +421,12 @@ def most_cost(pairs: int) -> int:
     return min(most, max(least, COST_OF_EACH * pairs))
 
 
-class Answer(NamedTuple):
+class WhereResult(NamedTuple):
     refusal: str  #: empty: it holds
     cost: int
 
 
-class Where:
+class WhereFilter:
     """Two are equal if their texts are."""
 
     __slots__ = ("_program", "text")
@@ -434,7 +436,7 @@ class Where:
         self._program = program
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Where and self.text == other.text
+        return type(other) is WhereFilter and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -442,7 +444,7 @@ class Where:
     def __repr__(self) -> str:
         return f"Where({self.text!r})"
 
-    def ask(self, location: Any, target: Any) -> Answer:
+    def ask(self, location: Any, target: Any) -> WhereResult:
         """The same answer for the same documents.  It ends soon, whatever the expression does."""
         run = self._program.start({"location": location, "target": target}, MOST_COST)
         run.worked = MOST_WORK - PAIR_WORK
@@ -451,7 +453,7 @@ class Where:
             refusal = "" if holds is True else f"spec.where is false: {self.text}"
         except (EvaluationError, OverBudget) as error:
             refusal = f"spec.where fails: {error}"
-        return Answer(refusal, run.spent + (run.worked - (MOST_WORK - PAIR_WORK)) // STEP)
+        return WhereResult(refusal, run.spent + (run.worked - (MOST_WORK - PAIR_WORK)) // STEP)
 
 
 @cache
@@ -462,7 +464,7 @@ def _environment() -> Environment:
     return Environment(_GIVEN, KUBERNETES)
 
 
-def compile_where(text: str) -> Where:
+def compile_where(text: str) -> WhereFilter:
     from farflung.machinery.cel.adapt import Adapters
     from farflung.machinery.cel.compiler import Program
     from farflung.machinery.cel.errors import CompileError
@@ -473,4 +475,4 @@ def compile_where(text: str) -> Where:
         checked = _environment().compile(text, BOOL)
     except CompileError as error:
         raise InvalidWhereError(f"compilation failed: {error}") from None
-    return Where(text, Program(checked.tree, _GIVEN, Adapters()))
+    return WhereFilter(text, Program(checked.tree, _GIVEN, Adapters()))

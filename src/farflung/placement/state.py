@@ -33,7 +33,7 @@ from farflung.placement.names import (
     Source,
     is_mailbox_name,
 )
-from farflung.placement.types import ObservedObject, PlacementSlice, Route, SeenLocation, SeenPlacement, Workspace
+from farflung.placement.types import LocationLabels, ObservedObject, PlacementSlice, PlacementView, Route, Workspace
 
 LASTING: Final = 10.0  #: seconds after which something that should bring a kind, and does not, is worth a word
 
@@ -102,14 +102,17 @@ class StatusKey(NamedTuple):
 
 BRINGING: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: with such an object others go, too
 WorkKey: TypeAlias = Copy | ConfigKey | DiscoveryKey | StatusKey
-Led: TypeAlias = tuple[PlacementKey, str]  #: a placement, and a mailbox it leads to
+PlacementRoute: TypeAlias = tuple[PlacementKey, str]  #: a placement, and a mailbox it leads to
 
 
 class PlacementState:
     """Each `on_…` says what to look at again."""
 
     def __init__(
-        self, builtin: Mapping[Kind, str], limits: guard.Limits, is_heard: Callable[[Source], bool] = lambda _: True
+        self,
+        builtin: Mapping[Kind, str],
+        limits: guard.WithdrawalLimits,
+        is_heard: Callable[[Source], bool] = lambda _: True,
     ) -> None:
         """`is_heard`: whether all objects that come from a source are known."""
         self.world = ObjectIndex()
@@ -119,8 +122,8 @@ class PlacementState:
         self.copies = CopyIndex()
         self.mailboxes: dict[str, str] = {}  #: cluster of each mailbox that can be used
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
-        self.locations: dict[tuple[str, str], SeenLocation] = {}
-        self.placements: dict[PlacementKey, SeenPlacement] = {}
+        self.locations: dict[tuple[str, str], LocationLabels] = {}
+        self.placements: dict[PlacementKey, PlacementView] = {}
         self.sources: Counter[Source] = Counter()  #: beside what every workspace has: how many workspaces need it
         self.withdrawals = Withdrawals(
             self.world, self.engine, self.offers, self.copies, self.placements, limits, is_heard, self.is_undecided
@@ -129,7 +132,7 @@ class PlacementState:
         self._minded: set[str] = set()  #: workspaces that matter: those of placements, and mailboxes
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
         self._slices: dict[PlacementKey, dict[str, PlacementSlice]] = {}
-        self._led: dict[tuple[str, str], set[Led]] = {}  #: by Location
+        self._led: dict[tuple[str, str], set[PlacementRoute]] = {}  #: by Location
         self._special: dict[str, set[Part]] = {}  #: what is different in each place, by cluster
         self._begun = False
 
@@ -195,7 +198,7 @@ class PlacementState:
 
     # --- placements and where they lead -----------------------------------------------------------
 
-    def on_placement(self, key: PlacementKey, seen: SeenPlacement | None) -> set[WorkKey]:
+    def on_placement(self, key: PlacementKey, seen: PlacementView | None) -> set[WorkKey]:
         if seen is not None and not seen.alive:
             seen = None
         before = self.placements.pop(key, None)
@@ -282,7 +285,7 @@ class PlacementState:
     def mailbox_of(self, cluster: str) -> str | None:
         return self._names.get(cluster)
 
-    def on_location(self, cluster: str, name: str, seen: SeenLocation | None) -> set[WorkKey]:
+    def on_location(self, cluster: str, name: str, seen: LocationLabels | None) -> set[WorkKey]:
         before = self.locations.pop((cluster, name), None)
         if seen is not None:
             self.locations[cluster, name] = seen
@@ -295,7 +298,7 @@ class PlacementState:
             if self.engine.is_wanted_by(key, mailbox, part)
         }
 
-    def led(self, cluster: str, location: str) -> Iterable[Led]:
+    def led(self, cluster: str, location: str) -> Iterable[PlacementRoute]:
         """Which placements lead where by a Location."""
         return self._led.get((cluster, location), ())
 
@@ -428,7 +431,7 @@ class PlacementState:
         return works
 
 
-def _ways(key: PlacementKey, places: Mapping[str, Route]) -> Iterator[tuple[tuple[str, str], Led]]:
+def _ways(key: PlacementKey, places: Mapping[str, Route]) -> Iterator[tuple[tuple[str, str], PlacementRoute]]:
     """Each Location that leads somewhere, and where."""
     for mailbox, place in places.items():
         for location in place.locations:
@@ -444,6 +447,6 @@ def _made_for(seen: ObservedObject | None) -> frozenset[PlacementKey]:
     return seen.placements if seen is not None and seen.alive else frozenset()
 
 
-def _decisive(seen: SeenPlacement | None) -> object:
+def _decisive(seen: PlacementView | None) -> object:
     """What of a placement can change what is withdrawn for it."""
     return None if seen is None else (seen.what, seen.uid, seen.generation, seen.annotations.get(CONFIRM_WITHDRAWAL))

@@ -15,15 +15,15 @@ from farflung.machinery.errors import Obj
 from farflung.placement.index import ObjectIndex, PlacementIndex
 from farflung.placement.names import DEFINITIONS, Category, Kind, Part, PlacementKey, category
 from farflung.placement.select import UpsyncSet
-from farflung.placement.types import Condition
+from farflung.placement.types import StatusCondition
 
 
 class SyncerHeartbeat(msgspec.Struct, frozen=True):
     """A SyncerConfig, as far as it tells of its syncer."""
 
     beat: datetime | None = None  #: when the server last took a heartbeat, by its own clock
-    edge: Condition | None = None  #: whether the syncer reaches its cluster, if it says so
-    room: Capacity | None = None  #: what its cluster has; None: nobody has looked
+    edge: StatusCondition | None = None  #: whether the syncer reaches its cluster, if it says so
+    room: EdgeCapacity | None = None  #: what its cluster has; None: nobody has looked
 
 
 MOST: Final = 20  #: resources of a cluster
@@ -32,7 +32,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}")
 Amounts = tuple[tuple[str, str], ...]
 
 
-class Capacity(NamedTuple):
+class EdgeCapacity(NamedTuple):
     """As far as it makes sense.  Nothing at all: the cluster does not say."""
 
     allocatable: Amounts = ()
@@ -58,7 +58,7 @@ def _text(amount: object) -> str:
         return ""
 
 
-def capacity_patch(shown: Any, room: Capacity) -> Obj:
+def capacity_patch(shown: Any, room: EdgeCapacity) -> Obj:
     """What a merge patch of a status that shows `shown` has to say, so that it shows the room; empty if it does.
     `shown`: whatever has these two fields."""
     found: Obj = {}
@@ -87,7 +87,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class _Status(msgspec.Struct):
-    conditions: list[Condition] | None = None
+    conditions: list[StatusCondition] | None = None
     allocatable: Any = None
     capacity: Any = None
 
@@ -109,9 +109,9 @@ def parse_heartbeat(document: bytes) -> SyncerHeartbeat:
     return SyncerHeartbeat(max(beats, default=None), said.get(EDGE_REACHABLE), _room(status, said.get(CAPACITY_KNOWN)))
 
 
-def _room(status: _Status, known: Condition | None) -> Capacity | None:
+def _room(status: _Status, known: StatusCondition | None) -> EdgeCapacity | None:
     """A syncer that may not look says so.  One that knows nothing of capacity says nothing."""
-    room = Capacity(parse_amounts(status.allocatable), parse_amounts(status.capacity))
+    room = EdgeCapacity(parse_amounts(status.allocatable), parse_amounts(status.capacity))
     return room if any(room) or (known is not None and known.status == "False") else None
 
 

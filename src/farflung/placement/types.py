@@ -21,7 +21,7 @@ from farflung.placement.names import Kind, ObjectKey, PlacementKey, is_system, m
 from farflung.placement.select import (
     InvalidFieldError,
     Selector,
-    Where,
+    WhereFilter,
     WorkloadSelector,
     check_key,
     describe_mismatch,
@@ -82,7 +82,7 @@ class Location(msgspec.Struct, frozen=True, gc=False):
     document: bytes = EMPTY_DOCUMENT  #: what expressions see, as JSON
 
 
-class Target(msgspec.Struct, frozen=True, gc=False):
+class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
     key: ObjectKey
     uid: str
     labels: Mapping[str, str] = NOTHING
@@ -98,7 +98,7 @@ class Placement(msgspec.Struct, frozen=True):
     number: int | None = None  #: of Locations; None: all
     spread_by: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    where: Where | None = None
+    where: WhereFilter | None = None
     problem: str = ""  #: why it cannot be understood; then the rest says nothing
 
 
@@ -186,7 +186,7 @@ def parse_location(obj: Obj | bytes, cluster: str = "") -> Location:
         return Location(key, labels, None, str(problem), taints, document)
 
 
-def parse_target(obj: Obj | bytes, cluster: str = "") -> Target:
+def parse_target(obj: Obj | bytes, cluster: str = "") -> ScheduledTarget:
     """A SyncTarget.  One whose spec makes no sense takes no new work."""
     found, key = _read(obj, cluster)
     try:
@@ -194,7 +194,7 @@ def parse_target(obj: Obj | bytes, cluster: str = "") -> Target:
     except msgspec.ValidationError:
         spec = _TargetSpec(unschedulable=True)
     taints = (*((UNSCHEDULABLE,) if spec.unschedulable else ()), *_taints(spec.taints))
-    return Target(key, found.metadata.uid, found.metadata.labels or {}, taints, _document(found))
+    return ScheduledTarget(key, found.metadata.uid, found.metadata.labels or {}, taints, _document(found))
 
 
 def _read(obj: Obj | bytes, cluster: str) -> tuple[_Object, ObjectKey]:
@@ -243,7 +243,7 @@ def _placement(spec: _PlacementSpec) -> dict[str, Any]:
     }
 
 
-def _where(text: str) -> select.Where:
+def _where(text: str) -> select.WhereFilter:
     try:
         return select.compile_where(text)
     except select.InvalidWhereError as error:
@@ -423,7 +423,7 @@ def _made_for(annotations: Mapping[str, str]) -> frozenset[PlacementKey]:
 # --- placements and their slices ------------------------------------------------------------------
 
 
-class SeenPlacement(msgspec.Struct, frozen=True):
+class PlacementView(msgspec.Struct, frozen=True):
     document: bytes
     what: WorkloadSelector
     uid: str
@@ -432,9 +432,9 @@ class SeenPlacement(msgspec.Struct, frozen=True):
     alive: bool
 
 
-def seen_placement(document: bytes) -> SeenPlacement:
+def parse_placement_view(document: bytes) -> PlacementView:
     metadata = _headed.decode(document).metadata
-    return SeenPlacement(
+    return PlacementView(
         document,
         parse_workload_selector(orjson.loads(document)),
         metadata.uid,
@@ -489,16 +489,16 @@ def parse_slice(document: bytes) -> PlacementSlice:
 # --- places ---------------------------------------------------------------------------------------
 
 
-class SeenLocation(msgspec.Struct, frozen=True):
+class LocationLabels(msgspec.Struct, frozen=True):
     """What customization sees of a Location."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
 
 
-def seen_location(document: bytes) -> SeenLocation:
+def parse_location_labels(document: bytes) -> LocationLabels:
     metadata = _headed.decode(document).metadata
-    return SeenLocation(metadata.labels or {}, metadata.annotations or {})
+    return LocationLabels(metadata.labels or {}, metadata.annotations or {})
 
 
 FIELDS: Final = ("cluster", "locationName", "syncTargetName", "syncTargetUID")  #: of an entry
@@ -565,14 +565,14 @@ def previous(placement: Placement, observed: Iterable[Mapping[str, Any]]) -> fro
 # --- what is known --------------------------------------------------------------------------------
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     uid: str = ""
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
 
 
-class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class StatusCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     type: str
     status: str = ""
     severity: str = ""
@@ -583,7 +583,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
     last_syncer_heartbeat_time: str | None = None
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[StatusCondition, ...] | None = None
     allocatable: Any = None
     capacity: Any = None
 
@@ -591,7 +591,7 @@ class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
 class SyncTarget(msgspec.Struct, frozen=True):
     """A SyncTarget."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     status: TargetStatus | None = None
 
     @property
@@ -604,7 +604,7 @@ class SyncTarget(msgspec.Struct, frozen=True):
         return (self.status.last_syncer_heartbeat_time if self.status is not None else None) or ""
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[StatusCondition, ...]:
         return (self.status.conditions if self.status is not None else None) or ()
 
 
@@ -619,7 +619,7 @@ class WorkspaceStatus(msgspec.Struct, frozen=True):
 class Workspace(msgspec.Struct, frozen=True):
     """A workspace below the provider's, mailbox or not."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: WorkspaceSpec | None = None
     status: WorkspaceStatus | None = None
 
@@ -642,27 +642,27 @@ class Workspace(msgspec.Struct, frozen=True):
         return (self.metadata.annotations or {}).get(SYNC_TARGET_NAME, "")
 
 
-class Export(msgspec.Struct, frozen=True):
+class ExportReference(msgspec.Struct, frozen=True):
     name: str = ""
     path: str = ""
 
 
-class Reference(msgspec.Struct, frozen=True):
-    export: Export | None = None
+class _BindingReference(msgspec.Struct, frozen=True):
+    export: ExportReference | None = None
 
 
 class BindingSpec(msgspec.Struct, frozen=True):
-    reference: Reference | None = None
+    reference: _BindingReference | None = None
 
 
 class BindingStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class Binding(msgspec.Struct, frozen=True):
+class ApiBinding(msgspec.Struct, frozen=True):
     """An APIBinding."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: BindingSpec | None = None
     status: BindingStatus | None = None
 
@@ -675,6 +675,6 @@ class Binding(msgspec.Struct, frozen=True):
         return self.status is not None and self.status.phase == "Bound"
 
     @property
-    def export(self) -> Export | None:
+    def export(self) -> ExportReference | None:
         reference = self.spec.reference if self.spec is not None else None
         return reference.export if reference is not None else None

@@ -22,7 +22,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Known(Generic[T]):
+class CachedObject(Generic[T]):
     """An object as it was at a version."""
 
     key: Key
@@ -46,7 +46,7 @@ class Cache(Mapping[Key, T], Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._known: dict[Key, Known[T]] = {}
+        self._known: dict[Key, CachedObject[T]] = {}
         self._heard = 0  #: the version up to which every change was heard of
 
     def __getitem__(self, key: Key) -> T:
@@ -68,12 +68,12 @@ class Cache(Mapping[Key, T], Generic[T]):
         known = self._known.get(key)
         return 0 if known is None else known.version
 
-    def apply(self, news: Known[T]) -> Change[T] | None:
+    def apply(self, news: CachedObject[T]) -> Change[T] | None:
         """What was heard.  None if it is no news."""
         self.hear(news.version)
         return self._put(news)
 
-    def assume(self, written: Known[T]) -> Change[T] | None:
+    def assume(self, written: CachedObject[T]) -> Change[T] | None:
         """What was written.  If that version was heard of already, so was what became of it since."""
         return self._put(written) if written.version > self._heard else None
 
@@ -82,7 +82,7 @@ class Cache(Mapping[Key, T], Generic[T]):
         known = self._known.pop(key, None)
         return None if known is None else Change(key, known.value, None)
 
-    def remove(self, gone: Known[T]) -> Change[T] | None:
+    def remove(self, gone: CachedObject[T]) -> Change[T] | None:
         """None if it is not there, or there again."""
         self.hear(gone.version)
         known = self._known.get(gone.key)
@@ -94,7 +94,7 @@ class Cache(Mapping[Key, T], Generic[T]):
     def hear(self, version: int) -> None:
         self._heard = max(self._heard, version)
 
-    def replace(self, everything: Iterable[Known[T]], version: int) -> list[Change[T]]:
+    def replace(self, everything: Iterable[CachedObject[T]], version: int) -> list[Change[T]]:
         """By a whole list of that version.  It counts, whatever was known: the server may have been restored from a
         backup, and what was written since then may have versions that were something else before."""
         found = {known.key: known for known in everything}
@@ -106,7 +106,7 @@ class Cache(Mapping[Key, T], Generic[T]):
                 changes.append(Change(key, None if old is None else old.value, new.value))
         return changes
 
-    def _put(self, news: Known[T]) -> Change[T] | None:
+    def _put(self, news: CachedObject[T]) -> Change[T] | None:
         known = self._known.get(news.key)
         if known is not None and known.version >= news.version:
             return None

@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(slots=True)
-class Tally:
+class ReconcileCounts:
     """What a controller did so far."""
 
     successes: int = 0
@@ -39,7 +39,7 @@ class Controller(Generic[K]):
     ) -> None:
         self.name = name
         self.queue: WorkQueue[K] = WorkQueue(monotonic)
-        self.tally = Tally()
+        self.tally = ReconcileCounts()
         self._reconcile = reconcile
         self._workers = workers
         self._backoff = backoff

@@ -72,34 +72,34 @@ async def until_gone(
             return
 
 
-class Metadata(msgspec.Struct, frozen=True):
+class _Metadata(msgspec.Struct, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class Condition(msgspec.Struct, frozen=True):
+class _Condition(msgspec.Struct, frozen=True):
     type: str = ""
     status: str = ""
 
 
-class Workspace(msgspec.Struct, frozen=True):
+class _VirtualWorkspace(msgspec.Struct, frozen=True):
     url: str = ""
 
 
-class Status(msgspec.Struct, frozen=True, rename="camel"):
-    conditions: list[Condition] | None = None
-    virtual_workspaces: list[Workspace] | None = None
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    conditions: list[_Condition] | None = None
+    virtual_workspaces: list[_VirtualWorkspace] | None = None
     identity_hash: str = ""
 
 
-class Export(msgspec.Struct, frozen=True):
-    metadata: Metadata = Metadata()
-    status: Status | None = None
+class _Export(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    status: _Status | None = None
 
 
-def understood(export: Obj) -> Export:
+def understood(export: Obj) -> _Export:
     """Raises Garbled."""
     try:
-        return msgspec.convert(export, Export)
+        return msgspec.convert(export, _Export)
     except msgspec.ValidationError as error:
         raise Garbled(f"not an APIExport: {error}") from None
 
@@ -115,7 +115,7 @@ def identity_of(export: Obj) -> str:
 
 def url_of(export: Obj) -> tuple[str, str]:
     """(URL, empty) or (empty, why there is none)."""
-    status = understood(export).status or Status()
+    status = understood(export).status or _Status()
     conditions = {one.type: one.status for one in status.conditions or ()}
     urls = [one.url for one in status.virtual_workspaces or ()]
     if conditions.get(URLS_READY) != "True":

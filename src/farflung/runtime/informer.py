@@ -11,7 +11,7 @@ import orjson
 from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, Selection
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Cache, Change, Key, Known
+from farflung.runtime.cache import Cache, CachedObject, Change, Key
 from farflung.runtime.reflector import Environment, Reflector, number, where
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Informer(Generic[T]):
     def subscribe(self, listener: Listener[T]) -> None:
         self._listeners.append(listener)
 
-    def resume(self, remembered: Iterable[Known[T]], version: int) -> None:
+    def resume(self, remembered: Iterable[CachedObject[T]], version: int) -> None:
         """Start with these objects of an earlier process, without calling listeners, and watch from that version."""
         self.cache.replace(remembered, version)
         self.synced.set()
@@ -80,7 +80,7 @@ class Informer(Generic[T]):
         raw = orjson.dumps(written)
         key, version = where(raw)
         if number(version) > self.cache.heard:
-            self._notify(self.cache.assume(Known(key, number(version), self._decode(raw))))
+            self._notify(self.cache.assume(CachedObject(key, number(version), self._decode(raw))))
 
     def forget(self, key: Key, version: int | None = None) -> None:
         """Remove a deleted object from the cache before the watch does.  `version`: the deleted one; a newer version in
@@ -90,7 +90,7 @@ class Informer(Generic[T]):
 
     # --- Sink of the reflector --------------------------------------------------------------------
 
-    def replace(self, everything: list[Known[T]], version: int) -> None:
+    def replace(self, everything: list[CachedObject[T]], version: int) -> None:
         changes = self.cache.replace(everything, version)
         if self.synced.is_set():
             self.relisted()
@@ -98,10 +98,10 @@ class Informer(Generic[T]):
         for change in changes:
             self._notify(change)
 
-    def apply(self, news: Known[T]) -> None:
+    def apply(self, news: CachedObject[T]) -> None:
         self._notify(self.cache.apply(news))
 
-    def remove(self, gone: Known[T]) -> None:
+    def remove(self, gone: CachedObject[T]) -> None:
         self._notify(self.cache.remove(gone))
 
     def hear(self, version: int) -> None:

@@ -42,20 +42,20 @@ class Terms:
 USUAL: Final = Terms()
 
 
-class Spec(msgspec.Struct, frozen=True, rename="camel"):
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
     acquire_time: str | None = None
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    metadata: Metadata = Metadata()
-    spec: Spec | None = None
+    metadata: _Metadata = _Metadata()
+    spec: _Spec | None = None
 
     @property
     def holder(self) -> str:
@@ -220,7 +220,7 @@ class Candidate:
 
     def _mine(self, found: Obj) -> Obj:
         """It, as we want it; `found` was looked at already."""
-        fresh, before = self._fresh(), self._seen.spec or Spec()
+        fresh, before = self._fresh(), self._seen.spec or _Spec()
         transitions = before.lease_transitions or 0
         if before.holder_identity == self._identity:
             kept: Obj = {"leaseTransitions": transitions}

@@ -21,7 +21,7 @@ from farflung.apis.names import Collection
 from farflung.client.errors import NONSENSE, ClientError, Expired, Garbled, Refused, TooMany, Unauthorized, refused
 from farflung.client.rest import EVERYTHING, Client, Event, Selection
 from farflung.lib.backoff import Backoff
-from farflung.runtime.cache import Key, Known
+from farflung.runtime.cache import CachedObject, Key
 
 T = TypeVar("T")
 
@@ -34,11 +34,11 @@ EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 class Sink(Protocol[T]):
     """Receives lists and changes.  Its methods do not raise."""
 
-    def replace(self, everything: list[Known[T]], version: int) -> None: ...
+    def replace(self, everything: list[CachedObject[T]], version: int) -> None: ...
 
-    def apply(self, news: Known[T]) -> None: ...
+    def apply(self, news: CachedObject[T]) -> None: ...
 
-    def remove(self, gone: Known[T]) -> None: ...
+    def remove(self, gone: CachedObject[T]) -> None: ...
 
     def hear(self, version: int) -> None:
         """All changes up to this version were delivered."""
@@ -68,26 +68,26 @@ class Environment:
     backoff: Backoff
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 
 
-class Headed(msgspec.Struct, frozen=True):
-    metadata: Metadata = Metadata()
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
 
 
-class Status(msgspec.Struct, frozen=True):
+class _Status(msgspec.Struct, frozen=True):
     code: int = 0
     reason: str = ""
     message: str = ""
     details: dict[str, Any] | None = None
 
 
-_headed = msgspec.json.Decoder(Headed)
-_status = msgspec.json.Decoder(Status)
+_headed = msgspec.json.Decoder(_Object)
+_status = msgspec.json.Decoder(_Status)
 
 
 class Reflector(Generic[T]):
@@ -156,7 +156,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         readers = self._readers
-        found: list[list[Known[Any]]] = [[] for _ in readers]
+        found: list[list[CachedObject[Any]]] = [[] for _ in readers]
         version = ""
         async for page in self._client.pages(self._collection, self._selection):
             version = page.metadata.resource_version
@@ -203,13 +203,13 @@ class Reflector(Generic[T]):
             if event.type == "DELETED":
                 value = sink.previous(key)
                 if value is not None:
-                    sink.remove(Known(key, revision, value))
+                    sink.remove(CachedObject(key, revision, value))
             elif event.type != "BOOKMARK" and sink.is_news(key, revision):
                 for known in self._known(reader, key, version, bytes(event.object)):
                     sink.apply(known)
             sink.hear(revision)
 
-    def _known(self, reader: _Reader[Any], key: Key, version: str, document: bytes) -> Iterator[Known[Any]]:
+    def _known(self, reader: _Reader[Any], key: Key, version: str, document: bytes) -> Iterator[CachedObject[Any]]:
         """Nothing if the object is invalid and no version of it was valid."""
         try:
             value = reader.decode(document)
@@ -217,7 +217,7 @@ class Reflector(Generic[T]):
             reader.sink.trouble(f"cannot decode {self._collection.plural} {key}", error)
             value = reader.sink.previous(key)
         if value is not None:
-            yield Known(key, number(version), value)
+            yield CachedObject(key, number(version), value)
 
 
 def _is_final(error: Refused) -> bool:

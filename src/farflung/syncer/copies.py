@@ -10,7 +10,7 @@ import orjson
 from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, DOWNSYNCED, PROJECTED, SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, is_system
-from farflung.runtime.cache import Key, Known
+from farflung.runtime.cache import CachedObject, Key
 from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.journal import GONE, JournalEntry
 from farflung.syncer.types import CREATE_ONLY, MANAGER, Part, Resource
@@ -111,7 +111,7 @@ def updated_entry(part: Part, copy: MailboxCopy, before: JournalEntry | None, in
     return JournalEntry(part=part, namespaced=bool(part.namespace), **fresh)
 
 
-def copy_from_entry(entry: JournalEntry) -> Known[MailboxCopy]:
+def copy_from_entry(entry: JournalEntry) -> CachedObject[MailboxCopy]:
     """The copy, as it was when the journal heard of it last."""
     copy = MailboxCopy(
         version=entry.version,
@@ -126,4 +126,4 @@ def copy_from_entry(entry: JournalEntry) -> Known[MailboxCopy]:
         stays=False,
         status=entry.returned,
     )
-    return Known(Key(entry.incarnation, entry.part.namespace, entry.part.name), entry.revision, copy)
+    return CachedObject(Key(entry.incarnation, entry.part.namespace, entry.part.name), entry.revision, copy)

@@ -19,7 +19,7 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Key, Known
+from farflung.runtime.cache import CachedObject, Key
 from farflung.runtime.reflector import Environment, Reflector
 from farflung.syncer.report import ReportCondition
 
@@ -77,7 +77,7 @@ class NodeCapacity:
 
     # --- what is heard ----------------------------------------------------------------------------
 
-    def replace(self, everything: list[Known[NodeShare]], version: int) -> None:
+    def replace(self, everything: list[CachedObject[NodeShare]], version: int) -> None:
         known = {one.key.name: one for one in everything}
         gone = [self._sums.put(name, None) for name in self._sums.names() if name not in known]
         changed = [self._sums.put(name, one.value) for name, one in known.items()]
@@ -88,12 +88,12 @@ class NodeCapacity:
             self._news()
         self._listed, self._refusal, self._watches = True, None, True
 
-    def apply(self, news: Known[NodeShare]) -> None:
+    def apply(self, news: CachedObject[NodeShare]) -> None:
         self._versions[news.key.name] = news.version
         if self._sums.put(news.key.name, news.value):
             self._news()
 
-    def remove(self, gone: Known[NodeShare]) -> None:
+    def remove(self, gone: CachedObject[NodeShare]) -> None:
         self._versions.pop(gone.key.name, None)
         if self._sums.put(gone.key.name, None):
             self._news()

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from farflung.client.errors import Unreachable
 from farflung.client.transport import Reply, Request
-from farflung.controllers.edge_scheduler.controller import FORGIVEN, PACE, Pace
+from farflung.controllers.edge_scheduler.controller import FORGIVEN, PACE, WritePace
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Destination, Effect, Location, Placement, Taint, Target
+from farflung.placement.types import Destination, Effect, Location, Placement, ScheduledTarget, Taint
 
 P = ObjectKey("wmw", "p")
 TAINTS = st.sampled_from([(), (), *((Taint("old", "", effect),) for effect in Effect)])
@@ -40,7 +40,7 @@ def engines(draw: st.DrawFn) -> Resolver:
     for number in range(draw(st.integers(1, 6))):
         engine.put_location(Location(ObjectKey("imw", f"l{number}"), draw(LABELS), taints=draw(TAINTS)))
     for number in range(draw(st.integers(1, 2))):
-        engine.put_target(Target(ObjectKey("imw", f"t{number}"), "uid", taints=draw(TAINTS)))
+        engine.put_target(ScheduledTarget(ObjectKey("imw", f"t{number}"), "uid", taints=draw(TAINTS)))
     engine.put_placement(draw(PLACEMENTS))
     return engine
 
@@ -60,7 +60,7 @@ def test_two_that_decided_differently_agree_after_each_has_seen_the_choice_of_th
 
 def test_slices_that_somebody_always_changes_are_mended_more_and_more_seldom_and_decided_ones_are_not() -> None:
     now = 0.0
-    pace = Pace(lambda: now, Backoff(1.0, 30.0, lambda: 1.0))
+    pace = WritePace(lambda: now, Backoff(1.0, 30.0, lambda: 1.0))
     waits = []
     for _ in range(8):
         pace.note(P, 1, mending=True)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlice, Trigger, Triggers
+from farflung.controllers.edge_scheduler.triggers import ParsedPlacement, ParsedSlice, Trigger, Triggers
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
-from farflung.placement.types import Location, Placement, Target
+from farflung.placement.types import Location, Placement, ScheduledTarget
 from farflung.runtime import cache
 from farflung.runtime.cache import Change
 
 
-def seen(name: str, generation: int = 1) -> SeenPlacement:
-    return SeenPlacement(Placement(ObjectKey("wmw", name), "uid", generation, (EVERYTHING,)), b"{}")
+def seen(name: str, generation: int = 1) -> ParsedPlacement:
+    return ParsedPlacement(Placement(ObjectKey("wmw", name), "uid", generation, (EVERYTHING,)), b"{}")
 
 
-def placement(name: str, old: SeenPlacement | None, new: SeenPlacement | None) -> Change[SeenPlacement]:
+def placement(name: str, old: ParsedPlacement | None, new: ParsedPlacement | None) -> Change[ParsedPlacement]:
     return Change(cache.Key("wmw", "", name), old, new)
 
 
 LOCATION = Change(cache.Key("imw", "", "l"), None, Location(ObjectKey("imw", "l")))
-TARGET = Change(cache.Key("imw", "", "t"), None, Target(ObjectKey("imw", "t"), "uid"))
+TARGET = Change(cache.Key("imw", "", "t"), None, ScheduledTarget(ObjectKey("imw", "t"), "uid"))
 
 
-def slice_of(*placements: str) -> Change[SeenSlice]:
-    return Change(cache.Key("wmw", "", placements[0]), None, SeenSlice(b"{}", frozenset(placements)))
+def slice_of(*placements: str) -> Change[ParsedSlice]:
+    return Change(cache.Key("wmw", "", placements[0]), None, ParsedSlice(b"{}", frozenset(placements)))
 
 
 def test_placements_that_are_listed_first_know_of_everything_that_is_listed_after_them() -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from farflung.controllers.mailbox.decide import Step, decide_binding, decide_workspace, mailbox_objects
+from farflung.controllers.mailbox.decide import MailboxStep, decide_binding, decide_workspace, mailbox_objects
 from farflung.placement.names import cluster_of, is_mailbox_name, mailbox_name
-from farflung.placement.types import Binding, SyncTarget, Workspace
+from farflung.placement.types import ApiBinding, SyncTarget, Workspace
 
 UID = "31e5fa4d-a84e-4397-a523-63fa62d16dad"
 NAME = f"2rp1gztc6m5b8b7r-mb-{UID}"
@@ -41,49 +41,49 @@ def test_other_names_are_no_mailboxes(name: str) -> None:
 @pytest.mark.parametrize(
     ("target", "there", "step"),
     [
-        (None, None, Step.NOTHING),
-        (None, workspace(**GOING), Step.NOTHING),
-        (None, workspace(), Step.DELETE),
-        (DYING, workspace(), Step.DELETE),
-        (DYING, None, Step.NOTHING),
-        (ALIVE, None, Step.CREATE),
-        (ALIVE, workspace(**GOING), Step.WAIT),
-        (ALIVE, workspace(phase="Scheduling"), Step.WAIT),
-        (ALIVE, workspace(cluster=""), Step.WAIT),
-        (ALIVE, workspace(), Step.NOTHING),
-        (ALIVE, workspace(target="guilder"), Step.MARK),
-        (ALIVE, workspace(target=""), Step.MARK),
-        (None, workspace(target=""), Step.LEAVE),
+        (None, None, MailboxStep.NOTHING),
+        (None, workspace(**GOING), MailboxStep.NOTHING),
+        (None, workspace(), MailboxStep.DELETE),
+        (DYING, workspace(), MailboxStep.DELETE),
+        (DYING, None, MailboxStep.NOTHING),
+        (ALIVE, None, MailboxStep.CREATE),
+        (ALIVE, workspace(**GOING), MailboxStep.WAIT),
+        (ALIVE, workspace(phase="Scheduling"), MailboxStep.WAIT),
+        (ALIVE, workspace(cluster=""), MailboxStep.WAIT),
+        (ALIVE, workspace(), MailboxStep.NOTHING),
+        (ALIVE, workspace(target="guilder"), MailboxStep.MARK),
+        (ALIVE, workspace(target=""), MailboxStep.MARK),
+        (None, workspace(target=""), MailboxStep.LEAVE),
     ],
 )
 def test_what_is_done_follows_from_the_target_and_the_workspace(
-    target: SyncTarget | None, there: Workspace | None, step: Step
+    target: SyncTarget | None, there: Workspace | None, step: MailboxStep
 ) -> None:
     assert decide_workspace(target, there) is step
 
 
-def binding(path: str = "root:espw", name: str = "edge.kcp.io", phase: str = "Bound", **metadata: str) -> Binding:
+def binding(path: str = "root:espw", name: str = "edge.kcp.io", phase: str = "Bound", **metadata: str) -> ApiBinding:
     said = {
         "metadata": {"name": "bind-edge", **metadata},
         "spec": {"reference": {"export": {"path": path, "name": name}}},
         "status": {"phase": phase},
     }
-    return msgspec.convert(said, Binding)
+    return msgspec.convert(said, ApiBinding)
 
 
 @pytest.mark.parametrize(
     ("there", "step"),
     [
-        (None, Step.CREATE),
-        (binding(), Step.NOTHING),
-        (binding(phase="Binding"), Step.WAIT),
-        (binding(path="root:other"), Step.DELETE),
-        (binding(name="other"), Step.DELETE),
-        (binding(path="root:other", **GOING), Step.WAIT),
-        (msgspec.convert({"metadata": {"name": "bind-edge"}, "spec": None}, Binding), Step.DELETE),
+        (None, MailboxStep.CREATE),
+        (binding(), MailboxStep.NOTHING),
+        (binding(phase="Binding"), MailboxStep.WAIT),
+        (binding(path="root:other"), MailboxStep.DELETE),
+        (binding(name="other"), MailboxStep.DELETE),
+        (binding(path="root:other", **GOING), MailboxStep.WAIT),
+        (msgspec.convert({"metadata": {"name": "bind-edge"}, "spec": None}, ApiBinding), MailboxStep.DELETE),
     ],
 )
-def test_a_binding_of_something_else_is_replaced(there: Binding | None, step: Step) -> None:
+def test_a_binding_of_something_else_is_replaced(there: ApiBinding | None, step: MailboxStep) -> None:
     assert decide_binding(there, "root:espw") is step
 
 

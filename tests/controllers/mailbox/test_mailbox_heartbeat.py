@@ -15,7 +15,7 @@ from farflung.controllers.mailbox.decide import LONGEST_MESSAGE, Reports
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.syncer_config import SyncerHeartbeat, moment, parse_heartbeat
-from farflung.placement.types import Condition, SyncTarget
+from farflung.placement.types import StatusCondition, SyncTarget
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 THRESHOLD = 60  #: seconds of silence that the hub allows
@@ -26,7 +26,7 @@ def at(seconds: int) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def target(heartbeat: datetime | None = None, *conditions: Condition) -> SyncTarget:
+def target(heartbeat: datetime | None = None, *conditions: StatusCondition) -> SyncTarget:
     said: Obj = {"metadata": {"name": "florin"}, "status": {"conditions": msgspec.to_builtins(conditions)}}
     if heartbeat is not None:
         said["status"]["lastSyncerHeartbeatTime"] = times.format_seconds(heartbeat)
@@ -175,7 +175,7 @@ def test_nothing_is_written_when_nothing_was_reported() -> None:
 
 
 def test_a_target_whose_syncer_never_reported_is_left_alone() -> None:
-    by_hand = target(at(0), Condition("EdgeReachable", "False"))
+    by_hand = target(at(0), StatusCondition("EdgeReachable", "False"))
     assert Reports().decide("box", by_hand, SyncerHeartbeat(), 0.0) == ({}, None)
 
 
@@ -186,12 +186,12 @@ def test_a_heartbeat_from_the_future_is_put_right() -> None:
 
 # --- whether the edge can be reached --------------------------------------------------------------
 
-READY = Condition("Ready", "True", last_transition_time="2024-05-01T11:00:00Z")
-HEALTHY = Condition("HeartbeatHealthy", "True", last_transition_time="2024-05-01T11:00:00Z")
+READY = StatusCondition("Ready", "True", last_transition_time="2024-05-01T11:00:00Z")
+HEALTHY = StatusCondition("HeartbeatHealthy", "True", last_transition_time="2024-05-01T11:00:00Z")
 
 
-def unreachable(message: str = "connection refused") -> Condition:
-    return Condition("EdgeReachable", "False", reason="Unreachable", message=message)
+def unreachable(message: str = "connection refused") -> StatusCondition:
+    return StatusCondition("EdgeReachable", "False", reason="Unreachable", message=message)
 
 
 def test_a_target_shows_that_its_edge_cannot_be_reached_beside_what_others_say() -> None:
@@ -215,14 +215,14 @@ def test_what_is_shown_already_is_not_written_again() -> None:
     reports, config = Reports(), SyncerHeartbeat(at(10), unreachable())
     reports.decide("box", target(), SyncerHeartbeat(), 0.0)
     written = reports.decide("box", target(at(0), READY), config, 0.0)
-    shown = target(at(10), *msgspec.convert(written.status["conditions"], list[Condition]))
+    shown = target(at(10), *msgspec.convert(written.status["conditions"], list[StatusCondition]))
     assert reports.decide("box", shown, config, 1.0) == ({}, None)
     for message in ("connection refused", "no route to host"):
         later = reports.decide("box", shown, SyncerHeartbeat(at(20), unreachable(message)), 11.0)
         assert later.status == {}
     with_words = reports.decide("box", shown, SyncerHeartbeat(at(40), unreachable("no route to host")), 31.0)
     assert with_words.status["conditions"][1]["message"] == "no route to host"
-    back = reports.decide("box", shown, SyncerHeartbeat(at(20), Condition("EdgeReachable", "True")), 11.0)
+    back = reports.decide("box", shown, SyncerHeartbeat(at(20), StatusCondition("EdgeReachable", "True")), 11.0)
     assert back.status["conditions"][1] == {
         "type": "EdgeReachable",
         "status": "True",
@@ -230,8 +230,8 @@ def test_what_is_shown_already_is_not_written_again() -> None:
     }
 
 
-@pytest.mark.parametrize("edge", [None, Condition("EdgeReachable", "Perhaps")])
-def test_a_syncer_that_does_not_speak_of_its_edge_takes_back_what_another_said(edge: Condition | None) -> None:
+@pytest.mark.parametrize("edge", [None, StatusCondition("EdgeReachable", "Perhaps")])
+def test_a_syncer_that_does_not_speak_of_its_edge_takes_back_what_another_said(edge: StatusCondition | None) -> None:
     decision = Reports().decide("box", target(at(0), READY, unreachable()), SyncerHeartbeat(at(10), edge), 0.0)
     assert [one["type"] for one in decision.status["conditions"]] == ["Ready"]
 

@@ -36,7 +36,7 @@ from farflung.placement.index import Copy
 from farflung.placement.names import Kind, Part, PlacementKey
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.state import LASTING, PlacementState
-from farflung.placement.types import ObservedObject, PlacementSlice, Route, SeenPlacement, Workspace
+from farflung.placement.types import ObservedObject, PlacementSlice, PlacementView, Route, Workspace
 
 WIDGETS = inside("shop", "widgets", "example.org/v1")
 BINDINGS = f"{APIS}/apibindings"
@@ -277,9 +277,9 @@ def seen(metadata: Obj, **parts: Obj) -> ObservedObject:
     return ObservedObject(document, 1, "v1", labels=metadata.get("labels") or {})
 
 
-def placed(**what: object) -> SeenPlacement:
+def placed(**what: object) -> PlacementView:
     spec = {"namespaceSelector": PROD, **what}
-    return SeenPlacement(
+    return PlacementView(
         b"{}", parse_workload_selector({"metadata": {"name": "p"}, "spec": spec}), "u", 1, {}, alive=True
     )
 

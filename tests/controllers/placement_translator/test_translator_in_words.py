@@ -32,7 +32,7 @@ from translated import (
 )
 
 from farflung.machinery.errors import Obj
-from farflung.placement.guard import Limits
+from farflung.placement.guard import WithdrawalLimits
 
 SECRETS, WIDGETS = inside("shop", "secrets"), inside("shop", "widgets", "example.org/v1")
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
@@ -570,7 +570,7 @@ async def test_a_confirmation_is_for_one_withdrawal() -> None:
 
 async def test_limits_can_be_wide() -> None:
     async with shop("florin", "guilder") as one:
-        one.fleet.limits = Limits(100, 0)
+        one.fleet.limits = WithdrawalLimits(100, 0)
         await one.restart()
         await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="dev"))
         await one.fleet.eventually(lambda: one.lacks(one.boxes, SHOP))
@@ -578,7 +578,7 @@ async def test_limits_can_be_wide() -> None:
 
 async def test_limits_can_be_narrow() -> None:
     async with shop("florin", "guilder") as one:
-        one.fleet.limits = Limits(50, 1)
+        one.fleet.limits = WithdrawalLimits(50, 1)
         await one.restart()
         await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="dev"))
         await one.fleet.eventually(lambda: one.says("WithdrawalHeld", "2 of 2"))

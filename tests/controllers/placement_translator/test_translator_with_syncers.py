@@ -24,7 +24,7 @@ from translated import (
 )
 
 from farflung.machinery.errors import Obj
-from farflung.placement.guard import Limits
+from farflung.placement.guard import WithdrawalLimits
 
 FINALIZER = "edge.kcp.io/syncer"
 PRICES = f"{MAPS}/prices"
@@ -185,7 +185,7 @@ async def test_what_cannot_be_changed_is_made_again_when_its_syncer_lets_it_go()
 
 async def test_what_is_being_withdrawn_counts_once_and_a_confirmation_is_used_up_with_it() -> None:
     async with held_shop("florin", "guilder", "krone") as one:
-        one.fleet.limits = Limits(50, 1)
+        one.fleet.limits = WithdrawalLimits(50, 1)
         await one.restart()
         await relabel(one, "dev")
         await one.fleet.eventually(lambda: one.says("WithdrawalHeld", "3 of 3"))
@@ -211,7 +211,7 @@ async def test_what_is_being_withdrawn_counts_once_and_a_confirmation_is_used_up
 
 async def test_what_is_being_withdrawn_from_some_leaves_room_for_others() -> None:
     async with held_shop("florin", "guilder", "krone") as one:
-        one.fleet.limits = Limits(50, 1)
+        one.fleet.limits = WithdrawalLimits(50, 1)
         await one.restart()
         for box in one.boxes:
             await one.location(box, env="prod")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.controllers.status_summarizer.answers import LARGEST_ANSWER, CollectorAnswer
-from farflung.controllers.status_summarizer.collectors import InvalidQuestionError, question_of
+from farflung.controllers.status_summarizer.collectors import InvalidQueryError, question_of
 from farflung.controllers.status_summarizer.health import Row
 from farflung.placement.types import Route
 
@@ -81,6 +81,6 @@ def test_whatever_is_returned_an_answer_is_json_of_bounded_size(found: list[tupl
 def test_whatever_is_asked_is_understood_or_refused_in_words(spec: dict[str, Any]) -> None:
     try:
         question_of(spec)
-    except InvalidQuestionError as error:
+    except InvalidQueryError as error:
         assert error.errors
         assert all(each.startswith("spec") and len(each) <= 1024 for each in error.errors)

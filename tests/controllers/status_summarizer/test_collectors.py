@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from farflung.controllers.status_summarizer.collectors import LONGEST, LONGEST_ERROR, InvalidQuestionError, question_of
+from farflung.controllers.status_summarizer.collectors import LONGEST, LONGEST_ERROR, InvalidQueryError, question_of
 
 
 def one(text: Any, name: Any = "a") -> dict[str, Any]:
@@ -18,7 +18,7 @@ def combined(kind: Any, subject: Any = None) -> dict[str, Any]:
 
 
 def errors_of(spec: Any) -> list[str]:
-    with pytest.raises(InvalidQuestionError) as raised:
+    with pytest.raises(InvalidQueryError) as raised:
         question_of(spec)
     return raised.value.errors
 

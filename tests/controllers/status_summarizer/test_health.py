@@ -13,7 +13,7 @@ from hostile import ANYTHING, altered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.status_summarizer.health import CopyProblem, Digest, Report, digest_of
+from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, Digest, digest_of
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import PLAIN
@@ -337,5 +337,5 @@ def test_whatever_a_cluster_says_can_be_counted(kind: Kind, copy: Any) -> None:
         assert len(found.verdict.message) <= 256
         assert not found.verdict.since or PLAIN.fullmatch(found.verdict.since)
     tally = Tally()
-    tally.put("m", Report(Route("cluster", "location", "target"), found))
+    tally.put("m", CopyReport(Route("cluster", "location", "target"), found))
     assert orjson.loads(orjson.dumps(tally.body()))["destinations"]["reporting"] == found.reporting

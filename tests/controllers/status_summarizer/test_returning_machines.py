@@ -9,7 +9,7 @@ import pytest
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.global_scheduler.delivery import placement_name
 from farflung.controllers.global_scheduler.statuses import delivery_labels
-from farflung.controllers.status_summarizer.status_return import Asked, Returned, ReturnStep, next_step
+from farflung.controllers.status_summarizer.status_return import Returned, ReturnRequest, ReturnStep, next_step
 from farflung.placement.names import Kind
 from farflung.placement.project import COUNT
 from farflung.scheduling.values import SiteKey
@@ -25,8 +25,8 @@ def machine(status: Any, *, returned: bool = True) -> dict[str, Any]:
     return {"metadata": marks, "spec": {"virtualMachine": {}}, "status": status}
 
 
-def came_back(status: dict[str, Any]) -> Asked:
-    return Asked(1, Returned("edge1", status))
+def came_back(status: dict[str, Any]) -> ReturnRequest:
+    return ReturnRequest(1, Returned("edge1", status))
 
 
 def test_what_came_back_stands_beside_where_it_is_placed() -> None:
@@ -41,17 +41,17 @@ def test_what_came_back_stands_beside_where_it_is_placed() -> None:
 
 def test_a_machine_without_a_copy_is_pending_and_still_placed() -> None:
     placed = {"phase": "Pending", "conditions": [SCHEDULED]}
-    assert next_step(PODS, machine({"phase": "Running", "conditions": [READY, SCHEDULED]}), Asked(1)) == ReturnStep(
-        status=placed
-    )
-    assert next_step(PODS, machine(placed), Asked(1)) == ReturnStep("1", None)
-    assert next_step(PODS, machine(placed, returned=False), Asked(1)) is None
+    assert next_step(
+        PODS, machine({"phase": "Running", "conditions": [READY, SCHEDULED]}), ReturnRequest(1)
+    ) == ReturnStep(status=placed)
+    assert next_step(PODS, machine(placed), ReturnRequest(1)) == ReturnStep("1", None)
+    assert next_step(PODS, machine(placed, returned=False), ReturnRequest(1)) is None
 
 
 def test_a_machine_that_has_ended_stays_so() -> None:
     for phase in ("Failed", "Succeeded"):
         ended = machine({"phase": phase, "conditions": [SCHEDULED]})
-        assert next_step(PODS, ended, Asked(1)) == ReturnStep("1", None)
+        assert next_step(PODS, ended, ReturnRequest(1)) == ReturnStep("1", None)
 
 
 @pytest.mark.parametrize("field", ["nodeName", "clusterName"])

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from farflung.apis.edge.summaries import STATUS_SUMMARY
-from farflung.controllers.status_summarizer.health import CopyProblem, Digest, Report
+from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, Digest
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.placement.types import Route
@@ -31,7 +31,7 @@ def place(number: int) -> Route:
     return Route(f"cluster-{number % 3}", f"location-{number % 2}", f"target-{number:03}")
 
 
-def tally_of(reports: Mapping[str, Report]) -> Tally:
+def tally_of(reports: Mapping[str, CopyReport]) -> Tally:
     tally = Tally()
     for mailbox, report in reports.items():
         tally.put(mailbox, report)
@@ -41,7 +41,7 @@ def tally_of(reports: Mapping[str, Report]) -> Tally:
 # --- the twin -------------------------------------------------------------------------------------
 
 
-def from_scratch(reports: Mapping[str, Report]) -> Obj:
+def from_scratch(reports: Mapping[str, CopyReport]) -> Obj:
     """The body, slowly."""
     digests = [one.digest for one in reports.values() if one.digest is not None]
     broken = sorted(
@@ -120,7 +120,7 @@ digests = st.builds(
 )
 places = st.builds(Route, *[st.sampled_from(["a", "b"])] * 3)
 reports = st.builds(
-    Report,
+    CopyReport,
     place=places,
     digest=st.none() | digests,
     refused=st.none() | st.just(REFUSED),
@@ -130,16 +130,16 @@ mailboxes = st.sampled_from(["m1", "m2", "m3", "m4"])
 histories = st.lists(st.tuples(mailboxes, st.none() | reports), max_size=15)
 
 
-def replicas(number: int) -> Report:
-    return Report(Route("a", "a", "a"), Digest(numbers={"replicas": number}))
+def replicas(number: int) -> CopyReport:
+    return CopyReport(Route("a", "a", "a"), Digest(numbers={"replicas": number}))
 
 
 @settings(max_examples=examples(100))
 @given(histories)
 @example([("m1", replicas(-(2**63))), ("m2", replicas(2**64 - 1))])  # the second has no exact form on the wire
-def test_after_any_history_it_says_what_a_count_from_scratch_says(history: list[tuple[str, Report | None]]) -> None:
+def test_after_any_history_it_says_what_a_count_from_scratch_says(history: list[tuple[str, CopyReport | None]]) -> None:
     tally = Tally()
-    known: dict[str, Report] = {}
+    known: dict[str, CopyReport] = {}
     for mailbox, report in history:
         if report is None:
             assert tally.remove(mailbox) == (known.pop(mailbox, None) is not None)
@@ -155,7 +155,7 @@ def test_after_any_history_it_says_what_a_count_from_scratch_says(history: list[
 
 @settings(max_examples=examples(50))
 @given(st.dictionaries(mailboxes, reports), st.randoms(use_true_random=False))
-def test_the_order_of_reports_is_of_no_influence(known: dict[str, Report], random: Any) -> None:
+def test_the_order_of_reports_is_of_no_influence(known: dict[str, CopyReport], random: Any) -> None:
     other = list(known.items())
     random.shuffle(other)
     assert orjson.dumps(tally_of(known).body()) == orjson.dumps(tally_of(dict(other)).body())
@@ -164,7 +164,7 @@ def test_the_order_of_reports_is_of_no_influence(known: dict[str, Report], rando
 @pytest.mark.parametrize("count", [0, 1, 20, 21, 200])
 def test_many_destinations_with_much_to_say_are_counted_as_few_are(count: int) -> None:
     known = {
-        f"m{number}": Report(
+        f"m{number}": CopyReport(
             place(number),
             Digest(
                 True,
@@ -189,7 +189,7 @@ def test_many_destinations_with_much_to_say_are_counted_as_few_are(count: int) -
 def test_two_copies_that_are_well() -> None:
     one = Digest(True, OLDER, {"readyReplicas": 1}, {"Available": "True"}, {"phase": "Running"})
     other = Digest(True, NEWER, {"readyReplicas": 3}, {"Available": "True"}, {"phase": "Pending"})
-    assert tally_of({"f": Report(place(1), one), "g": Report(place(2), other)}).body() == {
+    assert tally_of({"f": CopyReport(place(1), one), "g": CopyReport(place(2), other)}).body() == {
         "destinations": {"expected": 2, "reporting": 2, "missing": 0, "stale": 0, "broken": 0},
         "observedAt": NEWER,
         "aggregates": {"readyReplicas": {"count": 2, "sum": 4, "min": 1, "max": 3}},
@@ -202,25 +202,25 @@ def test_nothing_but_the_numbers_of_destinations_is_said_of_nothing() -> None:
     assert Tally().body() == {"destinations": dict.fromkeys(("expected", "reporting", "missing", "stale", "broken"), 0)}
 
 
-def broken(report: Report) -> list[str]:
+def broken(report: CopyReport) -> list[str]:
     return [one["reason"] for one in tally_of({"m": report}).body().get("broken", [])]
 
 
 def test_what_cannot_be_brought_is_broken_whatever_was_said_before_and_what_is_not_heard_of_comes_last() -> None:
     unready = Digest(True, verdict=UNREADY)
-    assert broken(Report(place(1), unready, REFUSED, AWAY)) == ["Refused"]
-    assert broken(Report(place(1), unready, None, AWAY)) == ["MinimumReplicasUnavailable"]
-    assert broken(Report(place(1), Digest(True), None, AWAY)) == ["Stale"]
-    assert broken(Report(place(1), Digest(True))) == []
+    assert broken(CopyReport(place(1), unready, REFUSED, AWAY)) == ["Refused"]
+    assert broken(CopyReport(place(1), unready, None, AWAY)) == ["MinimumReplicasUnavailable"]
+    assert broken(CopyReport(place(1), Digest(True), None, AWAY)) == ["Stale"]
+    assert broken(CopyReport(place(1), Digest(True))) == []
 
 
 def test_a_copy_that_is_missing_is_not_broken() -> None:
-    body = tally_of({"m": Report(place(1), None, REFUSED, AWAY)}).body()
+    body = tally_of({"m": CopyReport(place(1), None, REFUSED, AWAY)}).body()
     assert body == {"destinations": {"expected": 1, "reporting": 0, "missing": 1, "stale": 1, "broken": 0}}
 
 
 def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
-    body = tally_of({f"m{one}": Report(place(one), Digest(True, verdict=UNREADY)) for one in range(50)}).body()
+    body = tally_of({f"m{one}": CopyReport(place(one), Digest(True, verdict=UNREADY)) for one in range(50)}).body()
     told = [(one["cluster"], one["locationName"], one["syncTargetName"]) for one in body["broken"]]
     assert told == sorted(place(one)[:3] for one in range(50))[:20]
     assert body["brokenTruncated"] == 30
@@ -235,15 +235,15 @@ def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
 
 
 def test_a_destination_that_is_called_otherwise_is_told_of_once() -> None:
-    tally = tally_of({"m": Report(place(1), Digest(True, verdict=UNREADY))})
-    assert tally.put("m", Report(place(2), Digest(True, verdict=UNREADY)))
+    tally = tally_of({"m": CopyReport(place(1), Digest(True, verdict=UNREADY))})
+    assert tally.put("m", CopyReport(place(2), Digest(True, verdict=UNREADY)))
     assert [one["syncTargetName"] for one in tally.body()["broken"]] == ["target-002"]
 
 
 def test_sums_do_not_drift() -> None:
-    tally = tally_of({f"m{one}": Report(place(one), Digest(True, numbers={"load": 0.1})) for one in range(10)})
+    tally = tally_of({f"m{one}": CopyReport(place(one), Digest(True, numbers={"load": 0.1})) for one in range(10)})
     assert tally.body()["aggregates"]["load"] == {"count": 10, "sum": 1, "min": 0.1, "max": 0.1}
-    tally.put("huge", Report(place(11), Digest(True, numbers={"load": 1e300})))
+    tally.put("huge", CopyReport(place(11), Digest(True, numbers={"load": 1e300})))
     tally.remove("huge")
     assert tally.body()["aggregates"]["load"]["sum"] == 1
 
@@ -264,7 +264,7 @@ async def test_a_strict_server_takes_all_that_is_said() -> None:
     assert made.status == 201, made.body
     some = [1, 0.5, -3, 2**64 - 1, 1.7e308, 1.7e308, 5e-324, -(2**63)]
     wild = {
-        f"m{one}": Report(
+        f"m{one}": CopyReport(
             Route(f"cluster-{one}", "", "target"),
             Digest(True, NEWER, {"n": number, f"a.b-{one}": number}, {"Ready": "False"}, {"phase": "Lost"}, UNREADY),
         )
@@ -272,7 +272,7 @@ async def test_a_strict_server_takes_all_that_is_said() -> None:
     }
     bodies = {
         "empty": Tally().body(),
-        "missing": tally_of({"m": Report(place(1), None, REFUSED, AWAY)}).body(),
+        "missing": tally_of({"m": CopyReport(place(1), None, REFUSED, AWAY)}).body(),
         "wild": tally_of(wild).body(),
     }
     for name, body in bodies.items():

@@ -15,7 +15,7 @@ from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
-from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlice, Trigger, Triggers
+from farflung.controllers.edge_scheduler.triggers import ParsedPlacement, ParsedSlice, Trigger, Triggers
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
@@ -25,7 +25,7 @@ from farflung.placement.types import (
     Destination,
     Location,
     Placement,
-    Target,
+    ScheduledTarget,
     parse_location,
     parse_placement,
     parse_target,
@@ -51,7 +51,7 @@ class _Mended(NamedTuple):
     at: float
 
 
-class Pace:
+class WritePace:
     """Many changes become few writes.  And slices that somebody else changes whenever we mend them are mended more and
     more seldom: two who insist would write for ever, as fast as they can."""
 
@@ -86,7 +86,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EdgeSchedulerSetting:
     """Where the scheduler finds and puts things."""
 
     provider: Client  #: any workspace of the server, by the way to the provider's
@@ -107,7 +107,7 @@ class Decided(NamedTuple):
 
 class EdgeScheduler:
     def __init__(
-        self, setting: Setting, name: str, informers: SharedInformers, log: Logger, *, workers: int = 4
+        self, setting: EdgeSchedulerSetting, name: str, informers: SharedInformers, log: Logger, *, workers: int = 4
     ) -> None:
         env = informers.env
         self._setting = setting
@@ -115,14 +115,14 @@ class EdgeScheduler:
         self._log = log
         self._triggers = Triggers()
         self._decided: dict[ObjectKey, Decided] = {}
-        self._pace = Pace(env.monotonic, env.backoff)
+        self._pace = WritePace(env.monotonic, env.backoff)
 
         def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
             return informers.informer(client, collection, decode, self._trouble)
 
         edge = setting.provider.view(setting.edge_view)
-        self._placements = informer(edge, EDGE_PLACEMENTS, seen_placement)
-        self._slices = informer(edge, SINGLE_PLACEMENT_SLICES, seen_slice)
+        self._placements = informer(edge, EDGE_PLACEMENTS, decode_placement)
+        self._slices = informer(edge, SINGLE_PLACEMENT_SLICES, decode_slice)
         self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, _location)
         self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, _target)
         self.controller: Controller[ObjectKey] = Controller(
@@ -287,18 +287,18 @@ class _Headed(msgspec.Struct, frozen=True):
 _headed: Final = msgspec.json.Decoder(_Headed)
 
 
-def seen_placement(document: bytes) -> SeenPlacement:
+def decode_placement(document: bytes) -> ParsedPlacement:
     alive = _headed.decode(document).metadata.deletion_timestamp is None
-    return SeenPlacement(parse_placement(document), document, alive)
+    return ParsedPlacement(parse_placement(document), document, alive)
 
 
-def seen_slice(document: bytes) -> SeenSlice:
-    return SeenSlice(document, placements_of(orjson.loads(document)))
+def decode_slice(document: bytes) -> ParsedSlice:
+    return ParsedSlice(document, placements_of(orjson.loads(document)))
 
 
 def _location(document: bytes) -> Location:
     return parse_location(document)
 
 
-def _target(document: bytes) -> Target:
+def _target(document: bytes) -> ScheduledTarget:
     return parse_target(document)

@@ -16,12 +16,12 @@ import msgspec
 
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Location, Placement, Target
+from farflung.placement.types import Location, Placement, ScheduledTarget
 from farflung.runtime import cache
 from farflung.runtime.cache import Change
 
 
-class SeenPlacement(msgspec.Struct, frozen=True):
+class ParsedPlacement(msgspec.Struct, frozen=True):
     """An EdgePlacement, understood and as it is."""
 
     value: Placement
@@ -29,7 +29,7 @@ class SeenPlacement(msgspec.Struct, frozen=True):
     alive: bool = True
 
 
-class SeenSlice(msgspec.Struct, frozen=True):
+class ParsedSlice(msgspec.Struct, frozen=True):
     """A SinglePlacementSlice as it is, and whose it is."""
 
     document: bytes
@@ -60,7 +60,7 @@ class Triggers:
     def slices(self, key: ObjectKey) -> Iterable[cache.Key]:
         return sorted(self._slices.get(key, ()))
 
-    def on_placement(self, change: Change[SeenPlacement]) -> Iterator[ObjectKey]:
+    def on_placement(self, change: Change[ParsedPlacement]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         if self._waiting is not None:
             self._waiting.pop(key, None)
@@ -78,13 +78,13 @@ class Triggers:
         concerned = self.engine.remove_location(key) if new is None else self.engine.put_location(new)
         yield from self._because("Location", key, concerned)
 
-    def on_target(self, change: Change[Target]) -> Iterator[ObjectKey]:
+    def on_target(self, change: Change[ScheduledTarget]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         new = change.new
         concerned = self.engine.remove_target(key) if new is None else self.engine.put_target(new)
         yield from self._because("SyncTarget", key, concerned)
 
-    def on_slice(self, change: Change[SeenSlice]) -> Iterator[ObjectKey]:
+    def on_slice(self, change: Change[ParsedSlice]) -> Iterator[ObjectKey]:
         cluster = change.key.cluster
         before = change.old.placements if change.old is not None else frozenset()
         after = change.new.placements if change.new is not None else frozenset()

@@ -35,7 +35,7 @@ from farflung.controllers.global_scheduler.subjects import (
     SyncTargetKey,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.types import Binding
+from farflung.placement.types import ApiBinding
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -47,7 +47,7 @@ LOOKUP_RETRY: Final = 1.0  #: seconds until the path of a SyncTarget may be reso
 UNSERVED_RETRY: Final = 60.0  #: seconds between two attempts to write to a workspace without the edge API
 
 
-_binding: Final = msgspec.json.Decoder(Binding)
+_binding: Final = msgspec.json.Decoder(ApiBinding)
 PODS_BINDING: Final = "global-scheduler-pods"
 EXPORT: Final = {"path": "root:compute", "name": "kubernetes"}
 RECHECK: Final = 60.0  #: seconds after which the APIBinding of a mailbox is checked again

@@ -13,15 +13,15 @@ from farflung.apis.kcp.names import API_BINDINGS, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.mailbox.decide import Step, decide_binding, decide_workspace, mailbox_objects
+from farflung.controllers.mailbox.decide import MailboxStep, decide_binding, decide_workspace, mailbox_objects
 from farflung.controllers.mailbox.releaser import Releaser
-from farflung.controllers.mailbox.reporter import Reporter
+from farflung.controllers.mailbox.reporter import TargetReporter
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.names import BINDING, CONFIG, cluster_of
 from farflung.placement.syncer_config import parse_heartbeat
-from farflung.placement.types import Binding, SyncTarget, Workspace
+from farflung.placement.types import ApiBinding, SyncTarget, Workspace
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
@@ -34,7 +34,7 @@ NAME: Final = "mailbox-controller"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class MailboxSetting:
     """Where the controller finds and puts things."""
 
     server: Client  #: any workspace of the server, by the way to the provider's
@@ -46,7 +46,7 @@ class Setting:
 
 
 class MailboxController:
-    def __init__(self, setting: Setting, informers: SharedInformers, log: Logger, *, workers: int = 4) -> None:
+    def __init__(self, setting: MailboxSetting, informers: SharedInformers, log: Logger, *, workers: int = 4) -> None:
         env = informers.env
         self._setting = setting
         self._log = log
@@ -61,7 +61,7 @@ class MailboxController:
         view = setting.root.view(setting.workload_view)
         self._targets = informer(view, SYNC_TARGETS, msgspec.json.Decoder(SyncTarget).decode)
         self._workspaces = informer(self._provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
-        self._bindings = informer(setting.bindings or edge, API_BINDINGS, msgspec.json.Decoder(Binding).decode)
+        self._bindings = informer(setting.bindings or edge, API_BINDINGS, msgspec.json.Decoder(ApiBinding).decode)
         self._configs = informer(edge, SYNCER_CONFIGS, parse_heartbeat)
         self.controller: Controller[str] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
@@ -76,7 +76,7 @@ class MailboxController:
         for kind, source, trigger in self._sources:
             source.subscribe(self.rebuilder.guarded(kind, self._enqueuing(trigger)))
         known = self._mailboxes, self._targets, self._workspaces
-        self._reporter = Reporter(setting.root, setting.workload_view, *known, self._configs, env, log)
+        self._reporter = TargetReporter(setting.root, setting.workload_view, *known, self._configs, env, log)
         self._releaser = Releaser(server, *known, env, log)
 
     def join(self, manager: Manager) -> None:
@@ -111,20 +111,20 @@ class MailboxController:
         target = _found(self._targets, self._mailboxes.target(name))
         workspace = _found(self._workspaces, self._mailboxes.workspace(name))
         step = decide_workspace(target, workspace)
-        if step is Step.CREATE:
+        if step is MailboxStep.CREATE:
             assert target is not None
             await self._create(name, target.metadata.name, log)
-        elif step is Step.DELETE:
+        elif step is MailboxStep.DELETE:
             assert workspace is not None
             await self._delete(name, workspace, log)
-        elif step is Step.MARK:
+        elif step is MailboxStep.MARK:
             assert target is not None
             marked = {"metadata": {"annotations": {SYNC_TARGET_NAME: target.metadata.name}}}
             self._workspaces.assume(await self._provider.patch(WORKSPACES, name, marked))
             log.info("Marked mailbox workspace", v=2)
-        elif step is Step.LEAVE:
+        elif step is MailboxStep.LEAVE:
             log.info("Ignoring workspace that is not marked as a mailbox", v=3)
-        elif step is Step.WAIT:
+        elif step is MailboxStep.WAIT:
             log.info("Mailbox workspace is not ready yet", v=3)
         elif workspace is not None and target is not None:
             return await self._furnish(name, target.metadata.name, workspace.cluster, log)
@@ -166,19 +166,19 @@ class MailboxController:
         binding = self._bindings.cache.get(Key(cluster, "", BINDING))
         configured = Key(cluster, "", CONFIG) in self._configs.cache
         step = decide_binding(binding, self._setting.provider)
-        if step is Step.CREATE:
+        if step is MailboxStep.CREATE:
             binding, configured = await self._bind(mailbox, objects.binding, log), False
             step = decide_binding(binding, self._setting.provider)
-        if step is Step.DELETE:
+        if step is MailboxStep.DELETE:
             await mailbox.delete(API_BINDINGS, BINDING)
             log.info("Deleted APIBinding of another export", v=2, bindingName=BINDING)
-        if step is not Step.NOTHING:
+        if step is not MailboxStep.NOTHING:
             return AGAIN
         if not configured:
             await self._configure(mailbox, objects.config, log)
         return None
 
-    async def _bind(self, mailbox: Client, wanted: Obj, log: Logger) -> Binding:
+    async def _bind(self, mailbox: Client, wanted: Obj, log: Logger) -> ApiBinding:
         """The view shows bindings of this export only, so there may be one that we do not know."""
         try:
             binding = await mailbox.create(API_BINDINGS, wanted)
@@ -188,7 +188,7 @@ class MailboxController:
             version = binding["metadata"]["resourceVersion"]
             log.info("Created APIBinding", v=2, bindingName=BINDING, resourceVersion=version)
             self._bindings.assume(binding)
-        return msgspec.convert(binding, Binding)
+        return msgspec.convert(binding, ApiBinding)
 
     async def _configure(self, mailbox: Client, wanted: Obj, log: Logger) -> None:
         try:

@@ -20,12 +20,12 @@ from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import BINDING, CONFIG, EXPORT
 from farflung.placement.syncer_config import SyncerHeartbeat, capacity_patch, moment
-from farflung.placement.types import Binding, Condition, Export, SyncTarget, Workspace
+from farflung.placement.types import ApiBinding, ExportReference, StatusCondition, SyncTarget, Workspace
 
 # --- decisions ------------------------------------------------------------------------------------
 
 
-class Step(Enum):
+class MailboxStep(Enum):
     """What is next.  After it one looks again."""
 
     NOTHING = auto()
@@ -36,18 +36,18 @@ class Step(Enum):
     DELETE = auto()
 
 
-def decide_workspace(target: SyncTarget | None, workspace: Workspace | None) -> Step:
+def decide_workspace(target: SyncTarget | None, workspace: Workspace | None) -> MailboxStep:
     wanted = target is not None and target.alive
     if workspace is None:
-        return Step.CREATE if wanted else Step.NOTHING
+        return MailboxStep.CREATE if wanted else MailboxStep.NOTHING
     if not workspace.alive:
-        return Step.WAIT if wanted else Step.NOTHING
+        return MailboxStep.WAIT if wanted else MailboxStep.NOTHING
     if not wanted:
-        return Step.DELETE if workspace.target_name else Step.LEAVE
+        return MailboxStep.DELETE if workspace.target_name else MailboxStep.LEAVE
     assert target is not None
     if workspace.target_name != target.metadata.name:
-        return Step.MARK
-    return Step.NOTHING if workspace.ready else Step.WAIT
+        return MailboxStep.MARK
+    return MailboxStep.NOTHING if workspace.ready else MailboxStep.WAIT
 
 
 def is_ending(target: SyncTarget | None, workspace: Workspace) -> bool:
@@ -55,14 +55,14 @@ def is_ending(target: SyncTarget | None, workspace: Workspace) -> bool:
     return not workspace.alive and bool(workspace.target_name or target is not None)
 
 
-def decide_binding(binding: Binding | None, provider: str) -> Step:
+def decide_binding(binding: ApiBinding | None, provider: str) -> MailboxStep:
     if binding is None:
-        return Step.CREATE
+        return MailboxStep.CREATE
     if not binding.alive:
-        return Step.WAIT
-    if binding.export != Export(EXPORT, provider):
-        return Step.DELETE
-    return Step.NOTHING if binding.bound else Step.WAIT
+        return MailboxStep.WAIT
+    if binding.export != ExportReference(EXPORT, provider):
+        return MailboxStep.DELETE
+    return MailboxStep.NOTHING if binding.bound else MailboxStep.WAIT
 
 
 # --- what is written ------------------------------------------------------------------------------
@@ -162,23 +162,23 @@ class Reports:
         return StatusDecision(status if edge == before else {**status, "conditions": _with(target.conditions, edge)})
 
 
-def _gist(condition: Condition | None) -> tuple[str, str] | None:
+def _gist(condition: StatusCondition | None) -> tuple[str, str] | None:
     """What cannot wait.  Words may be others each time."""
     return None if condition is None else (condition.status, condition.reason)
 
 
-def _with(conditions: Iterable[Condition], edge: Condition | None) -> list[Obj]:
+def _with(conditions: Iterable[StatusCondition], edge: StatusCondition | None) -> list[Obj]:
     others = [one for one in conditions if one.type != EDGE_REACHABLE]
     together = others if edge is None else [*others, edge]
     return [msgspec.to_builtins(one) for one in sorted(together, key=lambda one: (one.type != READY, one.type))]
 
 
-def _reported(config: SyncerHeartbeat, before: Condition | None) -> Condition | None:
+def _reported(config: SyncerHeartbeat, before: StatusCondition | None) -> StatusCondition | None:
     """With the time of what is shown already if that says the same, else with the heartbeat's."""
     edge, beat = config.edge, config.beat
     if edge is None or edge.status not in STATUSES or beat is None:
         return None
-    condition = Condition(
+    condition = StatusCondition(
         type=EDGE_REACHABLE,
         status=edge.status,
         severity="Error" if edge.status == "False" else "",

@@ -23,7 +23,7 @@ NAME: Final = "mailbox-reporter"
 WORKERS: Final = 8
 
 
-class Reporter:
+class TargetReporter:
     """Looks at mailboxes whose syncers were heard of.  That keeps nobody else waiting, and nobody keeps it waiting."""
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from farflung.placement.names import BINDING, CONFIG, is_mailbox_name, mailbox_name
 from farflung.placement.syncer_config import SyncerHeartbeat
-from farflung.placement.types import Binding, SyncTarget, Workspace
+from farflung.placement.types import ApiBinding, SyncTarget, Workspace
 from farflung.runtime.cache import Change, Key
 
 
@@ -62,7 +62,7 @@ class Mailboxes:
             self._names[change.new.cluster] = name
         yield name
 
-    def on_binding(self, change: Change[Binding]) -> Iterator[str]:
+    def on_binding(self, change: Change[ApiBinding]) -> Iterator[str]:
         if change.key.name == BINDING:
             yield from self._in_cluster(change.key.cluster)
 

@@ -14,7 +14,7 @@ from farflung.apis.edge.names import DOWNSYNC_OVERWRITE
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
 from farflung.client.rest import Client
-from farflung.controllers.placement_translator.decide import Problem
+from farflung.controllers.placement_translator.decide import PlacementProblem
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement import names, project
@@ -22,9 +22,9 @@ from farflung.placement.customize import Customizer
 from farflung.placement.feeds import DiscoveryCache, ObjectFeeds
 from farflung.placement.index import Copy, CopyReason
 from farflung.placement.names import NAMESPACES, Kind, Part, PlacementKey, Source
-from farflung.placement.project import Desired, Offer, SourceObject, agreed, contributing_clusters, desired
+from farflung.placement.project import Desired, ServedVersions, SourceObject, agreed, contributing_clusters, desired
 from farflung.placement.state import BRINGING, PlacementState
-from farflung.placement.types import ObservedObject, Route, SeenLocation
+from farflung.placement.types import LocationLabels, ObservedObject, Route
 from farflung.runtime.cache import Key
 
 MOST_STRIPPED: Final = 20_000  #: objects of which is remembered what goes anywhere
@@ -52,10 +52,10 @@ class SourceReader:
 
     async def _in_one_version(self, copy: Copy, alive: list[tuple[str, ObservedObject]]) -> SourceObjects:
         kind = copy.part.kind
-        offers: list[Offer] = []
+        offers: list[ServedVersions] = []
         for cluster, seen in alive:
             versions = await self._serving.versions(cluster, kind) or (seen.api_version,)
-            offers.append(Offer(cluster, versions, versions[0]))
+            offers.append(ServedVersions(cluster, versions, versions[0]))
         agreement = agreed(offers, self._agreed.get((copy.mailbox, kind)))
         self._agreed[copy.mailbox, kind] = agreement.version
         sources: list[SourceObject] = []
@@ -94,7 +94,7 @@ class SourceReader:
         return bare
 
 
-Report = Callable[[Copy, list[CopyReason], list[Problem]], None]
+Report = Callable[[Copy, list[CopyReason], list[PlacementProblem]], None]
 REMEMBERED: Final = 20_000  #: objects that are the same in all mailboxes
 NOT_FOUND: Final = 404
 TRANSIENT: Final = (401, 409, 410, 429)  #: refusals that say nothing of the object
@@ -150,7 +150,7 @@ class Copier:
         )
         want = self._desired(copy.part, wanted, read, kept)
         if want.problem:
-            failed = Problem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
+            failed = PlacementProblem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
             self._report(copy, wanted, [failed, *_ambiguities(copy, want)])
         elif want.obj is None:
             self._report(copy, wanted, [])
@@ -165,7 +165,7 @@ class Copier:
                 await self._put(copy, cluster, want.obj, observed)
             except Refused as error:
                 if error.status < 500 and error.status not in TRANSIENT and not _is_about_namespace(error):
-                    found.append(Problem(names.REFUSED, f"{_at(copy)}: {_said(copy, error)}"))
+                    found.append(PlacementProblem(names.REFUSED, f"{_at(copy)}: {_said(copy, error)}"))
                 raise
             finally:
                 self._report(copy, wanted, found)
@@ -175,7 +175,7 @@ class Copier:
         """Unless what brings the kind is on its way."""
         kind, sources = copy.part.kind, sorted({one.placement.cluster for one in wanted})
         left = self._known.around.patience(copy.mailbox, cluster, kind, sources, self._now())
-        unknown = Problem(names.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
+        unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
         self._report(copy, wanted, [] if left else [unknown])
         return left if 0 < left < math.inf else None
 
@@ -218,7 +218,7 @@ class Copier:
         def customizer_of(cluster: str) -> Callable[[str], Customizer | None]:
             return lambda name: known.customizers.get((cluster, name))
 
-        def location(place: Route) -> SeenLocation | None:
+        def location(place: Route) -> LocationLabels | None:
             return known.locations.get((place.cluster, place.location))
 
         return desired(part, wanted, read.sources, customizer_of, location, kept)
@@ -360,12 +360,12 @@ def _said(copy: Copy, error: Refused) -> str:
     return error.reason or str(error.status) if copy.part.kind == SECRETS else str(error)
 
 
-def _of_others(copy: Copy, wanted: list[CopyReason]) -> list[Problem]:
+def _of_others(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
     """What is only needed is there, whoever made it."""
     if all(one.selected is None for one in wanted):
         return []
     theirs = "there is one already that no placement brought, and it is left alone"
-    return [Problem(names.CONFLICT, f"{_at(copy)}: {theirs}")]
+    return [PlacementProblem(names.CONFLICT, f"{_at(copy)}: {theirs}")]
 
 
 def _is_about_namespace(error: Refused) -> bool:
@@ -377,13 +377,13 @@ def _is_about_namespace(error: Refused) -> bool:
     return going or (error.status == NOT_FOUND and error.details.get("kind") == "namespaces")
 
 
-def _remarks(copy: Copy, want: Desired, conflict: str) -> list[Problem]:
-    found = [Problem(names.CONFLICT, f"{_at(copy)}: {one}") for one in want.conflicts]
+def _remarks(copy: Copy, want: Desired, conflict: str) -> list[PlacementProblem]:
+    found = [PlacementProblem(names.CONFLICT, f"{_at(copy)}: {one}") for one in want.conflicts]
     if conflict:
-        found.append(Problem(names.CONFLICT, f"{_at(copy)}: {conflict}"))
+        found.append(PlacementProblem(names.CONFLICT, f"{_at(copy)}: {conflict}"))
     found += _ambiguities(copy, want)
-    return found + [Problem(names.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}: {one}") for one in want.remarks]
+    return found + [PlacementProblem(names.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}: {one}") for one in want.remarks]
 
 
-def _ambiguities(copy: Copy, want: Desired) -> list[Problem]:
-    return [Problem(names.AMBIGUOUS, f"{_at(copy)}: {want.ambiguity}")] if want.ambiguity else []
+def _ambiguities(copy: Copy, want: Desired) -> list[PlacementProblem]:
+    return [PlacementProblem(names.AMBIGUOUS, f"{_at(copy)}: {want.ambiguity}")] if want.ambiguity else []

@@ -14,7 +14,7 @@ LONGEST: Final = 500  #: characters of a message
 _RANKS: Final = {reason: rank for rank, reason in enumerate(REASONS)}
 
 
-class Problem(NamedTuple):
+class PlacementProblem(NamedTuple):
     reason: str  #: one of REASONS
     message: str  #: without values of Secrets
 
@@ -23,16 +23,18 @@ class Problem(NamedTuple):
         return _RANKS[self.reason], self.message
 
 
-class Problems:
+class PlacementProblems:
     """By placement and by what they are about."""
 
     def __init__(self) -> None:
-        self._of: dict[PlacementKey, dict[object, tuple[Problem, ...]]] = {}
+        self._of: dict[PlacementKey, dict[object, tuple[PlacementProblem, ...]]] = {}
         self._about: dict[object, set[PlacementKey]] = {}
 
-    def put(self, key: PlacementKey, about: object, problems: Iterable[Problem]) -> list[Problem] | None:
+    def put(
+        self, key: PlacementKey, about: object, problems: Iterable[PlacementProblem]
+    ) -> list[PlacementProblem] | None:
         """Those that are new; None if nothing is different."""
-        found = tuple(sorted({Problem(one.reason, one.message[:LONGEST]) for one in problems}))
+        found = tuple(sorted({PlacementProblem(one.reason, one.message[:LONGEST]) for one in problems}))
         before = self._of.get(key, {}).get(about, ())
         if found == before:
             return None
@@ -59,12 +61,12 @@ class Problems:
         for about in list(self._of.get(key, ())):
             self._remove(key, about)
 
-    def of(self, key: PlacementKey) -> list[Problem]:
+    def of(self, key: PlacementKey) -> list[PlacementProblem]:
         """The worst first."""
         return sorted({one for some in self._of.get(key, {}).values() for one in some}, key=lambda one: one.rank)
 
 
-def condition(problems: list[Problem]) -> Obj:
+def condition(problems: list[PlacementProblem]) -> Obj:
     """Of problems with the worst first.  Without a time."""
     if not problems:
         return {"type": WORKLOAD_PROJECTED, "status": "True", "reason": "Projected"}

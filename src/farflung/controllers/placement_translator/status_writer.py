@@ -9,13 +9,18 @@ import orjson
 
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL, EDGE_PLACEMENTS
 from farflung.client.rest import Client
-from farflung.controllers.placement_translator.decide import Problem, Problems, condition, with_condition
+from farflung.controllers.placement_translator.decide import (
+    PlacementProblem,
+    PlacementProblems,
+    condition,
+    with_condition,
+)
 from farflung.lib.klog import Logger
 from farflung.placement import names
 from farflung.placement.index import Copy, CopyReason
 from farflung.placement.names import PlacementKey
 from farflung.placement.state import PlacementState, StatusKey
-from farflung.placement.types import SeenPlacement
+from farflung.placement.types import PlacementView
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import About, Recorder
 
@@ -24,7 +29,7 @@ class StatusWriter:
     def __init__(
         self,
         known: PlacementState,
-        placements: Informer[SeenPlacement],
+        placements: Informer[PlacementView],
         view: Callable[[str], Client],
         recorder: Recorder,
         changed: Callable[[StatusKey], None],
@@ -39,10 +44,10 @@ class StatusWriter:
         self._changed = changed
         self._now = now
         self._log = log
-        self._problems = Problems()
-        self._news: dict[PlacementKey, list[Problem]] = {}  #: what nobody was told of yet
+        self._problems = PlacementProblems()
+        self._news: dict[PlacementKey, list[PlacementProblem]] = {}  #: what nobody was told of yet
 
-    def report(self, copy: Copy, wanted: list[CopyReason], found: list[Problem]) -> None:
+    def report(self, copy: Copy, wanted: list[CopyReason], found: list[PlacementProblem]) -> None:
         """All that is wrong with a copy."""
         keys = {one.placement for one in wanted}
         for key in keys if found else ():
@@ -55,7 +60,7 @@ class StatusWriter:
         self._problems.forget(key)
         self._news.pop(key, None)
 
-    def _put(self, key: PlacementKey, about: object, found: list[Problem]) -> None:
+    def _put(self, key: PlacementKey, about: object, found: list[PlacementProblem]) -> None:
         if found and key not in self._known.placements:
             return
         new = self._problems.put(key, about, found)
@@ -80,20 +85,20 @@ class StatusWriter:
         if status is None and self._known.withdrawals.is_confirmation_used_up(key):
             await self._use_up(key, seen)
 
-    def _look_at(self, key: PlacementKey, seen: SeenPlacement) -> None:
+    def _look_at(self, key: PlacementKey, seen: PlacementView) -> None:
         """What is wrong with the placement as a whole."""
-        self._put(key, "spec", [Problem(names.INVALID_SPEC, seen.what.problem)] if seen.what.problem else [])
+        self._put(key, "spec", [PlacementProblem(names.INVALID_SPEC, seen.what.problem)] if seen.what.problem else [])
         verdict = self._known.withdrawals.verdict(key)
         message = verdict.message(seen.generation)
-        self._put(key, "withdrawal", [Problem(names.WITHDRAWAL_HELD, message)] if message else [])
+        self._put(key, "withdrawal", [PlacementProblem(names.WITHDRAWAL_HELD, message)] if message else [])
 
-    def _record(self, key: PlacementKey, seen: SeenPlacement) -> None:
+    def _record(self, key: PlacementKey, seen: PlacementView) -> None:
         whom = About(key.cluster, EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind, key.name, "", seen.uid)
         for problem in dict.fromkeys(self._news.get(key, ())):
             self._log.info("Problem with EdgePlacement", v=1, edgePlacement=str(key), reason=problem.reason)
             self._recorder.record(whom, "Warning", problem.reason, problem.message)
 
-    async def _use_up(self, key: PlacementKey, seen: SeenPlacement) -> None:
+    async def _use_up(self, key: PlacementKey, seen: PlacementView) -> None:
         """What happens later is to be confirmed anew."""
         version = orjson.loads(seen.document)["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version, "annotations": {CONFIRM_WITHDRAWAL: None}}}

@@ -13,14 +13,14 @@ import orjson
 
 from farflung.controllers.status_summarizer.collectors import (
     NULL,
-    Column,
+    CollectorQuery,
     Combined,
     Combining,
     Form,
-    Question,
+    QueryColumn,
+    QueryValue,
     Room,
     UnfitError,
-    Value,
     cell,
     number,
 )
@@ -38,11 +38,11 @@ MOST_ERRORS: Final = 20  #: that are told
 LONGEST_MESSAGE: Final = 256  #: characters
 FILTER: Final = "filter"  #: stands where a failure has its heading
 RETURNED_AT: Final = "lastReturnedUpdateTimestamp"
-Values = tuple[Value, ...]
+Values = tuple[QueryValue, ...]
 
 
 class CollectorAnswer:
-    def __init__(self, name: str, question: Question) -> None:
+    def __init__(self, name: str, question: CollectorQuery) -> None:
         self.name = name
         self.question = question
         self._known: dict[str, _Known] = {}  #: by mailbox; copies that the filter leaves out are not there
@@ -130,19 +130,19 @@ def _entries(mailbox: str, known: _Known) -> Iterable[tuple[Route, str, int, _Fa
     return ((known.place, mailbox, at, failure) for at, failure in enumerate(known.finding.failures))
 
 
-def _ask(question: Question, given: Mapping[str, Any]) -> _Finding | None:
+def _ask(question: CollectorQuery, given: Mapping[str, Any]) -> _Finding | None:
     """None if the filter leaves the copy out.  The same for the same documents, and it ends soon."""
     asking = _Asking(given)
     counts = None if question.filter is None else asking.value(question.filter)
     if isinstance(counts, _Failure):
         return _Finding(None, (counts._replace(column=FILTER),))
-    if counts == Value(Form.BOOL, False):
+    if counts == QueryValue(Form.BOOL, False):
         return None
     found = [asking.value(column) for column in question.asked]
     failures = tuple(each for each in found if isinstance(each, _Failure))
     if failures:
         return _Finding(None, failures)
-    return _Finding(tuple(each for each in found if isinstance(each, Value)))
+    return _Finding(tuple(each for each in found if isinstance(each, QueryValue)))
 
 
 class _Asking:
@@ -154,7 +154,7 @@ class _Asking:
         self._work = COPY_WORK
         self._room = Room()
 
-    def value(self, column: Column) -> Value | _Failure:
+    def value(self, column: QueryColumn) -> QueryValue | _Failure:
         try:
             value = self._room.value_of(self._evaluated(column))
             if value.form not in column.wanted.forms:
@@ -165,7 +165,7 @@ class _Asking:
             return _Failure(column.name, short)
         return value
 
-    def _evaluated(self, column: Column) -> Any:
+    def _evaluated(self, column: QueryColumn) -> Any:
         run = column.program.start(self._given, self._cost)
         run.worked = MOST_WORK - self._work
         try:
@@ -209,7 +209,7 @@ class _Listed:
 class _Grouped:
     """A row for each group, in the order of what they have in common; without groupBy there is always one."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: CollectorQuery) -> None:
         self._combined = question.combined
         self._shared = len(question.group_by)
         self._groups: dict[Values, _Group] = {} if self._shared else {(): _Group(self._combined)}
@@ -253,13 +253,13 @@ class _Group:
             if self._summed[at]:
                 self._sums[at] += sign * (Fraction(content) if type(content) is float else content)
 
-    def row(self) -> Iterable[Value]:
+    def row(self) -> Iterable[QueryValue]:
         at = 0
         for combined in self._combined:
             yield self._value(combined.kind, at)
             at += combined.subject is not None
 
-    def _value(self, kind: Combining, at: int) -> Value:
+    def _value(self, kind: Combining, at: int) -> QueryValue:
         count = len(self.members)
         match kind:
             case Combining.COUNT:

@@ -61,26 +61,26 @@ class Form(enum.IntEnum):
         return self.name.lower()
 
 
-class Value(NamedTuple):
+class QueryValue(NamedTuple):
     form: Form
     content: Any  #: of the same type for the same form, so that it has an order; JSON with sorted keys of LIST and MAP
 
 
-NULL: Final = Value(Form.NULL, None)
+NULL: Final = QueryValue(Form.NULL, None)
 MOMENTS: Final = frozenset({Form.TIMESTAMP, Form.DURATION})
 
 
-class Wanted(NamedTuple):
+class ExpectedForm(NamedTuple):
     """What values have to be, and how to say so."""
 
     forms: frozenset[Form]
     words: str
 
 
-ANYTHING: Final = Wanted(frozenset(Form), "something that JSON has")
-TRUTH: Final = Wanted(frozenset({Form.BOOL}), "bool")
-NUMBER: Final = Wanted(frozenset({Form.NUMBER}), "a number")
-ORDERED: Final = Wanted(
+ANYTHING: Final = ExpectedForm(frozenset(Form), "something that JSON has")
+TRUTH: Final = ExpectedForm(frozenset({Form.BOOL}), "bool")
+NUMBER: Final = ExpectedForm(frozenset({Form.NUMBER}), "a number")
+ORDERED: Final = ExpectedForm(
     frozenset({Form.NUMBER, Form.TIMESTAMP, Form.DURATION, Form.STRING}),
     "a number, a string, a timestamp or a duration",
 )
@@ -104,15 +104,15 @@ class Room:
         if self._left < 0:
             raise UnfitError(f"makes the row larger than {LARGEST_ROW} bytes")
 
-    def value_of(self, found: Any) -> Value:
+    def value_of(self, found: Any) -> QueryValue:
         """Of a value of CEL.  An optional stands for what is in it, or for null."""
         found = _unwrapped(found)
         if type(found) is str:
-            return Value(Form.STRING, self._text(found))
+            return QueryValue(Form.STRING, self._text(found))
         if type(found) in LISTS:
-            return Value(Form.LIST, self._json(found))
+            return QueryValue(Form.LIST, self._json(found))
         if type(found) is dict:
-            return Value(Form.MAP, self._json(found))
+            return QueryValue(Form.MAP, self._json(found))
         self.take(_SMALL)
         return _small(found)
 
@@ -172,23 +172,23 @@ def _unwrapped(found: Any) -> Any:
     return None if found is NONE else found.value
 
 
-def _small(found: Any) -> Value:
+def _small(found: Any) -> QueryValue:
     kind = type(found)
     if kind is NoneType:
         return NULL
     if kind is bool:
-        return Value(Form.BOOL, found)
+        return QueryValue(Form.BOOL, found)
     if kind in NUMBERS:
         return number(_number(found))
     if kind is Timestamp:
-        return Value(Form.TIMESTAMP, found.nanos)
+        return QueryValue(Form.TIMESTAMP, found.nanos)
     if kind is Duration:
-        return Value(Form.DURATION, found.nanos)
+        return QueryValue(Form.DURATION, found.nanos)
     raise UnfitError(f"must be {ANYTHING.words}, not {type_name(found)}")
 
 
-def number(content: int | float | Fraction) -> Value:
-    return Value(Form.NUMBER, content)
+def number(content: int | float | Fraction) -> QueryValue:
+    return QueryValue(Form.NUMBER, content)
 
 
 def _number(found: int | float) -> int | float:
@@ -202,7 +202,7 @@ def _number(found: int | float) -> int | float:
 # --- cells ----------------------------------------------------------------------------------------
 
 
-def cell(value: Value) -> Obj:
+def cell(value: QueryValue) -> Obj:
     match value.form:
         case Form.NULL:
             return {"type": "Null"}
@@ -220,7 +220,7 @@ def cell(value: Value) -> Obj:
             return {"type": "Object", "object": orjson.loads(value.content)}
 
 
-def written_moment(value: Value) -> str:
+def written_moment(value: QueryValue) -> str:
     nanos = value.content
     return written_timestamp(Timestamp(nanos)) if value.form is Form.TIMESTAMP else written_duration(Duration(nanos))
 
@@ -276,19 +276,19 @@ _SUBJECTS: Final = {
 }
 
 
-class InvalidQuestionError(ValueError):
+class InvalidQueryError(ValueError):
     def __init__(self, errors: list[str]) -> None:
         super().__init__("; ".join(errors))
         self.errors = errors  #: each begins with the path of what it is about
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class QueryColumn:
     """A heading and its expression.  Two are equal if their texts are."""
 
     name: str
     text: str
-    wanted: Wanted
+    wanted: ExpectedForm
     program: Program = field(compare=False, repr=False)
 
 
@@ -296,14 +296,14 @@ class Column:
 class Combined:
     name: str
     kind: Combining
-    subject: Column | None  #: None for COUNT
+    subject: QueryColumn | None  #: None for COUNT
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    filter: Column | None
-    select: tuple[Column, ...]
-    group_by: tuple[Column, ...]
+class CollectorQuery:
+    filter: QueryColumn | None
+    select: tuple[QueryColumn, ...]
+    group_by: tuple[QueryColumn, ...]
     combined: tuple[Combined, ...]
     limit: int
 
@@ -313,17 +313,17 @@ class Question:
         return (*columns, *(combined.name for combined in self.combined))
 
     @property
-    def asked(self) -> tuple[Column, ...]:
+    def asked(self) -> tuple[QueryColumn, ...]:
         """What is evaluated for each copy that counts: columns of its row, or its group and then what is combined."""
         subjects = (combined.subject for combined in self.combined)
         return (*self.select, *self.group_by, *(subject for subject in subjects if subject is not None))
 
 
-def question_of(spec: Mapping[str, Any]) -> Question:
+def question_of(spec: Mapping[str, Any]) -> CollectorQuery:
     reader = _Reader()
     question = reader.question(spec)
     if reader.errors:
-        raise InvalidQuestionError(reader.errors)
+        raise InvalidQueryError(reader.errors)
     return question
 
 
@@ -335,9 +335,9 @@ class _Reader:
         self._names: set[str] = set()
         self._left = LONGEST_OF_ALL
 
-    def question(self, spec: Mapping[str, Any]) -> Question:
+    def question(self, spec: Mapping[str, Any]) -> CollectorQuery:
         self._check_parts(spec)
-        question = Question(
+        question = CollectorQuery(
             self._filter(spec.get("filter")),
             tuple(self._columns("select", spec.get("select"))),
             tuple(self._columns("groupBy", spec.get("groupBy"))),
@@ -364,10 +364,10 @@ class _Reader:
         if sum(map(len, lists)) > MOST_COLUMNS:
             self._refuse("spec", f"may not have more than {MOST_COLUMNS} columns")
 
-    def _filter(self, text: Any) -> Column | None:
+    def _filter(self, text: Any) -> QueryColumn | None:
         return None if text is None or text == "" else self._column("spec.filter", "filter", text, TRUTH)
 
-    def _columns(self, name: str, found: Any) -> Iterator[Column]:
+    def _columns(self, name: str, found: Any) -> Iterator[QueryColumn]:
         for path, entry in self._entries(f"spec.{name}", found):
             heading = self._heading(path, entry)
             column = self._column(f"{path}.def", heading, entry.get("def"), ANYTHING)
@@ -409,7 +409,7 @@ class _Reader:
         self._names.add(name)
         return name
 
-    def _column(self, path: str, heading: str, text: Any, wanted: Wanted) -> Column | None:
+    def _column(self, path: str, heading: str, text: Any, wanted: ExpectedForm) -> QueryColumn | None:
         if not isinstance(text, str) or not text:
             self._refuse(path, "must be an expression")
             return None
@@ -426,7 +426,7 @@ class _Reader:
             return None
         if not _fits(checked.type, wanted):
             self._refuse(path, f"must evaluate to {wanted.words}, not {checked.type}")
-        return Column(heading, text, wanted, program)
+        return QueryColumn(heading, text, wanted, program)
 
     def _limit(self, found: Any) -> int:
         if found is None:
@@ -437,7 +437,7 @@ class _Reader:
         return found
 
 
-def _fits(found: Type, wanted: Wanted) -> bool:
+def _fits(found: Type, wanted: ExpectedForm) -> bool:
     """Whether a value of the type may be what is wanted."""
     if is_optional(found):
         found = found.parameters[0]
@@ -447,20 +447,20 @@ def _fits(found: Type, wanted: Wanted) -> bool:
 VALID: Final = "Valid"
 
 
-class SeenCollector(msgspec.Struct, frozen=True):
+class ParsedCollector(msgspec.Struct, frozen=True):
     document: bytes
-    question: Question | None = None  #: None: it cannot be understood
+    question: CollectorQuery | None = None  #: None: it cannot be understood
     errors: tuple[str, ...] = ()
 
 
-def seen_collector(document: bytes) -> SeenCollector:
+def parse_collector(document: bytes) -> ParsedCollector:
     try:
-        return SeenCollector(document, question_of(orjson.loads(document).get("spec") or {}))
-    except InvalidQuestionError as error:
-        return SeenCollector(document, None, tuple(error.errors))
+        return ParsedCollector(document, question_of(orjson.loads(document).get("spec") or {}))
+    except InvalidQueryError as error:
+        return ParsedCollector(document, None, tuple(error.errors))
 
 
-def status_of(seen: SeenCollector, now: datetime) -> Obj | None:
+def status_of(seen: ParsedCollector, now: datetime) -> Obj | None:
     """What is to be said of a StatusCollector; None if it is said already."""
     obj = orjson.loads(seen.document)
     before: Obj = obj.get("status") or {}

@@ -11,8 +11,8 @@ from typing import Any, Final
 from farflung.apis.edge.names import STATUS_COLLECTORS, STATUS_SUMMARIES, SYNCER_CONFIGS
 from farflung.apis.kcp.names import LOCATIONS
 from farflung.client.errors import ClientError, NotFound
-from farflung.controllers.status_summarizer.collectors import SeenCollector, seen_collector
-from farflung.controllers.status_summarizer.health import NOTHING, Subject, parse_syncer_report, stale
+from farflung.controllers.status_summarizer.collectors import ParsedCollector, parse_collector
+from farflung.controllers.status_summarizer.health import NOTHING, SummarySubject, parse_syncer_report, stale
 from farflung.controllers.status_summarizer.status_return import StatusReturner, WorkspaceObject
 from farflung.controllers.status_summarizer.status_writer import (
     CollectorStatusWriter,
@@ -27,7 +27,7 @@ from farflung.placement.index import Copy
 from farflung.placement.names import Part, Source
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.syncer_config import THE_ONE
-from farflung.placement.types import ObservedObject, SeenLocation
+from farflung.placement.types import LocationLabels, ObservedObject
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -44,7 +44,7 @@ AT_ONCE: Final = 200  #: copies that are looked at before others get their turn
 TURN: Final = 0.02  #: seconds for which they are: questions about one of them may take some milliseconds each
 
 
-Work = Subject | WorkspaceObject | CollectorKey | Key  #: a Key: of a summary that should not be there
+Work = SummarySubject | WorkspaceObject | CollectorKey | Key  #: a Key: of a summary that should not be there
 
 
 class StatusSummarizer:
@@ -72,7 +72,7 @@ class StatusSummarizer:
         self._due: dict[Work, float] = {}  #: when it is written at the latest
         edge = listening.views.provider.view(listening.views.edge)
         self._existing = listening.informer(edge, STATUS_SUMMARIES, parse_summary, self._on_summary)
-        self._collectors = listening.informer(edge, STATUS_COLLECTORS, seen_collector, self._on_collector)
+        self._collectors = listening.informer(edge, STATUS_COLLECTORS, parse_collector, self._on_collector)
         self.controller: Controller[Work] = Controller(
             NAME,
             self.reconcile,
@@ -222,10 +222,10 @@ class StatusSummarizer:
         self._look_at(self._summaries.on_told(cluster, told))
         self._follow_age(cluster)  # at once, so that nobody writes something of which the age is not known
 
-    def _on_location(self, change: Change[SeenLocation]) -> None:
+    def _on_location(self, change: Change[LocationLabels]) -> None:
         self._look_at(self._summaries.on_location(change.key.cluster, change.key.name))
 
-    def _on_collector(self, change: Change[SeenCollector]) -> None:
+    def _on_collector(self, change: Change[ParsedCollector]) -> None:
         key = CollectorKey(change.key.cluster, change.key.name)
         if change.new is None:
             self._look_at(self._summaries.on_no_question(key))
@@ -254,7 +254,7 @@ class StatusSummarizer:
         self._written[key] = self._monotonic()
         there = False
         match key:
-            case Subject():
+            case SummarySubject():
                 there = await self._writing.write(key)
             case WorkspaceObject():
                 there = await self._back.give(key)
@@ -264,7 +264,7 @@ class StatusSummarizer:
             self._written.pop(key, None)
         return None
 
-    def _is_too_early(self, key: Subject | WorkspaceObject | Key) -> bool:
+    def _is_too_early(self, key: SummarySubject | WorkspaceObject | Key) -> bool:
         """Nobody knows whether there are objects of a kind that could not be listed so far."""
         if isinstance(key, Key):
             found = self._existing.cache.get(key)

@@ -18,7 +18,7 @@ from farflung.placement.syncer_config import parse_heartbeat
 from farflung.placement.types import Route
 
 
-class Subject(NamedTuple):
+class SummarySubject(NamedTuple):
     """What a summary is about: an object, as far as one placement brings it somewhere."""
 
     placement: PlacementKey
@@ -46,7 +46,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CopyReport:
     """What is known of one destination."""
 
     place: Route

@@ -50,7 +50,7 @@ class Returned(NamedTuple):
     status: Mapping[str, Any]
 
 
-class Asked(NamedTuple):
+class ReturnRequest(NamedTuple):
     """What placements ask of an object."""
 
     clusters: int  #: how many have a copy because of them
@@ -76,7 +76,7 @@ def is_marked(document: bytes) -> bool:
     return any(mark.encode() in document for mark in MARKS)
 
 
-def next_step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> ReturnStep | None:
+def next_step(kind: Kind, obj: Mapping[str, Any], asked: ReturnRequest | None) -> ReturnStep | None:
     """`asked`: None if nobody asks.  None: it is as it should be."""
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(STATUS_RETURNED_FROM)
@@ -104,7 +104,7 @@ def _machine(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return spec if is_machine else None
 
 
-def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any], asked: Asked) -> bool:
+def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any], asked: ReturnRequest) -> bool:
     spec, labels = _machine(kind, obj), (obj.get("metadata") or {}).get("labels") or {}
     is_bound = spec is not None and bool(spec.get("nodeName") or spec.get("clusterName"))
     return is_given_back(kind) and (not is_bound or f"{BRINGS}{labels.get(CLUSTER_LABEL)}" in asked.placements)
@@ -293,20 +293,20 @@ class StatusReturner:
         holders = [key for key in engine.holders(part) if key.cluster == cluster]
         return {key for key in holders if _asks(engine.selected(key).get(part), part)}
 
-    def _asked(self, one: WorkspaceObject) -> Asked | None:
+    def _asked(self, one: WorkspaceObject) -> ReturnRequest | None:
         engine, asking = self._known.engine, self._asking(*one)
         if not asking:
             return None
         mailboxes = {mailbox: place for key in asking for mailbox, place in engine.places(key).items()}
         if len(mailboxes) != 1:
-            return Asked(len(mailboxes))
+            return ReturnRequest(len(mailboxes))
         names = frozenset(key.name for key in asking)
         [(mailbox, place)] = mailboxes.items()
         copy = self._known.world.get(self._known.mailboxes.get(mailbox, ""), one.part)
         if copy is None or not copy.alive or copy.placements.isdisjoint(asking):
-            return Asked(1)
+            return ReturnRequest(1)
         status = orjson.loads(copy.document).get("status")
-        return Asked(1, Returned(place.target, status) if isinstance(status, dict) and status else None, names)
+        return ReturnRequest(1, Returned(place.target, status) if isinstance(status, dict) and status else None, names)
 
 
 def _asks(selected: Selected | None, part: Part) -> bool:

@@ -14,12 +14,12 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS, STATUS_COLLECTORS, STATUS_
 from farflung.apis.names import NAMESPACES
 from farflung.client.errors import AlreadyExists, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.status_summarizer.collectors import SeenCollector, status_of
-from farflung.controllers.status_summarizer.health import Subject
+from farflung.controllers.status_summarizer.collectors import ParsedCollector, status_of
+from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.controllers.status_summarizer.summaries import NAMESPACE, CollectorKey, Summaries, summary_key
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.feeds import Views
+from farflung.placement.feeds import FeedViews
 from farflung.placement.names import Kind
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
@@ -65,13 +65,13 @@ def parse_summary(document: bytes) -> StoredSummary:
 
 
 class SummaryWriter:
-    def __init__(self, summaries: Summaries, there: Informer[StoredSummary], views: Views, log: Logger) -> None:
+    def __init__(self, summaries: Summaries, there: Informer[StoredSummary], views: FeedViews, log: Logger) -> None:
         self._summaries = summaries
         self._there = there
         self._views = views
         self._log = log
 
-    async def write(self, subject: Subject) -> bool:
+    async def write(self, subject: SummarySubject) -> bool:
         """Whether there is one then."""
         wanted = self._summaries.summary(subject)
         key = summary_key(subject)
@@ -133,7 +133,7 @@ def renewed(before: Obj, wanted: Obj) -> Obj:
 class CollectorStatusWriter:
     def __init__(
         self,
-        collectors: Informer[SeenCollector],
+        collectors: Informer[ParsedCollector],
         view: Callable[[str], Client],
         now: Callable[[], datetime],
         log: Logger,

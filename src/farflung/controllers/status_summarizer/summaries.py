@@ -23,15 +23,15 @@ from farflung.apis.edge.names import (
 )
 from farflung.apis.names import RBAC_GROUP
 from farflung.controllers.status_summarizer.answers import CollectorAnswer
-from farflung.controllers.status_summarizer.collectors import Question
+from farflung.controllers.status_summarizer.collectors import CollectorQuery
 from farflung.controllers.status_summarizer.health import (
     ANY,
     NOTHING,
     CopyProblem,
+    CopyReport,
     Digest,
-    Report,
     Row,
-    Subject,
+    SummarySubject,
     SyncerReport,
     digest_of,
 )
@@ -184,7 +184,7 @@ class CollectorKey(NamedTuple):
     name: str
 
 
-def summary_key(subject: Subject) -> Key:
+def summary_key(subject: SummarySubject) -> Key:
     """Where the summary of an object is."""
     placement, part = subject
     return Key(placement.cluster, summary_namespace(part), summary_name(placement.name, part))
@@ -208,19 +208,19 @@ class Summaries:
         self._builtin = frozenset(source.kind for source in known.offers.builtin())
         self._of: dict[PlacementKey, dict[Part, _Summary]] = {}
         self._holders: dict[Part, set[PlacementKey]] = {}  #: of which placements there is a summary
-        self._called: dict[Key, Subject] = {}
+        self._called: dict[Key, SummarySubject] = {}
         self._annotations: dict[PlacementKey, str | None] = {}  #: which objects of a placement are summarized
         self._told: dict[str, SyncerReport] = {}  #: by cluster of mailboxes
         self._stale: dict[str, CopyProblem] = {}
-        self._questions: dict[CollectorKey, Question | None] = {}  #: None: it is not understood
+        self._questions: dict[CollectorKey, CollectorQuery | None] = {}  #: None: it is not understood
 
     # --- what there is ----------------------------------------------------------------------------
 
-    def called(self, key: Key) -> Subject | None:
+    def called(self, key: Key) -> SummarySubject | None:
         """What a summary of this name is about."""
         return self._called.get(key)
 
-    def summary(self, subject: Subject) -> Obj | None:
+    def summary(self, subject: SummarySubject) -> Obj | None:
         """As it should be; None: there should be none."""
         found = self._of.get(subject.placement, {}).get(subject.part)
         placement = self._known.placements.get(subject.placement)
@@ -253,7 +253,7 @@ class Summaries:
             **({"collected": collected} if collected else {}),
         }
 
-    def _subject(self, subject: Subject) -> Obj:
+    def _subject(self, subject: SummarySubject) -> Obj:
         kind, namespace, name = subject.part
         seen = self._known.world.get(subject.placement.cluster, subject.part)
         document = {} if seen is None else orjson.loads(seen.document)
@@ -268,7 +268,7 @@ class Summaries:
         }
         return {word: value for word, value in words.items() if value or word in ("version", "kind")}
 
-    def _collected(self, subject: Subject, found: _Summary) -> list[Obj]:
+    def _collected(self, subject: SummarySubject, found: _Summary) -> list[Obj]:
         selected = self._known.engine.selected(subject.placement).get(subject.part)
         answers, room = [], LARGEST
         for place, name in enumerate(selected.collectors[:MOST_TOLD] if selected is not None else ()):
@@ -286,7 +286,7 @@ class Summaries:
 
     # --- what changes -----------------------------------------------------------------------------
 
-    def look(self, copy: Copy) -> set[Subject]:
+    def look(self, copy: Copy) -> set[SummarySubject]:
         """At one copy, anew.  The summaries that it belongs to, or no longer."""
         mailbox, part = copy
         wanted = {
@@ -294,10 +294,10 @@ class Summaries:
             for one in self._known.engine.wanted(mailbox, part)
             if one.selected is not None and self._how(one.placement, part) is not Summarized.NEVER
         }
-        touched: set[Subject] = set()
+        touched: set[SummarySubject] = set()
         for key in self._holders.get(part, set()) - wanted.keys():
             if self._remove(key, part, mailbox):
-                touched.add(Subject(key, part))
+                touched.add(SummarySubject(key, part))
         if not wanted:
             return touched
         seen = self._seen(copy)
@@ -305,7 +305,7 @@ class Summaries:
         for key, place in wanted.items():
             is_ours = seen is not None and key in seen.placements
             self._put(key, part, mailbox, place, digest if is_ours else None, seen if is_ours else None)
-            touched.add(Subject(key, part))
+            touched.add(SummarySubject(key, part))
         return touched
 
     def _seen(self, copy: Copy) -> ObservedObject | None:
@@ -322,19 +322,19 @@ class Summaries:
         digest: Digest | None,
         seen: ObservedObject | None,
     ) -> None:
-        summary = self._of.get(key, _NONE).get(part) or self._begin(Subject(key, part))
+        summary = self._of.get(key, _NONE).get(part) or self._begin(SummarySubject(key, part))
         cluster = self._known.mailboxes.get(mailbox, "")
         told = self._told.get(cluster, NOTHING)
         stale = self._stale.get(cluster) or told.delay(part)
-        summary.tally.put(mailbox, Report(place, digest, told.refusal(part), stale))
+        summary.tally.put(mailbox, CopyReport(place, digest, told.refusal(part), stale))
         self._ask(summary, key, part)
         if summary.answerings:
-            source = self._described(summary, Subject(key, part))
+            source = self._described(summary, SummarySubject(key, part))
             row = self._row(source, place, digest, seen, is_stale=stale is not None)
             for answering in summary.answerings.values():
                 answering.put(mailbox, row)
 
-    def _begin(self, subject: Subject) -> _Summary:
+    def _begin(self, subject: SummarySubject) -> _Summary:
         key, part = subject
         self._holders.setdefault(part, set()).add(key)
         self._called[summary_key(subject)] = subject
@@ -347,10 +347,10 @@ class Summaries:
         for answering in summary.answerings.values():
             answering.remove(mailbox)
         if not len(summary.tally):
-            self._end(Subject(key, part))
+            self._end(SummarySubject(key, part))
         return removed
 
-    def _end(self, subject: Subject) -> None:
+    def _end(self, subject: SummarySubject) -> None:
         key, part = subject
         del self._of[key][part], self._called[summary_key(subject)]
         if not self._of[key]:
@@ -418,7 +418,7 @@ class Summaries:
 
     # --- questions --------------------------------------------------------------------------------
 
-    def on_question(self, key: CollectorKey, question: Question | None) -> set[Copy]:
+    def on_question(self, key: CollectorKey, question: CollectorQuery | None) -> set[Copy]:
         """None: it is not understood.  What to look at."""
         if key in self._questions and self._questions[key] == question:
             return set()
@@ -457,7 +457,7 @@ class Summaries:
             if question is not None and name not in summary.answerings:
                 summary.answerings[name] = CollectorAnswer(name, question)
 
-    def _described(self, summary: _Summary, subject: Subject) -> Obj:
+    def _described(self, summary: _Summary, subject: SummarySubject) -> Obj:
         """What a user said of an object; nothing if it is not there."""
         source = self._known.world.get(subject.placement.cluster, subject.part)
         if source is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from farflung.controllers.status_summarizer.health import CopyProblem, Digest, Report
+from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, Digest
 from farflung.machinery.errors import Obj
 
 VALUES: Final = 16  #: different ones that are told of, of as many as there are
@@ -24,7 +24,7 @@ V = TypeVar("V")
 Value = TypeVar("Value", contravariant=True)
 
 
-class Column(Protocol[Value]):
+class Aggregate(Protocol[Value]):
     """Something that is made of values, in whatever order they come."""
 
     def __bool__(self) -> bool: ...
@@ -131,10 +131,10 @@ class Table(Generic[V]):
 
     __slots__ = ("_column", "_columns", "_limit", "_order")
 
-    def __init__(self, column: Callable[[], Column[V]], limit: int) -> None:
+    def __init__(self, column: Callable[[], Aggregate[V]], limit: int) -> None:
         self._column = column
         self._limit = limit
-        self._columns: dict[str, Column[V]] = {}
+        self._columns: dict[str, Aggregate[V]] = {}
         self._order: list[str] = []
 
     def __bool__(self) -> bool:
@@ -180,7 +180,7 @@ class Tally:
     influence: equal reports, equal bodies."""
 
     def __init__(self) -> None:
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[str, CopyReport] = {}
         self._reporting = 0
         self._missing = 0
         self._stale = 0
@@ -197,7 +197,7 @@ class Tally:
     def __contains__(self, mailbox: object) -> bool:
         return mailbox in self._reports
 
-    def put(self, mailbox: str, report: Report) -> bool:
+    def put(self, mailbox: str, report: CopyReport) -> bool:
         """Whether it says anything else than before."""
         old = self._reports.get(mailbox)
         if old == report:
@@ -237,7 +237,7 @@ class Tally:
             "broken": len(self._broken),
         }
 
-    def _replace(self, mailbox: str, old: Report | None, new: Report | None) -> None:
+    def _replace(self, mailbox: str, old: CopyReport | None, new: CopyReport | None) -> None:
         before = old.digest or _NOTHING if old is not None else _NOTHING
         after = new.digest or _NOTHING if new is not None else _NOTHING
         self._numbers.replace(before.numbers, after.numbers)
@@ -264,22 +264,22 @@ class Tally:
             del self._broken[bisect_left(self._broken, rank)]
 
 
-def _is_missing(report: Report | None) -> bool:
+def _is_missing(report: CopyReport | None) -> bool:
     return report is not None and report.digest is None
 
 
-def _is_stale(report: Report | None) -> bool:
+def _is_stale(report: CopyReport | None) -> bool:
     return report is not None and report.stale is not None
 
 
-def _verdict(report: Report) -> CopyProblem | None:
+def _verdict(report: CopyReport) -> CopyProblem | None:
     """What does not arrive is broken whatever was said before.  What is not there yet is missing, and not broken."""
     if report.digest is None:
         return None
     return report.refused or report.digest.verdict or report.stale
 
 
-def _rank(mailbox: str, report: Report) -> Rank:
+def _rank(mailbox: str, report: CopyReport) -> Rank:
     return report.place.cluster, report.place.location, report.place.target, mailbox
 
 
