@@ -27,7 +27,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import Request
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.leader import Candidate, Terms
+from farflung.runtime.leader import Candidate, LeaseRef, Terms
 from farflung.runtime.reflector import Environment
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/work"
@@ -68,7 +68,7 @@ class Election:
         identity = process.name if self.remembered else f"{process.name}-{next(self.terms)}"
         client, log = Client(process), Logger(self.log)
         candidate = Candidate(
-            client, "default", "work", identity, env, process.clock, log, annotations=lambda: dict(self.said)
+            LeaseRef(client, "default", "work", lambda: dict(self.said)), identity, env, process.clock, log
         )
         process.start(lambda: candidate.lead(lambda: self._work(process, candidate)))
 
@@ -401,7 +401,7 @@ async def quickly(seconds: float) -> None:
 def candidate(client: Client) -> Candidate:
     time = itertools.count()
     env = Environment(lambda: next(time) / 1000, quickly, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
-    return Candidate(client, "default", "work", "me", env, lambda: EPOCH, QUIET)
+    return Candidate(LeaseRef(client, "default", "work"), "me", env, lambda: EPOCH, QUIET)
 
 
 def stored(request: Request) -> Scripted:

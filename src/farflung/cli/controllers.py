@@ -42,7 +42,7 @@ from farflung.placement.guard import WithdrawalLimits
 from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
 from farflung.runtime.informer import SharedInformers
-from farflung.runtime.leader import Candidate
+from farflung.runtime.leader import Candidate, LeaseRef
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
@@ -274,7 +274,7 @@ async def _work(settings: Settings, servers: Servers, files: Reloading, env: Env
             await run_controllers(servers)
             return
         lease = settings.command.replace(" ", "-")
-        candidate = Candidate(servers.provider, "default", lease, ourselves, env, _now, log)
+        candidate = Candidate(LeaseRef(servers.provider, "default", lease), ourselves, env, _now, log)
         guarded = servers.through(candidate.guarded)
         await candidate.lead(lambda: run_controllers(guarded))
 

@@ -22,7 +22,7 @@ from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import Informer, SharedInformers
-from farflung.runtime.leader import Candidate, Terms
+from farflung.runtime.leader import Candidate, LeaseRef, Terms
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 
@@ -118,9 +118,8 @@ def join(
 ) -> None:
     """`identity`: nobody else's."""
     env, compute = informers.env, ways.root.workspace(COMPUTE)
-    candidate = Candidate(
-        compute, "default", NAME, identity, env, _now, log, TERMS, lambda: {FILES_ANNOTATION: files.told_of()}
-    )
+    lease = LeaseRef(compute, "default", NAME, lambda: {FILES_ANNOTATION: files.told_of()})
+    candidate = Candidate(lease, identity, env, _now, log, TERMS)
     allowed = ways.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:

@@ -74,24 +74,30 @@ def parse_share(text: str) -> int:
     return int(digits)
 
 
+@dataclass(frozen=True, slots=True)
+class GuardedIndexes:
+    """The indexes that the guard reads; their owner keeps them up to date."""
+
+    world: ObjectIndex
+    engine: PlacementIndex
+    offers: ServedKinds
+    copies: CopyIndex
+    placements: Mapping[PlacementKey, PlacementView]
+
+
 class Withdrawals:
     def __init__(
         self,
-        world: ObjectIndex,
-        engine: PlacementIndex,
-        offers: ServedKinds,
-        copies: CopyIndex,
-        placements: Mapping[PlacementKey, PlacementView],
+        indexes: GuardedIndexes,
         limits: WithdrawalLimits,
         is_heard: Callable[[Source], bool],
         is_undecided: Callable[[PlacementKey], bool],
     ) -> None:
-        """All of these are as they are at the moment when something is asked."""
-        self._world = world
-        self._engine = engine
-        self._offers = offers
-        self._copies = copies
-        self._placements = placements
+        self._world = indexes.world
+        self._engine = indexes.engine
+        self._offers = indexes.offers
+        self._copies = indexes.copies
+        self._placements = indexes.placements
         self._limits = limits
         self._is_heard = is_heard
         self._is_undecided = is_undecided

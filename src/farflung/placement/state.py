@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 from farflung.placement import guard
 from farflung.placement.customize import Customizer
-from farflung.placement.guard import Withdrawals
+from farflung.placement.guard import GuardedIndexes, Withdrawals
 from farflung.placement.index import (
     ConfigKey,
     Copy,
@@ -125,9 +125,8 @@ class PlacementState:
         self.locations: dict[tuple[str, str], LocationLabels] = {}
         self.placements: dict[PlacementKey, PlacementView] = {}
         self.sources: Counter[Source] = Counter()  #: beside what every workspace has: how many workspaces need it
-        self.withdrawals = Withdrawals(
-            self.world, self.engine, self.offers, self.copies, self.placements, limits, is_heard, self.is_undecided
-        )
+        indexes = GuardedIndexes(self.world, self.engine, self.offers, self.copies, self.placements)
+        self.withdrawals = Withdrawals(indexes, limits, is_heard, self.is_undecided)
         self._is_heard = is_heard
         self._minded: set[str] = set()  #: workspaces that matter: those of placements, and mailboxes
         self._names: dict[str, str] = {}  #: the mailbox of a cluster

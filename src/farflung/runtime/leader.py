@@ -62,32 +62,38 @@ class Lease(msgspec.Struct, frozen=True):
         return "" if self.spec is None else self.spec.holder_identity or ""
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseRef:
+    """The Lease of a leader election."""
+
+    client: Client
+    namespace: str
+    name: str
+    annotations: Callable[[], Mapping[str, str]] = dict  #: written at each renewal; one without a value is removed
+
+
 class Candidate:
-    """One of those who could do the work.  What its work writes should go through `guarded`."""
+    """A process that may become the leader.  Its work should write with `guarded` clients."""
 
     def __init__(
         self,
-        client: Client,
-        namespace: str,
-        name: str,
+        lease: LeaseRef,
         identity: str,
         env: Environment,
         now: Callable[[], datetime],
         log: Logger,
         terms: Terms = USUAL,
-        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`identity`: nobody else's; `now` is only written down, for people to read, and so are `annotations`, with
-        each renewal: one without a value is taken away."""
-        self._client = client
-        self._namespace = namespace
-        self._name = name
+        """`identity`: unique among the candidates; `now`: for the times in the Lease, which only people read."""
+        self._client = lease.client
+        self._namespace = namespace = lease.namespace
+        self._name = name = lease.name
         self._identity = identity
         self._env = env
         self._now = now
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
         self._terms = terms
-        self._annotations = annotations
+        self._annotations = lease.annotations
         self._seen = Lease()  #: as it was last seen
         self._since = 0.0  #: when it was first seen at that version
         self._written = datetime.min  #: what was written last

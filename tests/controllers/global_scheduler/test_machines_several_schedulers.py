@@ -20,7 +20,7 @@ from farflung.controllers.global_scheduler.controller import GlobalScheduler, Gl
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import SharedInformers
-from farflung.runtime.leader import Candidate, Terms
+from farflung.runtime.leader import Candidate, LeaseRef, Terms
 from farflung.runtime.recorder import Recorder
 
 TERMS = Terms(lasting=10.0, deadline=6.0, pause=0.5, renewal=2.0)  # of seconds that pass sooner
@@ -63,7 +63,9 @@ class Contender:
         names = ("kubernetes", "globalscheduler.com", "workload.kcp.io", "edge.kcp.io")
         exporting = zip((compute, compute, root, espw), names, strict=True)
         pods, *views = [await find_view(client, name, env, log) for client, name in exporting]
-        candidate = Candidate(compute, "default", "global-scheduler", self.name, env, lambda: hub.now, log, TERMS)
+        candidate = Candidate(
+            LeaseRef(compute, "default", "global-scheduler"), self.name, env, lambda: hub.now, log, TERMS
+        )
         clients = [candidate.guarded(one) for one in (Client(master, "/clusters/*"), espw, root)]
         setting = GlobalSchedulerSetting(
             *clients, pods_of(pods.identity), *(view.url for view in views), lambda: hub.now, catalogue=CATALOGUE

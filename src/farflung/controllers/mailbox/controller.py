@@ -15,7 +15,7 @@ from farflung.client.errors import AlreadyExists, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.decide import MailboxStep, decide_binding, decide_workspace, mailbox_objects
 from farflung.controllers.mailbox.releaser import Releaser
-from farflung.controllers.mailbox.reporter import TargetReporter
+from farflung.controllers.mailbox.reporter import MailboxCaches, TargetReporter
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -75,9 +75,9 @@ class MailboxController:
         ]
         for kind, source, trigger in self._sources:
             source.subscribe(self.rebuilder.guarded(kind, self._enqueuing(trigger)))
-        known = self._mailboxes, self._targets, self._workspaces
-        self._reporter = TargetReporter(setting.root, setting.workload_view, *known, self._configs, env, log)
-        self._releaser = Releaser(server, *known, env, log)
+        caches = MailboxCaches(self._mailboxes, self._targets, self._workspaces, self._configs)
+        self._reporter = TargetReporter(setting.root, setting.workload_view, caches, env, log)
+        self._releaser = Releaser(server, caches, env, log)
 
     def join(self, manager: Manager) -> None:
         informers: list[Informer[Any]] = [self._targets, self._workspaces, self._bindings, self._configs]

@@ -12,13 +12,12 @@ from farflung.client.discovery import discover
 from farflung.client.errors import NONSENSE, ClientError, Conflict, Forbidden, Garbled, Invalid, NotFound
 from farflung.client.rest import Client, PatchType
 from farflung.controllers.mailbox.decide import is_ending
-from farflung.controllers.mailbox.triggers import Mailboxes
+from farflung.controllers.mailbox.reporter import MailboxCaches
 from farflung.lib.klog import Logger
 from farflung.placement.names import is_mailbox_name
-from farflung.placement.types import SyncTarget, Workspace
+from farflung.placement.types import Workspace
 from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
-from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 
 NAME: Final = "mailbox-releaser"
@@ -44,25 +43,23 @@ class Releaser:
     def __init__(
         self,
         server: Client,
-        mailboxes: Mailboxes,
-        targets: Informer[SyncTarget],
-        workspaces: Informer[Workspace],
+        caches: MailboxCaches,
         env: Environment,
         log: Logger,
     ) -> None:
         self._server = server
-        self._mailboxes = mailboxes
-        self._targets = targets
-        self._workspaces = workspaces
+        self._mailboxes = caches.mailboxes
+        self._targets = caches.targets
+        self._workspaces = caches.workspaces
         self._backoff = env.backoff
         self._log = log
         self._looks: dict[str, int] = {}  #: how often a mailbox was looked at since its end began
         self.controller: Controller[str] = Controller(
             NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
-        workspaces.subscribe(self._hear_workspace)
+        self._workspaces.subscribe(self._on_workspace)
 
-    def _hear_workspace(self, change: Change[Workspace]) -> None:
+    def _on_workspace(self, change: Change[Workspace]) -> None:
         if is_mailbox_name(change.key.name) and (change.new is None or not change.new.alive):
             self.controller.queue.add(change.key.name)
 

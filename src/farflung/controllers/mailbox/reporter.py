@@ -1,7 +1,8 @@
-"""X."""
+"""Copy heartbeat, capacity and conditions of syncers to the status of SyncTargets."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from farflung.apis.kcp.names import SYNC_TARGETS
@@ -23,56 +24,59 @@ NAME: Final = "mailbox-reporter"
 WORKERS: Final = 8
 
 
+@dataclass(frozen=True, slots=True)
+class MailboxCaches:
+    """What the controllers of mailboxes share."""
+
+    mailboxes: Mailboxes
+    targets: Informer[SyncTarget]
+    workspaces: Informer[Workspace]
+    configs: Informer[SyncerHeartbeat]
+
+
 class TargetReporter:
-    """Looks at mailboxes whose syncers were heard of.  That keeps nobody else waiting, and nobody keeps it waiting."""
+    """Has its own queue, so that reports and the setup of mailboxes do not wait for each other."""
 
     def __init__(
         self,
         root: Client,
         view: str,
-        mailboxes: Mailboxes,
-        targets: Informer[SyncTarget],
-        workspaces: Informer[Workspace],
-        configs: Informer[SyncerHeartbeat],
+        caches: MailboxCaches,
         env: Environment,
         log: Logger,
     ) -> None:
-        """`view`: the URL of the view that shows SyncTargets, of an export of the root."""
+        """`view`: the URL of the view with SyncTargets."""
         self._root = root
         self._view = view
-        self._mailboxes = mailboxes
-        self._targets = targets
-        self._workspaces = workspaces
-        self._configs = configs
+        self._mailboxes = caches.mailboxes
+        self._targets = caches.targets
+        self._workspaces = caches.workspaces
+        self._configs = caches.configs
         self._monotonic = env.monotonic
         self._log = log
         self._reports = Reports()
         self.controller: Controller[str] = Controller(
             NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
-        targets.subscribe(self._hear_target)
-        workspaces.subscribe(self._hear_workspace)
-        configs.subscribe(self._hear_config)
+        self._targets.subscribe(self._on_target)
+        self._workspaces.subscribe(self._on_workspace)
+        self._configs.subscribe(self._on_config)
 
-    # --- what happens -----------------------------------------------------------------------------
-
-    def _hear_target(self, change: Change[SyncTarget]) -> None:
+    def _on_target(self, change: Change[SyncTarget]) -> None:
         for one, other in ((change.old, change.new), (change.new, change.old)):
             if one is not None and (other is None or one.status != other.status):
                 self.controller.queue.add(mailbox_name(change.key.cluster, one.metadata.uid))
 
-    def _hear_workspace(self, change: Change[Workspace]) -> None:
+    def _on_workspace(self, change: Change[Workspace]) -> None:
         if is_mailbox_name(change.key.name):
             self.controller.queue.add(change.key.name)
 
-    def _hear_config(self, change: Change[SyncerHeartbeat]) -> None:
+    def _on_config(self, change: Change[SyncerHeartbeat]) -> None:
         if change.key.name != CONFIG or change.old == change.new:
             return
         name = self._mailboxes.of_cluster(change.key.cluster)
         if name is not None:
             self.controller.queue.add(name)
-
-    # --- what is done about it --------------------------------------------------------------------
 
     async def reconcile(self, name: str, worker: int) -> float | None:
         key = self._mailboxes.target(name)
@@ -97,7 +101,8 @@ class TargetReporter:
         return self._configs.cache.get(Key(workspace.cluster, "", CONFIG))
 
     async def _write(self, key: Key, uid: str, status: Obj) -> None:
-        """To this very SyncTarget; conditions only beside those that we know of, as others write some, too."""
+        """Only to the SyncTarget with this uid.  Conditions need its resourceVersion, because other controllers write
+        conditions too."""
         identity = {"uid": uid}
         if "conditions" in status:
             identity["resourceVersion"] = str(self._targets.cache.version(key))

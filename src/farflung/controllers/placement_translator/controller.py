@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from farflung.controllers.placement_translator.copier import Copier, SourceReader
-from farflung.controllers.placement_translator.status_writer import StatusWriter
+from farflung.controllers.placement_translator.status_writer import StatusWriter, TranslatorContext
 from farflung.controllers.placement_translator.syncer_config_writer import SyncerConfigWriter
 from farflung.placement.feeds import DiscoveryCache, PlacementFeed
 from farflung.placement.index import ConfigKey, Copy
@@ -73,14 +73,13 @@ class PlacementTranslator:
     # --- hearing ----------------------------------------------------------------------------------
 
     def meet(self, known: PlacementState) -> None:
-        listening, everywhere = self._listening, self._listening.views.everywhere
-        view, log = listening.views.edge_of, listening.log
+        listening = self._listening
+        context = TranslatorContext(known, listening.views, self._now, listening.log)
         self._known = known
-        self._telling = StatusWriter(known, listening.placements, view, self._recorder, self._soon, self._now, log)
-        gathering = SourceReader(self._serving, everywhere)
-        report = self._telling.report
-        self._copier = Copier(known, listening.feeds, gathering, everywhere, report, self._now, log)
-        self._configurer = SyncerConfigWriter(known, self._serving, listening.configs, view, log)
+        self._telling = StatusWriter(context, listening.placements, self._recorder, self._soon)
+        reader = SourceReader(self._serving, listening.views.everywhere)
+        self._copier = Copier(context, listening.feeds, reader, self._telling.report)
+        self._configurer = SyncerConfigWriter(context, self._serving, listening.configs)
 
     def hear(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
         """What we did ourselves need not be looked at; what happened meanwhile is heard by itself."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import Final, NamedTuple
 
 import orjson
@@ -15,7 +14,7 @@ from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.decide import PlacementProblem
-from farflung.lib.klog import Logger
+from farflung.controllers.placement_translator.status_writer import TranslatorContext
 from farflung.machinery.errors import Obj
 from farflung.placement import names, project
 from farflung.placement.customize import Customizer
@@ -23,7 +22,7 @@ from farflung.placement.feeds import DiscoveryCache, ObjectFeeds
 from farflung.placement.index import Copy, CopyReason
 from farflung.placement.names import NAMESPACES, Kind, Part, PlacementKey, Source
 from farflung.placement.project import Desired, ServedVersions, SourceObject, agreed, contributing_clusters, desired
-from farflung.placement.state import BRINGING, PlacementState
+from farflung.placement.state import BRINGING
 from farflung.placement.types import LocationLabels, ObservedObject, Route
 from farflung.runtime.cache import Key
 
@@ -104,22 +103,19 @@ SECRETS: Final = Kind("", "secrets")
 class Copier:
     def __init__(
         self,
-        known: PlacementState,
+        context: TranslatorContext,
         feeds: ObjectFeeds,
         gathering: SourceReader,
-        everywhere: Client,
         report: Report,
-        now: Callable[[], datetime],
-        log: Logger,
     ) -> None:
-        """`report` is told what is wrong with a copy, each time anew."""
-        self._known = known
+        """`report` is called with all problems of a copy whenever it is reconciled."""
+        self._known = context.known
         self._feeds = feeds
         self._gathering = gathering
-        self._everywhere = everywhere
+        self._everywhere = context.views.everywhere
         self._report = report
-        self._now = now
-        self._log = log
+        self._now = context.now
+        self._log = context.log
         self._ending: dict[Copy, asyncio.Event] = {}  #: namespaces that the server was asked to delete
         self._common: dict[Part, tuple[object, Desired]] = {}  #: what is the same in all mailboxes
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
 
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL, EDGE_PLACEMENTS
-from farflung.client.rest import Client
 from farflung.controllers.placement_translator.decide import (
     PlacementProblem,
     PlacementProblems,
@@ -17,6 +17,7 @@ from farflung.controllers.placement_translator.decide import (
 )
 from farflung.lib.klog import Logger
 from farflung.placement import names
+from farflung.placement.feeds import FeedViews
 from farflung.placement.index import Copy, CopyReason
 from farflung.placement.names import PlacementKey
 from farflung.placement.state import PlacementState, StatusKey
@@ -25,25 +26,32 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import About, Recorder
 
 
+@dataclass(frozen=True, slots=True)
+class TranslatorContext:
+    """What the writers of the translator share."""
+
+    known: PlacementState
+    views: FeedViews
+    now: Callable[[], datetime]
+    log: Logger
+
+
 class StatusWriter:
     def __init__(
         self,
-        known: PlacementState,
+        context: TranslatorContext,
         placements: Informer[PlacementView],
-        view: Callable[[str], Client],
         recorder: Recorder,
         changed: Callable[[StatusKey], None],
-        now: Callable[[], datetime],
-        log: Logger,
     ) -> None:
-        """`view`: the edge API of a workspace; `changed` hears of placements of which something else is to be said."""
-        self._known = known
+        """`changed` is called with the placements whose status has to be written."""
+        self._known = context.known
         self._placements = placements
-        self._view = view
+        self._view = context.views.edge_of
         self._recorder = recorder
         self._changed = changed
-        self._now = now
-        self._log = log
+        self._now = context.now
+        self._log = context.log
         self._problems = PlacementProblems()
         self._news: dict[PlacementKey, list[PlacementProblem]] = {}  #: what nobody was told of yet
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import orjson
 
 from farflung.apis.edge.names import SYNCER_CONFIGS
 from farflung.client.errors import AlreadyExists, NotFound
-from farflung.client.rest import Client
-from farflung.lib.klog import Logger
+from farflung.controllers.placement_translator.status_writer import TranslatorContext
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import DiscoveryCache
 from farflung.placement.names import Kind, PlacementKey
-from farflung.placement.state import PlacementState
 from farflung.placement.syncer_config import THE_ONE, SyncerSpec, combine_specs, parse_syncer_spec
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
@@ -25,18 +23,15 @@ LATER: Final = 10.0  #: seconds until we look again at a mailbox without the edg
 class SyncerConfigWriter:
     def __init__(
         self,
-        known: PlacementState,
+        context: TranslatorContext,
         serving: DiscoveryCache,
         configs: Informer[bytes],
-        view: Callable[[str], Client],
-        log: Logger,
     ) -> None:
-        """`view`: the edge API of a workspace."""
-        self._known = known
+        self._known = context.known
         self._serving = serving
         self._configs = configs
-        self._view = view
-        self._log = log
+        self._view = context.views.edge_of
+        self._log = context.log
         #: mailboxes have much in common
         self._wanted: dict[tuple[PlacementKey, ...], tuple[SyncerSpec, frozenset[Kind]]] = {}
         self._specs: dict[tuple[object, ...], tuple[SyncerSpec, Obj]] = {}
