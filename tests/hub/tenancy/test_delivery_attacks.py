@@ -73,7 +73,7 @@ async def grounds() -> Grounds:
 
 
 def forbids(answer: Answer, path: str) -> bool:
-    told = "machines to where they are bound: that is said by those who may create pods/binding"
+    told = "that the global scheduler manages: this requires permission to create pods/binding"
     return answer.status == 403 and path in answer.message and bool(answer.message.endswith(told))
 
 

@@ -34,7 +34,7 @@ def asking(kind: str, name: str, **spec: Any) -> Obj:
 
 
 def forbids(answer: Answer, kind: str, priority: int) -> bool:
-    told = f"cannot set spec.priority to {priority}: a priority above 0 is given by those who may {DOORS[kind]}"
+    told = f"cannot set spec.priority to {priority}: a priority above 0 requires permission to {DOORS[kind]}"
     return answer.status == 403 and bool(answer.message.endswith(f'User "alice" {told}'))
 
 

@@ -276,7 +276,7 @@ async def test_a_half_made_home_is_completed(local: LocalTenancy) -> None:
 async def test_a_name_that_is_no_segment_makes_no_path(local: LocalTenancy, name: str) -> None:
     homes = HomeWorkspaces(local.store, local.tenancy)
     if name.startswith("system:serviceaccount"):
-        with pytest.raises(ApiError, match="only users of all workspaces have a home"):
+        with pytest.raises(ApiError, match="users of a single workspace have no home workspace"):
             await homes.workspace(User(name))
         return
     cluster = (await homes.workspace(User(name)))["spec"]["cluster"]

@@ -32,7 +32,7 @@ from farflung.hub.tenancy.api_exports import (
     identity_secret,
     schema_names,
 )
-from farflung.hub.tenancy.binding_strategy import Binder, is_for_all
+from farflung.hub.tenancy.binding_strategy import Binder, is_hub_export
 from farflung.hub.tenancy.bound_apis import (
     COPIES,
     BindingState,
@@ -119,12 +119,12 @@ class APIBindingController:
         for key in tuple(self._waiting):
             self._stop_waiting(key)
 
-    def _is_current(self, facts: BindingState) -> bool:
+    def _is_current(self, state: BindingState) -> bool:
         """Whether a binding to an export of root needs no reconcile.  Other bindings are always reconciled at start."""
-        if facts.export is None or not facts.valid or facts.ends or not is_for_all(facts.export):
+        if state.export is None or not state.valid or state.ends or not is_hub_export(state.export):
             return False
-        offer = self._binder.offered(facts.export)
-        bound = {(one.uid, one.identity) for one in facts.bound}
+        offer = self._binder.offered(state.export)
+        bound = {(one.uid, one.identity) for one in state.bound}
         return offer is not None and all((one.uid, offer.identity) in bound for one in offer.resources or ())
 
     # --- changes ----------------------------------------------------------------------------------
@@ -173,22 +173,22 @@ class APIBindingController:
 
     def _enqueue_waiting(self, cluster: str) -> None:
         """Enqueue the bindings that wait for names."""
-        for key, facts in self._apis.in_cluster(cluster).items():
-            if not facts.bound or facts.clashes:
+        for key, state in self._apis.in_cluster(cluster).items():
+            if not state.bound or state.clashes:
                 self.queue.add(key)
 
     def _on_bindings(self, changes: Sequence[Change]) -> None:
         for change in changes:
             cluster = cluster_in(change.key)
-            facts = self._apis.in_cluster(cluster).get(change.key)
-            if change.entry is None or facts is None:
+            state = self._apis.in_cluster(cluster).get(change.key)
+            if change.entry is None or state is None:
                 self._stop_waiting(change.key)
                 self._enqueue_waiting(cluster)
                 for group in bound_groups(change.previous):
                     self._release_names(cluster, group)
                 for identity in identities_of(binding_state(change.previous)) if change.previous is not None else ():
                     self._enqueue_copies(identity)
-            elif facts.ends or self._is_incomplete(cluster, change.key, facts):
+            elif state.ends or self._is_incomplete(cluster, change.key, state):
                 self.queue.add(change.key)
 
     def _enqueue_copies(self, identity: str) -> None:
@@ -197,13 +197,13 @@ class APIBindingController:
             for entry in self._store.list(f"{COPIES}{identity}/").entries:
                 self.queue.add(entry.key)
 
-    def _is_incomplete(self, cluster: str, key: str, facts: BindingState) -> bool:
+    def _is_incomplete(self, cluster: str, key: str, state: BindingState) -> bool:
         """Whether schema copies are missing, or another binding got the same names concurrently."""
-        if any(self._store.get(copy_key(one.identity, one.uid)) is None for one in facts.bound):
+        if any(self._store.get(copy_key(one.identity, one.uid)) is None for one in state.bound):
             return True
-        places = {one.place for one in facts.bound}
+        resources = {one.group_resource for one in state.bound}
         return any(
-            one.place in places
+            one.group_resource in resources
             for other, found in self._apis.in_cluster(cluster).items()
             if other != key
             for one in found.bound
@@ -273,16 +273,16 @@ class APIBindingController:
         """Prefixes of objects that no other binding of the cluster has bound.  Of several bindings that are deleted at
         once, the first deletes them."""
         cluster = cluster_in(key)
-        facts = self._apis.in_cluster(cluster).get(key)
+        state = self._apis.in_cluster(cluster).get(key)
         others = {
-            (one.place, one.identity)
+            (one.group_resource, one.identity)
             for other, found in self._apis.in_cluster(cluster).items()
             if other != key and not (found.ends and other > key)
             for one in found.bound
         }
-        for one in facts.bound if facts is not None else ():
-            resource = self._resource(one, facts.export if facts is not None else None)
-            if resource is not None and (one.place, one.identity) not in others:
+        for one in state.bound if state is not None else ():
+            resource = self._resource(one, state.export if state is not None else None)
+            if resource is not None and (one.group_resource, one.identity) not in others:
                 yield objects.prefix(resource, cluster), resource
 
     def _resource(self, one: BoundResource, export: ExportKey | None) -> Resource | None:

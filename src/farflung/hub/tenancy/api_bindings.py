@@ -1,8 +1,8 @@
-"""What becomes of an APIBinding: a function of what it asks for, of what there is, and of what it has already.
+"""The state of an APIBinding as a function of its spec, its export and its previous status.
 
-    offer found? ─► identity? ─► schemas? ─► names free? ─► Bound
+    export found? ─► identity? ─► schemas? ─► names free? ─► Bound
 
-A binding that was bound once stays so; resources that its export no longer offers stay bound.
+A bound APIBinding stays bound, also to resources that its export no longer offers.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ CLAIMS_VALID: Final = "PermissionClaimsValid"
 RESOURCES_DELETED: Final = "BindingResourceDeleteSuccess"
 WAITING: Final = ("WaitingForEstablished", "Waiting for API(s) to be established", "Info")
 ACCEPTED: Final = "Accepted"
-#: the value of that label on the bindings of the export, which its owner always sees
+#: the value of that label on the bindings of the export itself, which its owner can always read
 OWN_BINDING: Final = "LstvmbbzVDDOn90ZbhzSQO5U3DMCf88h1pZ"
-SHOWN: Final = 10  #: claims that a message names
+SHOWN: Final = 10  #: claims in a message
 OPTIONAL: Final = ("group", "identityHash", "all", "resourceSelector")
 
 
 class ResourceNames(NamedTuple):
-    """What a resource is called."""
-
     group: str
     plural: str
     singular: str
@@ -47,35 +45,35 @@ class ResourceNames(NamedTuple):
 
 
 class ExportedResource(NamedTuple):
-    """One resource of an export."""
+    """A resource of an export."""
 
     schema: str  #: the name of its APIResourceSchema
     uid: str
     names: ResourceNames
-    stored: tuple[str, ...]  #: the versions objects are stored in
+    stored: tuple[str, ...]  #: storage versions
 
 
 class ExportOffer(NamedTuple):
-    """What an export offers."""
+    """The fields of an export that its bindings depend on."""
 
     cluster: str
     name: str
     identity: str
-    resources: tuple[ExportedResource, ...] | None  #: None: a schema is missing, or one resource is there twice
+    resources: tuple[ExportedResource, ...] | None  #: None: a schema is missing, or two schemas define one resource
     claims: Sequence[Obj]
     extras: Mapping[str, str]
 
 
 class TakenNames(NamedTuple):
-    """Names that are not free in a workspace, and what is said to whoever wants them."""
+    """Names that are in use in a workspace, with the messages for bindings that need them."""
 
     names: ResourceNames
     of: str  #: `naming conflict with APIBinding "w" bound to …`
-    overlap: str = ""  #: said instead when it is the same resource
+    overlap: str = ""  #: the message if it is the same resource
 
 
 def binding_reference(binding: Obj) -> ExportReference | None:
-    """Of a binding that may be anything: None if it does not say."""
+    """The export that an unvalidated binding references, or None."""
     return export_reference(_part(_part(binding, "spec"), "reference").get("export"))
 
 
@@ -92,7 +90,7 @@ def _part(obj: Obj, name: str) -> Obj:
 
 
 def omit_core_group(binding: Obj) -> None:
-    """Claims of a binding that may be anything do not name the core group, which has no name."""
+    """Remove the empty group from the claims of an unvalidated binding."""
     found = _part(binding, "spec").get("permissionClaims")
     for claim in found if type(found) is list else ():
         if type(claim) is dict and claim.get("group") == "":
@@ -101,7 +99,7 @@ def omit_core_group(binding: Obj) -> None:
 
 @lru_cache(maxsize=1024)
 def label_of(cluster: str, name: str) -> str:
-    """What the label of a binding says of its export."""
+    """The value of a binding's export label."""
     return export_label(cluster, name)
 
 
@@ -121,7 +119,7 @@ def names_of(group: str, names: Obj) -> ResourceNames:
 
 
 def name_conflict(wanted: Iterable[ResourceNames], taken: Iterable[TakenNames]) -> str:
-    """Why names cannot be had, in kcp's words; empty if they can."""
+    """kcp's message about names in use; empty if all are free."""
     by_group: dict[str, list[TakenNames]] = {}
     for one in taken:
         by_group.setdefault(one.names.group, []).append(one)
@@ -170,12 +168,12 @@ def taken_by_hub(names: ResourceNames) -> TakenNames:
     return TakenNames(names, "naming conflict with a resource that every workspace has", overlap)
 
 
-# --- the outcome ------------------------------------------------------------------------------------
+# --- status ---------------------------------------------------------------------------------------
 
 
 def bound_binding(binding: Obj, offer: ExportOffer | None, missing: str, clash: str, now: str) -> Obj:
-    """A binding as it should be.  `missing`: what its export is called if it is not there; `clash`: why its names
-    cannot be had, if they cannot.  What is as it should be keeps its times."""
+    """The binding with updated metadata and status.  `missing`: the name of the export for messages; `clash`: the
+    message about names in use, or empty.  Unchanged conditions keep their times."""
     return {
         **binding,
         "metadata": _metadata(binding, offer),
@@ -267,7 +265,7 @@ def _bound(before: Iterable[Obj], offer: ExportOffer) -> list[Obj]:
 
 
 def terminating_binding(binding: Obj, now: str) -> Obj:
-    """A binding that is being deleted, while there are objects left of what it bound."""
+    """A binding that is being deleted, while objects of its resources remain."""
     status: Obj = binding.get("status") or {}
     verdict = ConditionState(RESOURCES_DELETED, "ResourcesRemaining", "Some resources are remaining", "Info")
     return {
@@ -277,16 +275,16 @@ def terminating_binding(binding: Obj, now: str) -> Obj:
 
 
 class Claim(NamedTuple):
-    """A claim, in a form that can be compared."""
+    """A permission claim as a comparable value."""
 
     group: str
     resource: str
     identity: str
     everything: bool
-    selected: tuple[tuple[str, str], ...]  #: (name, namespace); an empty one is any
+    selected: tuple[tuple[str, str], ...]  #: (name, namespace); empty: any
 
     def admits(self, namespace: str, name: str) -> bool:
-        """Whether it is about an object."""
+        """Whether the claim includes an object."""
         return self.everything or any(
             (not wanted or wanted == name) and (not within or within == namespace) for wanted, within in self.selected
         )
@@ -304,34 +302,34 @@ def claim_of(claim: Obj) -> Claim:
 
 
 def without_state(claim: Obj) -> Obj:
-    """A claim without what is empty, and without what was decided about it."""
+    """A claim without empty fields and without its state."""
     shown: dict[str, Any] = {name: claim[name] for name in sorted(OPTIONAL) if claim.get(name)}
     return {**shown, "resource": claim.get("resource", "")}
 
 
 def permission_claims(export: Obj) -> list[Obj]:
-    """What an export claims, as its bindings show it."""
+    """The claims of an export, as in the status of its bindings."""
     return [without_state(claim) for claim in (export.get("spec") or {}).get("permissionClaims") or ()]
 
 
 def accepted_claims(binding: Obj, wanted: Sequence[Obj]) -> list[Obj]:
-    """Those of an export's claims that a binding accepts, just as they are."""
+    """The claims of an export that a binding accepts."""
     accepted = {claim_of(claim) for claim in _decided(binding) if claim.get("state") == ACCEPTED}
     return [claim for claim in wanted if claim_of(claim) in accepted]
 
 
 def unexpected_claims(binding: Obj, wanted: Sequence[Obj]) -> str:
-    """What a binding says about claims that its export does not make; empty if there are none."""
+    """The message about claims in a binding that its export does not make; empty if there are none."""
     made = {claim_of(claim) for claim in wanted}
     found = [claim_of(claim) for claim in _decided(binding) if claim_of(claim) not in made]
     if not found:
         return ""
-    told = ", ".join(map(_told, found[:SHOWN]))
+    described = ", ".join(map(_describe_claim, found[:SHOWN]))
     first = min(len(found), SHOWN)
-    return f"{len(found)} unexpected and/or invalid permission claims (showing first {first}): {told}"
+    return f"{len(found)} unexpected and/or invalid permission claims (showing first {first}): {described}"
 
 
-def _told(claim: Claim) -> str:
+def _describe_claim(claim: Claim) -> str:
     return f"unexpected/invalid claim for {claim.resource}.{claim.group} (identity {go_quote(claim.identity)})"
 
 

@@ -1,7 +1,7 @@
-"""APIExports: the identity that keeps their objects apart, and where their owners see them.
+"""APIExports: identities, status and endpoints.
 
-An export's identity is a random key in a Secret of its workspace; everybody may know its hash, and nobody else the key:
-whoever has it can make an export that reads the objects of this one.
+An export's identity is a random key in a Secret of its workspace.  Its hash is public, the key is secret: with the key,
+another export could access the objects of this one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from farflung.store.base import Entry, Store
 EXPORTS: Final = "/apis.kcp.io/apiexports/"
 SCHEMAS: Final = "/apis.kcp.io/apiresourceschemas/"
 ENDPOINT_SLICES: Final = "/apis.kcp.io/apiexportendpointslices/"
-SYSTEM_NAMESPACE: Final = "kcp-system"  #: where identities are kept
+SYSTEM_NAMESPACE: Final = "kcp-system"  #: the namespace of identity Secrets
 IDENTITY_VALID: Final = "IdentityValid"
 KEY: Final = "key"
 KEY_BYTES: Final = 32
@@ -69,7 +69,7 @@ def exists(store: Store, cluster: str, name: str) -> bool:
 
 
 def identity_secret(export: Obj) -> SecretName | None:
-    """Where an export says that its identity is."""
+    """The Secret that an export references for its identity."""
     reference = ((export.get("spec") or {}).get("identity") or {}).get("secretRef") or {}
     name, namespace = reference.get("name", ""), reference.get("namespace", "")
     return SecretName(namespace, name) if name and namespace else None
@@ -85,7 +85,7 @@ def with_identity(export: Obj, secret: SecretName) -> None:
 
 
 def new_key(chance: bytes) -> str:
-    """An identity, of 32 random bytes."""
+    """A new identity from 32 random bytes."""
     return base64.urlsafe_b64encode(chance).rstrip(b"=").decode()
 
 
@@ -100,14 +100,14 @@ def identity_hash(key: bytes) -> str:
 
 
 class ExportIdentity(NamedTuple):
-    """What is known of an export's identity: its hash, or else what is wrong."""
+    """The hash of an export's identity, or the problem with its Secret."""
 
     hash: str = ""
     problem: str = ""
 
 
 def read_identity(secret: Obj | None, name: str) -> ExportIdentity:
-    """Never says anything of what is in the Secret."""
+    """The problem never contains content of the Secret."""
     if secret is None:
         return ExportIdentity(problem=f"secrets {go_quote(name)} not found")
     try:
@@ -124,7 +124,7 @@ def view_url(external: str, cluster: str, export: str) -> str:
 
 
 def status_of(export: Obj, identity: ExportIdentity, url: str, now: str) -> Obj:
-    """The status of an export.  The hash of an identity never changes, because objects are stored under it."""
+    """The status of an export.  The identity hash never changes, because objects are stored under it."""
     before: Obj = export.get("status") or {}
     known = before.get("identityHash", "")
     valid = ConditionState(IDENTITY_VALID)
@@ -142,7 +142,7 @@ def status_of(export: Obj, identity: ExportIdentity, url: str, now: str) -> Obj:
 
 
 def extras(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotations that an export hands on to its bindings."""
+    """The annotations that an export copies to its bindings."""
     return {name: value for name, value in annotations.items() if name.startswith(EXTRA_ANNOTATIONS)}
 
 
@@ -150,11 +150,11 @@ def schema_names(export: Obj) -> Sequence[str]:
     return (export.get("spec") or {}).get("latestResourceSchemas") or ()
 
 
-# --- where an export is seen ------------------------------------------------------------------------
+# --- endpoints ------------------------------------------------------------------------------------
 
 
 def endpoints_status(present: Obj, path: str, name: str, url: str, now: str) -> Obj:
-    """The status of an APIExportEndpointSlice; without a URL there is no such export."""
+    """The status of an APIExportEndpointSlice.  `url`: empty if the export does not exist."""
     verdicts = [ConditionState("APIExportValid"), ConditionState("EndpointURLsReady"), ConditionState("PartitionValid")]
     if not url:
         verdicts = [ConditionState("APIExportValid", "APIExportNotFound", f"Error getting APIExport {path}|{name}")]
@@ -169,7 +169,7 @@ class Exporter:
         self._context = context
 
     async def finish_export(self, cluster: str, export: Obj, old: Obj | None, now: str) -> None:
-        """A valid export, before it is written: it gets its identity, where it is and what it is seen by."""
+        """Complete a valid export before it is written: identity, path and status."""
         metadata = export["metadata"]
         metadata.setdefault("annotations", {})[PATH_ANNOTATION] = self._clusters.path_of(cluster)
         secret = identity_secret(export)
@@ -177,7 +177,7 @@ class Exporter:
             secret = (None if old is None else identity_secret(old)) or default_secret(metadata["name"])
             with_identity(export, secret)
             if old is None:
-                metadata["generation"] = metadata.get("generation", 1) + 1  # that is a change, if not the client's
+                metadata["generation"] = metadata.get("generation", 1) + 1  # the server changed the spec
             elif export["spec"] == old.get("spec"):
                 metadata["generation"] = old["metadata"].get("generation", 1)
             await self._create_identity(cluster, secret, now)
@@ -186,7 +186,7 @@ class Exporter:
         export["status"] = status_of(export, identity, url, now)
 
     async def _create_identity(self, cluster: str, secret: SecretName, now: str) -> None:
-        """A Secret that is there stays: an export that comes again finds its objects."""
+        """An existing Secret is kept, so that an export that is created again finds its objects."""
         if self._secret(cluster, secret) is not None:
             return
         namespace = _new_namespace(secret.namespace)
@@ -204,7 +204,7 @@ class Exporter:
         return None if entry is None else objects.decode(entry)
 
     def finish_endpoints(self, cluster: str, endpoints: Obj, now: str) -> None:
-        """A valid APIExportEndpointSlice, before it is written."""
+        """Complete a valid APIExportEndpointSlice before it is written."""
         export = (endpoints.get("spec") or {}).get("export") or {}
         path, name = export.get("path") or "", export.get("name") or ""
         home = self._clusters.resolve(path) if path else cluster

@@ -1,7 +1,7 @@
-"""Bindings as they are written: the export that each needs, and whether it may have its names.
+"""APIBindings: who may bind an export, which names are free, and the binding to write.
 
-Whoever creates a binding gets it back bound.  Copies of the schemas come first, because nobody misses them if the
-binding never comes.
+A binding is bound when its creation returns.  Copies of the schemas are written before it.  If the binding is not
+written after all, the copies do no harm.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from farflung.store.base import Change, Entry, Store
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 API_BINDING: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding")
 API_VERSION: Final = f"{APIS_GROUP}/v1alpha1"
-MOULDS: Final = 1_000  #: of bindings that workspaces have by their types; more than that are made anew
+MOST_TEMPLATES: Final = 1_000  #: cached bindings of workspace types
 
 
 class Binder:
@@ -49,19 +49,19 @@ class Binder:
         self._new_uid = new_uid
         self._offers: dict[
             ExportKey, tuple[tuple[Entry, ...], ExportOffer]
-        ] = {}  #: what was found where, while that is there
-        #: path and name of an export → what it offered and when, and the binding that was made of that
-        self._moulds: dict[tuple[str, str], tuple[ExportOffer, str, Obj]] = {}
+        ] = {}  #: export → entries that the offer was made from, and the offer
+        #: path and name of an export → its offer, the time, and the binding made from them
+        self._templates: dict[tuple[str, str], tuple[ExportOffer, str, Obj]] = {}
         self._builtin = [bindings.taken_by_hub(names) for names in _names_of_builtin(kinds)]
         store.subscribe(exports.EXPORTS, self._forget)
 
     def _forget(self, changes: Sequence[Change]) -> None:
-        """What exports offered that are no more."""
+        """Drop the offers of deleted exports."""
         for change in changes:
             if change.entry is None:
                 self._offers.pop(ExportKey(objects.cluster_in(change.key), objects.name_in(change.key)[1]), None)
 
-    # --- who may bind -----------------------------------------------------------------------------
+    # --- permissions ------------------------------------------------------------------------------
 
     def check_may_bind(
         self,
@@ -73,8 +73,8 @@ class Binder:
         verb: str,
         what: str,
     ) -> None:
-        """Raises 403, and does not tell whether there is such an export.  One of the own workspace or of root may come
-        later than its bindings; what root exports by itself is for everybody."""
+        """Raises 403, without revealing whether the export exists.  A binding may precede its export in its own
+        workspace or in root.  All users may bind the exports that the hub creates in root."""
         export = self._bindable(cluster, user, authorizer, reference)
         if export is not None:
             may_come_later = reference.path in ("", ROOT)
@@ -84,9 +84,10 @@ class Binder:
         full = f"{reference.path}:{reference.name}" if reference.path else reference.name
         raise forbidden(APIS_GROUP, plural, name, f"unable to {verb} {what}: no permission to bind to export {full}")
 
-    def may_hand_on(self, cluster: str, user: User, authorizer: Authorization, reference: ExportReference) -> bool:
-        """Whether somebody may let others bind an export, by a type of workspaces that binds it: who may bind it, be it
-        there or not."""
+    def may_add_default_binding(
+        self, cluster: str, user: User, authorizer: Authorization, reference: ExportReference
+    ) -> bool:
+        """Whether a user may add an export to the default bindings of a WorkspaceType.  The export need not exist."""
         if is_operator(user) or is_privileged(user):
             return True
         return self._bindable(cluster, user, authorizer, reference) is not None
@@ -94,33 +95,35 @@ class Binder:
     def _bindable(
         self, cluster: str, user: User, authorizer: Authorization, reference: ExportReference
     ) -> ExportKey | None:
-        home = self._home(cluster, reference)
-        export = None if home is None else ExportKey(home, reference.name)
-        asked = Attributes("bind", APIS_GROUP, "apiexports", name=reference.name)
-        if export is not None and (is_for_all(export) or authorizer.decide(export.cluster, user, asked).allowed):
+        cluster_of_export = self._export_cluster(cluster, reference)
+        export = None if cluster_of_export is None else ExportKey(cluster_of_export, reference.name)
+        attributes = Attributes("bind", APIS_GROUP, "apiexports", name=reference.name)
+        if export is not None and (
+            is_hub_export(export) or authorizer.decide(export.cluster, user, attributes).allowed
+        ):
             return export
         return None
 
-    def _home(self, cluster: str, reference: ExportReference) -> str | None:
+    def _export_cluster(self, cluster: str, reference: ExportReference) -> str | None:
         return self._clusters.resolve(reference.path) if reference.path else cluster
 
     # --- bindings ---------------------------------------------------------------------------------
 
     def admit_binding(self, cluster: str, binding: Obj) -> None:
-        """A new or changed binding, before it is validated: what no client decides."""
+        """Set the fields of a new or changed binding that only the server sets, before validation."""
         metadata = binding["metadata"]
         reference = bindings.binding_reference(binding)
         if reference is not None:
-            home = self._home(cluster, reference) or reference.path
+            cluster_of_export = self._export_cluster(cluster, reference) or reference.path
             labels = metadata.get("labels") or {}
-            metadata["labels"] = {**labels, EXPORT_LABEL: bindings.label_of(home, reference.name)}
+            metadata["labels"] = {**labels, EXPORT_LABEL: bindings.label_of(cluster_of_export, reference.name)}
         finalizers = metadata.get("finalizers") or []
         if API_BINDING_FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
             metadata["finalizers"] = [*finalizers, API_BINDING_FINALIZER]
         bindings.omit_core_group(binding)
 
     async def finish_binding(self, cluster: str, binding: Obj, now: str) -> Obj:
-        """A valid binding as it is to be written: bound, or with the reason why not."""
+        """A valid binding as it is written: bound, or with the reason why not."""
         offer = self.offer(cluster, binding)
         if offer is not None and offer.resources:
             await self._keep_schemas(offer)
@@ -148,17 +151,17 @@ class Binder:
         return bindings.bound_binding(binding, offer, missing, clash, now)
 
     def offer(self, cluster: str, binding: Obj) -> ExportOffer | None:
-        """What a binding's export offers; None if there is no such export.  Once it was found, it is that one, whatever
-        comes to its path."""
+        """The offer of a binding's export; None if it does not exist.  A binding keeps its first export, even if
+        another one gets that path."""
         reference = bindings.binding_reference(binding)
         if reference is None:
             return None
         known = (binding.get("status") or {}).get("apiExportClusterName")
-        home = known or self._home(cluster, reference)
-        return None if home is None else self.offered(ExportKey(home, reference.name))
+        cluster_of_export = known or self._export_cluster(cluster, reference)
+        return None if cluster_of_export is None else self.offered(ExportKey(cluster_of_export, reference.name))
 
     def offered(self, export: ExportKey) -> ExportOffer | None:
-        """What an export offers, from memory as long as the export and its schemas are what they were."""
+        """The offer of an export, cached until the export or its schemas change."""
         found, offer = self._offers.get(export, ((), None))
         if offer is not None and all(self._store.get(entry.key) is entry for entry in found):
             return offer
@@ -182,61 +185,65 @@ class Binder:
     # --- names ------------------------------------------------------------------------------------
 
     def _taken(self, cluster: str, own: str, binding: Obj, groups: set[str]) -> Iterator[TakenNames]:
-        """The names of some groups that a binding cannot have."""
+        """The names of some groups that are in use for a binding."""
         yield from (one for one in self._builtin if one.names.group in groups)
         created = (binding["metadata"].get("creationTimestamp", ""), own)
         has = {(one["group"], one["resource"]) for one in (binding.get("status") or {}).get("boundResources") or ()}
-        for key, facts in self._apis.in_cluster(cluster).items():
+        for key, state in self._apis.in_cluster(cluster).items():
             if key != own:
-                yield from self._taken_by(cluster, key, facts, groups, has if created < (facts.created, key) else set())
+                yield from self._taken_by(cluster, key, state, groups, has if created < (state.created, key) else set())
         for entry in self._store.list(f"{DEFINITIONS}{cluster}/").entries:
             yield from _taken_by_definition(cluster, entry, groups)
 
     def _taken_by(
-        self, cluster: str, key: str, facts: BindingState, groups: set[str], has: set[tuple[str, str]]
+        self, cluster: str, key: str, state: BindingState, groups: set[str], has: set[tuple[str, str]]
     ) -> Iterator[TakenNames]:
-        """`has`: what a binding that is older has already, whatever this one says."""
-        for one in facts.bound:
-            if one.group not in groups or one.place in has:
+        """`has`: resources that the binding has already, and that a newer binding cannot take."""
+        for one in state.bound:
+            if one.group not in groups or one.group_resource in has:
                 continue
-            definition = self._apis.definition(one, facts.export)
+            definition = self._apis.definition(one, state.export)
             if definition is not None:
                 names = bindings.names_of(one.group, definition.named["status"]["acceptedNames"])
-                path = facts.reference.path or self._clusters.path_of(cluster)
-                yield bindings.taken_by_binding(names, objects.name_in(key)[1], path, facts.reference.name)
+                path = state.reference.path or self._clusters.path_of(cluster)
+                yield bindings.taken_by_binding(names, objects.name_in(key)[1], path, state.reference.name)
 
     # --- default bindings -------------------------------------------------------------------------
 
     def bind(self, cluster: str, wanted: Sequence[ExportReference], now: str) -> list[EncodedObject]:
-        """APIBindings of a new workspace, as they are to be written.  Copies of schemas that nobody bound before are
-        made by housekeeping, or by `keep_offers`."""
-        make = self._moulded if self._is_empty(cluster) else self.binding
+        """The APIBindings of a new workspace, encoded.  `keep_schemas` or a controller writes the copies of their
+        schemas."""
+        make = self._from_template if self._is_empty(cluster) else self.binding
         return [
             make(cluster, default_binding_name(cluster, one.path, one.name), one.path, one.name, now) for one in wanted
         ]
 
     def _is_empty(self, cluster: str) -> bool:
-        """Whether all names are free there, but those that every workspace has."""
+        """Whether only built-in kinds have names there."""
         return not self._apis.in_cluster(cluster) and not self._store.list(f"{DEFINITIONS}{cluster}/", limit=1).entries
 
-    def _moulded(self, cluster: str, name: str, path: str, export: str, now: str) -> EncodedObject:
-        """A binding in an empty cluster: in all of them it is the same, but for its name."""
-        home = self._clusters.resolve(path) if path else None
-        offer = None if home is None else self.offered(ExportKey(home, export))
+    def _from_template(self, cluster: str, name: str, path: str, export: str, now: str) -> EncodedObject:
+        """A binding in an empty cluster, which differs from others only in its name."""
+        cluster_of_export = self._clusters.resolve(path) if path else None
+        offer = None if cluster_of_export is None else self.offered(ExportKey(cluster_of_export, export))
         if offer is None:
             return self.binding(cluster, name, path, export, now)
-        made_of, made, mould = self._moulds.get((path, export), (None, "", {}))
+        made_of, made, template = self._templates.get((path, export), (None, "", {}))
         if made_of is not offer or made != now:
-            mould = self._new(cluster, name, path, export, now)
-            mould["metadata"]["managedFields"] = [managed_fields(API_BINDING, mould, now)]
-            if len(self._moulds) >= MOULDS:
-                self._moulds.clear()
-            self._moulds[path, export] = (offer, now, mould)
-        metadata = {**mould["metadata"], "name": name, "annotations": dict(mould["metadata"].get("annotations") or {})}
-        return encode_new(API_BINDING, cluster, {**mould, "metadata": metadata}, uid=self._new_uid(), now=now)
+            template = self._new(cluster, name, path, export, now)
+            template["metadata"]["managedFields"] = [managed_fields(API_BINDING, template, now)]
+            if len(self._templates) >= MOST_TEMPLATES:
+                self._templates.clear()
+            self._templates[path, export] = (offer, now, template)
+        metadata = {
+            **template["metadata"],
+            "name": name,
+            "annotations": dict(template["metadata"].get("annotations") or {}),
+        }
+        return encode_new(API_BINDING, cluster, {**template, "metadata": metadata}, uid=self._new_uid(), now=now)
 
     def binding(self, cluster: str, name: str, path: str, export: str, now: str) -> EncodedObject:
-        """One APIBinding as it is to be written, bound if its export's schemas are known."""
+        """An encoded APIBinding, bound if the schemas of its export exist."""
         made = self._new(cluster, name, path, export, now)
         return encode_new(API_BINDING, cluster, made, uid=self._new_uid(), now=now)
 
@@ -252,22 +259,22 @@ class Binder:
         self.admit_binding(cluster, obj)
         return self.bound_binding(cluster, obj, self.offer(cluster, obj), now)
 
-    async def keep_offers(self, wanted: Iterable[ExportReference]) -> None:
-        """Before their first bindings: keep the schemas of exports."""
+    async def keep_schemas(self, wanted: Iterable[ExportReference]) -> None:
+        """Write the copies of the exports' schemas, before their first bindings."""
         for one in wanted:
-            home = self._clusters.resolve(one.path)
-            offer = None if home is None else self.offered(ExportKey(home, one.name))
+            cluster_of_export = self._clusters.resolve(one.path)
+            offer = None if cluster_of_export is None else self.offered(ExportKey(cluster_of_export, one.name))
             if offer is not None:
                 await self._keep_schemas(offer)
 
 
-def is_for_all(export: ExportKey) -> bool:
-    """What root exports by itself."""
+def is_hub_export(export: ExportKey) -> bool:
+    """Whether the hub created the export in root."""
     return export.cluster == ROOT and export.name in kcp.EXPORTS
 
 
 def _resources(schemas: Sequence[Entry]) -> tuple[ExportedResource, ...] | None:
-    """None if one resource is there twice."""
+    """None if two schemas define one resource."""
     found: dict[tuple[str, str], ExportedResource] = {}
     for entry in schemas:
         schema = objects.decode(entry)

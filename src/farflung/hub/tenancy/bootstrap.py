@@ -1,8 +1,8 @@
-"""What is there after a start: the root with its types and exports, `root:compute`, and the provider of the edge API.
+"""The workspaces that exist after the start: root with its types and exports, `root:compute`, and the provider of the
+edge API.
 
-Whatever is missing is made, whatever is there stays as it is: users may have changed it.  So a start that was
-interrupted is made up for by the next one.  Exports that nobody else has changed offer what this version of the hub
-knows, because an earlier one may have made them.
+Missing objects are created, so an interrupted start is completed by the next one.  Existing objects are kept, because
+users may have changed them.  Exports that only the hub wrote are updated to what this version exports.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from farflung.store.base import Store
 
 BOOTSTRAPPER: Final = User("system:kcp:bootstrapper")
 COMPUTE: Final = "compute"
-PROVIDER: Final = "espw"  #: the workspace whose export is the edge API
+PROVIDER: Final = "espw"  #: the workspace with the export of the edge API
 SCHEMA: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apiresourceschemas", "APIResourceSchema")
 EXPORT: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apiexports", "APIExport")
 DEFINITION: Final = minimal_resource(
@@ -99,8 +99,8 @@ class Bootstrap:
             yield obj
 
     async def _bind_in_root(self) -> None:
-        """In the root, bindings are called like their exports."""
-        await self._binder.keep_offers(ExportReference(ROOT, name) for name in kinds.EXPORTS)
+        """In root, bindings have the names of their exports."""
+        await self._binder.keep_schemas(ExportReference(ROOT, name) for name in kinds.EXPORTS)
         now = self._context.now()
         await put_missing(self._store, [self._binder.binding(ROOT, name, ROOT, name, now) for name in kinds.EXPORTS])
 
@@ -128,7 +128,7 @@ class Bootstrap:
         obj["status"] = with_status(obj, (), self._context.now())
         return obj
 
-    # --- what is missing ------------------------------------------------------------------------------
+    # --- missing objects --------------------------------------------------------------------------
 
     async def _put(self, resource: Resource, cluster: str, wanted: Iterable[Obj]) -> None:
         now = self._context.now()
@@ -144,7 +144,7 @@ class Bootstrap:
     async def _export(
         self, cluster: str, name: str, schemas: Callable[[], Iterable[Obj]], export: Callable[[], Obj]
     ) -> None:
-        """An export after its schemas."""
+        """Write an export after its schemas."""
         entry, wanted, now = self._store.get(export_key(cluster, name)), with_generation(export()), self._context.now()
         offered = {one["metadata"]["name"]: self._apart(cluster, with_generation(one)) for one in schemas()}
         wanted["spec"]["latestResourceSchemas"] = [
@@ -163,7 +163,8 @@ class Bootstrap:
             await self._store.put(entry.key, encode_stored(new), expect=entry.revision)
 
     def _apart(self, cluster: str, schema: Obj) -> Obj:
-        """Under another name if its own is taken by what an earlier hub knew: a schema cannot be changed."""
+        """The schema under another name, if an earlier version of the hub wrote a different one: schemas are
+        immutable."""
         name = schema["metadata"]["name"]
         entry = self._store.get(schema_key(cluster, name))
         if entry is None or objects.decode(entry)["spec"] == schema["spec"]:
@@ -174,8 +175,8 @@ class Bootstrap:
     async def _workspace(
         self, name: str, annotations: Obj, spec: Obj, replicated: Mapping[str, str] = NO_ANNOTATIONS
     ) -> str:
-        """A workspace of the root; its cluster, empty if it is on its way out.  `replicated`: what its LogicalCluster
-        says of that."""
+        """Create a workspace in root.  Returns its cluster, or "" if it is being deleted.  `replicated`: annotations of
+        its LogicalCluster."""
         if self._store.get(workspace_key(ROOT, name)) is None:
             uid, now = self._context.new_uid(), self._context.now()
             obj: Obj = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
@@ -189,7 +190,7 @@ class Bootstrap:
 
 
 def is_outdated(export: Obj, spec: Obj) -> bool:
-    """Whether the hub made it, nobody changed it since, and it says something else."""
+    """Whether only the hub wrote the export, and its spec differs."""
     owners = {one.get("manager") for one in export["metadata"].get("managedFields") or ()}
     return owners == {MANAGER} and any(export["spec"].get(name) != value for name, value in spec.items())
 
@@ -206,7 +207,7 @@ def edge_schemas() -> list[Obj]:
 
 
 def with_generation(obj: Obj) -> Obj:
-    """With the generation that a new object has."""
+    """Add the generation of a new object."""
     obj["metadata"].setdefault("generation", 1)
     return obj
 

@@ -1,4 +1,4 @@
-"""The definitions that workspaces bind: compiled once for each schema and identity, and shared by all of them."""
+"""Definitions of bound resources, compiled once per schema and identity and shared by all workspaces."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from farflung.hub.tenancy.virtual_machines import PODS, machine_rules
 from farflung.machinery.errors import Obj
 from farflung.store.base import Revision
 
-#: as a workspace serves it, as it does while the binding is being deleted, and as the export's view does
+#: in a workspace, in a workspace whose binding is being deleted, and in the export's view
 Form = Literal["bound", "ending", "viewed"]
 
-#: kinds that are shown with the columns of Kubernetes, wherever their schema comes from
+#: kinds with the printer columns of Kubernetes, whatever their schema
 PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
 BINDING: Final = Subresource(machines.BINDING, ("create",), "Binding", "", "v1")
 SELECTABLE: Final = kinds.selectable((".spec.nodeName", ".spec.clusterName", ".status.phase"))
-#: what a printer may trip over in an object that is not as Kubernetes has it
+#: errors of a printer that gets an object of another shape
 PRINTER_ERRORS: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
 
 
 @cache
 def builtin_resources() -> Mapping[tuple[str, str, str], Resource]:
-    """The kinds of Kubernetes, by group, version and plural."""
+    """The built-in kinds of Kubernetes, by group, version and plural."""
     return {(one.group, one.version, one.plural): one for one in BUILTIN}
 
 
 class BoundDefinition(Definition):
     def __init__(self, schema: Obj, identity: str, settled: Revision, form: Form = "bound") -> None:
-        """`identity`: under which objects are stored."""
+        """`identity`: the identity under which objects are stored."""
         self.identity = identity
         definition = as_definition(schema)
         resources = [served_resource(one, identity, form) for one in kinds.resources_of(definition)]
@@ -61,7 +61,7 @@ class BoundDefinition(Definition):
         return replace(kind, shape=shape, rules=rules)
 
     def _has_machines(self, resource: Resource) -> bool:
-        """Whether its schema has room for containers, for virtual machines, and for where they are."""
+        """Whether the schema has the fields of containers and of virtual machines."""
         schema = self._versions[resource.version].schema
         types = (_type_at(schema, "spec", field) for field in ("containers", "virtualMachine"))
         return machines.is_machine(resource) and tuple(types) == ("array", "object")
@@ -79,14 +79,13 @@ def served_resource(resource: Resource, identity: str, form: Form) -> Resource:
     resource = replace(resource, columns=native.columns, row_conditions=None)
     if (resource.group, resource.plural) != PODS:
         return replace(resource, cells=tolerant_cells(native.cells, len(native.columns)))
-    # kubectl knows how to merge every kind of Kubernetes, but not the fields that only Pods of ours have
+    # kubectl can merge every built-in kind, but does not know the additional fields of these Pods
     cells = tolerant_cells(machine_cells, len(native.columns))
     return replace(resource, cells=cells, merged_like=native.definition)
 
 
 def with_pod_binding(resource: Resource, definition: Obj) -> Resource:
-    """Pods get their nodes or clusters through a door of its own, and are selected by them, if their schema is one that
-    has room for that."""
+    """Add the subresource `binding` and field selectors to Pods, if their schema has the fields."""
     if (resource.group, resource.plural, resource.version) != (*PODS, "v1"):
         return resource
     versions = definition["spec"]["versions"]
@@ -105,7 +104,7 @@ def _type_at(schema: Obj, *path: str) -> str:
 
 
 def tolerant_cells(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Callable[[Obj, datetime], list[Any]]:
-    """A printer for objects that may have any shape: those that it was not made for have a name only."""
+    """A printer that shows only the name of objects of another shape."""
 
     def printed(obj: Obj, now: datetime) -> list[Any]:
         try:
@@ -117,5 +116,5 @@ def tolerant_cells(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Call
 
 
 def view_subresources(resource: Resource) -> tuple[Subresource, ...]:
-    """What can be reached of an object through a view beside itself: its status, and nothing that grants or starts."""
+    """The subresources in a view: only `status`, nothing that grants permissions or starts something."""
     return tuple(one for one in resource.subresources if one.name == "status")

@@ -1,6 +1,6 @@
-"""What everybody may do in the workspaces that are there from the start, as roles and their bindings.
+"""The roles, bindings and types of the workspaces that the hub creates.
 
-Where an API is bound, its export's workspace knows consumers by a prefix; so the policy of an export is roles as well.
+The maximal permission policy of an export is roles in its workspace, whose subjects have a prefix.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from farflung.machinery.errors import Obj
 
 READ: Final = ["get", "list", "watch"]
 TYPES: Final = ["universal", "organization", "team", "home"]
-#: the exports of root that workspaces bind by themselves
+#: exports of root that every workspace binds
 DEFAULT_EXPORTS: Final = (
     TENANCY_GROUP,
     SCHEDULING_GROUP,
@@ -46,7 +46,7 @@ def _rule(group: str, resources: Sequence[str], verbs: Sequence[str], names: Seq
 
 
 def _granted(name: str, group: str, *rules: Obj) -> tuple[Obj, Obj]:
-    """A ClusterRole, and a ClusterRoleBinding that gives it to a group."""
+    """A ClusterRole, and a ClusterRoleBinding of it to a group."""
     role = {"metadata": {"name": name}, "rules": list(rules)}
     binding = {
         "metadata": {"name": name},
@@ -57,8 +57,8 @@ def _granted(name: str, group: str, *rules: Obj) -> tuple[Obj, Obj]:
 
 
 def root_roles() -> list[tuple[Obj, Obj]]:
-    """Everybody may have a home, find the workspaces right below the root, though not enter them, and make workspaces
-    of the usual types where they may make any."""
+    """All users may have a home workspace, read the workspaces in root without access to their content, and use the
+    usual types."""
     tenancy = TENANCY_GROUP
     access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     return [
@@ -77,8 +77,8 @@ def root_roles() -> list[tuple[Obj, Obj]]:
 
 
 def compute_roles() -> list[tuple[Obj, Obj]]:
-    """Everybody may bind the exports, and do with their kinds what users of them do.  The status of Pods is only looked
-    at.  Clusters are for everybody's machines, so only operators describe them, and bind machines there by hand."""
+    """All users may bind the exports and use their kinds, with read-only access to the status of Pods.  Only operators
+    may write Clusters and bind machines, because the machines of all tenants share the Clusters."""
     kinds = (("apps", "deployments"), ("", "services"), ("networking.k8s.io", "ingresses"))
     usual = [_rule(group, [plural], ["*"]) for group, plural in kinds]
     scale = _rule("apps", ["deployments/scale"], ["*"])
@@ -118,7 +118,7 @@ def _type(name: str, annotations: Obj, child: str, **spec: Obj) -> Obj:
 
 
 def builtin_types() -> list[Obj]:
-    """To be created; without what the server sets."""
+    """Without the fields that the server sets."""
     battery = {BATTERY: "workspace-types"}
     universal = {
         "metadata": {"name": "universal", "generation": 1},

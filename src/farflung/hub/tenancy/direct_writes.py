@@ -1,4 +1,4 @@
-"""Objects that the hub itself writes: encoded straight to the store, several to a commit."""
+"""Objects that the hub writes to the store without a request, several per commit."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import ABSENT, Conflict, Store
 
-MANAGER: Final = "farflung"  #: who managedFields say it was
-OWNED: Final = ("labels", "annotations")  #: parts of the metadata that have owners
+MANAGER: Final = "farflung"  #: manager in managedFields
+OWNED: Final = ("labels", "annotations")  #: metadata fields with field owners
 
-EncodedObject = tuple[str, bytes]  #: a key, and the encoded object that is to be there
+EncodedObject = tuple[str, bytes]  #: key and encoded object
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class CreationContext:
 
 
 def minimal_resource(group: str, version: str, plural: str, name: str, *, namespaced: bool = False) -> Resource:
-    """As much of a resource as is needed to write its objects."""
+    """A resource with only the fields that are needed to write its objects."""
     return Resource(group, version, plural, name, namespaced, "")
 
 
@@ -53,7 +53,7 @@ ROLE_BINDING: Final = minimal_resource(RBAC_GROUP, "v1", "clusterrolebindings", 
 
 
 def encode_new(resource: Resource, cluster: str, obj: Obj, *, uid: str, now: str) -> EncodedObject:
-    """A new object of a cluster.  The object gets what the server sets, and is the caller's no more."""
+    """Encode a new object of a cluster, with the fields that the server sets.  Changes the object."""
     metadata = obj["metadata"]
     metadata["uid"] = uid
     metadata["creationTimestamp"] = now
@@ -65,7 +65,7 @@ def encode_new(resource: Resource, cluster: str, obj: Obj, *, uid: str, now: str
 
 
 def managed_fields(resource: Resource, obj: Obj, now: str) -> Obj:
-    """That the hub set the fields of an object: those of its spec and status, labels and annotations one by one."""
+    """The managedFields entry of the hub for an object."""
     fields: Obj = {}
     for name, value in obj.items():
         if name == "metadata":
@@ -88,13 +88,13 @@ def field_set(value: Obj) -> Obj:
 
 
 async def put_all(store: Store, writes: Iterable[EncodedObject]) -> None:
-    """Create objects, in their order: whatever happens, what is there is a beginning of the list, unless the disk is
-    full.  When it returns or raises, nothing is under way."""
+    """Create objects in order: after a failure, a first part of the list exists, unless the disk is full.  No write is
+    pending when it returns or raises."""
     await gather_writes([store.put(key, value, expect=ABSENT) for key, value in writes])
 
 
 async def put_missing(store: Store, writes: Iterable[EncodedObject]) -> None:
-    """The same, but objects that are there already stay as they are."""
+    """As `put_all`, but existing objects are kept."""
     missing = [(key, value) for key, value in writes if store.get(key) is None]
     await gather_writes([_put_unless_there(store, key, value) for key, value in missing])
 
@@ -107,7 +107,7 @@ async def _put_unless_there(store: Store, key: str, value: bytes) -> None:
 
 
 async def gather_writes(writes: Iterable[Awaitable[object]]) -> None:
-    """Until all are done, in whatever way; then the first failure is raised."""
+    """Wait for all writes, then raise the first failure."""
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
@@ -115,6 +115,6 @@ async def gather_writes(writes: Iterable[Awaitable[object]]) -> None:
 
 
 def encode_stored(obj: Obj) -> bytes:
-    """A stored object that the hub changed."""
+    """Encode an existing object that the hub changed."""
     group, _, version = obj["apiVersion"].rpartition("/")
     return objects.encode(minimal_resource(group, version, "", obj["kind"]), obj)

@@ -1,10 +1,10 @@
-"""What the owner of an export sees: its objects in all workspaces that bind it, what those let it see beside them, and
-the bindings themselves.
+"""Views of exports: the objects of an export's kinds and of its accepted claims in all bound workspaces, and the
+bindings.
 
     /services/apiexport/<cluster>/<export>/clusters/<cluster or *>/…
 
-Nothing else of a workspace can be reached: a kind is in a view because the export has it or claims it, and an object is
-in it because its workspace has bound the export, or has accepted the claim.
+A kind is in a view if the export exports or claims it.  An object is in a view if its workspace has bound the export,
+or has accepted the claim.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from farflung.store.base import Change, Entry, Revision, Store
 BINDINGS: Final = (APIS_GROUP, "apibindings")
 READ_VERBS: Final = ("get", "list", "watch")
 
-Sees = Callable[[str], bool]  #: whether an object is seen, by its key
-Shows = Callable[[Entry], bool]  #: whether it was seen, as it was
+Sees = Callable[[str], bool]  #: whether the object at a key is visible
+Shows = Callable[[Entry], bool]  #: whether a state of an object is visible
 
 
 class _Made(NamedTuple):
@@ -40,7 +40,7 @@ class _Made(NamedTuple):
 
 
 def export_of(view: str) -> ExportKey:
-    """A view is named after its export: `<cluster>/<export>`."""
+    """The name of a view is `<cluster>/<export>`."""
     cluster, _, name = view.partition("/")
     return ExportKey(cluster, name)
 
@@ -52,13 +52,13 @@ class ExportViews:
         self._binder = binder
         self._builtin = frozenset((one.group, one.plural) for one in kinds.builtin.catalog)
         self._made: dict[str, _Made] = {}
-        self._sight = ViewVisibility(store, apis)
-        self._sight.subscribe(self._forget)
+        self._visibility = ViewVisibility(store, apis)
+        self._visibility.subscribe(self._forget)
 
     # --- kinds ------------------------------------------------------------------------------------
 
     def served(self, view: str) -> Served:
-        """What is served through a view.  Raises 404 if there is no such export."""
+        """The kinds of a view.  Raises 404 if the export does not exist."""
         offer = self._offer(view)
         wanted = tuple(claim_of(claim) for claim in offer.claims)
         definitions: Definitions = (*self._exported(offer), *self._claimed_elsewhere(offer, wanted))
@@ -68,9 +68,9 @@ class ExportViews:
             made = self._made[view] = _Made(definitions, wanted, served)
         return made.served
 
-    def _forget(self, view: str, places: object) -> None:
-        """What was made for an export that is no more, or another."""
-        if places is None:
+    def _forget(self, view: str, kinds: object) -> None:
+        """Drop the kinds of a deleted or changed export."""
+        if kinds is None:
             self._made.pop(view, None)
 
     def _offer(self, view: str) -> ExportOffer:
@@ -91,7 +91,7 @@ class ExportViews:
                 yield definition
 
     def _claimed_elsewhere(self, offer: ExportOffer, wanted: tuple[Claim, ...]) -> Iterator[BoundDefinition]:
-        """Kinds of other exports."""
+        """Claimed kinds of other exports."""
         own = {(one.names.group, one.names.plural) for one in offer.resources or ()}
         for claim in wanted:
             if claim.identity and (claim.group, claim.resource) not in own:
@@ -100,7 +100,7 @@ class ExportViews:
                     yield definition
 
     def _claimed_here(self, wanted: tuple[Claim, ...]) -> Iterator[Resource]:
-        """Kinds that every workspace has; of a workspace's own there is nothing to be seen."""
+        """Claimed built-in kinds.  Custom kinds of a workspace cannot be claimed."""
         claimed = {
             (claim.group, claim.resource) for claim in wanted if not claim.identity and claim.group != APIS_GROUP
         }
@@ -113,40 +113,39 @@ class ExportViews:
     # --- objects ----------------------------------------------------------------------------------
 
     def reaches(self, view: str, resource: Resource, cluster: str) -> bool:
-        """Whether objects of a kind may be in a view of one cluster at all: if not, the cluster does not have the kind
-        there."""
+        """Whether a cluster serves a kind in a view."""
         export = export_of(view)
         bound = tuple(self._apis.bound_to(export, cluster))
         if (resource.group, resource.plural) == BINDINGS:
             return bool(bound)
         return any(
-            _has(facts, resource) or any(True for _ in self._accepted(view, resource, cluster, facts))
-            for facts in bound
+            _has(state, resource) or any(True for _ in self._accepted(view, resource, cluster, state))
+            for state in bound
         )
 
     def sees(self, view: str, resource: Resource) -> Sees:
-        """Which objects of a kind are in a view, whenever it is asked."""
+        """A function that tells whether an object of a kind is currently visible in a view."""
         export = export_of(view)
         if (resource.group, resource.plural) == BINDINGS:
             return lambda key: key in self._apis.of_export(export)
 
         def seen(key: str) -> bool:
             bound = self._apis.bound_to(export, cluster_in(key))
-            return any(self._is_seen(view, resource, key, facts) for facts in bound)
+            return any(self._is_seen(view, resource, key, state) for state in bound)
 
         return seen
 
-    def _is_seen(self, view: str, resource: Resource, key: str, facts: BindingState) -> bool:
-        """Whether an object is seen because of a binding in its cluster."""
-        if _has(facts, resource):
+    def _is_seen(self, view: str, resource: Resource, key: str, state: BindingState) -> bool:
+        """Whether a binding of its cluster makes an object visible."""
+        if _has(state, resource):
             return True
         namespace, name = name_in(key)
-        accepted = self._accepted(view, resource, cluster_in(key), facts)
+        accepted = self._accepted(view, resource, cluster_in(key), state)
         return any(claim.admits(namespace, name) for claim in accepted)
 
     def shows(self, view: str, resource: Resource) -> Shows:
-        """Which states of them: bindings, as long as they are about the export; of others all, because none changes
-        what its workspace has bound or accepted."""
+        """A function that tells whether a state of an object is visible.  A binding is visible while it references the
+        export.  Other objects are visible in all their states."""
         export = export_of(view)
         if (resource.group, resource.plural) == BINDINGS:
             return lambda entry: binding_state(entry).export == export
@@ -154,41 +153,41 @@ class ExportViews:
         return lambda entry: seen(entry.key)
 
     def showed(self, view: str, resource: Resource) -> Shows:
-        """Which states were seen until they went, also if their binding has gone since: whoever watches is to hear of
-        the end of everything it heard of."""
+        """As `shows`, but also for objects whose binding was deleted in the same commit, so that watches get their
+        DELETED events."""
         shows, export = self.shows(view, resource), export_of(view)
 
         def showed(entry: Entry) -> bool:
             if shows(entry):
                 return True
-            gone = self._apis.departed(export, cluster_in(entry.key))
+            deleted = self._apis.deleted_binding(export, cluster_in(entry.key))
             return (
-                gone is not None
-                and entry.revision < gone.revision
-                and self._is_seen(view, resource, entry.key, gone.facts)
+                deleted is not None
+                and entry.revision < deleted.revision
+                and self._is_seen(view, resource, entry.key, deleted.state)
             )
 
         return showed
 
     def steady_since(self, view: str, resource: Resource) -> Revision:
-        """Since when nothing came into sight or went out of it but by its own changes."""
-        is_told = (resource.group, resource.plural) == BINDINGS
-        return 0 if is_told else self._sight.steady_since(export_of(view))
+        """The revision since which visibility changed only with writes of the objects themselves."""
+        is_binding = (resource.group, resource.plural) == BINDINGS
+        return 0 if is_binding else self._visibility.steady_since(export_of(view))
 
     def subscribe(self, listener: Listener) -> None:
-        """Hear of views in which kinds came into sight, or went out of it, otherwise."""
-        self._sight.subscribe(listener)
+        """Call a listener when visibility in a view changes without a write."""
+        self._visibility.subscribe(listener)
 
     def admits(self, view: str, resource: Resource, cluster: str, namespace: str, name: str) -> bool:
         """Whether an object of one cluster may be read or written through a view."""
         key = objects.key(resource, cluster, namespace, name)
         return cluster != objects.EVERY_CLUSTER and self.sees(view, resource)(key)
 
-    def _accepted(self, view: str, resource: Resource, cluster: str, facts: BindingState) -> Iterator[Claim]:
+    def _accepted(self, view: str, resource: Resource, cluster: str, state: BindingState) -> Iterator[Claim]:
         """The claims for a kind that a workspace has accepted and that the export still makes."""
         offer = self._binder.offered(export_of(view))
         made = {claim_of(claim) for claim in offer.claims} if offer is not None else set()
-        for claim in facts.applied:
+        for claim in state.applied:
             if claim not in made or (claim.group, claim.resource) != (resource.group, resource.plural):
                 continue
             if not claim.identity:
@@ -201,26 +200,28 @@ class ExportViews:
         return self._kinds.builtin.catalog.find(resource.group, resource.version, resource.plural) is not None
 
 
-def _has(facts: BindingState, resource: Resource) -> bool:
-    """Whether a binding has bound the kind that a view shows."""
+def _has(state: BindingState, resource: Resource) -> bool:
+    """Whether a binding has bound the kind of a view."""
     return any(
-        one.place == (resource.group, resource.plural)
-        and stored_identity(facts.export, one.identity) == resource.identity
-        for one in facts.bound
+        one.group_resource == (resource.group, resource.plural)
+        and stored_identity(state.export, one.identity) == resource.identity
+        for one in state.bound
     )
 
 
-def _is_claimed(claim: Claim, facts: BindingState) -> bool:
-    return any(one.place == (claim.group, claim.resource) and one.identity == claim.identity for one in facts.bound)
+def _is_claimed(claim: Claim, state: BindingState) -> bool:
+    return any(
+        one.group_resource == (claim.group, claim.resource) and one.identity == claim.identity for one in state.bound
+    )
 
 
-Place = tuple[str, str]  #: group and plural
-#: told of a view, and of which kinds in it; None for all of them
-Listener = Callable[[str, Collection[Place] | None], None]
+GroupResource = tuple[str, str]  #: group and plural
+#: called with a view and the affected kinds; None: all kinds
+Listener = Callable[[str, Collection[GroupResource] | None], None]
 
 
 class ViewContent(NamedTuple):
-    """What an export puts into its view."""
+    """The fields of an export on which its view depends."""
 
     schemas: tuple[str, ...]
     claims: tuple[Claim, ...]
@@ -239,27 +240,27 @@ class ViewVisibility:
     def __init__(self, store: Store, apis: BoundApis) -> None:
         self._began = store.revision
         self._store = store
-        self._changed: dict[ExportKey, Revision] = {}  #: of exports that are there
+        self._changed: dict[ExportKey, Revision] = {}  #: of existing exports
         self._listeners: list[Listener] = []
-        apis.subscribe(self._hear_binding)
-        store.subscribe(EXPORTS, self._hear_exports)
+        apis.subscribe(self._on_binding)
+        store.subscribe(EXPORTS, self._on_exports)
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     def steady_since(self, export: ExportKey) -> Revision:
-        """What is seen now was seen since then, too: an older history lacks what came and went otherwise."""
+        """The revision since which visibility is unchanged.  Older history would lack changes of visibility."""
         return self._changed.get(export, self._began)
 
-    def _hear_binding(self, before: BindingState | None, after: BindingState | None, revision: Revision) -> None:
-        for export in {facts.export for facts in (before, after) if facts is not None and facts.export is not None}:
+    def _on_binding(self, before: BindingState | None, after: BindingState | None, revision: Revision) -> None:
+        for export in {state.export for state in (before, after) if state is not None and state.export is not None}:
             old, new = _applied(before, export), _applied(after, export)
             if (after is None or old != new) and exists(self._store, *export):
                 self._changed[export] = revision
             if old != new:
-                self._tell(export, {(claim.group, claim.resource) for claim in old ^ new})
+                self._notify(export, {(claim.group, claim.resource) for claim in old ^ new})
 
-    def _hear_exports(self, changes: Sequence[Change]) -> None:
+    def _on_exports(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.previous is not None and view_content(change.previous) == view_content(change.entry):
                 continue
@@ -267,14 +268,14 @@ class ViewVisibility:
             if change.entry is not None:
                 self._changed[export] = change.revision
             else:
-                self._changed.pop(export, None)  # nobody sees anything; what comes in its place begins then
+                self._changed.pop(export, None)  # a new export of that name starts again
             if change.previous is not None:
-                self._tell(export, None)
+                self._notify(export, None)
 
-    def _tell(self, export: ExportKey, places: Collection[Place] | None) -> None:
+    def _notify(self, export: ExportKey, kinds: Collection[GroupResource] | None) -> None:
         for listener in self._listeners:
-            listener(f"{export.cluster}/{export.name}", places)
+            listener(f"{export.cluster}/{export.name}", kinds)
 
 
-def _applied(facts: BindingState | None, export: ExportKey) -> frozenset[Claim]:
-    return frozenset(facts.applied) if facts is not None and facts.export == export else frozenset()
+def _applied(state: BindingState | None, export: ExportKey) -> frozenset[Claim]:
+    return frozenset(state.applied) if state is not None and state.export == export else frozenset()

@@ -1,4 +1,4 @@
-"""What users may not do to Workspaces, WorkspaceTypes and LogicalClusters that exist or are to be, in kcp's words."""
+"""Checks of changes of Workspaces, WorkspaceTypes and LogicalClusters, with kcp's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDER: Final = ("", states.SCHEDULING, states.INITIALIZING, states.READY)
 
 
 def check_workspace_change(user: User, new: Obj, old: Obj) -> None:
-    """After validation, which knows what never changes.  Raises 403."""
+    """Runs after validation, which refuses changes of immutable fields.  Raises 403."""
     if is_privileged(user):
         return
     for field in ("cluster", "URL"):
@@ -54,7 +54,7 @@ def check_new_type(obj: Obj) -> None:
 
 
 def finish_type(obj: Obj, cluster: str, path: str, url: str, now: str) -> None:
-    """A WorkspaceType says where it is, and where its initializer finds its workspaces.  `url`: the hub's."""
+    """Set the path and the initializer's URL of a WorkspaceType.  `url`: the hub's."""
     metadata = obj["metadata"]
     metadata.setdefault("annotations", {})[PATH_ANNOTATION] = path
     status = obj.setdefault("status", {})
@@ -71,7 +71,7 @@ def logical_cluster_forbidden(why: str) -> ApiError:
 
 
 def check_new_cluster() -> None:
-    """Only the hub makes one, and not this way.  Raises 403."""
+    """Clients cannot create LogicalClusters.  Raises 403."""
     raise logical_cluster_forbidden("LogicalCluster cannot be created")
 
 

@@ -1,4 +1,4 @@
-"""Names that are hashes, as kcp makes them: of clusters, of bindings, of labels."""
+"""Names that are hashes, computed like kcp: of clusters, bindings and labels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import hashlib
 from typing import Final
 
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-NAME_LENGTH: Final = 16  #: of a workspace's cluster
-RANDOM_BYTES: Final = 32  #: that make such a name
+NAME_LENGTH: Final = 16  #: of the name of a workspace's cluster
+RANDOM_BYTES: Final = 32  #: for such a name
 
 
 def sha224(text: str | bytes) -> bytes:
@@ -34,7 +34,7 @@ def base62(data: bytes) -> str:
 
 
 def cluster_name(chance: bytes) -> str:
-    """The name of a new workspace's cluster, of random bytes."""
+    """The name of a new workspace's cluster."""
     return base36(sha224(chance))[:NAME_LENGTH]
 
 
@@ -47,12 +47,12 @@ def shard_hash(shard: str) -> str:
 
 
 def default_binding_name(cluster: str, export_path: str, export: str) -> str:
-    """Of the APIBinding that a workspace's type brings."""
+    """The name of an APIBinding that a WorkspaceType adds."""
     return f"{export}-{base62(sha224(f'{cluster}|{export_path}|{export}'))[:5].lower()}"
 
 
 def export_label(cluster: str, export: str) -> str:
-    """How an APIBinding's label names its export."""
+    """The value of an APIBinding's export label."""
     return base62(sha224(f"{cluster}:{export}"))
 
 
@@ -65,11 +65,11 @@ def syncer_id(sync_target: str, uid: str) -> str:
 
 
 def placement_name(namespace_selector: str, location_selectors: str, location_workspace: str) -> str:
-    """Of the Placement that `kubectl kcp bind compute` makes; the selectors of locations joined by commas."""
+    """The name of the Placement that `kubectl kcp bind compute` creates.  Location selectors are joined by commas."""
     return "placement-" + base36(sha224(namespace_selector + location_selectors + location_workspace))[:8]
 
 
 def initializer_label(initializer: str) -> tuple[str, str]:
-    """The label of a LogicalCluster that this initializer has not finished with, and its value."""
+    """The label, with its value, of a LogicalCluster that waits for an initializer."""
     name = base62(sha224(initializer))
     return f"initializer.internal.kcp.io/{name}", name

@@ -1,4 +1,4 @@
-"""Home workspaces: every user has one, from the first time that it is asked for."""
+"""Home workspaces: created at a user's first request for it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from farflung.hub.tenancy.workspaces import NewCluster, Tenancy, owner_name, own
 from farflung.machinery.errors import Obj, forbidden
 from farflung.store.base import Store
 
-NAME = "~"  #: of everybody's home, in the root workspace
+NAME = "~"  #: the name of every user's home in root
 TYPE = "home"
 
 
 class HomeWorkspaces:
-    """Two requests for one home that is not there yet make it but once."""
+    """Concurrent requests create a home once."""
 
     def __init__(self, store: Store, tenancy: Tenancy) -> None:
         self._store = store
@@ -30,11 +30,11 @@ class HomeWorkspaces:
         return self._tenancy.clusters.exists(home_cluster_name(user.name))
 
     async def workspace(self, user: User) -> Obj:
-        """What `GET …/workspaces/~` answers: no object is stored for it.  Whether the user may have a home is asked
-        before.  Raises 403 for somebody who is nobody outside of one cluster."""
+        """The response to `GET …/workspaces/~`, which is not stored.  The caller has checked permissions.  Raises 403
+        for users of a single cluster."""
         name = owner_name(owner_text(user))
         if not name:
-            raise forbidden(TENANCY_GROUP, "workspaces", NAME, "only users of all workspaces have a home")
+            raise forbidden(TENANCY_GROUP, "workspaces", NAME, "users of a single workspace have no home workspace")
         cluster = home_cluster_name(name)
         entry = self._store.get(logical_cluster_key(cluster))
         return home_workspace(
@@ -66,7 +66,7 @@ class HomeWorkspaces:
 
 
 def home_workspace(cluster: str, logical_cluster: Obj) -> Obj:
-    """The Workspace that a home would have."""
+    """The Workspace of a home, which is not stored."""
     status = logical_cluster["status"]
     shown = {"phase": status["phase"], "conditions": status.get("conditions", [])}
     if status.get("initializers"):

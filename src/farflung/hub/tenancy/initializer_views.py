@@ -1,11 +1,11 @@
-"""What an initializer sees: the workspaces that wait for it, and no others.
+"""Views of initializers: the workspaces that wait for an initializer.
 
-    /services/initializingworkspaces/<cluster>:<type>/clusters/*/…          their LogicalClusters, to list and to watch
-    /services/initializingworkspaces/<cluster>:<type>/clusters/<cluster>/…  one of them, to take oneself off its list;
-                                                                            and all that is in it, as its owner would
+    /services/initializingworkspaces/<cluster>:<type>/clusters/*/…          list and watch their LogicalClusters
+    /services/initializingworkspaces/<cluster>:<type>/clusters/<cluster>/…  remove the initializer from one of them, and
+                                                                            access its content as its owner
 
-All of it is for those who may `initialize` the type, in the workspace where the type is.  What is done in a workspace
-is done with the rights of its owner, as they were noted when it was made, and for as long as it waits.
+Access requires the verb `initialize` on the type, in the workspace of the type.  Content is accessed with the
+permissions of the owner at creation, while the workspace waits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from farflung.machinery.errors import ApiError, Obj, invalid_value
 from farflung.store.base import Entry, Revision, Store
 
 ROOT_PATH: Final = "/services/initializingworkspaces/"
-VIEW: Final = "initializing:"  #: how the names of these views begin; those of exports begin with a cluster and a slash
+#: prefix of the names of these views; names of export views start with a cluster and a slash
+VIEW: Final = "initializing:"
 LOGICAL_CLUSTERS: Final = (CORE_GROUP, "logicalclusters")
 CLUSTER_NAME: Final = "authentication.kubernetes.io/cluster-name"
 
@@ -58,7 +59,7 @@ def initializer_of(view: str) -> str:
 
 
 def initializer_place(path: str) -> Route | None:
-    """Where a path below ROOT_PATH leads; None if it can lead nowhere."""
+    """The route of a path below ROOT_PATH; None if it is invalid."""
     match path[len(ROOT_PATH) :].split("/", 3):
         case [initializer, "clusters", cluster, *rest]:
             pass
@@ -74,14 +75,14 @@ def initializer_place(path: str) -> Route | None:
 
 
 def is_waiting_for(entry: Entry, initializer: str) -> bool:
-    """Whether a LogicalCluster's workspace waits for an initializer."""
-    if initializer.encode() not in entry.value:  # most wait for nobody
+    """Whether a LogicalCluster waits for an initializer."""
+    if initializer.encode() not in entry.value:  # most do not
         return False
     found = read_logical_cluster(entry)
     return found.phase == states.INITIALIZING and initializer in found.initializers
 
 
-# --- who ------------------------------------------------------------------------------------------
+# --- permissions ----------------------------------------------------------------------------------
 
 
 class _Owner(msgspec.Struct, gc=False):
@@ -95,8 +96,7 @@ _read_owner = msgspec.json.Decoder(_Owner).decode
 
 
 def workspace_owner(text: str) -> User | None:
-    """Who made a workspace, by what was noted, without the groups of those who rule in all of them: with those one
-    could leave it."""
+    """The recorded owner of a workspace, without groups that have permissions in all workspaces."""
     try:
         noted = _read_owner(text)
     except (msgspec.DecodeError, UnicodeError):
@@ -109,7 +109,7 @@ def workspace_owner(text: str) -> User | None:
 
 
 class Initializers:
-    """Who may be one, and where it leads them."""
+    """The permissions of initializers."""
 
     def __init__(self, clusters: LogicalClusters, authorizer: Authorization) -> None:
         self._clusters = clusters
@@ -126,7 +126,7 @@ class Initializers:
             raise access_denied(user, asked, ACCESS_DENIED.reason)
 
     def enter(self, place: Route, user: User) -> tuple[Route, User]:
-        """What is in a workspace is no view, and is seen as its owner sees it.  Raises 403."""
+        """The content of a workspace is accessed outside of the view, as its owner.  Raises 403."""
         target = target_of(*place)
         if place.cluster == EVERY_CLUSTER or (target and (target.group, target.plural) == LOGICAL_CLUSTERS):
             return place, user
@@ -143,8 +143,7 @@ class Initializers:
 
 
 def check_change(call: Call, clusters: LogicalClusters, new: Obj, old: Obj) -> None:
-    """A LogicalCluster's list of initializers is theirs: nobody else ends the waiting, and whose rights they have
-    stays as it was noted.  Raises 422 and 403."""
+    """Only an initializer may remove itself from a LogicalCluster, and the owner is immutable.  Raises 422 and 403."""
     before, after = _waiting(old), _waiting(new)
     if is_initializer_view(call.target.view):
         own = initializer_of(call.target.view)
@@ -174,7 +173,7 @@ def no_initializer_access(initializer: str) -> ApiError:
     return ApiError(403, "Forbidden", f'initializer "{initializer}" cannot access this workspace', {})
 
 
-# --- what -----------------------------------------------------------------------------------------
+# --- content --------------------------------------------------------------------------------------
 
 
 class InitializerViews:
@@ -184,7 +183,7 @@ class InitializerViews:
 
     @cached_property
     def _served(self) -> Served:
-        """The same for all: LogicalClusters to read, and their status."""
+        """The same in all views: LogicalClusters, read-only, and their status."""
         seen = [
             replace(one, verbs=READ_VERBS, subresources=view_subresources(one))
             for one in self._kinds.builtin.catalog
@@ -210,7 +209,7 @@ class InitializerViews:
 
 
 class VirtualWorkspaces:
-    """Those of exports and those of initializers."""
+    """The views of exports and of initializers."""
 
     def __init__(self, exports: ExportViews, initializing: InitializerViews) -> None:
         self._exports = exports

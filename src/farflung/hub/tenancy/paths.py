@@ -1,11 +1,10 @@
-"""Which cluster a text in a URL means, and which path a cluster has.
+"""Paths and names of logical clusters.
 
-A cluster is its LogicalCluster, and the tree of workspaces is their Workspace objects: both are in memory, found by
-their keys, so there is no index beside them that could be wrong.  A step of a path is one look-up and a glance at the
-stored bytes.
+A cluster exists if its LogicalCluster exists, and Workspace objects form the tree.  Both are looked up in the store by
+key, so there is no index that could be stale.
 
-What users may write does not lead astray: a path goes by Workspaces, whose `spec.cluster` only the hub sets, and the
-path that is told of a cluster is one that leads there.
+Users cannot redirect a path: it follows Workspaces, whose `spec.cluster` only the hub sets, and the path of a cluster
+is one that resolves to it.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ SINGLETON: Final = "cluster"  #: the name of every LogicalCluster
 SEGMENT: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _PATH: Final = re.compile(f"{SEGMENT}(:{SEGMENT})*", re.ASCII)
 _SEGMENT: Final = re.compile(SEGMENT, re.ASCII)
-LONGEST: Final = 16_384  #: characters of a path; a workspace that would have a longer one is refused
-DEEPEST: Final = 10_000  #: steps up; more can only be a circle
+LONGEST: Final = 16_384  #: characters of a path; a Workspace with a longer one is refused
+DEEPEST: Final = 10_000  #: levels; more can only be a cycle
 
 
 def logical_cluster_key(cluster: str) -> str:
@@ -49,17 +48,17 @@ def workspace_key(cluster: str, name: str) -> str:
 
 
 def is_path(text: str) -> bool:
-    """Whether it is a cluster's name or a path, by its looks."""
+    """Whether the syntax is that of a cluster's name or path."""
     return len(text) <= LONGEST and _PATH.fullmatch(text) is not None
 
 
 def invalid_cluster(text: str) -> ApiError:
-    """What is said of a cluster that can be none."""
+    """400 for a cluster name with invalid syntax."""
     return bad_request(f'invalid cluster: "{text}" does not match the regex')
 
 
 def home_path(user: str) -> str:
-    """Where a user's home is: a user whose name is no segment has one without a path of that kind."""
+    """The path of a user's home.  The name of its cluster, if the user name is not a valid path segment."""
     return f"{USER}:{user}" if _SEGMENT.fullmatch(user) else home_cluster_name(user)
 
 
@@ -112,18 +111,15 @@ _NO_WORKSPACE: Final = _WorkspaceSpec()
 
 
 class LogicalCluster(msgspec.Struct, frozen=True):
-    """One that exists."""
-
     name: str
     phase: str
     deleting: bool
     annotations: dict[str, str]
-    owner: WorkspaceOwner | None = None  #: the Workspace it belongs to; roots and homes have none
-    initializers: tuple[str, ...] = ()  #: whom it waits for
+    owner: WorkspaceOwner | None = None  #: its Workspace; root and homes have none
+    initializers: tuple[str, ...] = ()  #: that it waits for
 
 
 def read_logical_cluster(entry: Entry) -> LogicalCluster:
-    """By its LogicalCluster."""
     seen = _read_logical_cluster(entry.value)
     metadata, status = seen.metadata, seen.status
     return LogicalCluster(
@@ -148,7 +144,7 @@ class LogicalClusters:
         return None if entry is None else read_logical_cluster(entry)
 
     def resolve(self, text: str) -> str | None:
-        """The name of the cluster that a name or path means; None if there is none (or it is neither)."""
+        """The name of the cluster with a name or path; None if it does not exist or the syntax is invalid."""
         if not is_path(text):
             return None
         if ":" not in text or text.startswith(SYSTEM):
@@ -164,11 +160,11 @@ class LogicalClusters:
         return cluster if self.exists(cluster) else None
 
     def child(self, cluster: str, name: str) -> str:
-        """The cluster of a workspace; empty if there is no such workspace, or it has no cluster yet."""
+        """The cluster of a child workspace; empty if the Workspace does not exist or has no cluster yet."""
         return self._workspace(cluster, name).cluster
 
     def path_of(self, cluster: str) -> str:
-        """The path that leads to a cluster from the root or from somebody's home; its name if there is none."""
+        """The path of a cluster from root or from a home; its name if it has none."""
         names: list[str] = []
         for _ in range(DEEPEST):
             owner = self.owner_of(cluster)
@@ -180,7 +176,7 @@ class LogicalClusters:
         return ":".join(reversed(names))
 
     def ancestors(self, cluster: str) -> Iterator[str]:
-        """The clusters above a cluster, the nearest first."""
+        """The clusters above a cluster, nearest first."""
         for _ in range(DEEPEST):
             owner = self.owner_of(cluster)
             if owner is None:
@@ -189,7 +185,7 @@ class LogicalClusters:
             yield cluster
 
     def type_of(self, cluster: str) -> TypeReference | None:
-        """The type of a cluster: its Workspace's, which never changes, or what a LogicalCluster without one says."""
+        """The type of a cluster: that of its Workspace, or the annotation of a LogicalCluster without one."""
         found = self.read(cluster)
         if found is None:
             return None
@@ -200,7 +196,7 @@ class LogicalClusters:
         return TypeReference(name, path) if colon else None
 
     def owner_of(self, cluster: str) -> WorkspaceOwner | None:
-        """The Workspace that a cluster belongs to, if both say so."""
+        """The Workspace of a cluster, if both objects reference each other."""
         found = self.read(cluster)
         return None if found is None else self._checked(found)
 
@@ -215,8 +211,8 @@ class LogicalClusters:
         return _NO_WORKSPACE if entry is None else _read_workspace(entry.value).spec or _NO_WORKSPACE
 
     def _path_of_top(self, cluster: str) -> str:
-        """A home says whose it is, and its name proves it."""
+        """The path of a home is only valid if the cluster's name is the hash of its user."""
         found = self.read(cluster)
-        said = "" if found is None else found.annotations.get(PATH_ANNOTATION, "")
-        kind, _, user = said.partition(":")
-        return said if kind == USER and user and home_cluster_name(user) == cluster else cluster
+        path = "" if found is None else found.annotations.get(PATH_ANNOTATION, "")
+        kind, _, user = path.partition(":")
+        return path if kind == USER and user and home_cluster_name(user) == cluster else cluster

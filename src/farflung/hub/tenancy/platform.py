@@ -1,4 +1,4 @@
-"""A hub with workspaces, put together: what finds them, makes them, serves them and takes them away."""
+"""The services of a hub with workspaces, and their assembly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from farflung.store.base import Store
 
 @cache
 def workspace_kinds() -> Served:
-    """Compiled once, however many hubs there are in a process."""
+    """Compiled once per process."""
     return Served(HUB, [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM], open_ended=True)
 
 

@@ -1,6 +1,6 @@
-"""APIResourceSchemas: what is refused in them, and the definition of a custom resource that each is.
+"""APIResourceSchemas: validation, and conversion to CustomResourceDefinitions.
 
-kcp checks them in admission, so what is wrong is Forbidden; only what their own schema refuses is Invalid.
+As in kcp, admission checks them, so errors are Forbidden.  Only errors of their own schema are Invalid.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from farflung.machinery.errors import (
 )
 
 PLURAL: Final = "apiresourceschemas"
-CORE: Final = "core"  #: what the empty group is called in names
+CORE: Final = "core"  #: the empty group in names
 PREFIX: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
-MOST_SHOWN: Final = 100  #: errors of one schema that are told
+MOST_SHOWN: Final = 100  #: errors in a message
 JSON_SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 
 
 def resource_name(spec: Obj) -> str:
-    """`widgets.ex.test`, which the name of a schema ends with; `pods.core` in the core group."""
+    """`widgets.ex.test`, with which the name of a schema ends; `pods.core` in the core group."""
     return f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group') or CORE}"
 
 
 def group_resource(resource: str) -> tuple[str, str]:
-    """The group and plural of such a name."""
+    """Group and plural of such a name."""
     plural, _, group = resource.partition(".")
     return "" if group == CORE else group, plural
 
 
 def as_definition(schema: Obj) -> Obj:
-    """The CustomResourceDefinition that says the same.  Nobody else wants its names: whether they are free in a
-    workspace is asked when it is bound there.  Raises Malformed for one that is no schema at all."""
+    """The equivalent CustomResourceDefinition.  Its names count as accepted, because conflicts are checked when it is
+    bound.  Raises Malformed for an invalid schema."""
     spec = schema["spec"]
     names_given: Obj = spec["names"]
     accepted = {"singular": names_given.get("kind", "").lower(), **names_given}
@@ -61,7 +61,7 @@ def as_definition(schema: Obj) -> Obj:
 
 
 def _version(version: Obj) -> Obj:
-    """Its schema is any object as far as the kind of the whole is concerned."""
+    """The kind APIResourceSchema allows any object as schema."""
     conformer = shape("apiextensions.k8s.io", "v1", "JSONSchemaProps", JSON_SCHEMA).conformer
     return {**version, "schema": {"openAPIV3Schema": conformer.conform(version.get("schema") or {}).obj}}
 
@@ -70,19 +70,19 @@ def stored_versions(schema: Obj) -> list[str]:
     return [version["name"] for version in schema["spec"]["versions"] if version.get("storage")]
 
 
-#: groups of the hub itself: their objects mean something, wherever they come from
+#: groups of the hub's own kinds
 RESERVED: Final = frozenset(one.group for one in kcp.KINDS.values())
 
 
 def check_definition(definition: Obj) -> None:
-    """A CustomResourceDefinition that a workspace may have of its own.  Raises 403."""
+    """Check a CustomResourceDefinition of a workspace.  Raises 403 for a reserved group."""
     group = (definition.get("spec") or {}).get("group", "")
     if group in RESERVED or group.endswith(f".{APIS_GROUP}"):
         name = definition["metadata"].get("name", "")
         raise forbidden("apiextensions.k8s.io", "customresourcedefinitions", name, f"{group} is a reserved group")
 
 
-# --- what is refused -------------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------
 
 
 def check_new(schema: Obj) -> None:
@@ -91,7 +91,7 @@ def check_new(schema: Obj) -> None:
 
 
 def check_change(new: Obj, old: Obj) -> None:
-    """Raises 403: what a schema says never changes."""
+    """Schemas are immutable.  Raises 403."""
     if new.get("spec") != old.get("spec"):
         _refuse(new, [FieldError("Invalid value", "spec", "object", "is immutable")])
 
@@ -102,14 +102,14 @@ def _refuse(schema: Obj, errors: list[FieldError]) -> None:
 
 
 def schema_forbidden(name: str, errors: list[FieldError]) -> ApiError:
-    told = list(dict.fromkeys(map(str, errors[:MOST_SHOWN])))
+    messages = list(dict.fromkeys(map(str, errors[:MOST_SHOWN])))
     if len(errors) > MOST_SHOWN:
-        told.append(f"and {len(errors) - MOST_SHOWN} errors more")
-    return forbidden(APIS_GROUP, PLURAL, name, f"[{' '.join(told)}]")
+        messages.append(f"and {len(errors) - MOST_SHOWN} errors more")
+    return forbidden(APIS_GROUP, PLURAL, name, f"[{' '.join(messages)}]")
 
 
 def schema_errors(schema: Obj) -> list[FieldError]:
-    """Of a schema that has the shape of its kind."""
+    """The errors of a schema that conforms to its kind."""
     spec, metadata = schema.get("spec"), schema["metadata"]
     if not spec:
         return [required("spec")]
@@ -166,4 +166,4 @@ def _check_versions(versions: list[Obj], errors: Errors) -> None:
     for index, version in enumerate(versions):
         found: Errors = []
         check_version(version, f"spec.versions[{index}]", found)
-        errors += sorted(found, key=lambda error: error.what != "Unsupported value")  # kcp tells unknown types first
+        errors += sorted(found, key=lambda error: error.what != "Unsupported value")  # kcp reports unknown types first

@@ -1,12 +1,12 @@
-"""Which workspace a path is about.
+"""Routes of a hub with workspaces.
 
     /clusters/<name or path>/…                                     one workspace
-    /clusters/*/…                                                  all of them, to list and to watch
-    /services/apiexport/<cluster>/<export>/clusters/<name or *>/…  what an export provides, in those that bound it
-    /services/initializingworkspaces/<cluster>:<type>/clusters/…   those that wait for an initializer
-    /…                                                             without a cluster, whatever the user belongs to
+    /clusters/*/…                                                  all workspaces, to list and to watch
+    /services/apiexport/<cluster>/<export>/clusters/<name or *>/…  the view of an export
+    /services/initializingworkspaces/<cluster>:<type>/clusters/…   the view of an initializer
+    /…                                                             without a cluster: the default cluster of the user
 
-A percent sign hides nothing: what is between slashes is decoded once, and must then look like a name.
+Each path segment is percent-decoded once, and must then be a valid name.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WorkspaceRoutes:
         return self._clusters.resolve(text) or NO_CLUSTER
 
     def _viewed(self, path: str, user: User) -> Route:
-        """A view is of an export in the cluster of a name; so are the clusters that are seen through it."""
+        """The export's cluster and the clusters in the view are given by name."""
         match path[len(VIEWS) :].split("/", 4):
             case [home, export, "clusters", cluster, *rest]:
                 pass
@@ -81,7 +81,7 @@ class WorkspaceRoutes:
         return self._initializers.enter(place, user) if initializing.is_initializer_view(place.view) else (place, user)
 
     def allows(self, cluster: str, view: str, user: User, asked: Attributes) -> bool:
-        """Whether `check` lets somebody do something."""
+        """Whether `check` passes."""
         try:
             self.check(cluster, view, user, asked)
         except ApiError:
@@ -92,7 +92,7 @@ class WorkspaceRoutes:
         if ":" in asked.resource and not is_privileged(user):
             raise access_denied(
                 user, asked, ACCESS_DENIED.reason
-            )  # roles and policies know resources without identities
+            )  # roles and policies name resources without identities
         if initializing.is_initializer_view(view):
             self._initializers.check(view, user, asked)
         elif view:

@@ -1,4 +1,4 @@
-"""What the status of a Workspace and of its LogicalCluster says, and what follows from one for the other."""
+"""The status of Workspaces and LogicalClusters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from farflung.machinery.errors import Obj
 SCHEDULING: Final = "Scheduling"
 INITIALIZING: Final = "Initializing"
 READY: Final = "Ready"
-DELETING: Final = "Deleting"  #: a label's value only
+DELETING: Final = "Deleting"  #: only as a label value
 
 
 TRUE: Final[Obj] = {"status": "True"}
@@ -34,7 +34,7 @@ READY_CONDITION: Final = "Ready"
 
 
 def set_condition(status: Obj, name: str, verdict: Obj, now: str) -> None:
-    """Conditions are sorted by type, `Ready` before all others; one that says the same keeps its time."""
+    """Conditions are sorted by type, `Ready` first.  An unchanged condition keeps its time."""
     conditions: list[Obj] = status.get("conditions") or []
     old = next((one for one in conditions if one.get("type") == name), None)
     if old is not None and {**verdict, "type": name} == {k: v for k, v in old.items() if k != "lastTransitionTime"}:
@@ -54,18 +54,17 @@ def initializing_condition(initializers: Sequence[str]) -> Obj:
 
 
 def remaining_condition(counts: Mapping[tuple[str, str], int]) -> Obj:
-    """`counts`: (plural, group) → how many are left."""
-    told = sorted(f"{plural}.{group} has {count} resource instances" for (plural, group), count in counts.items())
+    """`counts`: (plural, group) → number of remaining objects."""
+    counted = sorted(f"{plural}.{group} has {count} resource instances" for (plural, group), count in counts.items())
     return {
         "status": "False",
         "severity": "Info",
         "reason": "SomeResourcesRemain",
-        "message": "Some resources are remaining: " + ", ".join(told),
+        "message": "Some resources are remaining: " + ", ".join(counted),
     }
 
 
 def set_phase_label(obj: Obj) -> None:
-    """The phase, as a label."""
     deleting = "deletionTimestamp" in obj["metadata"]
     phase = DELETING if deleting else (obj.get("status") or {}).get("phase") or SCHEDULING
     labels = obj["metadata"].setdefault("labels", {})
@@ -73,13 +72,13 @@ def set_phase_label(obj: Obj) -> None:
 
 
 def drop_owner_details(obj: Obj) -> None:
-    """Once a workspace is ready, nobody needs to know more of its owner than the name."""
+    """When a workspace is ready, only the owner's name is kept."""
     annotations = obj["metadata"].get("annotations") or {}
-    said = annotations.get(OWNER_ANNOTATION)
-    if said is None:
+    owner = annotations.get(OWNER_ANNOTATION)
+    if owner is None:
         return
     try:
-        name = orjson.loads(said).get("username")
+        name = orjson.loads(owner).get("username")
     except (orjson.JSONDecodeError, AttributeError):
         return
     if isinstance(name, str):
@@ -87,7 +86,7 @@ def drop_owner_details(obj: Obj) -> None:
 
 
 def update_cluster_status(cluster: Obj, now: str) -> None:
-    """A LogicalCluster as it should be: ready, once no initializer is left."""
+    """A LogicalCluster is ready when no initializer is left."""
     status = cluster.setdefault("status", {})
     waiting: list[str] = status.get("initializers") or []
     if status.get("phase") in (None, "", SCHEDULING, INITIALIZING):
@@ -106,7 +105,7 @@ def update_cluster_status(cluster: Obj, now: str) -> None:
 
 
 def update_workspace_status(workspace: Obj, cluster: Obj, now: str) -> None:
-    """A Workspace as its LogicalCluster has it."""
+    """Copy phase and initializers of the LogicalCluster to its Workspace."""
     status = workspace.setdefault("status", {})
     of_cluster: Obj = cluster.get("status") or {}
     status["phase"] = of_cluster.get("phase") or INITIALIZING
@@ -124,7 +123,7 @@ def update_workspace_status(workspace: Obj, cluster: Obj, now: str) -> None:
 
 
 def mark_unscheduled(workspace: Obj, now: str) -> None:
-    """A Workspace that no shard wants."""
+    """No shard matches the Workspace."""
     status = workspace.setdefault("status", {})
     status["phase"] = SCHEDULING
     set_condition(status, WORKSPACE_SCHEDULED, UNSCHEDULABLE, now)
@@ -132,7 +131,7 @@ def mark_unscheduled(workspace: Obj, now: str) -> None:
 
 
 def mark_deleted(obj: Obj, now: str) -> None:
-    """As a DELETE does that finalizers hold."""
+    """As a DELETE request does for an object with finalizers."""
     metadata = obj["metadata"]
     metadata["deletionTimestamp"] = now
     metadata["deletionGracePeriodSeconds"] = 0
@@ -141,7 +140,7 @@ def mark_deleted(obj: Obj, now: str) -> None:
 
 
 class ConditionState(NamedTuple):
-    """A condition without its time.  One that is met says nothing more."""
+    """A condition without its time.  Without a reason it is True."""
 
     type: str
     reason: str = ""
@@ -166,7 +165,7 @@ class ConditionState(NamedTuple):
 
 
 def merge_conditions(present: Iterable[Obj], verdicts: Iterable[ConditionState], now: str) -> list[Obj]:
-    """The present conditions with new ones in their places.  One that says what it said keeps its time."""
+    """The present conditions, updated.  An unchanged condition keeps its time."""
     found = {one.get("type", ""): one for one in present}
     for verdict in verdicts:
         fresh, before = verdict.condition(now), found.get(verdict.type)

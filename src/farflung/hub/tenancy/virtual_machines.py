@@ -1,8 +1,13 @@
-"""Pods that may be virtual machines: what they must be like, what stays as long as they are bound, and who says where
-they are.
+"""Checks of virtual machines: Pods, their priorities, and the EdgePlacements that deliver them.
 
-The global scheduler believes a Pod that says where it is, and that it has ended: the first takes room in a cluster, and
-the second gives it back.  So only those say it who may bind, whatever else they may do with Pods.
+The global scheduler relies on a Pod's binding, which reserves capacity of a Cluster, and on its end, which frees it.
+So only users who may create pods/binding can set them, whatever other permissions they have.
+
+The machines and Allocations of all tenants wait in one queue.  There are no PriorityClasses in workspaces.  The default
+priority is 0, every user may set a lower one, and a higher one requires the permission to bind.
+
+The status of a machine is that of its copy.  A user who could change the EdgePlacement of a delivery could report any
+status.  Users who may delete EdgePlacements may delete deliveries, because the scheduler creates them again.
 """
 
 from __future__ import annotations
@@ -21,30 +26,28 @@ from farflung.machinery.errors import FieldError, Obj, field_forbidden, forbidde
 
 PODS: Final = ("", "pods")
 BINDING: Final = "binding"
-#: what containers have, and machines have not
+#: fields that only Pods with containers have
 CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
-#: what a cluster was chosen by, and what counts there: of the machine, and of the Pod
+#: fields that the scheduler used to choose a Cluster: of the machine, and of the Pod
 SCHEDULED_MACHINE_FIELDS: Final = ("flavors", "needEIP", "resourceCommonInfo")
 SCHEDULED_POD_FIELDS: Final = ("nodeSelector",)
 BINDING_FIELDS: Final = ("nodeName", "clusterName")
-SCHEDULER_PREFIX: Final = (
-    f"{GLOBALSCHEDULER_GROUP}/"  #: how labels and annotations begin in which the scheduler notes what it decided
-)
-FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
-MOST_SHOWN: Final = 8  #: paths that a message names
+SCHEDULER_PREFIX: Final = f"{GLOBALSCHEDULER_GROUP}/"  #: prefix of labels and annotations that the scheduler writes
+FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: phases without reserved capacity
+MOST_SHOWN: Final = 8  #: paths in a message
 PLACEMENTS: Final = (EDGE_GROUP, "edgeplacements")
-DELIVERY_PREFIX: Final = "global-scheduler-"  #: how their names begin
-DELIVERS: Final = f"{GLOBALSCHEDULER_GROUP}/delivers-to"  #: the annotation with the Cluster that one is about
+DELIVERY_PREFIX: Final = "global-scheduler-"  #: prefix of delivery names
+DELIVERS: Final = f"{GLOBALSCHEDULER_GROUP}/delivers-to"  #: annotation with the Cluster of a delivery
 ALLOCATIONS: Final = (GLOBALSCHEDULER_GROUP, "allocations")
-#: what those may do who decide about them
+#: the permission to bind machines and Allocations
 BINDING_PERMISSION: Final = {PODS: ("create", BINDING), ALLOCATIONS: ("update", "status")}
 
 
-# --- what they are like -----------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------
 
 
 def machine_rules(rules: Rules) -> Rules:
-    """The rules of Pods by their schema, and these if nothing else is wrong."""
+    """Validate machines after the schema's rules."""
     return replace(
         rules,
         validate_create=lambda new: rules.validate_create(new) or machine_errors(new),
@@ -57,7 +60,7 @@ def spec_of(pod: Obj) -> Obj:
 
 
 def machine_errors(pod: Obj) -> list[FieldError]:
-    """A Pod has containers, or is a machine."""
+    """A Pod has either containers or a virtual machine."""
     spec = spec_of(pod)
     if "virtualMachine" not in spec:
         empty = not spec.get("containers")
@@ -65,21 +68,23 @@ def machine_errors(pod: Obj) -> list[FieldError]:
     why = "may not be set if virtualMachine is"
     found = [field_forbidden(f"spec.{field}", why) for field in CONTAINER_FIELDS if spec.get(field)]
     if spec.get("resourceType") not in (None, "", "vm"):
-        found.append(invalid_value("spec.resourceType", spec["resourceType"], "must be vm, or nothing, of a machine"))
+        found.append(
+            invalid_value("spec.resourceType", spec["resourceType"], "must be vm or empty for a virtual machine")
+        )
     return found
 
 
 def machine_update_errors(new: Obj, old: Obj) -> list[FieldError]:
-    """What was wrong before may stay so."""
+    """Errors that the old object had are accepted."""
     found = machine_errors(new)
     if found:
         known = machine_errors(old)
         found = [one for one in found if one not in known]
-    return found or list(_moved_ground(spec_of(new), spec_of(old)))
+    return found or list(_changed_decision_fields(spec_of(new), spec_of(old)))
 
 
-def _moved_ground(spec: Obj, before: Obj) -> Iterator[FieldError]:
-    """What is changed under the feet of who decided about it."""
+def _changed_decision_fields(spec: Obj, before: Obj) -> Iterator[FieldError]:
+    """Errors for changes of fields that the scheduler based its decision on."""
     machine, was = spec.get("virtualMachine"), before.get("virtualMachine")
     if (machine is None) != (was is None):
         yield field_forbidden("spec.virtualMachine", "a Pod may not become a virtual machine, or cease to be one")
@@ -98,17 +103,17 @@ def is_bound(spec: Obj) -> bool:
     return any(spec.get(field) for field in BINDING_FIELDS)
 
 
-# --- who says where they are ------------------------------------------------------------------------
+# --- bindings -------------------------------------------------------------------------------------
 
 
 def is_machine(resource: Resource) -> bool:
-    """Whether it is about Pods that are bound by a door of their own."""
+    """Whether the resource is Pods with the subresource `binding`."""
     return resource.custom and (resource.group, resource.plural) == PODS and resource.subresource(BINDING) is not None
 
 
 def binding_fields(pod: Obj) -> dict[str, Any]:
-    """What only those say of a Pod who may bind it, by its path.  A label leads Pods of all sorts to clusters.  Copies
-    in mailboxes hold nothing, so their syncers may say that they have ended."""
+    """Fields, by path, that only users who may bind can set.  Labels also deliver Pods with containers.  A copy in a
+    mailbox reserves nothing, so its syncer may report its end."""
     metadata, spec = pod["metadata"], spec_of(pod)
     labels = metadata.get("labels") or {}
     found = _noted("labels", labels)
@@ -128,7 +133,7 @@ def _noted(part: str, notes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def binding_changes(new: Obj, old: Obj | None) -> Sequence[str]:
-    """The paths of what is said otherwise than before."""
+    """The paths of changed fields."""
     after, before = binding_fields(new), {} if old is None else binding_fields(old)
     if after == before:
         return ()
@@ -136,7 +141,7 @@ def binding_changes(new: Obj, old: Obj | None) -> Sequence[str]:
 
 
 def check_binding(user: User, new: Obj, old: Obj | None, may: Callable[[Attributes], bool]) -> None:
-    """Raises 403.  `may`: whether the user may do something where the Pod is."""
+    """Raises 403.  `may`: whether the user has a permission in the Pod's workspace."""
     changed = binding_changes(new, old)
     if not changed:
         return
@@ -144,12 +149,12 @@ def check_binding(user: User, new: Obj, old: Obj | None, may: Callable[[Attribut
     name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
     if may(Attributes("create", *PODS, BINDING, namespace, name)):
         return
-    told = ", ".join(changed[:MOST_SHOWN]) + (
+    paths = ", ".join(changed[:MOST_SHOWN]) + (
         f" and {len(changed) - MOST_SHOWN} more" if len(changed) > MOST_SHOWN else ""
     )
     why = (
-        f'User "{user.name}" cannot set, change or remove {told}: where a virtual machine is, and whether it has '
-        "ended, is said by those who may create pods/binding"
+        f'User "{user.name}" cannot set, change or remove {paths}: the binding and the end of a virtual '
+        "machine can only be set by users who may create pods/binding"
     )
     raise forbidden(*PODS, name, why)
 
@@ -164,7 +169,7 @@ def has_priority(resource: Resource) -> bool:
 def check_priority(
     user: User, resource: Resource, new: Obj, old: Obj | None, may: Callable[[Attributes], bool]
 ) -> None:
-    """Raises 403.  `may`: whether the user may do something where the object is."""
+    """Raises 403.  `may`: whether the user has a permission in the object's workspace."""
     wanted = priority_of(new)
     if wanted <= max(0, priority_of(old or {})):
         return
@@ -174,14 +179,14 @@ def check_priority(
     if may(Attributes(verb, *kind, subresource, namespace, name)):
         return
     why = (
-        f'User "{user.name}" cannot set spec.priority to {wanted}: a priority above 0 is given by those who may {verb} '
+        f'User "{user.name}" cannot set spec.priority to {wanted}: a priority above 0 requires permission to {verb} '
         f"{resource.plural}/{subresource}"
     )
     raise forbidden(*kind, name, why)
 
 
 def priority_of(obj: Obj) -> int:
-    """Of a machine or an Allocation; other Pods wait for nobody."""
+    """The priority of a machine or an Allocation; 0 for other Pods."""
     spec = obj.get("spec") or {}
     if obj.get("kind") == "Pod" and spec.get("virtualMachine") is None:
         return 0
@@ -196,7 +201,7 @@ def is_placement(resource: Resource) -> bool:
 
 
 def delivery_fields(placement: Obj) -> dict[str, Any]:
-    """What only those say who may bind machines, by its path; nothing of an EdgePlacement that is none of these."""
+    """Fields of a delivery, by path, that only users who may bind can set; empty for other EdgePlacements."""
     metadata = placement["metadata"]
     name, mark = metadata.get("name") or metadata.get("generateName", ""), (metadata.get("annotations") or {})
     if DELIVERS not in mark and not name.startswith(DELIVERY_PREFIX):
@@ -210,12 +215,12 @@ def delivery_changes(new: Obj, old: Obj | None) -> Sequence[str]:
 
 
 def check_delivery(user: User, new: Obj, old: Obj | None, may: Callable[[Attributes], bool]) -> None:
-    """Raises 403.  `may`: whether the user may do something in the workspace, in whatever view the request is."""
+    """Raises 403.  `may`: whether the user has a permission in the workspace, whatever the view of the request."""
     changed = delivery_changes(new, old)
     if not changed or may(Attributes("create", *PODS, BINDING)):
         return
     why = (
-        f'User "{user.name}" cannot set, change or remove {", ".join(changed)} of an EdgePlacement that leads virtual '
-        "machines to where they are bound: that is said by those who may create pods/binding"
+        f'User "{user.name}" cannot set, change or remove {", ".join(changed)} of an EdgePlacement that the global '
+        "scheduler manages: this requires permission to create pods/binding"
     )
     raise forbidden(*PLACEMENTS, new["metadata"].get("name", ""), why)

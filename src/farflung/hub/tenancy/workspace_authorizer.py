@@ -1,11 +1,11 @@
-"""Who may enter a workspace, and do what in it.
+"""Authorization in workspaces.
 
-    health          anybody, anywhere
-    system:masters  everything, the wildcard too
-    the others      reserved? ─► may enter? ─► policy of the export ─► roles of the workspace
+    health          all users, everywhere
+    system:masters  everything, also in all workspaces at once
+    other users     reserved? ─► access to the workspace? ─► policy of the export ─► roles of the workspace
 
-Whoever may not is told the same, whether the workspace is not there, is none of theirs, or lets them do other things:
-nobody learns from a refusal what there is.
+All refusals are alike, whether the workspace does not exist, is not accessible, or only forbids this request.  So a
+refusal reveals nothing.
 """
 
 from __future__ import annotations
@@ -31,32 +31,33 @@ from farflung.store.base import Change, Entry, Store
 
 ROOT: Final = "root"
 WILDCARD: Final = "*"
-NO_CLUSTER: Final = ""  #: the cluster of a request that names none, or one that is not there
-SHARED: Final = "system:admin"  #: the cluster whose ClusterRoles and ClusterRoleBindings count in every workspace
-SYSTEM: Final = "system:"  #: how clusters begin that are nobody's workspace
+NO_CLUSTER: Final = ""  #: the cluster of a request without one, or for one that does not exist
+SHARED: Final = "system:admin"  #: the cluster whose ClusterRoles and ClusterRoleBindings apply in every workspace
+SYSTEM: Final = "system:"  #: prefix of clusters that are not workspaces
 
-OPERATORS: Final = "system:kcp:admin"  #: a group: cluster-admin in every workspace
-GLOBAL_GROUPS: Final = frozenset({ADMINISTRATORS, OPERATORS})  #: groups that mean something in all workspaces
+OPERATORS: Final = "system:kcp:admin"  #: group with cluster-admin in every workspace
+GLOBAL_GROUPS: Final = frozenset({ADMINISTRATORS, OPERATORS})  #: groups with permissions in all workspaces
 HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
-METRICS: Final = "metrics"  #: they tell of the whole hub
-ACCESS: Final = Attributes("access", path="/")  #: what lets somebody enter a workspace
+METRICS: Final = "metrics"  #: of the whole hub
+ACCESS: Final = Attributes("access", path="/")  #: the permission to access a workspace
 
 ACCESS_GRANTED: Final = Decision(True, "access granted")
 ACCESS_DENIED: Final = Decision(False, "access denied")
 
 LOGICAL_CLUSTERS: Final = "/core.kcp.io/logicalclusters/"
-LOGICAL_CLUSTER: Final = "cluster"  #: the name of the only one in a workspace
+LOGICAL_CLUSTER: Final = "cluster"  #: the name of every LogicalCluster
 RESERVED_STATUS: Final = frozenset({"apiexports", "apibindings"})
 WRITE_VERBS: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-CREATING_VERBS: Final = frozenset({"create", "update", "patch"})  #: what could make objects where there is no workspace
-CACHED_DECISIONS: Final = 4096  #: users, by workspace, of whom it is known whether they may enter
+#: verbs that could create objects in a cluster that does not exist
+CREATING_VERBS: Final = frozenset({"create", "update", "patch"})
+CACHED_DECISIONS: Final = 4096  #: users per workspace
 
 
-# --- decisions about what is given ----------------------------------------------------------------
+# --- decisions without other objects --------------------------------------------------------------
 PREFIX: Final = "apis.kcp.io:binding:"
 EXPORTS: Final = "/apis.kcp.io/apiexports/"
 BINDINGS: Final = "/apis.kcp.io/apibindings/"
-CLUSTERS_CACHED: Final = 1024  #: clusters whose bindings are kept as they were read
+CLUSTERS_CACHED: Final = 1024  #: clusters with cached bindings
 
 
 def is_privileged(user: User) -> bool:
@@ -68,8 +69,8 @@ def is_operator(user: User) -> bool:
 
 
 def without_global_groups(user: User) -> User:
-    """Whoever is somebody in one workspace alone (its ServiceAccounts, certificates asked for in it, whom its roles
-    let others be) is in no group of those who rule in all of them, whatever a workspace calls its members."""
+    """Remove global groups from users of a single workspace: ServiceAccounts, users of certificates requested there,
+    and impersonated users."""
     if not user.cluster or GLOBAL_GROUPS.isdisjoint(user.groups):
         return user
     return replace(user, groups=tuple(group for group in user.groups if group not in GLOBAL_GROUPS))
@@ -84,7 +85,7 @@ def is_health(attributes: Attributes) -> bool:
 
 
 def is_reserved(user: User, attributes: Attributes) -> bool:
-    """What roles of a workspace cannot allow: to say what is bound to which data, and to look at the whole hub."""
+    """Requests that roles of a workspace cannot allow: status of exports and bindings, and metrics of the hub."""
     if attributes.path is not None:
         return attributes.path[1:].partition("/")[0] == METRICS and not is_operator(user)
     return (
@@ -96,25 +97,24 @@ def is_reserved(user: User, attributes: Attributes) -> bool:
 
 
 def has_required_groups(required: str, groups: Collection[str]) -> bool:
-    """`a,b;c` asks for both a and b, or for c."""
+    """`a,b;c` requires both a and b, or c."""
     return not required or any(
         all(group.strip() in groups for group in alternative.split(",")) for alternative in required.split(";")
     )
 
 
 def default_cluster(user: User) -> str:
-    """Where a request goes whose path names no cluster: that of a ServiceAccount to its own, that of an administrator
-    to root, and anybody else's nowhere."""
+    """The cluster of a request without one: a ServiceAccount's own, root for administrators, none for others."""
     return ROOT if is_privileged(user) else user.cluster
 
 
 def content_attributes(export: str, asked: Attributes) -> Attributes:
-    """What somebody must be allowed in an export's workspace to do it in the export's view."""
+    """The permission in an export's workspace that a request in its view requires."""
     return Attributes(asked.verb, APIS_GROUP, "apiexports", "content", name=export)
 
 
 def check_wildcard_verb(asked: Attributes) -> None:
-    """Raises 405 for whatever is no list or watch: an object is in one cluster."""
+    """Raises 405 for verbs other than list and watch: an object is in one cluster."""
     if asked.path is not None or asked.verb in ("list", "watch"):
         return
     what = qualified(asked.resource, asked.group)
@@ -122,7 +122,7 @@ def check_wildcard_verb(asked: Attributes) -> None:
     raise ApiError(405, "MethodNotAllowed", message, object_details(asked.group, asked.resource, ""))
 
 
-# --- the workspaces -------------------------------------------------------------------------------
+# --- workspaces -----------------------------------------------------------------------------------
 
 
 class _Annotations(msgspec.Struct, gc=False):
@@ -149,11 +149,11 @@ class WorkspaceAuthorizer(Authorizer):
     def __init__(self, store: Store) -> None:
         super().__init__(store, shared=SHARED)
         self._limits = PermissionPolicies(store)
-        self._required: dict[str, str] = {}  #: clusters that ask for groups → which
+        self._required: dict[str, str] = {}  #: cluster → required groups, if any
         self._entering: dict[tuple[object, ...], bool] = {}
-        store.subscribe(LOGICAL_CLUSTERS, self._hear_clusters)
+        store.subscribe(LOGICAL_CLUSTERS, self._on_clusters)
         for entry in store.list(LOGICAL_CLUSTERS).entries:
-            self._follow_cluster(entry.key, entry)
+            self._update_cluster(entry.key, entry)
 
     # --- decisions --------------------------------------------------------------------------------
 
@@ -161,9 +161,9 @@ class WorkspaceAuthorizer(Authorizer):
         return ACCESS_GRANTED if is_health(attributes) or self._allows(cluster, user, attributes) else ACCESS_DENIED
 
     def check_view(self, cluster: str, export: str, user: User, asked: Attributes) -> None:
-        """Raises 403 unless somebody may do something in the view of an export, which is in a cluster.  Whoever may do
-        everything in a workspace may do nothing in the view of an export that is not there.  What the export claims of
-        another one is within the policy of that."""
+        """Raises 403 unless the user may do something in the view of an export.  The view of an export that does not
+        exist is forbidden for all users.  Claims for resources of another export are subject to that export's
+        policy."""
         is_there = self._store.get(f"{EXPORTS}{cluster}/{export}") is not None
         is_allowed = is_privileged(user) or self._may_see(
             ExportKey(cluster, export), without_global_groups(user), asked
@@ -201,11 +201,11 @@ class WorkspaceAuthorizer(Authorizer):
         )
 
     def _can_have_objects(self, cluster: str) -> bool:
-        """Where there are none for sure (the wildcard), others refuse with better words."""
+        """For other clusters, such as the wildcard, the registry refuses with a better message."""
         return cluster == WILDCARD or cluster.startswith(SYSTEM) or self.exists(cluster)
 
     def _may_enter(self, cluster: str, user: User) -> bool:
-        """Of somebody who is no administrator."""
+        """The user is not an administrator."""
         if cluster.startswith(SYSTEM) or not self.exists(cluster):
             return False
         if is_operator(user) or is_service_account_of(cluster, user):
@@ -238,18 +238,18 @@ class WorkspaceAuthorizer(Authorizer):
         )
 
     def _is_within(self, export: ExportKey | None, user: User, attributes: Attributes) -> bool:
-        """The policy of an export, if it has one."""
+        """Whether the policy of an export, if any, allows a request."""
         return export is None or super().decide(export.cluster, prefixed_user(user), attributes).allowed
 
-    # --- keeping in step --------------------------------------------------------------------------
+    # --- updates ----------------------------------------------------------------------------------
 
-    def _hear_clusters(self, changes: Sequence[Change]) -> None:
+    def _on_clusters(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            self._follow_cluster(change.key, change.entry)
+            self._update_cluster(change.key, change.entry)
             if change.entry is None:
                 self.forget(cluster_in(change.key))
 
-    def _follow_cluster(self, key: str, entry: Entry | None) -> None:
+    def _update_cluster(self, key: str, entry: Entry | None) -> None:
         required = required_groups(entry) if entry is not None else ""
         if required:
             self._required[cluster_in(key)] = required
@@ -258,7 +258,7 @@ class WorkspaceAuthorizer(Authorizer):
 
 
 def prefixed_user(user: User) -> User:
-    """A user as the export's workspace knows them."""
+    """The user with the prefix that policies in the export's workspace use."""
     return User(PREFIX + user.name, tuple(PREFIX + group for group in user.groups))
 
 
@@ -272,13 +272,13 @@ def identity_of(export: Obj) -> str:
 
 
 def claimed_identities(export: Obj) -> Mapping[tuple[str, str], str]:
-    """(group, resource) → the identity of the export whose API it is, of what an export claims of others."""
+    """(group, resource) → identity, of the claims of an export for resources of other exports."""
     claims = map(claim_of, permission_claims(export))
     return {(one.group, one.resource): one.identity for one in claims if one.identity}
 
 
 def bound_exports(binding: Obj) -> Mapping[tuple[str, str], ExportKey]:
-    """(group, resource) → whose API it is, of what a binding has bound."""
+    """(group, resource) → export, of the bound resources of a binding."""
     status = binding.get("status") or {}
     reference = ((binding.get("spec") or {}).get("reference") or {}).get("export") or {}
     export = ExportKey(status.get("apiExportClusterName", ""), reference.get("name", ""))
@@ -286,21 +286,21 @@ def bound_exports(binding: Obj) -> Mapping[tuple[str, str], ExportKey]:
 
 
 class PermissionPolicies:
-    """Which exports have a policy, and which of them a cluster's resource comes from; in step with the store."""
+    """An index of the exports with maximal permission policies, and of the clusters that bind them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._limited: dict[ExportKey, str] = {}  #: with their identities
-        self._identified: dict[str, set[ExportKey]] = {}  #: the same, the other way round
+        self._limited: dict[ExportKey, str] = {}  #: export → identity
+        self._identified: dict[str, set[ExportKey]] = {}  #: identity → exports
         self._claims: dict[ExportKey, Mapping[tuple[str, str], str]] = {}
         self._bound: dict[str, Mapping[tuple[str, str], ExportKey]] = {}
-        store.subscribe(EXPORTS, self._hear_exports)
-        store.subscribe(BINDINGS, self._hear_bindings)
+        store.subscribe(EXPORTS, self._on_exports)
+        store.subscribe(BINDINGS, self._on_bindings)
         for entry in store.list(EXPORTS).entries:
-            self._follow(entry.key, entry)
+            self._update(entry.key, entry)
 
     def on(self, cluster: str, group: str, resource: str) -> ExportKey | None:
-        """The export whose policy counts for a resource of a cluster."""
+        """The export whose policy applies to a resource of a cluster."""
         if not self._limited:
             return None
         bound = self._bound.get(cluster)
@@ -310,7 +310,7 @@ class PermissionPolicies:
         return export if export in self._limited else None
 
     def on_view(self, view: ExportKey, group: str, resource: str) -> ExportKey | None:
-        """The export whose policy counts for a resource that another one claims."""
+        """The export whose policy applies to a resource that another export claims."""
         claims = self._claims.get(view)
         limiting = None if claims is None else self._identified.get(claims.get((group, resource), ""))
         return min(limiting) if limiting else None
@@ -324,15 +324,15 @@ class PermissionPolicies:
         self._bound[cluster] = found
         return found
 
-    def _hear_exports(self, changes: Sequence[Change]) -> None:
+    def _on_exports(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            self._follow(change.key, change.entry)
+            self._update(change.key, change.entry)
 
-    def _hear_bindings(self, changes: Sequence[Change]) -> None:
+    def _on_bindings(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._bound.pop(cluster_in(change.key), None)
 
-    def _follow(self, key: str, entry: Entry | None) -> None:
+    def _update(self, key: str, entry: Entry | None) -> None:
         export = ExportKey(cluster_in(key), name_in(key)[1])
         found = {} if entry is None else orjson.loads(entry.value)
         if before := self._limited.pop(export, ""):

@@ -1,4 +1,4 @@
-"""What the type of a workspace means: what it extends, which parents and children it takes, and what it brings."""
+"""WorkspaceTypes: inheritance, allowed parents and children, initializers and default bindings."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from farflung.hub.tenancy.api_exports import ExportReference
 from farflung.hub.tenancy.paths import TypeReference
 from farflung.machinery.errors import Obj
 
-BINDINGS: Final = "system:apibindings"  #: the initializer that binds what types bring
-RESERVED: Final = frozenset({"any", "system"})  #: names that no type may have
-MOST_EXTENDED: Final = 100  #: types that one may extend, directly or not
+BINDINGS: Final = "system:apibindings"  #: the initializer that creates default bindings
+RESERVED: Final = frozenset({"any", "system"})  #: names that are not allowed
+MOST_EXTENDED: Final = 100  #: types that a type may extend, directly or not
 DEFAULT_CHILD: Final = TypeReference("universal", "root")
 
 
 class WorkspaceTypeRefused(Exception):
-    """Why a workspace cannot have a type, in kcp's words."""
+    """Why a type cannot be used, with kcp's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeLimit:
-    """Which types are allowed beside one; the others are not."""
+    """The allowed types of parents or children."""
 
     none: bool
     types: tuple[str, ...]
@@ -31,7 +31,7 @@ class TypeLimit:
 @dataclass(frozen=True, slots=True)
 class WorkspaceType:
     cluster: str
-    path: str  #: of its workspace
+    path: str  #: of the type's workspace
     name: str
     initializer: bool = False
     extends: tuple[TypeReference, ...] = ()
@@ -47,17 +47,17 @@ class WorkspaceType:
 
     @property
     def initializer_name(self) -> str:
-        """By the name of its cluster, which no other workspace ever has."""
+        """With the name of its cluster, which is unique."""
         return f"{self.cluster}:{self.name}"
 
 
-#: (path, name) → the type, if there is one
+#: (path, name) → type, or None
 Lookup = Callable[[str, str], WorkspaceType | None]
-TypeLineage = Sequence[WorkspaceType]  #: the types that one extends, the farthest last but itself; and then itself
+TypeLineage = Sequence[WorkspaceType]  #: the extended types, then the type itself
 
 
 def read_type(obj: Obj, cluster: str, path: str) -> WorkspaceType:
-    """A WorkspaceType object of a cluster with that path."""
+    """Read a WorkspaceType object of a cluster with this path."""
     spec: Obj = obj.get("spec") or {}
     child = spec.get("defaultChildWorkspaceType")
     return WorkspaceType(
@@ -91,7 +91,7 @@ def _limit(obj: Obj | None) -> TypeLimit | None:
 
 
 def find_type(reference: TypeReference, paths: Iterable[str], lookup: Lookup) -> WorkspaceType:
-    """The type that is meant: at its path, or else the first of that name among the paths.  Raises Refused."""
+    """The type at the reference's path, or the first one of that name in `paths`.  Raises WorkspaceTypeRefused."""
     if reference.path:
         found = lookup(reference.path, reference.name)
         if found is None:
@@ -106,17 +106,17 @@ def find_type(reference: TypeReference, paths: Iterable[str], lookup: Lookup) ->
 
 
 def type_lineage(last: WorkspaceType, lookup: Lookup) -> TypeLineage:
-    """Everything that a type is.  Raises Refused if something is missing, or it goes round in circles."""
+    """The type with all types that it extends.  Raises WorkspaceTypeRefused for a missing type or a cycle."""
     return [*_extended(last, lookup, {last.qualified}, []), last]
 
 
-def _extended(one: WorkspaceType, lookup: Lookup, seen: set[str], way: list[str]) -> list[WorkspaceType]:
-    way = [*way, one.qualified]
+def _extended(one: WorkspaceType, lookup: Lookup, seen: set[str], path: list[str]) -> list[WorkspaceType]:
+    path = [*path, one.qualified]
     found: list[WorkspaceType] = []
     for reference in one.extends:
         name = str(reference)
-        if name in way:
-            circle = " -> ".join(way[way.index(name) :])
+        if name in path:
+            circle = " -> ".join(path[path.index(name) :])
             raise WorkspaceTypeRefused(f"circular dependency detected in workspace type {name}: {circle}")
         if name in seen:
             continue
@@ -125,12 +125,12 @@ def _extended(one: WorkspaceType, lookup: Lookup, seen: set[str], way: list[str]
         if base is None:
             raise WorkspaceTypeRefused(f"unable to find inherited workspace type {name}")
         found.append(base)
-        found += _extended(base, lookup, seen, way)
+        found += _extended(base, lookup, seen, path)
     return found
 
 
 class RelationLimit(NamedTuple):
-    """What a workspace may be beside another one, and how types limit it."""
+    """One direction of the relation between parent and child workspaces."""
 
     limit: Callable[[WorkspaceType], TypeLimit | None]
     one: str
@@ -142,27 +142,27 @@ CHILD: Final = RelationLimit(lambda one: one.children, "child", "children")
 
 
 def check_relation(parents: TypeLineage, children: TypeLineage) -> None:
-    """Whether a workspace of one type may be in one of another.  Raises Refused."""
-    told = _unwanted(PARENT, parents, by=children) or _unwanted(CHILD, children, by=parents)
-    if told:
-        raise WorkspaceTypeRefused(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
+    """Raises WorkspaceTypeRefused unless a workspace of one type may be the parent of one of another."""
+    messages = _relation_errors(PARENT, parents, by=children) or _relation_errors(CHILD, children, by=parents)
+    if messages:
+        raise WorkspaceTypeRefused(messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]")
 
 
-def _unwanted(side: RelationLimit, types: TypeLineage, by: TypeLineage) -> list[str]:
-    """Why a workspace of some types may not be beside one of others."""
-    told = []
+def _relation_errors(side: RelationLimit, types: TypeLineage, by: TypeLineage) -> list[str]:
+    """Messages about a relation that types do not allow."""
+    messages = []
     for one in by:
         limit, who = side.limit(one), _which(by[-1], one)
         if limit is None or _allows(limit, types):
             continue
         if limit.none:
-            told.append(f"{who} cannot have any {side.some}")
+            messages.append(f"{who} cannot have any {side.some}")
         else:
-            told.append(
+            messages.append(
                 f"{who} only allows {_names(limit.types)} {side.one} workspaces, but {side.one} type "
                 f"{types[-1].qualified} only implements {_implemented(types)}"
             )
-    return told
+    return messages
 
 
 def _which(one: WorkspaceType, limiting: WorkspaceType) -> str:
@@ -183,11 +183,11 @@ def _implemented(types: TypeLineage) -> str:
 
 
 def initializers(types: TypeLineage) -> list[str]:
-    """Who must be done before a workspace is ready."""
+    """The initializers of a new workspace."""
     named = [one.initializer_name for one in types if one.initializer]
     return [*dict.fromkeys(named), BINDINGS] if bindings(types) else list(dict.fromkeys(named))
 
 
 def bindings(types: TypeLineage) -> list[ExportReference]:
-    """What is bound in a new workspace."""
+    """The default bindings of a new workspace."""
     return list(dict.fromkeys(export for one in types for export in one.bindings))

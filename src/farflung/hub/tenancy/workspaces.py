@@ -1,8 +1,8 @@
-"""Workspaces come to be: what a new Workspace must be like, and everything that is made with it.
+"""Creation of workspaces: admission of Workspaces, and the objects of their clusters.
 
-Nothing is left for later: when a Workspace is there, so is its cluster, complete.  The cluster comes first, its
-LogicalCluster after all else in it, and the Workspace last; so after a crash there may be a cluster that nobody can
-reach, which housekeeping removes, and never a Workspace without one.
+A workspace is complete when its creation returns.  The content of its cluster is written first, then the
+LogicalCluster, then the Workspace.  A crash can leave a cluster without Workspace, which a controller deletes, but no
+Workspace without cluster.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ from farflung.store.base import Change, Entry, Store
 ADMIN_BINDING: Final = "workspace-admin"
 SHARD: Final = "root"
 SHARD_KEY: Final = "/core.kcp.io/shards/root/root"
-UNIVERSAL: Final = "root:universal"  #: the initializer that makes the namespace `default`
-HUB_INITIALIZERS: Final = frozenset({UNIVERSAL, types.BINDINGS})  #: initializers that the hub is done with at once
+UNIVERSAL: Final = "root:universal"  #: the initializer that creates the namespace `default`
+HUB_INITIALIZERS: Final = frozenset({UNIVERSAL, types.BINDINGS})  #: initializers that are done at creation
 NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 CA_CONFIG_MAP: Final = "kube-root-ca.crt"
 CA_DESCRIPTION: Final = (
@@ -76,9 +76,9 @@ CA_DESCRIPTION: Final = (
     "clusters."
 )
 
-#: (cluster, exports, now) → APIBindings, bound, as they are to be written
+#: (cluster, exports, now) → encoded APIBindings
 Bind = Callable[[str, Sequence[ExportReference], str], Iterable[EncodedObject]]
-MayUse = Callable[[str, str], bool]  #: (cluster, name of a type) → whether the user may make workspaces of it
+MayUse = Callable[[str, str], bool]  #: (cluster, name of a type) → whether the user may use it
 
 
 def nothing_bound(cluster: str, exports: Sequence[ExportReference], now: str) -> Iterable[EncodedObject]:
@@ -87,16 +87,16 @@ def nothing_bound(cluster: str, exports: Sequence[ExportReference], now: str) ->
 
 @dataclass(frozen=True, slots=True)
 class NewCluster:
-    """A cluster that is to be."""
+    """A cluster to create."""
 
     cluster: str
     path: str
     type: str
     initializers: Sequence[str]
     bindings: Sequence[ExportReference]
-    annotations: Obj  #: of the LogicalCluster, beside its path and type
-    admin: str = ""  #: the user who may do everything there; empty: nobody in particular
-    owner: Obj | None = None  #: the Workspace, as the LogicalCluster names it
+    annotations: Obj  #: of the LogicalCluster, besides path and type
+    admin: str = ""  #: the user with cluster-admin; empty: none
+    owner: Obj | None = None  #: the Workspace, as in `spec.owner`
 
 
 class Tenancy:
@@ -106,7 +106,7 @@ class Tenancy:
         self.bind: Bind = nothing_bound
         self.context = context
         self._store = store
-        self._types: dict[str, tuple[Entry, WorkspaceType]] = {}  #: as they were read, while they are what they were
+        self._types: dict[str, tuple[Entry, WorkspaceType]] = {}  #: key → entry and parsed type
         store.subscribe(WORKSPACE_TYPES, self._forget_types)
 
     def url_of(self, cluster: str) -> str:
@@ -134,7 +134,7 @@ class Tenancy:
                 self._types.pop(change.key, None)
 
     def _usable(self, may_use: MayUse) -> types.Lookup:
-        """Types that a user may not use are not there for that user."""
+        """Types that a user may not use do not exist for that user."""
 
         def lookup(path: str, name: str) -> WorkspaceType | None:
             found = self.type_at(path, name)
@@ -152,7 +152,7 @@ class Tenancy:
         return types.type_lineage(types.find_type(reference, (), lookup), lookup)
 
     def _paths(self, cluster: str) -> Iterator[str]:
-        """Where a type without a path is looked for: here, above, and in the root."""
+        """The workspaces in which a type without a path is searched: this one, its ancestors, and root."""
         yield cluster
         yield from self.clusters.ancestors(cluster)
         yield ROOT
@@ -160,7 +160,7 @@ class Tenancy:
     # --- admission --------------------------------------------------------------------------------
 
     def admit(self, cluster: str, user: User, workspace: Obj, may_use: MayUse) -> None:
-        """A new Workspace, before it is validated: gets its owner and its type.  Raises 403."""
+        """Set owner and type of a new Workspace before validation.  Raises 403."""
         metadata = workspace["metadata"]
         annotations = metadata.setdefault("annotations", {})
         annotations[OWNER_ANNOTATION] = owner_text(user)
@@ -170,7 +170,7 @@ class Tenancy:
         if type(type_reference) is not dict or any(
             type(type_reference.get(name, "")) is not str for name in ("name", "path")
         ):
-            return  # which validation refuses
+            return  # validation refuses it
         reference = TypeReference(type_reference.get("name", ""), type_reference.get("path", ""))
         try:
             if not reference.name and not reference.path:
@@ -189,7 +189,7 @@ class Tenancy:
             annotations[REQUIRED_GROUPS] = parent.annotations[REQUIRED_GROUPS]
 
     def check_new(self, cluster: str, user: User, workspace: Obj, may_use: MayUse) -> None:
-        """A new Workspace, after it was validated.  Raises 403."""
+        """Check a validated new Workspace.  Raises 403."""
         spec = workspace["spec"]
         if not is_privileged(user):
             for field, shown in (("cluster", "spec.Cluster"), ("URL", "spec.URL")):
@@ -208,10 +208,10 @@ class Tenancy:
     def prepare_cluster(
         self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NO_ANNOTATIONS
     ) -> Sequence[EncodedObject]:
-        """The cluster of a Workspace that was admitted, and that now tells of it: whoever called writes all of this,
-        and the Workspace last, or else calls `abandon`.  If no shard is wanted that exists, or the name is taken, there
-        is nothing.  `annotations`: of the LogicalCluster, beside the usual ones."""
-        workspace["spec"].pop("cluster", None)  # another one is none of its own
+        """The objects of an admitted Workspace's cluster; sets the cluster in the Workspace.  The caller writes them,
+        then the Workspace, or else calls `abandon`.  Empty if no shard matches or the name is in use.  `annotations`:
+        of the LogicalCluster, besides the usual ones."""
+        workspace["spec"].pop("cluster", None)  # clients cannot choose it
         present = self._store.get(workspace_key(parent, workspace["metadata"]["name"]))
         if present is not None and objects.uid_of(present) != workspace["metadata"]["uid"]:
             return ()
@@ -230,7 +230,7 @@ class Tenancy:
     async def create_cluster(
         self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NO_ANNOTATIONS
     ) -> None:
-        """Write the cluster of a Workspace, which is to be written next."""
+        """Write the objects of a Workspace's cluster.  The caller then writes the Workspace."""
         writes = self.prepare_cluster(parent, workspace, annotations)
         try:
             await put_all(self._store, writes)
@@ -239,19 +239,19 @@ class Tenancy:
             raise
 
     def abandon(self, workspace: Obj) -> None:
-        """The Workspace whose cluster was just writes will not be."""
+        """The Workspace of a new cluster will not be written."""
         cluster = workspace["spec"].get("cluster")
         if cluster:
             self.on_abandoned(cluster)
 
     async def create_missing(self, new: NewCluster) -> Obj:
-        """Make a cluster whose name is known beforehand, or what is missing of it.  Its LogicalCluster."""
+        """Create the missing objects of a cluster with a known name.  Returns its LogicalCluster."""
         logical_cluster = self._logical_cluster(new)
         await put_missing(self._store, self._cluster_objects(new, logical_cluster))
         return logical_cluster
 
     def lineage_of(self, path: str, name: str) -> TypeLineage:
-        """Of a type that is certainly there."""
+        """The lineage of a type that exists."""
         return self._lineage(TypeReference(name, path), self.type_at)
 
     def _is_schedulable(self, workspace: Obj) -> bool:
@@ -263,7 +263,7 @@ class Tenancy:
         try:
             return selector_of(selector).matches(labels)
         except KeyError:
-            return False  # nobody can tell what it means
+            return False  # an invalid selector
 
     def _new_cluster(self, parent: str, workspace: Obj, cluster: str, annotations: Mapping[str, str]) -> NewCluster:
         metadata, spec = workspace["metadata"], workspace["spec"]
@@ -316,8 +316,8 @@ class Tenancy:
         return obj
 
     def _cluster_objects(self, new: NewCluster, logical_cluster: Obj) -> Iterator[EncodedObject]:
-        """Everything in a new cluster, the LogicalCluster last.  The namespace comes after what it has from its first
-        moment, or housekeeping, which hears of it, would ask for that in a cluster that is not there yet."""
+        """The objects of a new cluster, the LogicalCluster last.  The default objects of the namespace precede it.
+        Otherwise a controller would request them in a cluster that does not exist yet."""
         cluster, now, uid = new.cluster, self.context.now(), self.context.new_uid
         if UNIVERSAL in new.initializers:
             yield encode_new(
@@ -346,7 +346,7 @@ class Tenancy:
         states.update_workspace_status(workspace, logical_cluster, self.context.now())
 
 
-# --- what is in a new cluster ---------------------------------------------------------------------
+# --- objects of a new cluster ---------------------------------------------------------------------
 
 
 def default_namespace() -> Obj:
@@ -381,7 +381,7 @@ def is_privileged(user: User) -> bool:
 
 
 def owner_text(user: User) -> str:
-    """What is noted of whoever makes a workspace."""
+    """The annotation with the creator of a workspace."""
     owner: Obj = {"username": user.name}
     if user.uid:
         owner["uid"] = user.uid
@@ -393,8 +393,8 @@ def owner_text(user: User) -> str:
 
 
 def owner_name(text: str) -> str:
-    """The user who may do everything in a workspace, by what was noted.  Nobody, if it was the hub itself, or somebody
-    of one cluster only: in another one that name would be somebody else's."""
+    """The user who gets cluster-admin in a new workspace, from the annotation.  Empty for the hub itself, and for users
+    of a single cluster, because the name may belong to another user elsewhere."""
     try:
         owner = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""The steps of the write pipeline for the kinds of workspaces: each object is complete when its client is answered."""
+"""Steps of the write pipeline for the kinds of workspaces.  Each object is complete when its write returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from farflung.hub.tenancy.paths import ROOT
 from farflung.hub.tenancy.workspaces import MayUse, Tenancy
 from farflung.machinery.errors import Obj, forbidden
 
-May = Callable[[str, str, User, Attributes], bool]  #: whether a user may do something in a cluster, or in a view of it
+May = Callable[[str, str, User, Attributes], bool]  #: whether a user has a permission in a cluster, or in a view of it
 
 WORKSPACES: Final = (TENANCY_GROUP, "workspaces")
 TYPES: Final = (TENANCY_GROUP, "workspacetypes")
@@ -39,7 +39,7 @@ DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 def is_kind(kind: Kind, wanted: tuple[str, str]) -> bool:
-    """A kind of the same name that a tenant exports has an identity, and is another one."""
+    """A kind of the same name with an identity belongs to another export."""
     return (kind.resource.group, kind.resource.plural) == wanted and not kind.resource.identity
 
 
@@ -143,7 +143,7 @@ class WorkspaceWrites:
             guards.check_new_type(write.new)
         known = () if old is None else default_bindings(old)
         for reference in default_bindings(write.new):
-            may_bind = reference in known or self._binder.may_hand_on(
+            may_bind = reference in known or self._binder.may_add_default_binding(
                 call.target.cluster, call.user, call.tools.authorizer, reference
             )
             if not may_bind:
@@ -204,7 +204,7 @@ def check_definition(write: Write) -> None:
 
 
 def default_bindings(obj: Obj) -> list[ExportReference]:
-    """Of a valid WorkspaceType."""
+    """The default bindings of a valid WorkspaceType."""
     found = (obj.get("spec") or {}).get("defaultAPIBindings") or ()
     return [ExportReference(one.get("path") or "", one.get("export") or "") for one in found]
 
