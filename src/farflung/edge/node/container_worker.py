@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from farflung.edge.node.context import NodeContext, Stopped, wait_for_either, wait_unless
 from farflung.edge.node.environment import PodConfigError
 from farflung.edge.node.probes import Probe, ProbeCount, run_handler
 from farflung.edge.node.status import ContainerRole, ContainerStatus, CrashBackoff, restart_delay
-from farflung.edge.runtimes.base import Address, ContainerExit, ContainerSpec, ImageError, StartedContainer, StartError
+from farflung.edge.runtimes.base import Address, ContainerSpec, ImageError, StartedContainer, StartError
 from farflung.edge.runtimes.log_files import remove_old_logs
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
@@ -199,17 +200,13 @@ class ContainerWorker:
             await asyncio.wait({probes})
         self._crashes = self._crashes.after_exit(self._context.env.monotonic() - began)
         self.up.clear()
-        self._record_exit(finished)
+        message = finished.message or self._pod.termination_message(self.name, self.status.restarts)
+        self.status.end(replace(finished, message=message))
+        self._pod.changed()
         await self._pod.publish(self.name, ())
         await self._context.runtime.remove(started.id)
         if not probes.cancelled() and (error := probes.exception()) is not None:
             raise error
-
-    def _record_exit(self, finished: ContainerExit) -> None:
-        attempt = self.status.restarts
-        message = finished.message or self._pod.termination_message(self.name, attempt)
-        self.status.end(ContainerExit(finished.exit_code, finished.at, finished.reason, message))
-        self._pod.changed()
 
     async def _run_hooks_and_probes(self, started: StartedContainer, definition: Obj) -> None:
         """The postStart hook, then the probes."""

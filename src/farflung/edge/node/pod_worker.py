@@ -40,7 +40,7 @@ class PodWorker:
         self._directory = pods_directory(context.directory) / self.uid
         self._status_writer = PodStatusWriter(context, pod, self._observe)
         self._volumes = Volumes(context, pod, self._directory / "volumes")
-        self._volume_manager = VolumeManager(context, self._volumes, lambda: self._status_writer.pod, self._warn)
+        self._volume_manager = VolumeManager(context, self._volumes, lambda: self._pod, self._warn)
         self._containers = self._restore(pod)
         self._initialized = self._containers[0].status.role is ContainerRole.MAIN
         self._failure = ("", "")  #: reason and message, if the whole pod has failed
@@ -54,6 +54,11 @@ class PodWorker:
         self._deleted = False
         self._finished = False
         self._check_deletion(None)
+
+    @property
+    def _pod(self) -> Obj:
+        """The last known version."""
+        return self._status_writer.pod
 
     def _restore(self, pod: Obj) -> list[ContainerWorker]:
         status, now = pod.get("status") or {}, format_seconds(self.context.now())
@@ -73,7 +78,7 @@ class PodWorker:
     # --- calls of the agent -----------------------------------------------------------------------
 
     def update(self, pod: Obj) -> None:
-        before = self._status_writer.pod
+        before = self._pod
         self._status_writer.update(pod)
         self._check_deletion(before)
         if pod["spec"] != before["spec"]:
@@ -97,10 +102,8 @@ class PodWorker:
         self._begin_stop()
 
     def _check_deletion(self, before: Obj | None) -> None:
-        metadata = self._status_writer.pod["metadata"]
-        if "deletionTimestamp" in metadata and (
-            before is None or _deletion(before) != _deletion(self._status_writer.pod)
-        ):
+        is_new = before is None or _deletion(before) != _deletion(self._pod)
+        if "deletionTimestamp" in self._pod["metadata"] and is_new:
             self._begin_stop()
 
     def _begin_stop(self) -> None:
@@ -113,7 +116,7 @@ class PodWorker:
     async def run(self) -> None:
         """Run until the pod is deleted or the process ends."""
         with suppress(Stopped):
-            if (self._status_writer.pod.get("status") or {}).get("phase") not in FINISHED:
+            if (self._pod.get("status") or {}).get("phase") not in FINISHED:
                 try:
                     await self._run_with_helpers()
                 except BaseException:
@@ -133,17 +136,14 @@ class PodWorker:
             )
             helpers = [group.create_task(loop) for loop in loops]
             try:
-                await self._run_pod()
+                self.changed()
+                with suppress(Stopped):
+                    await wait_unless(self._stopping, self._volume_manager.ready.wait())
+                    self.changed()
+                    await self._run_containers()
             finally:
                 for helper in helpers:
                     helper.cancel()
-
-    async def _run_pod(self) -> None:
-        self.changed()
-        with suppress(Stopped):
-            await wait_unless(self._stopping, self._volume_manager.ready.wait())
-            self.changed()
-            await self._run_containers()
 
     async def _run_containers(self) -> None:
         sidecars: list[ContainerWorker] = []
@@ -186,7 +186,7 @@ class PodWorker:
             return min(self.grace, CLOSING_GRACE)
         if self._deleted:
             return min(self.grace, DELETED_GRACE)
-        seconds = self._status_writer.pod["metadata"].get("deletionGracePeriodSeconds")
+        seconds = self._pod["metadata"].get("deletionGracePeriodSeconds")
         return self.grace if seconds is None else float(seconds)
 
     async def _follow_spec(self) -> None:
@@ -204,21 +204,17 @@ class PodWorker:
                 self._warn("DeadlineExceeded", message)
                 self._stopping.set()
                 return
-            changed = [
-                worker
-                for worker in self._containers
-                if worker.status.image != self.definition(worker.name).get("image")
-            ]
-            await asyncio.gather(*(worker.replace(self.grace) for worker in changed))
+            changed = [one for one in self._containers if one.status.image != self.definition(one.name).get("image")]
+            await asyncio.gather(*(one.replace(self.grace) for one in changed))
 
     def _seconds_until_deadline(self) -> float | None:
         """Seconds until activeDeadlineSeconds has passed; None: no deadline."""
-        allowed = self._status_writer.pod["spec"].get("activeDeadlineSeconds")
+        allowed = self._pod["spec"].get("activeDeadlineSeconds")
         if allowed is None:
             return None
         now = self.context.now()
         try:
-            since = parse((self._status_writer.pod.get("status") or {}).get("startTime") or "")
+            since = parse((self._pod.get("status") or {}).get("startTime") or "")
         except TimeError:
             since = now
         return (since + timedelta(seconds=allowed) - now).total_seconds()
@@ -234,23 +230,21 @@ class PodWorker:
 
     @property
     def policy(self) -> str:
-        policy: str = self._status_writer.pod["spec"].get("restartPolicy") or "Always"
+        policy: str = self._pod["spec"].get("restartPolicy") or "Always"
         return policy
 
     @property
     def grace(self) -> float:
-        seconds = self._status_writer.pod["spec"].get("terminationGracePeriodSeconds")
+        seconds = self._pod["spec"].get("terminationGracePeriodSeconds")
         return DEFAULT_GRACE if seconds is None else float(seconds)
 
     def definition(self, name: str) -> Obj:
-        spec = self._status_writer.pod["spec"]
+        spec = self._pod["spec"]
         containers: list[Obj] = [*(spec.get("initContainers") or ()), *spec["containers"]]
         return next(one for one in containers if one["name"] == name)
 
     def container(self, name: str, attempt: int) -> ContainerSpec:
-        return build_container_spec(
-            self.context, self._status_writer.pod, self.definition(name), attempt, self._volumes, self.grace
-        )
+        return build_container_spec(self.context, self._pod, self.definition(name), attempt, self._volumes, self.grace)
 
     def termination_message(self, name: str, attempt: int) -> str:
         return read_termination_message(self.context, self.uid, name, attempt)
@@ -266,7 +260,9 @@ class PodWorker:
                 self._published[name] = ()
                 with suppress(OSError):
                     await self._publish_all()
-                raise StartError("RunContainerError", f"{_port_error(addresses)}: {error.strerror or error}") from None
+                ports = ", ".join(f"{port}/{protocol}" for port, protocol, _ in addresses)
+                message = f"host port {ports} is not available: {error.strerror or error}"
+                raise StartError("RunContainerError", message) from None
 
     async def _publish_all(self) -> None:
         await self.context.publisher.withdraw(self.uid)
@@ -300,8 +296,3 @@ class PodWorker:
 def _deletion(pod: Obj) -> tuple[object, object]:
     metadata = pod["metadata"]
     return metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
-
-
-def _port_error(addresses: Sequence[tuple[int, str, Address]]) -> str:
-    ports = ", ".join(f"{port}/{protocol}" for port, protocol, _ in addresses)
-    return f"host port {ports} is not available"

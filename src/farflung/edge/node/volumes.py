@@ -116,7 +116,7 @@ class Volumes:
 
 
 class VolumeManager:
-    """Writes the volumes of a pod, and retry_after when the pod or an object that they show changes."""
+    """Writes the volumes of a pod, and again when the pod or an object that they show changes."""
 
     def __init__(self, context: NodeContext, volumes: Volumes, pod: Callable[[], Obj], warn: Warn) -> None:
         self.ready = asyncio.Event()  #: all volumes were written once

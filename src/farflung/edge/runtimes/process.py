@@ -61,6 +61,17 @@ class _Running:
     environment: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A container that is being started."""
+
+    id: str
+    container: ContainerSpec
+    kind: StandIn
+    root: Path
+    writer: LogWriter
+
+
 class ProcessRuntime:
     def __init__(
         self, directory: Path, now: Callable[[], datetime], *, commands: bool = False, search: str | None = None
@@ -83,34 +94,35 @@ class ProcessRuntime:
 
     async def start(self, container: ContainerSpec) -> StartedContainer:
         kind = self._find_stand_in(container.image)
-        id = f"process://{container.pod_uid}-{container.name}-{container.attempt}"
-        root = self._root(id)
+        name = f"{container.pod_uid}-{container.name}-{container.attempt}"
+        root = self._directory / name / "root"
+        start = _Start(f"process://{name}", container, kind, root, LogWriter(container.log, self._now))
         try:
             await asyncio.to_thread(_prepare, root, container)
-            return await self._start_stand_in(id, container, kind, root)
+            return await self._start_stand_in(start)
         except BaseException:
-            if id not in self._running:
+            if start.id not in self._running:
                 await asyncio.to_thread(shutil.rmtree, root.parent, ignore_errors=True)
             raise
 
-    async def _start_stand_in(self, id: str, container: ContainerSpec, kind: StandIn, root: Path) -> StartedContainer:
-        writer = LogWriter(container.log, self._now)
-        own = is_default_command(kind, container.command, container.arguments)
-        if kind in DOCUMENT_ROOTS and own:
-            return await self._serve(id, container, kind, root, writer)
-        if kind is StandIn.PAUSE and own:
-            await self._run(id, container, root, writer, _unprivileged(["sleep", "infinity"]))
+    async def _start_stand_in(self, start: _Start) -> StartedContainer:
+        container = start.container
+        is_default = is_default_command(start.kind, container.command, container.arguments)
+        if start.kind in DOCUMENT_ROOTS and is_default:
+            return await self._serve(start)
+        if start.kind is StandIn.PAUSE and is_default:
+            await self._run(start, _unprivileged(["sleep", "infinity"]))
             message = f"{container.image} is not run: a process that sleeps stands in for it"
-            return StartedContainer(id, "process://sleep", {}, message)
+            return StartedContainer(start.id, "process://sleep", {}, message)
         self._check_allowed(container.image)
         command = [*(container.command or ()), *(container.arguments or ())]
         if not command:
             raise StartError("CreateContainerError", f"{container.image} has no command here: the pod must name one")
         environment = {"PATH": DEFAULT_PATH, "HOSTNAME": container.pod, **container.environment}
-        await self._run(id, container, root, writer, _as_user(command, container.user), environment)
+        await self._run(start, _as_user(command, container.user), environment)
         addresses = {port: Address(LOCALHOST, port) for port in container.ports}
         message = f"{container.image} is not run: its command runs on this machine, without isolation"
-        return StartedContainer(id, "process://command", addresses, message)
+        return StartedContainer(start.id, "process://command", addresses, message)
 
     async def wait(self, id: str) -> ContainerExit:
         running = self._running.get(id)
@@ -181,64 +193,68 @@ class ProcessRuntime:
             why = f"commands of pods would run on this machine without isolation; {FLAG} allows that"
             raise ImageError("ErrImagePull", f"{image} is not run here: {why}, and the podman runtime isolates them")
 
-    async def _serve(
-        self, id: str, container: ContainerSpec, kind: StandIn, root: Path, writer: LogWriter
-    ) -> StartedContainer:
-        is_default_page = not path_in_root(root, DOCUMENT_ROOTS[kind]).exists()
-        documents = ensure_directory(root, DOCUMENT_ROOTS[kind], container.mounts)
-        if is_default_page:
+    async def _serve(self, start: _Start) -> StartedContainer:
+        container, document_root = start.container, DOCUMENT_ROOTS[start.kind]
+        has_documents = path_in_root(start.root, document_root).exists()
+        documents = ensure_directory(start.root, document_root, container.mounts)
+        if not has_documents:
             (documents / "index.html").write_text(DEFAULT_PAGE)
         ports = tuple(sorted({*container.ports, WEB_PORT}))
-        program = web_servers.find_web_server(kind, self._search)
+        program = web_servers.find_web_server(start.kind, self._search)
         if program is not None:
-            found = await self._serve_with(program, id, container, root, writer, documents, ports)
+            found = await self._serve_with(program, start, documents, ports)
             if found is not None:
                 message = f"{container.image} is not run: {program.name} of this machine stands in for it"
-                return StartedContainer(id, f"process://{program.name}", found, message)
+                return StartedContainer(start.id, f"process://{program.name}", found, message)
         listening = [_listening() for _ in ports]
         numbers = [one.fileno() for one in listening]
-        allowed = [mount.source for mount in container.mounts if _is_below(mount.target, DOCUMENT_ROOTS[kind])]
+        allowed = [mount.source for mount in container.mounts if _is_below(mount.target, document_root)]
         command = web_servers.file_server_command(documents, numbers, allowed)
         addresses = {port: _address(one) for port, one in zip(ports, listening, strict=True)}
         try:
-            await self._run(id, container, root, writer, _unprivileged(command), descriptors=tuple(numbers))
+            await self._run(start, _unprivileged(command), descriptors=tuple(numbers))
         finally:
             for one in listening:
                 one.close()
         message = f"{container.image} is not run: a small web server of Farflung stands in for it"
-        return StartedContainer(id, "process://farflung-web", addresses, message)
+        return StartedContainer(start.id, "process://farflung-web", addresses, message)
 
     async def _serve_with(
-        self, program: WebServer, id: str, container: ContainerSpec, root: Path, writer: LogWriter, documents: Path,
-        ports: Sequence[int],
-    ) -> dict[int, Address] | None:  # fmt: skip
+        self, program: WebServer, start: _Start, documents: Path, ports: Sequence[int]
+    ) -> dict[int, Address] | None:
         """None if the server does not start.  If another process takes a port first, retries with other ports."""
-        own = root.parent / "server"
+        directory, owner = start.root.parent / "server", _owner()
         for _ in range(ATTEMPTS):
             addresses = {port: _free_address() for port in ports}
-            site = WebSite(documents, own, tuple(address.port for address in addresses.values()))
+            site = WebSite(documents, directory, tuple(address.port for address in addresses.values()))
             command = web_servers.command(program, site)
-            _chown(own)
-            running = await self._run(id, container, root, writer, _unprivileged(command), owner=_owner())
+            if owner is not None:
+                os.chown(directory, owner, owner)
+            running = await self._run(start, _unprivileged(command), owner=owner)
             if await _wait_until_listening(running, list(addresses.values())):
                 return addresses
             await self._kill(running)
         return None
 
     async def _run(
-        self, id: str, container: ContainerSpec, root: Path, writer: LogWriter, command: Sequence[str],
-        environment: Mapping[str, str] = MINIMAL_ENVIRONMENT, *, descriptors: tuple[int, ...] = (),
+        self,
+        start: _Start,
+        command: Sequence[str],
+        environment: Mapping[str, str] = MINIMAL_ENVIRONMENT,
+        *,
+        descriptors: tuple[int, ...] = (),
         owner: int | None = None,
-    ) -> _Running:  # fmt: skip
+    ) -> _Running:
         """Stand-ins do not get the pod's environment variables, which could make them run other code."""
+        container, root = start.container, start.root
         working_directory = ensure_directory(root, container.working_directory or "/", container.mounts)
         try:
             spec = CommandSpec(command, environment, working_directory, owner, descriptors)
-            process = await start_supervised(spec, writer.feed)
+            process = await start_supervised(spec, start.writer.feed)
         except OSError as error:
             raise StartError("RunContainerError", f"{command[0]}: {error.strerror}") from None
-        finished = asyncio.create_task(self._wait_for_exit(process, writer), name=id)
-        running = self._running[id] = _Running(container, process, finished, root, environment)
+        finished = asyncio.create_task(self._wait_for_exit(process, start.writer), name=start.id)
+        running = self._running[start.id] = _Running(container, process, finished, root, environment)
         return running
 
     async def _wait_for_exit(self, process: SupervisedProcess, writer: LogWriter) -> ContainerExit:
@@ -249,9 +265,6 @@ class ProcessRuntime:
     async def _kill(self, running: _Running) -> None:
         running.process.kill()
         await asyncio.shield(running.finished)
-
-    def _root(self, id: str) -> Path:
-        return self._directory / id.removeprefix("process://") / "root"
 
 
 def _prepare(root: Path, container: ContainerSpec) -> None:
@@ -313,12 +326,6 @@ def _owner() -> int | None:
 
 def _setpriv() -> str | None:
     return shutil.which("setpriv", path=DEFAULT_PATH)
-
-
-def _chown(directory: Path) -> None:
-    owner = _owner()
-    if owner is not None:
-        os.chown(directory, owner, owner)
 
 
 def _unprivileged(command: Sequence[str]) -> list[str]:
