@@ -1,4 +1,4 @@
-"""Contexts in the kubeconfig files of others."""
+"""Contexts in kubeconfig files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_context_comes_and_goes_and_the_others_stay(path: Path) -> None:
+def test_adding_and_removing_a_context_keeps_the_others(path: Path) -> None:
     path.chmod(0o640)
     before = config(path)
 
@@ -101,7 +101,7 @@ def test_a_link_stays_a_link(path: Path, tmp_path: Path) -> None:
     assert config(path)["current-context"] == "kind-florin"
 
 
-def test_what_is_not_there_is_not_written(path: Path, tmp_path: Path) -> None:
+def test_removing_a_missing_context_writes_nothing(path: Path, tmp_path: Path) -> None:
     before = path.stat()
 
     contexts.remove(path, "kind-florin")

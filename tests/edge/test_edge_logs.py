@@ -1,4 +1,4 @@
-"""What is shown of the logs that containers write."""
+"""Reading logs of containers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXTS = st.lists(st.binary(max_size=8).map(lambda text: text.replace(b"\n", b"|"
 
 
 class Writing:
-    """A log that is written as runtimes do it, a second between two lines."""
+    """A log in CRI format, with a second between two lines."""
 
     def __init__(self, directory: Path, limit: int = 1 << 20) -> None:
         self._now = START
@@ -64,7 +64,7 @@ def writing(tmp_path: Path) -> Iterator[Writing]:
         yield writing
 
 
-async def test_a_log_is_what_was_printed(tmp_path: Path, writing: Writing) -> None:
+async def test_a_log_has_the_output(tmp_path: Path, writing: Writing) -> None:
     for text in ("one", "", "three"):
         writing.line(text)
     writing.writer.feed("stderr", b"unfinished")
@@ -96,7 +96,7 @@ async def test_nothing_was_printed_where_no_log_is(tmp_path: Path) -> None:
     assert await shown(tmp_path, follow=True, tail=5) == b""
 
 
-async def test_what_became_too_long_for_one_file_is_read_from_both(tmp_path: Path) -> None:
+async def test_a_rotated_log_is_read_from_both_files(tmp_path: Path) -> None:
     with written(tmp_path, limit=1000) as writing:
         for number in range(20):
             writing.line(str(number))
@@ -127,7 +127,7 @@ async def test_a_followed_log_misses_nothing_while_files_change_under_it(tmp_pat
     assert seen.decode().split() == [str(number) for number in range(60)]
 
 
-async def test_what_is_printed_just_before_the_end_is_shown(tmp_path: Path, writing: Writing) -> None:
+async def test_output_just_before_the_exit_is_shown(tmp_path: Path, writing: Writing) -> None:
     def ended() -> bool:
         writing.line("last words")
         return True
@@ -160,7 +160,7 @@ def test_pieces_of_any_size_show_the_same(texts: list[bytes], cuts: list[int], l
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_log_shows_little_and_breaks_nothing(data: bytes) -> None:
+def test_a_malformed_log_does_not_raise(data: bytes) -> None:
     cut = LogFilter(START, None, timestamps=True)
 
     assert len(cut.feed(data) + cut.end()) <= len(data) + 1

@@ -1,4 +1,4 @@
-"""Ports of this machine that lead to pods."""
+"""Ports of this machine that are forwarded to pods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG = Logger(io.StringIO())
 
 @contextlib.asynccontextmanager
 async def answering(word: bytes) -> AsyncIterator[Address]:
-    """Something that answers with a word and what it was told, when it was told all of it."""
+    """A server that answers with a word and the received data, after the end of that data."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = await reader.read(-1)
@@ -37,7 +37,7 @@ async def answering(word: bytes) -> AsyncIterator[Address]:
 
 
 async def told(port: int, words: bytes = b"") -> bytes:
-    """All that is answered; raises ConnectionError if there is no end to it."""
+    """The whole answer; raises ConnectionError if the connection is aborted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(words)
@@ -57,7 +57,7 @@ async def mapped(
         yield ports, [mapping.port for mapping in mappings]
 
 
-async def test_what_is_said_to_a_mapped_port_reaches_the_pod_and_its_answer_comes_back() -> None:
+async def test_data_is_forwarded_in_both_directions() -> None:
     async with mapped(8081) as (ports, (port,)), answering(b"hello ") as pod:
         await ports.publish("a", 8081, "TCP", pod)
 
@@ -72,7 +72,7 @@ async def test_much_is_carried_both_ways() -> None:
         assert await told(port, much) == much
 
 
-async def test_nobody_is_there_until_somebody_publishes_and_after_it_is_withdrawn() -> None:
+async def test_connections_are_refused_while_no_pod_has_published_the_port() -> None:
     async with mapped(8081) as (ports, (port,)), answering(b"hello") as pod:
         for _ in range(2):
             assert await silent(port)
@@ -89,7 +89,7 @@ async def silent(port: int) -> bool:
         return True
 
 
-async def test_the_last_who_publishes_a_port_has_it_and_leaves_it_to_the_one_before() -> None:
+async def test_the_last_publisher_of_a_port_gets_connections_and_then_the_one_before() -> None:
     async with mapped(8081) as (ports, (port,)), answering(b"old") as old, answering(b"new") as new:
         await ports.publish("a", 8081, "TCP", old)
         await ports.publish("b", 8081, "TCP", new)
@@ -99,7 +99,7 @@ async def test_the_last_who_publishes_a_port_has_it_and_leaves_it_to_the_one_bef
         assert await told(port) == b"old"
 
 
-async def test_each_port_leads_to_what_is_mapped_to_it() -> None:
+async def test_each_port_is_forwarded_to_its_mapping() -> None:
     async with mapped(8081, 8082) as (ports, (first, second)), answering(b"one") as one, answering(b"two") as two:
         await ports.publish("a", 8081, "TCP", one)
         await ports.publish("b", 8082, "TCP", two)
@@ -109,7 +109,7 @@ async def test_each_port_leads_to_what_is_mapped_to_it() -> None:
         assert (await told(first), await told(second)) == (b"one", b"two")
 
 
-async def test_whoever_is_connected_is_sent_off_when_the_pod_goes() -> None:
+async def test_connections_are_closed_when_the_pod_withdraws_the_port() -> None:
     async with mapped(8081) as (ports, (port,)), answering(b"hello") as pod:
         await ports.publish("a", 8081, "TCP", pod)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -191,7 +191,7 @@ def test_a_port_that_is_wanted_twice_is_taken_the_second_time() -> None:
         ports.check_ports([("127.0.0.1", port), ("127.0.0.1", port)])
 
 
-def test_an_address_of_another_machine_is_said_to_be_one() -> None:
+def test_an_address_of_another_machine_is_reported() -> None:
     with pytest.raises(
         PortUnavailable, match=r"port 80 of 192\.0\.2\.1 cannot be used: cannot assign requested address"
     ):

@@ -1,4 +1,4 @@
-"""The directories of embedded edges, and whose process runs."""
+"""The directories and processes of embedded edges."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def held_elsewhere(home: Path, name: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_an_edge_is_remembered_with_what_was_asked_for(registry: EdgeRegistry) -> None:
+def test_the_spec_of_an_edge_is_stored(registry: EdgeRegistry) -> None:
     made = registry.create("florin", ASKED)
 
     assert registry.all() == [made]
@@ -60,7 +60,7 @@ def test_there_is_one_edge_of_a_name(registry: EdgeRegistry) -> None:
         registry.create("florin", ASKED)
 
 
-def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: EdgeRegistry) -> None:
+def test_an_edge_is_removed_with_all_files_of_its_pods(registry: EdgeRegistry) -> None:
     edge = registry.create("florin", ASKED)
     left = edge.node / "pods" / "a"
     left.mkdir(parents=True)
@@ -78,7 +78,7 @@ def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: EdgeRegis
 @pytest.mark.parametrize(
     "name", ["", "..", "a/b", "Florin", "-a", "a" * 50, "a b", ".a", "a\n", "a..b", "a.-b", "a-.b"]
 )
-def test_what_is_no_name_is_no_way_out_of_the_directory(registry: EdgeRegistry, name: str) -> None:
+def test_invalid_names_are_refused(registry: EdgeRegistry, name: str) -> None:
     with pytest.raises(EdgeError, match="is not a valid name of an edge"):
         registry.edge(name)
 
@@ -88,7 +88,7 @@ def test_the_node_of_an_edge_has_a_name_that_a_label_can_have(registry: EdgeRegi
     assert len(registry.edge(name).node_name) <= 63
 
 
-def test_what_cannot_be_made_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_creation_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EdgeError, match=r"cannot create .*/file/edges/florin: not a directory"):
         EdgeRegistry(tmp_path / "file").create("florin", ASKED)
@@ -111,7 +111,7 @@ def test_a_process_is_seen_as_long_as_it_lives(registry: EdgeRegistry, tmp_path:
         assert edge.phase.pid == os.getpid()
 
 
-def test_what_a_dead_process_said_is_nothing_to_signal(registry: EdgeRegistry) -> None:
+def test_a_process_that_has_ended_gets_no_signal(registry: EdgeRegistry) -> None:
     edge = registry.create("florin", ASKED)
     (edge.directory / "process").write_bytes(msgspec.json.encode({"pid": os.getpid(), "phase": "Ready"}))
 

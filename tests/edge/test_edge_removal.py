@@ -1,4 +1,4 @@
-"""What removing an edge asks of the machine."""
+"""Calls of podman when an edge is deleted."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ASKED = EdgeSpec(datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("contained", [True, False])
-def test_podman_is_asked_for_containers_only_where_some_may_be_left(
+def test_podman_is_called_only_if_containers_may_be_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contained: bool
 ) -> None:
-    """It takes seconds on a busy machine, whether it works there or not."""
+    """A call takes seconds on a busy machine."""
     calls = tmp_path / "calls"
     (tmp_path / "podman").write_text(f"#!/bin/sh\necho >> {calls}\n")
     (tmp_path / "podman").chmod(0o755)

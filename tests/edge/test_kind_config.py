@@ -33,11 +33,11 @@ def test_the_ports_of_the_seeds_are_mapped_to_this_machine_alone() -> None:
     )
 
 
-def test_nothing_has_to_be_said() -> None:
+def test_all_fields_are_optional() -> None:
     assert read(HEAD) == KindCluster()
 
 
-def test_whatever_is_said_counts() -> None:
+def test_all_supported_fields_are_read() -> None:
     config = (
         HEAD
         + b"""name: florin
@@ -85,7 +85,7 @@ nodes:
         (b"#" * (1 << 20) + b"#", "it is larger than 1 MiB"),
     ],
 )
-def test_what_is_not_understood_is_refused_with_its_place(config: bytes, why: str) -> None:
+def test_unsupported_fields_are_refused_with_their_path(config: bytes, why: str) -> None:
     with pytest.raises(ConfigError) as refused:
         read(config)
 

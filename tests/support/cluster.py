@@ -51,7 +51,7 @@ def node(name: str = NODE, *, ready: bool = True, labels: dict[str, str] | None 
 
 
 def workload(name: str, image: str = "httpd:1", **spec: Any) -> Obj:
-    """A Deployment, ReplicaSet, StatefulSet or DaemonSet: whoever creates it says which."""
+    """A Deployment, ReplicaSet, StatefulSet or DaemonSet; the path of the create decides."""
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": image}]}}
     return {
@@ -61,12 +61,12 @@ def workload(name: str, image: str = "httpd:1", **spec: Any) -> Obj:
 
 
 def behave(pod: Obj) -> str:
-    """What becomes of a pod: `ready`, `running`, `succeeded`, `failed` or `pending`, as its annotation says."""
+    """The state of a pod from its annotation: `ready`, `running`, `succeeded`, `failed` or `pending`."""
     return str((pod["metadata"].get("annotations") or {}).get("test/behaviour", "ready"))
 
 
 class Kubelet:
-    """Makes of each pod on the node what its annotation says, and lets go of those that are deleted."""
+    """Sets the status of each pod on the node from its annotation, and deletes terminating pods."""
 
     def __init__(self, client: Client, now: Callable[[], Any], log: Logger) -> None:
         self._client, self._now = client, now
@@ -220,7 +220,7 @@ async def cluster(*, nodes: int = 1) -> AsyncIterator[Cluster]:
 
 
 async def _furnished(client: Client) -> None:
-    """The account that pods run as is there."""
+    """Wait for the ServiceAccount of the pods."""
     accounts = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 
     async def is_there() -> bool:

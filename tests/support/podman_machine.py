@@ -1,4 +1,4 @@
-"""A machine whose podman starts containers, and a tiny image: busybox, of the machine's own package."""
+"""podman of this machine, and a small image with its busybox."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APPLETS = ("cat", "echo", "env", "httpd", "id", "pwd", "seq", "sh", "sleep", "to
 
 
 def settle(directory: Path) -> None:
-    """Where podman cannot raise limits as it wants to (in many a sandbox), it is told to want less."""
+    """Lower podman's limits where it may not raise them, as in many sandboxes."""
     try:
         asyncio.run(find_podman(directory))
     except PodmanUnusable:

@@ -1,4 +1,4 @@
-"""Deployments in a cluster, as their users see them."""
+"""Deployments in a cluster, through the API."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_another_template_is_rolled_out_and_back_again() -> None:
         assert {pod["spec"]["containers"][0]["image"] for pod in staying} == {"httpd:1"}
 
 
-async def test_recreate_begins_when_the_last_old_pod_is_gone() -> None:
+async def test_recreate_starts_after_the_last_old_pod_has_finished() -> None:
     async with cluster() as one:
         await one.create(DEPLOYMENTS, workload("web", replicas=2, strategy={"type": "Recreate"}))
         await one.rolled_out("web")
@@ -139,7 +139,7 @@ async def test_annotations_travel_to_the_replica_set_except_what_kubectl_last_ap
         assert "kubectl.kubernetes.io/last-applied-configuration" not in replica_set["metadata"]["annotations"]
 
 
-async def test_what_annotations_say_of_another_cluster_does_not_matter() -> None:
+async def test_annotations_of_another_cluster_are_ignored() -> None:
     async with cluster() as one:
         made = workload("web", replicas=2)
         made["metadata"]["annotations"] = {"kcp.io/cluster": "2pwj7023iotdw303"}
@@ -165,7 +165,7 @@ async def test_old_replica_sets_are_forgotten_beyond_the_limit() -> None:
         await one.eventually(forgotten)
 
 
-async def test_a_deployment_that_does_not_move_says_so_after_its_deadline() -> None:
+async def test_a_deployment_without_progress_reports_it_after_its_deadline() -> None:
     async with cluster(nodes=0) as one:
         await one.create(DEPLOYMENTS, workload("web", progressDeadlineSeconds=1))
 
@@ -214,7 +214,7 @@ async def test_pods_are_adopted_by_their_labels_and_let_go_when_they_lose_them()
         await one.eventually(three)
 
 
-async def test_what_keeps_pods_from_being_made_is_said_by_the_replica_set_and_its_deployment() -> None:
+async def test_a_refused_pod_is_reported_by_the_replica_set_and_its_deployment() -> None:
     async with cluster() as one:
         made = workload("web")
         made["spec"]["template"]["spec"]["serviceAccountName"] = "nobody"
@@ -233,7 +233,7 @@ async def test_what_keeps_pods_from_being_made_is_said_by_the_replica_set_and_it
         assert (await one.said("FailedCreate"))[0].startswith("Error creating: pods ")
 
 
-async def test_a_name_that_somebody_else_has_is_avoided() -> None:
+async def test_a_name_of_another_object_is_avoided() -> None:
     async with cluster() as one:
         await one.crash()
         other = workload("other", replicas=0)

@@ -1,4 +1,4 @@
-"""Numbers that are mistakes: no look at them takes long, or more memory than there is."""
+"""Huge numbers in specs cost neither time nor memory."""
 
 from __future__ import annotations
 

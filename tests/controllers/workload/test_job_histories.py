@@ -1,4 +1,4 @@
-"""Jobs in every order of things: each pod is counted once, whoever crashes, ends or deletes what."""
+"""Jobs in every order of events: each pod is counted once, despite crashes and deletions."""
 
 from __future__ import annotations
 

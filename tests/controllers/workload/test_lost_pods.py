@@ -1,4 +1,4 @@
-"""Pods whose node is not there."""
+"""Pods of a node that does not exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def bound(one: Cluster, name: str, to: str) -> None:
 
 
 async def after_a_while(one: Cluster, gone: str, *others: str) -> None:
-    """Time goes by, and something happens to each of the pods, until one of them is gone."""
+    """Advance the clock and touch the pods until one of them is deleted."""
     numbers = count()
 
     async def is_gone() -> bool:
@@ -34,7 +34,7 @@ async def after_a_while(one: Cluster, gone: str, *others: str) -> None:
     await one.eventually(is_gone, f"the end of {gone}")
 
 
-async def test_a_pod_of_a_node_that_was_never_there_goes_and_others_stay() -> None:
+async def test_pods_of_a_node_that_never_existed_are_deleted_and_others_stay() -> None:
     async with cluster() as one:
         one.kubelet.held = True
         await bound(one, "lost", "elsewhere")
@@ -45,7 +45,7 @@ async def test_a_pod_of_a_node_that_was_never_there_goes_and_others_stay() -> No
         assert [pod["metadata"]["name"] for pod in await one.pods()] == ["here"]
 
 
-async def test_a_pod_goes_after_its_node() -> None:
+async def test_pods_of_a_deleted_node_are_deleted() -> None:
     async with cluster() as one:
         one.kubelet.held = True
         await bound(one, "here", NODE)

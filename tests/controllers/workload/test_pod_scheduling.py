@@ -1,4 +1,4 @@
-"""Which node a pod gets, and what is said if there is none."""
+"""The node of a pod, and the message if none fits."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_ports_clash_both_ways_and_with_themselves(one: HostPort, other: HostPor
     assert one.conflicts(other) == other.conflicts(one)
 
 
-def test_heartbeats_of_a_node_wake_nobody() -> None:
+def test_heartbeats_of_a_node_trigger_nothing() -> None:
     before, after = node(), node()
     after["status"]["conditions"][0]["lastHeartbeatTime"] = "2024-05-01T12:00:00Z"
     assert not changes_node(Change(Key("", "", "edge"), before, after))

@@ -1,4 +1,4 @@
-"""Rollouts in every order of things: never too many pods, never too few, and an end."""
+"""Rollouts in every order of events: never too many pods, never too few, and they finish."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_while_it_rolls_there_are_never_too_many_pods_nor_too_few_available(
 
 @settings(max_examples=examples(40))
 @given(SPECS, st.lists(st.one_of(EVENTS, CHANGES), max_size=30))
-def test_what_a_deployment_decides_is_the_same_again_and_changes_nothing_it_was_given(
+def test_decisions_about_a_deployment_are_deterministic_and_do_not_change_their_input(
     spec: Obj, history: list[tuple[str, Any]]
 ) -> None:
     model = Rollout(spec)

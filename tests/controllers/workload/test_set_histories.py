@@ -1,4 +1,4 @@
-"""StatefulSets and DaemonSets in every order of things."""
+"""StatefulSets and DaemonSets in every order of events."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_daemon_set_ends_with_one_pod_of_the_present_template_on_each_node(
     assert (status["numberReady"], status["updatedNumberScheduled"]) == (2, 2)
 
 
-def test_pods_leave_a_node_whose_taint_ends_them_and_stay_on_one_that_only_refuses_new_ones() -> None:
+def test_pods_are_deleted_for_a_no_execute_taint_and_stay_with_a_no_schedule_taint() -> None:
     model = Daemons(0, 1)
     model.settle()
     model.nodes[0]["spec"]["taints"] = [{"key": "full", "effect": "NoSchedule"}]

@@ -1,4 +1,4 @@
-"""StatefulSets, DaemonSets and Jobs in a cluster, as their users see them."""
+"""StatefulSets, DaemonSets and Jobs in a cluster, through the API."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ async def test_a_job_that_takes_too_long_fails_and_its_pods_go() -> None:
         assert not await one.pods()
 
 
-async def test_a_suspended_job_has_no_pods_until_it_goes_on() -> None:
+async def test_a_suspended_job_has_no_pods_until_it_is_resumed() -> None:
     async with cluster() as one:
         await one.create(JOBS, job("later", "ready", parallelism=2, completions=2))
 

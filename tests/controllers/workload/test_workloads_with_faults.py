@@ -40,7 +40,7 @@ async def suffer(one: Cluster, faults: Faults) -> None:
 
 
 class Watcher:
-    """The most pods that were at work at a time, of each owner."""
+    """The largest number of concurrent pods of each owner."""
 
     def __init__(self, one: Cluster) -> None:
         self._one = one

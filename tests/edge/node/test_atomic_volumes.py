@@ -1,4 +1,4 @@
-"""Volumes that change as a whole."""
+"""Atomic changes of volumes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def files(**contents: str) -> dict[str, VolumeFile]:
     return {name.replace("_", "/"): VolumeFile(content.encode(), 0o644) for name, content in contents.items()}
 
 
-def test_what_cannot_be_written_leaves_nothing_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_volume_unchanged(tmp_path: Path) -> None:
     volumes.write_files(tmp_path, files(a="first"), NOW)
     before = {path.name for path in tmp_path.iterdir()}
     with pytest.raises(OSError):
@@ -26,7 +26,7 @@ def test_what_cannot_be_written_leaves_nothing_and_changes_nothing(tmp_path: Pat
     assert (tmp_path / "a").read_text() == "first"
 
 
-def test_a_directory_that_somebody_made_in_a_volume_does_not_keep_it_from_changing(tmp_path: Path) -> None:
+def test_a_directory_that_a_container_created_does_not_prevent_changes_of_a_volume(tmp_path: Path) -> None:
     volumes.write_files(tmp_path, files(a="first"), NOW)
     (tmp_path / "made" / "here").mkdir(parents=True)
     volumes.write_files(tmp_path, files(a="second"), NOW)

@@ -1,4 +1,4 @@
-"""What a node decides without doing anything: expansion, pauses, probes, phases."""
+"""Pure decisions of a node: expansion, restarts, probes, phases."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_environment_is_put_together_in_order(container: Obj, result: dict[s
         ({"env": [{"name": "A", "valueFrom": {"fileKeyRef": {}}}]}, "does not support"),
     ],
 )  # fmt: skip
-def test_what_is_missing_in_an_environment_is_named(container: Obj, said: str) -> None:
+def test_a_missing_reference_of_a_variable_is_named(container: Obj, said: str) -> None:
     with pytest.raises(PodConfigError, match=said):
         environment(container, find, NOTHING)
 
@@ -150,7 +150,7 @@ def test_a_file_never_leaves_its_volume(path: str) -> None:
         volume_files(volume, find, NOTHING, lambda _: "")
 
 
-def test_what_a_pod_refers_to_is_found_wherever_it_is() -> None:
+def test_all_references_of_a_pod_are_found() -> None:
     pod = {
         "spec": {
             "initContainers": [{"envFrom": [{"secretRef": {"name": "s1"}}]}],
@@ -176,7 +176,7 @@ def test_what_a_pod_refers_to_is_found_wherever_it_is() -> None:
         ({"resource": "requests.ephemeral-storage"}, "0"),
     ],
 )
-def test_resources_are_told_in_units_and_rounded_up(reference: Obj, value: str) -> None:
+def test_resource_fields_use_the_divisor_and_are_rounded_up(reference: Obj, value: str) -> None:
     container = {"resources": {"limits": {"cpu": "250m"}, "requests": {"memory": "10Mi"}}}
     assert resource_value(container, reference, {"memory": "8Gi", "cpu": "4"}) == value
 
@@ -215,7 +215,7 @@ RESULTS = st.lists(st.booleans(), max_size=30)
 
 
 @given(RESULTS, st.integers(1, 4), st.integers(1, 4), st.sampled_from([None, True, False]))
-def test_only_so_many_equal_results_in_a_row_change_what_a_container_is_taken_for(
+def test_only_as_many_equal_results_as_the_threshold_change_the_state_of_a_probe(
     results: list[bool], successes: int, failures: int, first: bool | None
 ) -> None:
     probe, count = Probe({}, successes=successes, failures=failures), ProbeCount(passing=first)
@@ -236,7 +236,7 @@ def test_the_numbers_of_a_probe_have_the_defaults_of_the_api() -> None:
     assert Probe.of(said) == Probe(said, 5, 2, 3, 4, 6, 0)
 
 
-def test_ports_that_are_asked_by_number_count_as_ports() -> None:
+def test_ports_of_probes_count_as_ports_of_the_container() -> None:
     container = {
         "livenessProbe": {"httpGet": {"port": 8080}},
         "readinessProbe": {"tcpSocket": {"port": "named"}},
@@ -250,7 +250,7 @@ def test_ports_that_are_asked_by_number_count_as_ports() -> None:
 
 
 def told(*events: str, role: ContainerRole = ContainerRole.MAIN, name: str = "main") -> Obj:
-    """A container to which this happened: `run`, `up`, `end 0`, `wait Reason`."""
+    """A container after these transitions: `run`, `up`, `end 0`, `wait Reason`."""
     status = ContainerStatus(name, "image", role)
     for event in events:
         what, _, argument = event.partition(" ")
@@ -291,7 +291,7 @@ def pod(**status: object) -> Obj:
     return {"metadata": {"name": "one", "generation": 2}, "spec": {}, "status": status}
 
 
-def test_a_status_keeps_what_others_wrote_and_says_since_when() -> None:
+def test_a_status_keeps_fields_of_other_writers_and_transition_times() -> None:
     other = {"type": "example.org/Gate", "status": "True", "lastTransitionTime": LATER}
     first = pod_status(pod(qosClass="BestEffort", conditions=[other]), PodState((), (told("run"),), True, True, False),
                        "127.0.0.1", "2026-11-16T06:30:00Z")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pods that live on a node with real processes."""
+"""Pods on a node with real processes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_nothing_is_written_while_nothing_changes(edge: NodeHarness) -> No
 @pytest.mark.parametrize(
     "policy, code, phase", [("Never", 0, "Succeeded"), ("Never", 3, "Failed"), ("OnFailure", 0, "Succeeded")]
 )
-async def test_a_pod_that_ends_for_good_says_how(edge: NodeHarness, policy: str, code: int, phase: str) -> None:
+async def test_a_finished_pod_reports_its_exit(edge: NodeHarness, policy: str, code: int, phase: str) -> None:
     await edge.pod("one", restartPolicy=policy, containers=[shell(f"echo -n bye > dev/termination-log; exit {code}")])
     pod = await edge.phase("one", phase)
     ended = state(pod)["terminated"]
@@ -98,7 +98,7 @@ async def test_a_container_that_crashes_is_started_again_with_pauses(edge: NodeH
     assert edge.log(pod, attempt=0) == []
 
 
-async def test_a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(edge: NodeHarness) -> None:
+async def test_a_deleted_pod_gets_sigterm_and_leaves_nothing(edge: NodeHarness) -> None:
     await edge.hub.create("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}, "stringData": {"k": "v"}})
     await edge.pod(
         "one",
@@ -155,7 +155,7 @@ async def test_a_pod_with_a_finalizer_is_ended_once_and_waits_for_it(edge: NodeH
     await edge.gone("one")
 
 
-async def test_a_pod_may_not_run_longer_than_it_says(edge: NodeHarness) -> None:
+async def test_a_pod_does_not_run_longer_than_its_deadline(edge: NodeHarness) -> None:
     await edge.pod("one", activeDeadlineSeconds=20, containers=[shell(FOREVER)])
     pod = await edge.phase("one", "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
@@ -222,7 +222,7 @@ async def test_a_sidecar_starts_before_and_ends_after_the_others(edge: NodeHarne
 # --- what cannot be run ---------------------------------------------------------------------------
 
 
-async def test_an_image_that_cannot_be_had_is_tried_again_and_told(edge: NodeHarness) -> None:
+async def test_a_failed_pull_is_retried_and_reported(edge: NodeHarness) -> None:
     await edge.pod("one", containers=[{"name": "main", "image": "postgres:16"}])
     pod = await edge.until("one", lambda pod: state(pod).get("waiting", {}).get("reason") == "ErrImagePull")
     assert "the podman runtime runs all images" in state(pod)["waiting"]["message"]
@@ -246,7 +246,7 @@ async def test_a_container_whose_image_changes_is_replaced(edge: NodeHarness) ->
 # --- ports ----------------------------------------------------------------------------------------
 
 
-async def test_host_ports_lead_to_the_container_while_it_runs(edge: NodeHarness) -> None:
+async def test_host_ports_are_forwarded_while_the_container_runs(edge: NodeHarness) -> None:
     ports = [{"containerPort": 80, "hostPort": 8081}]
     await edge.pod("one", containers=[{"name": "main", "image": "httpd", "ports": ports}])
     await edge.ready("one")
@@ -296,7 +296,7 @@ async def test_a_hook_that_fails_ends_the_container(edge: NodeHarness) -> None:
     assert await edge.event("one", "FailedPostStartHook") == "PostStartHook failed: no"
 
 
-async def test_a_container_is_ready_when_its_probe_says_so_and_not_before(edge: NodeHarness) -> None:
+async def test_a_container_is_ready_only_after_its_probe_succeeded(edge: NodeHarness) -> None:
     probe = {
         "exec": {"command": ["test", "-e", "shared/ready"]},
         "periodSeconds": 1,
@@ -371,7 +371,7 @@ async def test_web_servers_are_probed_by_name_and_number_of_a_port(edge: NodeHar
     assert await edge.event("one", "Unhealthy") == "Liveness probe failed: HTTP probe failed with statuscode: 404"
 
 
-async def test_a_probe_that_this_node_cannot_do_is_said_before_anything_is_started(edge: NodeHarness) -> None:
+async def test_an_unsupported_probe_is_reported_and_the_container_is_not_started(edge: NodeHarness) -> None:
     await edge.pod("one", containers=[shell(FOREVER, livenessProbe={"grpc": {"port": 80}})])
     pod = await edge.until("one", lambda pod: "waiting" in state(pod) and "message" in state(pod)["waiting"])
     assert state(pod)["waiting"]["reason"] == "CreateContainerConfigError"
@@ -381,7 +381,7 @@ async def test_a_probe_that_this_node_cannot_do_is_said_before_anything_is_start
 # --- the node itself ------------------------------------------------------------------------------
 
 
-async def test_a_node_registers_itself_and_comes_back_when_it_is_deleted(edge: NodeHarness) -> None:
+async def test_a_node_registers_itself_again_after_its_deletion(edge: NodeHarness) -> None:
     async def registered() -> Obj:
         async with asyncio.timeout(60):
             while True:
@@ -401,7 +401,7 @@ async def test_a_node_registers_itself_and_comes_back_when_it_is_deleted(edge: N
     assert lease["spec"]["holderIdentity"] == "florin"
 
 
-async def test_a_slow_pod_holds_up_nobody(edge: NodeHarness) -> None:
+async def test_a_slow_pod_does_not_delay_others(edge: NodeHarness) -> None:
     deaf = shell(
         "trap '' TERM; echo up; until [ -e shared/end ]; do sleep 0.01; done",
         volumeMounts=[{"name": "shared", "mountPath": "/shared"}],

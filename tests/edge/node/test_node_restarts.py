@@ -1,4 +1,4 @@
-"""A node that ends and begins again, and a hub that is away."""
+"""Restarts of the node, and a hub that is unreachable."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ FOREVER = "exec sleep 1000"
 
 
 async def lines(path: Path, count: int) -> list[str]:
-    """Of a file, as soon as there are so many."""
+    """The lines of a file, as soon as it has so many."""
     async with asyncio.timeout(60):
         while not path.exists() or len(found := path.read_text().splitlines()) < count:
             await asyncio.sleep(0.01)
     return found
 
 
-async def test_what_ran_is_started_again_with_one_restart_more(tmp_path: Path) -> None:
+async def test_running_containers_are_restarted_after_a_restart_of_the_node(tmp_path: Path) -> None:
     edge = NodeHarness(tmp_path)
     await edge.create_defaults()
     mounts = [{"name": "kept", "mountPath": "/kept"}]
@@ -47,7 +47,7 @@ async def test_what_ran_is_started_again_with_one_restart_more(tmp_path: Path) -
         assert (await edge.get("done"))["metadata"]["resourceVersion"] == done["metadata"]["resourceVersion"]  # type: ignore[index]
 
 
-async def test_what_was_deleted_meanwhile_is_not_started_again_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_pod_that_was_deleted_meanwhile_is_not_started_again_and_leaves_nothing(tmp_path: Path) -> None:
     edge = NodeHarness(tmp_path)
     await edge.create_defaults()
     async with edge.node():
@@ -65,7 +65,7 @@ async def test_what_was_deleted_meanwhile_is_not_started_again_and_leaves_nothin
         assert [path.name for path in tmp_path.glob("pods/*")] == [pod["metadata"]["uid"]]
 
 
-async def test_pods_go_on_while_the_hub_is_away_and_are_told_of_later(tmp_path: Path) -> None:
+async def test_pods_keep_running_without_the_hub_and_are_reported_later(tmp_path: Path) -> None:
     edge = NodeHarness(tmp_path)
     await edge.create_defaults()
     async with edge.node():

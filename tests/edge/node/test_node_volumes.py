@@ -1,4 +1,4 @@
-"""What pods see of other objects: in files and in variables."""
+"""Files and variables from other objects."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ async def until(true: Callable[[], object]) -> None:
 
 
 async def with_volume(edge: NodeHarness, source: Obj, script: str = FOREVER, **more: Any) -> Obj:
-    """A pod `one` that sees the volume at /v."""
+    """A pod `one` with the volume at /v."""
     mounts = [{"name": "v", "mountPath": "/v"}]
     container = shell(script, volumeMounts=mounts)
     return await edge.pod("one", containers=[container], volumes=[{"name": "v", **source}], **more)
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """By path, without what holds the volume together."""
+    """Files by path, without the links of atomic writes."""
     return {
         str(path.relative_to(directory)): path.read_text()
         for path in sorted(directory.rglob("*"))
@@ -64,7 +64,7 @@ async def test_a_config_map_is_files_that_change_with_it_all_at_once(edge: NodeH
     await until(lambda: not (directory / before).exists())
 
 
-async def test_a_config_map_is_served_and_so_is_what_becomes_of_it(edge: NodeHarness) -> None:
+async def test_changes_of_a_config_map_are_served(edge: NodeHarness) -> None:
     await edge.hub.config_map("site", **{"index.html": "first"})
     mounts = [{"name": "v", "mountPath": "/usr/local/apache2/htdocs", "readOnly": True}]
     ports = [{"containerPort": 80, "hostPort": 8081}]
@@ -101,7 +101,7 @@ async def test_items_choose_paths_and_modes(edge: NodeHarness) -> None:
     assert sorted(path.name for path in directory.iterdir() if not path.name.startswith("..")) == ["deep"]
 
 
-async def test_a_secret_is_files_below_a_directory_that_nobody_else_can_open(edge: NodeHarness) -> None:
+async def test_files_of_a_secret_are_in_a_private_directory(edge: NodeHarness) -> None:
     await edge.hub.create(SECRETS, {"metadata": {"name": "s"}, "data": {"key": "dmFsdWU="}})
     created = await with_volume(edge, {"secret": {"secretName": "s", "defaultMode": 0o600}})
     await edge.ready("one")
@@ -114,7 +114,7 @@ async def test_a_secret_is_files_below_a_directory_that_nobody_else_can_open(edg
     assert not directory.exists()
 
 
-async def test_what_is_missing_is_waited_for_and_told(edge: NodeHarness) -> None:
+async def test_a_pod_waits_for_a_missing_object_and_reports_it(edge: NodeHarness) -> None:
     await with_volume(edge, {"configMap": {"name": "later"}})
     assert await edge.event("one", "FailedMount") == (
         'MountVolume.SetUp failed for volume "v" : configmap "later" not found'
@@ -126,7 +126,7 @@ async def test_what_is_missing_is_waited_for_and_told(edge: NodeHarness) -> None
     await edge.ready("one")
 
 
-async def test_what_is_optional_is_not_waited_for(edge: NodeHarness) -> None:
+async def test_a_pod_does_not_wait_for_an_optional_object(edge: NodeHarness) -> None:
     created = await with_volume(edge, {"configMap": {"name": "later", "optional": True}})
     await edge.ready("one")
     assert contents(edge.files(created, "v")) == {}
@@ -134,7 +134,7 @@ async def test_what_is_optional_is_not_waited_for(edge: NodeHarness) -> None:
     await until(lambda: contents(edge.files(created, "v")) == {"a": "b"})
 
 
-async def test_what_is_deleted_later_stays_as_it_was(edge: NodeHarness) -> None:
+async def test_files_of_a_deleted_object_stay(edge: NodeHarness) -> None:
     await edge.hub.config_map("c", a="b")
     created = await with_volume(edge, {"configMap": {"name": "c"}})
     await edge.ready("one")
@@ -253,7 +253,7 @@ async def test_variables_come_from_everywhere(edge: NodeHarness) -> None:
     assert "hidden" not in str(await edge.events("one")) + edge.lines.getvalue() + str(pod["status"])
 
 
-async def test_a_variable_whose_source_is_missing_is_waited_for(edge: NodeHarness) -> None:
+async def test_a_container_waits_for_the_source_of_a_variable(edge: NodeHarness) -> None:
     env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "a"}}}]
     await edge.pod("one", containers=[shell(FOREVER, env=env)])
     pod = await edge.until("one", lambda pod: "message" in state(pod).get("waiting", {}))
@@ -275,7 +275,7 @@ async def test_a_variable_whose_source_is_missing_is_waited_for(edge: NodeHarnes
         ({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "x\0y"}]}, "it is outside of the volume"),
     ],
 )
-async def test_what_no_process_can_be_given_is_said(edge: NodeHarness, more: Obj, said: str) -> None:
+async def test_null_characters_are_reported(edge: NodeHarness, more: Obj, said: str) -> None:
     volumes = [{"name": "v", "emptyDir": {}}]
     await edge.pod("one", containers=[shell(FOREVER, **more)], volumes=volumes)
     pod = await edge.until("one", lambda pod: "message" in state(pod).get("waiting", {}))
@@ -283,7 +283,7 @@ async def test_what_no_process_can_be_given_is_said(edge: NodeHarness, more: Obj
     assert said in state(pod)["waiting"]["message"]
 
 
-async def test_what_is_made_of_objects_is_not_changed_by_containers(edge: NodeHarness) -> None:
+async def test_containers_cannot_change_generated_files(edge: NodeHarness) -> None:
     await edge.hub.config_map("site", **{"index.html": "first"})
     volumes = [{"name": "v", "configMap": {"name": "site"}}]
     container = shell(FOREVER, workingDir="/v/work", volumeMounts=[{"name": "v", "mountPath": "/v"}])

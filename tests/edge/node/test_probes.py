@@ -86,7 +86,9 @@ async def test_a_redirect_is_a_success_and_is_not_followed(runtime: ProcessRunti
         ("/x\r\nHost: other", "/x%0D%0AHost:%20other"),
     ],
 )
-async def test_the_path_is_asked_for_as_it_is_written(path: str | None, target: str, runtime: ProcessRuntime) -> None:
+async def test_the_path_of_a_probe_is_requested_as_written(
+    path: str | None, target: str, runtime: ProcessRuntime
+) -> None:
     async with raw_server(answering()) as server:
         assert (await probed(server.url, runtime, path=path)).success
     assert server.requests[0].startswith(f"GET {target} HTTP/1.1\r\n")
@@ -173,7 +175,7 @@ async def test_a_server_that_does_not_answer_fails_the_probe_after_its_timeout(r
         assert await probed(server.url, runtime, SOON) == ProbeResult(False, "context deadline exceeded")
 
 
-async def test_a_server_that_is_not_there_fails_the_probe_with_the_cause(runtime: ProcessRuntime) -> None:
+async def test_an_unreachable_server_fails_the_probe_with_the_cause(runtime: ProcessRuntime) -> None:
     async with raw_server(answering()) as server:
         pass
     outcome = await probed(server.url, runtime)

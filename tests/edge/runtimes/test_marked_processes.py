@@ -1,4 +1,4 @@
-"""Ending processes by what is in their environment."""
+"""Killing processes by their environment."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from farflung.edge.runtimes import marked_processes
 
 
 @pytest.mark.parametrize("as_program", [False, True])
-def test_only_what_has_the_mark_is_killed(as_program: bool) -> None:
+def test_only_processes_with_the_mark_are_killed(as_program: bool) -> None:
     mark = f"FARFLUNG_TEST={os.getpid()}"
 
     def started(value: str) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""Containers that really run: `make long`, and CONTRIBUTING.md, say what they need."""
+"""Real containers; CONTRIBUTING.md has the requirements."""
 
 import asyncio
 import os
@@ -114,7 +114,7 @@ async def printed(runtime: Podman, started: StartedContainer, directory: Path, a
 # --- images -----------------------------------------------------------------------------------------------------------
 
 
-async def test_an_image_that_is_there_is_not_pulled_unless_always(runtime: Podman, image: str) -> None:
+async def test_a_present_image_is_pulled_only_with_always(runtime: Podman, image: str) -> None:
     await runtime.pull(image, "IfNotPresent")
     await runtime.pull(image, "Never")
     with pytest.raises(ImageError) as refused:
@@ -122,7 +122,7 @@ async def test_an_image_that_is_there_is_not_pulled_unless_always(runtime: Podma
     assert refused.value.reason == "ErrImagePull"
 
 
-async def test_an_image_that_cannot_be_had_says_why(runtime: Podman) -> None:
+async def test_a_failed_pull_reports_the_error(runtime: Podman) -> None:
     with pytest.raises(ImageError, match="connection refused") as refused:
         await runtime.pull("127.0.0.1:1/nothing:1", "IfNotPresent")
     assert refused.value.reason == "ErrImagePull"
@@ -146,7 +146,7 @@ async def test_an_image_that_cannot_be_had_says_why(runtime: Podman) -> None:
         (("/bin/echo", "own"), ("words",), "own words\n"),
     ],
 )
-async def test_command_and_arguments_mean_what_they_mean_in_kubernetes(
+async def test_command_and_arguments_work_as_in_kubernetes(
     runtime: Podman,
     start: Start,
     tmp_path: Path,
@@ -157,9 +157,7 @@ async def test_command_and_arguments_mean_what_they_mean_in_kubernetes(
     assert await printed(runtime, await start(command=command, arguments=arguments), tmp_path) == output
 
 
-async def test_a_web_server_shows_what_is_mounted_and_cannot_change_it(
-    runtime: Podman, start: Start, image: str, tmp_path: Path
-) -> None:
+async def test_a_web_server_serves_a_read_only_mount(runtime: Podman, start: Start, image: str, tmp_path: Path) -> None:
     page = tmp_path / "page"
     page.mkdir()
     (page / "index.html").write_text("hello")
@@ -178,7 +176,7 @@ async def test_a_web_server_shows_what_is_mounted_and_cannot_change_it(
     assert b"Read-only file system" in output
 
 
-async def test_what_is_not_read_only_is_written_to_this_machine(runtime: Podman, start: Start, tmp_path: Path) -> None:
+async def test_a_writable_mount_is_written_to_this_machine(runtime: Podman, start: Start, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     started = await start("echo written > /scratch/file", mounts=(Mount(scratch, "/scratch"),))
@@ -207,7 +205,7 @@ async def test_variables_arrive_as_they_are(runtime: Podman, start: Start, tmp_p
     assert InstanceIdentity.of(tmp_path, "").edge_prefix not in podman("secret", "ls")
 
 
-async def test_it_runs_as_whom_and_where_it_should(runtime: Podman, start: Start, tmp_path: Path) -> None:
+async def test_user_and_working_directory_are_those_of_the_pod(runtime: Podman, start: Start, tmp_path: Path) -> None:
     started = await start("/bin/id -u; /bin/pwd", user=1234, working_directory="/srv")
     assert await printed(runtime, started, tmp_path) == "1234\n/srv\n"
 
@@ -252,7 +250,7 @@ async def test_its_log_does_not_fill_the_disk(runtime: Podman, start: Start, tmp
 
 
 @pytest.mark.parametrize(("script", "code", "reason"), [("true", 0, "Completed"), ("exit 7", 7, "Error")])
-async def test_it_is_told_how_a_container_ended_as_often_as_one_asks(
+async def test_the_exit_of_a_container_can_be_read_repeatedly(
     runtime: Podman, start: Start, script: str, code: int, reason: str
 ) -> None:
     before = now()
@@ -263,7 +261,7 @@ async def test_it_is_told_how_a_container_ended_as_often_as_one_asks(
     assert (await runtime.wait(started.id)).exit_code == code
 
 
-async def test_a_container_is_asked_to_end_before_it_is_ended(runtime: Podman, start: Start, tmp_path: Path) -> None:
+async def test_a_container_gets_sigterm_before_it_is_killed(runtime: Podman, start: Start, tmp_path: Path) -> None:
     polite = await start("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     rude = await start("trap '' TERM; echo ready; while :; do sleep 0.1; done")
     await eventually(lambda: "ready" in logged(tmp_path, 0) and "ready" in logged(tmp_path, 1))
@@ -277,7 +275,7 @@ async def test_a_container_is_asked_to_end_before_it_is_ended(runtime: Podman, s
     await runtime.remove(polite.id)
 
 
-async def test_a_container_that_somebody_else_removes_has_ended(runtime: Podman, start: Start) -> None:
+async def test_a_container_that_another_program_removes_has_exited(runtime: Podman, start: Start) -> None:
     started = await start("exec sleep 1000")
     waiting = asyncio.create_task(runtime.wait(started.id))
     await asyncio.to_thread(podman, "rm", "--force", "--time=0", started.id.removeprefix("podman://"))
@@ -285,7 +283,7 @@ async def test_a_container_that_somebody_else_removes_has_ended(runtime: Podman,
     assert (finished.exit_code, finished.reason) == (137, "Error")
 
 
-async def test_what_cannot_be_started_says_why_and_leaves_nothing(
+async def test_a_failed_start_reports_the_error_and_leaves_nothing(
     runtime: Podman, start: Start, tmp_path: Path
 ) -> None:
     with pytest.raises(StartError, match="/nowhere") as missing:
@@ -361,7 +359,7 @@ async def test_a_command_of_another_user_is_ended_too(runtime: Podman, start: St
     assert "1003" not in podman("top", started.id.removeprefix("podman://"), "args")
 
 
-async def test_nothing_is_run_beside_what_has_ended(runtime: Podman, start: Start) -> None:
+async def test_no_command_runs_in_an_exited_container(runtime: Podman, start: Start) -> None:
     started = await start("true")
     await runtime.wait(started.id)
     code, _ = await runtime.execute(started.id, ["/bin/true"], 20)
@@ -381,7 +379,7 @@ async def test_closing_ends_everything(image: str, tmp_path: Path) -> None:
     assert InstanceIdentity.of(tmp_path, "").edge_prefix not in podman("secret", "ls")
 
 
-async def test_what_an_earlier_life_left_is_removed_and_what_is_anothers_stays(image: str, tmp_path: Path) -> None:
+async def test_containers_of_earlier_instances_are_removed_and_those_of_others_stay(image: str, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     earlier, other = await opened(ours, "earlier"), await opened(theirs, "other")
     await starter(earlier, image, ours)("exec sleep 1000", environment={"ODD": "a\nb"}, shared_ports=(80,))
@@ -395,7 +393,7 @@ async def test_what_an_earlier_life_left_is_removed_and_what_is_anothers_stays(i
     assert all_of(theirs) == []
 
 
-async def test_containers_of_an_edge_that_is_gone_can_be_removed(image: str, tmp_path: Path) -> None:
+async def test_containers_of_a_stopped_edge_can_be_removed(image: str, tmp_path: Path) -> None:
     runtime = await opened(tmp_path, "life")
     await starter(runtime, image, tmp_path)("exec sleep 1000")
     assert await remove_containers(tmp_path) == 1

@@ -1,4 +1,4 @@
-"""What podman is asked, word for word."""
+"""Arguments of podman."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_a_container_may_do_no_more_than_kubernetes_lets_it_do_by_default() -> N
     assert not [word for word in asked if word.startswith(("--privileged", "--device", "--pid", "--ipc", "--network"))]
 
 
-def test_what_podman_adds_of_its_own_accord_is_left_out() -> None:
+def test_defaults_of_podman_that_kubernetes_does_not_have_are_disabled() -> None:
     asked = options(run())
     assert {"--http-proxy=false", "--no-healthcheck", "--systemd=false", "--sdnotify=ignore"} <= set(asked)
 
@@ -102,7 +102,7 @@ def test_containers_that_share_a_network_publish_their_ports_together() -> None:
     assert f"--label=io.farflung.edge={IDENTITY.edge}" in made
 
 
-def test_only_what_is_the_edges_own_is_labelled_anew_when_it_is_mounted() -> None:
+def test_only_mounts_from_the_edges_directory_are_relabelled() -> None:
     asked = run(
         mounts=(
             Mount(Path("/edges/florin/pods/1f2e/volumes/page"), "/htdocs", read_only=True),
@@ -135,7 +135,7 @@ def test_directory_user_and_grace_are_the_containers() -> None:
     assert not [word for word in run() if word.startswith(("--workdir", "--user"))]
 
 
-def test_a_host_has_the_name_of_the_pod_as_far_as_that_goes() -> None:
+def test_the_host_name_is_the_truncated_name_of_the_pod() -> None:
     assert words.host_name("web-abc") == "web-abc"
     assert words.host_name("a" * 62 + "-b.c") == "a" * 62
 
@@ -163,7 +163,7 @@ def test_a_variable_that_podman_cannot_name_is_refused(name: str) -> None:
 
 
 def read_by_podman(lines: str) -> dict[str, str]:
-    """As podman 4.3 and most others read a file of variables."""
+    """Parse an environment file like podman 4.3."""
     read = {}
     for line in lines.split("\n"):
         line = line.removesuffix("\r").lstrip(" \t\r\n\v\f")
@@ -179,7 +179,7 @@ ODD = st.text(alphabet=st.sampled_from(list("ab=#$'\"`\\ \t\n\r\v\0\x1b:{},é\u2
 
 
 @given(st.dictionaries(st.sampled_from(["A", "B_c", "x.y", "-z", "PATH"]), ODD | st.text(max_size=20)))
-def test_every_variable_is_said_once_and_read_as_it_was(environment: dict[str, str]) -> None:
+def test_every_variable_is_passed_once_and_unchanged(environment: dict[str, str]) -> None:
     said = variables(environment)
     plain = read_by_podman(said.lines)
     assert plain.keys().isdisjoint(said.secrets)
@@ -192,7 +192,7 @@ def test_an_ordinary_value_needs_no_secret() -> None:
     assert variables({"A": "x" * 40_000}).secrets
 
 
-def test_containers_are_removed_at_once_with_their_volumes_and_even_if_some_are_gone() -> None:
+def test_containers_are_removed_at_once_with_their_volumes_even_if_some_do_not_exist() -> None:
     assert words.remove(["a", "b"]) == ("rm", "--force", "--ignore", "--time=0", "--volumes", "a", "b")
 
 

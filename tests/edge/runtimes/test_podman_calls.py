@@ -1,4 +1,4 @@
-"""One process for each question, tried with a shell in podman's place."""
+"""Calls of podman, tested with a shell instead."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from farflung.edge.runtimes.podman_calls import run_podman, run_podman_truncated
 SHELL = "/bin/sh"
 
 
-async def test_what_is_given_is_read_by_name_whatever_its_size() -> None:
+async def test_standard_input_of_any_size_can_be_read_as_a_file() -> None:
     given = b"x" * 300_000
     answer = await run_podman(SHELL, ("-c", "cat /proc/self/fd/0; echo why >&2; exit 3"), given)
     assert (answer.code, answer.output, answer.errors) == (3, given, b"why\n")
@@ -23,7 +23,7 @@ async def test_nothing_given_is_nothing_to_read() -> None:
     assert (await run_podman(SHELL, ("-c", "cat"))).output == b""
 
 
-async def test_what_podman_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_call_does_not_wait_for_background_processes(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     script = f"sleep 1000 & echo $! > {pid}; echo started"
     try:
@@ -35,7 +35,7 @@ async def test_what_podman_leaves_behind_is_not_waited_for(tmp_path: Path) -> No
         os.kill(int(pid.read_text()), 9)
 
 
-async def test_only_the_beginning_of_what_is_printed_is_kept() -> None:
+async def test_only_the_beginning_of_the_output_is_kept() -> None:
     code, output = await run_podman_truncated(
         SHELL, ("-c", "i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done"), 10
     )
@@ -48,7 +48,7 @@ async def test_errors_are_kept_with_the_rest() -> None:
 
 @pytest.mark.parametrize("way", ["ask", "beginning"])
 @pytest.mark.parametrize("first", ["", "trap '' TERM; "], ids=["obedient", "deaf"])
-async def test_a_question_that_nobody_waits_for_any_more_is_not_asked_on(
+async def test_a_cancelled_call_is_stopped(
     tmp_path: Path, way: str, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(podman_calls, "GRACE", 0.1)

@@ -1,4 +1,4 @@
-"""What podman answers."""
+"""Parsing the output of podman."""
 
 from datetime import UTC, datetime
 
@@ -62,7 +62,7 @@ def test_a_container_without_ports_has_no_addresses() -> None:
         ({"Status": "stopped", "ExitCode": 143}, 143, "Error"),
     ],
 )
-def test_how_a_container_ended_is_told_as_kubernetes_does(state: dict[str, object], code: int, reason: str) -> None:
+def test_the_exit_of_a_container_is_reported_as_in_kubernetes(state: dict[str, object], code: int, reason: str) -> None:
     found = inspected(answer(EXITED | state))
     assert found is not None
     assert found.exited
@@ -77,7 +77,7 @@ def test_times_of_other_zones_are_understood() -> None:
 
 
 @pytest.mark.parametrize("output", [b"", b"[]", b"[]\n"])
-def test_a_container_that_is_not_there_is_none(output: bytes) -> None:
+def test_a_missing_container_is_none(output: bytes) -> None:
     assert inspected(output) is None
 
 
@@ -102,7 +102,7 @@ def test_only_a_podman_that_can_do_all_is_new_enough(found: str, enough: bool) -
         (b"\xff\n", "\ufffd"),
     ],
 )
-def test_the_last_line_says_why_podman_failed(errors: bytes, sentence: str) -> None:
+def test_the_last_line_has_the_cause_of_a_failure(errors: bytes, sentence: str) -> None:
     assert last_line(errors) == sentence
 
 

@@ -36,7 +36,7 @@ async def runtime(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
 
 
 def text_of(log: Path) -> str:
-    """What was written so far; the file appears with its first line."""
+    """The current content; the file is created with its first line."""
     return log.read_text() if log.exists() else ""
 
 
@@ -118,13 +118,13 @@ async def test_mounts_that_links_cannot_make_are_refused(
         await runtime.start(shell(tmp_path, "true", mounts=mounts))
 
 
-async def test_a_command_that_is_not_there_ends_with_127_and_says_so(runtime: ProcessRuntime, tmp_path: Path) -> None:
+async def test_a_missing_command_ends_with_127_and_a_message(runtime: ProcessRuntime, tmp_path: Path) -> None:
     started = await runtime.start(replace(SHELL, command=("nothing-like-this",), log=tmp_path / "0.log"))
     assert (await runtime.wait(started.id)).exit_code == 127
     assert "nothing-like-this: No such file or directory" in (tmp_path / "0.log").read_text()
 
 
-async def test_stopping_asks_first_and_ends_what_does_not_listen(runtime: ProcessRuntime, tmp_path: Path) -> None:
+async def test_stopping_sends_sigterm_first_and_then_kills(runtime: ProcessRuntime, tmp_path: Path) -> None:
     polite = await runtime.start(shell(tmp_path, "trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done"))
     await until(lambda: "up" in _text(tmp_path / "0.log"))
     await runtime.stop(polite.id, 10)
@@ -141,9 +141,7 @@ def _text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def test_what_a_command_leaves_behind_in_a_session_of_its_own_ends_with_it(
-    runtime: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_descendants_in_other_sessions_end_with_the_command(runtime: ProcessRuntime, tmp_path: Path) -> None:
     started = await runtime.start(shell(tmp_path, "setsid sh -c 'setsid sleep 1000 & echo $!; wait' & sleep 0.2"))
     assert (await runtime.wait(started.id)).exit_code == 0
     pid = int(_text(tmp_path / "0.log").split()[-1])
@@ -162,7 +160,7 @@ async def test_a_probe_runs_beside_its_container_and_has_its_environment(
     assert (await runtime.execute(started.id, ["true"], 10))[0] == 126
 
 
-async def test_what_is_removed_leaves_no_directory(runtime: ProcessRuntime, tmp_path: Path) -> None:
+async def test_a_removed_container_leaves_no_directory(runtime: ProcessRuntime, tmp_path: Path) -> None:
     started = await runtime.start(shell(tmp_path, "sleep 1000"))
     assert list((tmp_path / "containers").iterdir())
     await runtime.remove(started.id)
@@ -170,7 +168,7 @@ async def test_what_is_removed_leaves_no_directory(runtime: ProcessRuntime, tmp_
     assert (await runtime.wait(started.id)).reason == "ContainerStatusUnknown"
 
 
-async def test_what_cannot_be_started_leaves_no_directory(runtime: ProcessRuntime, tmp_path: Path) -> None:
+async def test_a_container_that_fails_to_start_leaves_no_directory(runtime: ProcessRuntime, tmp_path: Path) -> None:
     mounts = (Mount(tmp_path, "/a"), Mount(tmp_path, "/a/b"))
     with pytest.raises(StartError):
         await runtime.start(shell(tmp_path, "true", mounts=mounts))
@@ -178,7 +176,7 @@ async def test_what_cannot_be_started_leaves_no_directory(runtime: ProcessRuntim
 
 
 @pytest.mark.parametrize("more", [{"working_directory": "/usr/local/apache2/work"}, {}])
-async def test_nothing_is_made_in_what_is_mounted_to_be_read(
+async def test_no_directory_is_created_in_a_read_only_mount(
     runtime: ProcessRuntime, tmp_path: Path, more: dict[str, str]
 ) -> None:
     (tmp_path / "volume").mkdir()
@@ -230,7 +228,7 @@ def httpd(tmp_path: Path, **more: object) -> ContainerSpec:
     return replace(SHELL, image="library/httpd:2.4", log=tmp_path / "web.log", ports=(80,), **more)  # type: ignore[arg-type]
 
 
-async def test_our_own_web_server_stands_in_for_httpd_and_says_so(runtime: ProcessRuntime, tmp_path: Path) -> None:
+async def test_the_file_server_stands_in_for_httpd_and_reports_it(runtime: ProcessRuntime, tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "..one").mkdir(parents=True)
     (site / "..one" / "index.html").write_text("first")
@@ -286,9 +284,7 @@ async def test_a_web_server_without_documents_greets(runtime: ProcessRuntime, tm
         assert b"It works!" in body
 
 
-async def test_variables_of_a_pod_do_not_reach_what_stands_in_for_an_image(
-    runtime: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_stand_ins_do_not_get_variables_of_the_pod(runtime: ProcessRuntime, tmp_path: Path) -> None:
     hostile = {"LD_PRELOAD": "/evil.so", "PYTHONPATH": "/evil", "PYTHONINSPECT": "1"}
     started = await runtime.start(httpd(tmp_path, environment=hostile))
     assert (await fetch(started.addresses[80]))[0] == 200

@@ -1,4 +1,4 @@
-"""Lines of logs, and their bound."""
+"""Log files and their size limit."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ def now() -> datetime:
 
 
 def texts(log: bytes) -> dict[str, bytes]:
-    """What the streams printed, put together again; a line end that was missing at the end is added."""
+    """The output by stream, with a newline at the end."""
     found: dict[str, bytes] = {}
     for line in log.removesuffix(b"\n").split(b"\n") if log else []:
         _, stream, tag, text = line.split(b" ", 3)
@@ -26,7 +26,7 @@ CHUNKS = st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.binary(min
 
 
 @given(CHUNKS)
-def test_what_was_printed_can_be_put_together_again(tmp_path_factory, chunks) -> None:  # type: ignore[no-untyped-def]
+def test_the_output_can_be_restored_from_the_log(tmp_path_factory, chunks) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.mktemp("logs") / "0.log"
     writer = LogWriter(path, now)
     expected: dict[str, bytes] = {}
@@ -68,7 +68,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_a_full_disk_ends_nothing_even_when_a_log_becomes_long(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_stop_a_container(tmp_path: Path) -> None:
     (tmp_path / "0.log").symlink_to("/dev/full")
     writer = LogWriter(tmp_path / "0.log", now, limit=200)
     for _ in range(10):

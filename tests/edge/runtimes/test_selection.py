@@ -1,4 +1,4 @@
-"""Which runtime an edge has, tried with programs that answer as podman would."""
+"""The selection of a runtime, tested with programs that answer like podman."""
 
 import io
 import os
@@ -25,7 +25,7 @@ def now() -> datetime:
 
 @pytest.fixture
 def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretend:
-    """Puts a program on the PATH that answers so, and says what it was asked in the file that this returns."""
+    """Put a fake podman on the PATH.  The returned file lists its calls."""
 
     def put(*, version: str = "5.4.2", info: int = 0, run: int = 127, error: str = NOT_FOUND, left: str = "") -> Path:
         asked = tmp_path / "asked"
@@ -82,7 +82,7 @@ async def test_podman_is_chosen_where_a_container_gets_as_far_as_it_can_without_
         ({"run": 0, "error": ""}, "podman cannot start containers: podman printed no error"),
     ],
 )
-async def test_where_podman_does_not_work_pods_are_processes_and_the_log_says_why(
+async def test_without_a_working_podman_the_process_runtime_is_selected_and_the_reason_logged(
     pretend: Pretend, tmp_path: Path, answers: dict[str, object], reason: str
 ) -> None:
     pretend(**answers)
@@ -95,7 +95,7 @@ async def test_where_podman_does_not_work_pods_are_processes_and_the_log_says_wh
     assert str(refused.value) == reason
 
 
-async def test_a_machine_without_podman_is_no_problem_unless_podman_is_asked_for(
+async def test_a_missing_podman_is_an_error_only_if_it_was_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -121,7 +121,7 @@ async def test_a_directory_that_podman_would_take_for_something_else_is_not_for_
         await find_podman(tmp_path / "a:b")
 
 
-async def test_what_an_earlier_life_left_is_removed_and_nothing_else(pretend: Pretend, tmp_path: Path) -> None:
+async def test_only_containers_of_earlier_instances_are_removed(pretend: Pretend, tmp_path: Path) -> None:
     asked = pretend(left="aaa\\nbbb\\n")
     directory = tmp_path / "edge"
     assert await remove_containers(directory) == 3
