@@ -32,7 +32,7 @@ from syncers import Config, Said
 from translator import CONFIGS, DEPLOYMENTS, NAMESPACES, Fleet, deployment, fleet, namespace, placement
 
 from farflung.apis.names import Collection
-from farflung.cli.registration import Registered, Wanted, register
+from farflung.cli.registration import Registered, RegistrationRequest, register
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
@@ -137,7 +137,7 @@ async def registered(one: Fleet, count: int) -> dict[str, Registered]:
 
     async def let_in(name: str) -> Registered:
         async with slots:
-            wanted = Wanted(name, PROVIDER, LIFETIME, 60.0)
+            wanted = RegistrationRequest(name, PROVIDER, LIFETIME, 60.0)
             return await register(inventory, wanted, lambda sentence: None, time.time)
 
     return dict(zip(names, await asyncio.gather(*map(let_in, names)), strict=True))

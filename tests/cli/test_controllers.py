@@ -16,13 +16,13 @@ from free_ports import free_ports
 from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
 from prometheus_client.exposition import generate_latest
 
-from farflung.cli.controllers import ALL, SCHEDULER, TRANSLATOR, Shown, Where, settings_of
+from farflung.cli.controllers import ALL, SCHEDULER, TRANSLATOR, AccessOptions, ProcessStatus, read_settings
 from farflung.cli.main import main
 from farflung.lib.klog import Logger
 
 
 def test_who_waits_is_ready_and_who_begins_is_not() -> None:
-    shown = Shown()
+    shown = ProcessStatus()
     assert shown.ready()
     for _ in range(2):  # it may lead again
         with shown.manager(Logger(io.StringIO())):
@@ -33,7 +33,7 @@ def test_who_waits_is_ready_and_who_begins_is_not() -> None:
 
 
 async def test_who_works_is_ready_when_everything_was_listed() -> None:
-    shown = Shown()
+    shown = ProcessStatus()
     with shown.manager(Logger(io.StringIO())) as manager:
         await manager.run()  # nothing is to be listed or done
         assert shown.ready()
@@ -105,9 +105,8 @@ def test_a_kubeconfig_without_a_way_to_all_workspaces_is_said_in_one_sentence(tm
     )
     assert ended.returncode == 1
     assert ended.stderr == (
-        f"farflung {command}: there is no context 'system:admin' in {config}: this controller has to see all "
-        "workspaces at once, and a context of somebody who may, as that of a hub's admin.kubeconfig, is given with "
-        "--allclusters-context\n"
+        f"farflung {command}: there is no context 'system:admin' in {config}: this controller needs access to all "
+        "workspaces; select a context with it by --allclusters-context, like the one in the hub's admin.kubeconfig\n"
     )
 
 
@@ -123,14 +122,14 @@ def test_the_way_to_all_workspaces_is_that_of_the_kubeconfig_unless_something_el
         "max_withdraw": 20,
         "max_withdraw_number": 3,
     }
-    usual = settings_of("farflung controllers", ALL, options)
-    assert usual.everywhere == Where(kubeconfig="a", context="system:admin")
+    usual = read_settings("farflung controllers", ALL, options)
+    assert usual.all_access == AccessOptions(kubeconfig="a", context="system:admin")
     assert [usual.workers_of(one) for one in ALL] == [4, 4, 16, 8, 32]
     assert usual.limits == (20, 3)
-    other = settings_of("farflung controllers", ALL, options | {"allclusters_context": "x", "concurrency": 2})
-    assert other.everywhere == Where(kubeconfig="a", context="x")
+    other = read_settings("farflung controllers", ALL, options | {"allclusters_context": "x", "concurrency": 2})
+    assert other.all_access == AccessOptions(kubeconfig="a", context="x")
     assert other.workers_of(TRANSLATOR) == 2
-    assert settings_of("farflung scheduler", (SCHEDULER,), options).everywhere is None
+    assert read_settings("farflung scheduler", (SCHEDULER,), options).all_access is None
 
 
 def test_no_summary_of_a_command_is_cut_off() -> None:

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from farflung.apis.edge.names import CUSTOMIZERS
 from farflung.apis.kcp.names import LOCATIONS
 from farflung.apis.names import Collection
-from farflung.cli.customize import Answer, Question, answered, completed, objects, printed
+from farflung.cli.customize import (
+    CustomizeRequest,
+    CustomizeResult,
+    customize_objects,
+    objects,
+    printed,
+    read_missing,
+)
 from farflung.cli.inventory import HiddenError
 from farflung.cli.main import main
 from farflung.cli.manifests import Manifest
@@ -135,11 +142,11 @@ def test_kinds_without_a_namespace_must_say_the_customizers(files: Path, head: s
 
 def test_the_cluster_of_a_file_is_the_one_that_is_said(files: Path) -> None:
     text = PAGE.replace("%(city)", "%(cluster.name)")
-    vague = run("-f", "-", "--location-file", "florin.yaml", given=text)
-    assert vague.exit_code == 0
-    assert vague.stderr == (
-        "Warning: standard input: ConfigMap page: %(cluster.name) stays as it is: say with --sync-target which one it "
-        "is\n"
+    hint = run("-f", "-", "--location-file", "florin.yaml", given=text)
+    assert hint.exit_code == 0
+    assert hint.stderr == (
+        "Warning: standard input: ConfigMap page: %(cluster.name) is not replaced: select the SyncTarget "
+        "with --sync-target\n"
     )
     said = run("-f", "-", "--location-file", "florin.yaml", "--sync-target", "florin-1", given=text)
     assert "Running in florin-1, at florin." in said.stdout
@@ -150,9 +157,9 @@ def test_what_is_not_known_and_what_leads_nowhere_is_a_warning(files: Path) -> N
     result = run("-f", "shop.yaml", "--location-file", "florin.yaml", "--customizer-file", "by-env.yaml")
     assert (result.exit_code, result.stdout) == (0, SHOP)
     assert result.stderr.splitlines() == [
-        "Warning: shop.yaml: ConfigMap shop: %(color) stays as it is: the Location has no label or annotation of that "
+        "Warning: shop.yaml: ConfigMap shop: %(color) is not replaced: the Location has no label or annotation of that "
         "name",
-        "Warning: shop.yaml: ConfigMap shop: the path $..nothing leads nowhere in it",
+        "Warning: shop.yaml: ConfigMap shop: the path $..nothing matches nothing",
     ]
 
 
@@ -186,15 +193,15 @@ def test_what_a_server_wrote_is_left_out_of_what_a_server_made(files: Path) -> N
     ("words", "given", "sentence"),
     [
         (["-f", "none.yaml", "--location-file", "florin.yaml"], "", "cannot read none.yaml"),
-        (["-f", "page.yaml", "--location-file", "page.yaml"], "", "page.yaml: this is a ConfigMap, and not a Location"),
-        (["-f", "page.yaml", "--location-file", "-"], FLORIN + "---\n" + FLORIN, "-: there are 2 Locations in it"),
-        (["-f", "page.yaml", "--location-file", "-"], "", "-: there are 0 Locations in it, and not one"),
+        (["-f", "page.yaml", "--location-file", "page.yaml"], "", "page.yaml: expected a Location"),
+        (["-f", "page.yaml", "--location-file", "-"], FLORIN + "---\n" + FLORIN, "-: expected one Location, found 2"),
+        (["-f", "page.yaml", "--location-file", "-"], "", "-: expected one Location, found 0"),
         (
             ["-f", "shop.yaml", "--location-file", "florin.yaml", "--customizer-file", "page.yaml"],
             "",
-            "page.yaml: this is a ConfigMap, and not a Customizer",
+            "page.yaml: expected a Customizer",
         ),
-        (["-f", "-", "--location-file", "florin.yaml"], "", "there is no object in what was given"),
+        (["-f", "-", "--location-file", "florin.yaml"], "", "no objects in the files"),
         (
             ["-f", "-", "--location-file", "florin.yaml"],
             "apiVersion: v1\nkind: Secret\nmetadata: {}",
@@ -208,7 +215,7 @@ def test_what_a_server_wrote_is_left_out_of_what_a_server_made(files: Path) -> N
         (
             ["-f", "-", "--location-file", "florin.yaml"],
             "apiVersion: v1\nkind: Service\nmetadata: {name: x, uid: u, managedFields: [7]}\nspec: 7",
-            "standard input: this is no Service that a server made",
+            "standard input: not a valid Service",
         ),
         (["-f", "page.yaml", "--location", "florin"], "", "none"),
         (["-f", "shop.yaml", "--location-file", "florin.yaml"], "", "none"),
@@ -241,17 +248,17 @@ async def furnished() -> AskedHub:
     return hub
 
 
-def question(text: str, location: str = "florin", **others: Any) -> Question:
-    return Question(objects([Manifest("x.yaml", one) for one in yaml.safe_load_all(text)]), location, **others)
+def request(text: str, location: str = "florin", **others: Any) -> CustomizeRequest:
+    return CustomizeRequest(objects([Manifest("x.yaml", one) for one in yaml.safe_load_all(text)]), location, **others)
 
 
-async def asked(hub: AskedHub, text: str, location: str = "florin", **others: Any) -> Answer:
-    wanted = question(text, location, **others)
-    place, known = await completed(hub.asked, wanted, None, None)
-    return answered(wanted, place, known)
+async def asked(hub: AskedHub, text: str, location: str = "florin", **others: Any) -> CustomizeResult:
+    wanted = request(text, location, **others)
+    place, known = await read_missing(hub.asked, wanted, None, None)
+    return customize_objects(wanted, place, known)
 
 
-def data(answer: Answer) -> list[Obj]:
+def data(answer: CustomizeResult) -> list[Obj]:
     return [one["data"] for one in answer.objects]
 
 
@@ -274,19 +281,19 @@ async def test_a_location_can_be_named_with_its_workspace(workspace: str) -> Non
     hub = await furnished()
     location = f"{workspace.replace('C', hub.cluster)}:florin"
     assert data(await asked(hub, PAGE, location)) == data(await asked(hub, PAGE))
-    with pytest.raises(click.ClickException, match="there is no Location root:places:guilder"):
+    with pytest.raises(click.ClickException, match="Location root:places:guilder not found"):
         await asked(hub, PAGE, "root:places:guilder")
 
 
 async def test_of_several_locations_of_one_name_one_must_be_chosen() -> None:
     hub = await furnished()
-    with pytest.raises(click.ClickException, match="there is no Location guilder"):
+    with pytest.raises(click.ClickException, match="Location guilder not found"):
         await asked(hub, PAGE, "guilder")
     resource = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
     compute = hub.client.workspace("root:compute")
     await compute.create(LOCATIONS, custom(LOCATIONS, "florin", resource=resource))
     with pytest.raises(
-        click.ClickException, match=rf"there are 2 Locations florin; say which one: .*{hub.cluster}:florin"
+        click.ClickException, match=rf"2 workspaces have a Location florin; select one of .*{hub.cluster}:florin"
     ):
         await asked(hub, PAGE)
     assert (await asked(hub, PAGE, f"{hub.cluster}:florin")).problems == []
@@ -297,13 +304,13 @@ async def test_of_several_clusters_of_a_location_one_can_be_chosen() -> None:
     await hub.target("florin-2", env="prod")
     await hub.target("other", env="dev")
     text = PAGE.replace("%(city)", "%(cluster.name)")
-    vague = await asked(hub, text)
-    assert vague.warnings == [
-        "x.yaml: ConfigMap page: %(cluster.name) stays as it is: the Location florin selects the SyncTargets florin-1, "
-        "florin-2; say with --sync-target which one"
+    hint = await asked(hub, text)
+    assert hint.warnings == [
+        "x.yaml: ConfigMap page: %(cluster.name) is not replaced: the Location florin selects the SyncTargets "
+        "florin-1, florin-2; select one with --sync-target"
     ]
     assert data(await asked(hub, text, target="florin-2")) == [{"index.html": "Running in florin-2, at florin."}]
-    with pytest.raises(click.ClickException, match="there is no SyncTarget other at that place: the Location florin"):
+    with pytest.raises(click.ClickException, match="SyncTarget other not found: the Location florin"):
         await asked(hub, text, target="other")
 
 
@@ -319,25 +326,27 @@ async def test_a_customizer_that_is_not_there_holds_the_object_back() -> None:
 async def test_a_workspace_without_customizers_is_a_sentence() -> None:
     hub = await furnished()
     hub.client = hub.inventory
-    with pytest.raises(click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it"):
+    with pytest.raises(
+        click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"
+    ):
         await asked(hub, SHOP)
 
 
 async def test_whoever_may_not_see_all_locations_can_name_the_workspace() -> None:
     hub = await furnished()
-    with pytest.raises(HiddenError, match="you may not see the Locations of all workspaces"):
-        await completed(hub.asked_by_somebody, question(PAGE), None, None)
-    wanted = question(PAGE, "root:places:florin")
+    with pytest.raises(HiddenError, match="you may not list the Locations of all workspaces"):
+        await read_missing(hub.asked_by_somebody, request(PAGE), None, None)
+    wanted = request(PAGE, "root:places:florin")
     with pytest.raises(Forbidden):
-        await completed(hub.asked_by_somebody, wanted, None, None)
+        await read_missing(hub.asked_by_somebody, wanted, None, None)
     enter = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     rules = [
         {"apiGroups": ["scheduling.kcp.io"], "resources": ["locations"], "verbs": ["get"]},
         {"apiGroups": ["workload.kcp.io"], "resources": ["synctargets"], "verbs": ["list"]},
     ]
     await hub.grant("root:places", "read", enter, *rules)
-    place, known = await completed(hub.asked_by_somebody, wanted, None, None)
-    assert answered(wanted, place, known) == await asked(hub, PAGE)
+    place, known = await read_missing(hub.asked_by_somebody, wanted, None, None)
+    assert customize_objects(wanted, place, known) == await asked(hub, PAGE)
 
 
 # --- printing -------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ def test_an_edge_that_does_not_run_is_shown_with_what_was_asked_for(tmp_path: Pa
     registry = EdgeRegistry(tmp_path)
     registry.create("florin", ASKED)
 
-    table = edge_list.printed(edge_list.seen(registry.all()), "table")
-    (document,) = orjson.loads(edge_list.printed(edge_list.seen(registry.all()), "json"))
+    table = edge_list.printed(edge_list.edge_states(registry.all()), "table")
+    (document,) = orjson.loads(edge_list.printed(edge_list.edge_states(registry.all()), "json"))
 
     head, row = table.splitlines()
     assert head.split() == ["NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE"]
@@ -37,7 +37,7 @@ def test_an_edge_whose_files_are_damaged_does_not_hide_the_others(tmp_path: Path
     (broken.directory / "edge.json").write_text("{")
     registry.create("florin", ASKED)
 
-    rows = edge_list.printed(edge_list.seen(registry.all()), "table").splitlines()[1:]
+    rows = edge_list.printed(edge_list.edge_states(registry.all()), "table").splitlines()[1:]
 
     assert [row.split()[0] for row in rows] == ["broken", "florin"]
 
@@ -47,6 +47,6 @@ def test_an_edge_that_does_not_answer_has_no_pods_to_show(tmp_path: Path) -> Non
     edge = registry.create("florin", ASKED)
     with edge.locked() as lock:
         lock.write_phase("Ready", api="https://127.0.0.1:1", runtime="process://0")
-        (seen,) = edge_list.seen([edge])
+        (seen,) = edge_list.edge_states([edge])
 
     assert (seen.phase.phase, seen.pods) == ("Ready", None)

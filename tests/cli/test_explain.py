@@ -116,7 +116,7 @@ async def test_a_location_can_be_named_with_its_cluster() -> None:
     hub = await furnished()
     await hub.place(placement("p", {}))
     assert len((await explain(hub.asked, "p", f"{hub.cluster}:prod"))["locations"]) == 1
-    with pytest.raises(click.ClickException, match="there is no Location elsewhere:prod"):
+    with pytest.raises(click.ClickException, match="Location elsewhere:prod not found"):
         await explain(hub.asked, "p", "elsewhere:prod")
 
 
@@ -125,8 +125,8 @@ async def test_it_says_what_the_scheduler_has_still_to_do() -> None:
     await hub.place(placement("p", PROD))
     fresh = await explain(hub.asked, "p")
     assert printed(fresh, "table").splitlines()[-3:] == [
-        "Status now: <none>; the scheduler is behind, or does not run",
-        "Slices now: <none>; the scheduler is behind, or does not run",
+        "Status now: <none>; the scheduler is behind or not running",
+        "Slices now: <none>; the scheduler is behind or not running",
         f"+ {hub.cluster}   prod   good",
     ]
     await hub.schedule()
@@ -169,7 +169,7 @@ async def test_a_placement_that_cannot_be_understood_names_the_path() -> None:
     )
     assert answer["problem"] == problem
     lines = printed(answer, "table", detailed=True).splitlines()
-    assert lines[0] == f"EdgePlacement p cannot be understood, and its slices stay as they are: {problem}"
+    assert lines[0] == f"EdgePlacement p is invalid, and its slices do not change: {problem}"
     assert lines[1:] == [
         "Status now: Ready=False (InvalidSpec), 0 matching, of generation 1; up to date",
         "Slices now: <none>; up to date",
@@ -187,10 +187,12 @@ async def test_programs_get_the_same_in_json_and_yaml() -> None:
 
 async def test_a_placement_or_an_api_that_is_not_there_is_a_sentence() -> None:
     hub = await furnished()
-    with pytest.raises(click.ClickException, match="there is no EdgePlacement p in the workspace root:web"):
+    with pytest.raises(click.ClickException, match="EdgePlacement p not found in the workspace root:web"):
         await explain(hub.asked, "p")
     hub.client = hub.inventory
-    with pytest.raises(click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it"):
+    with pytest.raises(
+        click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"
+    ):
         await explain(hub.asked, "p")
 
 

@@ -6,10 +6,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from farflung.cli.main import SPELLINGS, Kinds, main
+from farflung.cli.main import SPELLINGS, KindGroup, main
 
 
-@click.group(cls=Kinds)
+@click.group(cls=KindGroup)
 def explain() -> None:
     pass
 

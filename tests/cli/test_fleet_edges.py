@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.cli.fleet_edges import State, edges, is_well, state_of
+from farflung.cli.fleet_edges import EdgeHealth, edges, is_well, state_of
 from farflung.machinery.errors import Obj
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -19,7 +19,7 @@ YES, NO = "True", "False"
 BOX = {"c-mb-u": "box"}
 
 
-def said(**conditions: str) -> list[Obj]:
+def describe(**conditions: str) -> list[Obj]:
     return [{"type": type, "status": status, "reason": f"{type}Said"} for type, status in conditions.items()]
 
 
@@ -50,36 +50,39 @@ def one(document: Obj, reports: dict[str, Obj] | None = None) -> Obj:
 @pytest.mark.parametrize(
     ("heard", "conditions", "state"),
     [
-        (BEAT, said(Ready=YES), State.READY),
-        (BEAT, said(Ready=YES, EdgeReachable=YES, HeartbeatHealthy=YES), State.READY),
-        (BEAT, said(Ready=NO, HeartbeatHealthy=NO), State.STALE),
-        (BEAT, said(Ready=NO, HeartbeatHealthy=NO, EdgeReachable=NO), State.STALE),
-        (BEAT, said(Ready=NO, HeartbeatHealthy=YES, EdgeReachable=NO), State.UNREACHABLE),
-        (BEAT, said(Ready=NO, HeartbeatHealthy=YES), State.NOT_READY),
-        (BEAT, said(Ready="Unknown"), State.NOT_READY),
-        (BEAT, [], State.NOT_READY),
-        (None, said(Ready=NO, HeartbeatHealthy=NO), State.OFFLINE),
-        ("soon", [], State.OFFLINE),
-        (17, "all is well", State.OFFLINE),
+        (BEAT, describe(Ready=YES), EdgeHealth.READY),
+        (BEAT, describe(Ready=YES, EdgeReachable=YES, HeartbeatHealthy=YES), EdgeHealth.READY),
+        (BEAT, describe(Ready=NO, HeartbeatHealthy=NO), EdgeHealth.STALE),
+        (BEAT, describe(Ready=NO, HeartbeatHealthy=NO, EdgeReachable=NO), EdgeHealth.STALE),
+        (BEAT, describe(Ready=NO, HeartbeatHealthy=YES, EdgeReachable=NO), EdgeHealth.UNREACHABLE),
+        (BEAT, describe(Ready=NO, HeartbeatHealthy=YES), EdgeHealth.NOT_READY),
+        (BEAT, describe(Ready="Unknown"), EdgeHealth.NOT_READY),
+        (BEAT, [], EdgeHealth.NOT_READY),
+        (None, describe(Ready=NO, HeartbeatHealthy=NO), EdgeHealth.OFFLINE),
+        ("soon", [], EdgeHealth.OFFLINE),
+        (17, "all is well", EdgeHealth.OFFLINE),
     ],
 )
-def test_the_state_is_what_the_hub_says(heard: Any, conditions: Any, state: State) -> None:
+def test_the_state_is_what_the_hub_says(heard: Any, conditions: Any, state: EdgeHealth) -> None:
     assert state_of(target(heard=heard, conditions=conditions)) is state
 
 
 def test_an_edge_says_why_it_is_not_ready() -> None:
-    cut = [*said(HeartbeatHealthy=YES, EdgeReachable=NO), {"type": "Ready", "reason": "Refused", "message": "no\nway"}]
+    cut = [
+        *describe(HeartbeatHealthy=YES, EdgeReachable=NO),
+        {"type": "Ready", "reason": "Refused", "message": "no\nway"},
+    ]
     assert one(target(conditions=cut))["problems"] == ["Refused: no way"]
     assert one(target(heard=None))["problems"] == ["no syncer has reported yet"]
-    assert one(target())["problems"] == ["the hub does not say why"]
-    assert one(target(conditions=said(Ready=NO, HeartbeatHealthy=NO)))["problems"] == []
+    assert one(target())["problems"] == ["no reason in its conditions"]
+    assert one(target(conditions=describe(Ready=NO, HeartbeatHealthy=NO)))["problems"] == []
 
 
 def test_what_a_syncer_reports_is_counted_and_the_first_problem_told() -> None:
     wrong = {"group": "apps", "resource": "deployments", "namespace": "shop", "name": "web", "reason": "Forbidden"}
     changed = {"type": "HubUnchanged", "status": "False", "reason": "Another", "message": "another hub"}
     found = one(
-        target(conditions=said(Ready=YES)), report(wrong, conditions=[changed], synced=7, failing=2, orphaned=1)
+        target(conditions=describe(Ready=YES)), report(wrong, conditions=[changed], synced=7, failing=2, orphaned=1)
     )
     assert found["problems"] == [
         "2 objects failing; deployments.apps shop/web: Forbidden",
@@ -88,21 +91,21 @@ def test_what_a_syncer_reports_is_counted_and_the_first_problem_told() -> None:
     ]
     assert found["objects"] == {"synced": 7, "pending": 0, "failing": 2, "orphaned": 1, "upsynced": 0}
     assert not is_well(found)
-    assert is_well(one(target(conditions=said(Ready=YES)), report(synced=7, pending=3)))
+    assert is_well(one(target(conditions=describe(Ready=YES)), report(synced=7, pending=3)))
 
 
 def test_what_somebody_wants_is_remarked_and_no_problem() -> None:
-    retired = target(conditions=said(Ready=YES), unschedulable=True, evictAfter="2024-05-01T11:00:00Z")
+    retired = target(conditions=describe(Ready=YES), unschedulable=True, evictAfter="2024-05-01T11:00:00Z")
     retired["metadata"]["deletionTimestamp"] = BEAT
     found = one(retired)
-    assert found["remarks"] == ["takes no new work", "its work has to leave", "being deleted"]
+    assert found["remarks"] == ["unschedulable", "evicting", "being deleted"]
     assert is_well(found)
-    later = target(conditions=said(Ready=YES), evictAfter="2024-05-02T11:00:00Z")
+    later = target(conditions=describe(Ready=YES), evictAfter="2024-05-02T11:00:00Z")
     assert one(later)["remarks"] == []
 
 
 def test_an_edge_without_a_mailbox_is_not_well() -> None:
-    document = target(conditions=said(Ready=YES))
+    document = target(conditions=describe(Ready=YES))
     [found] = edges([document], [], {}, {}, NOW)
     assert found["problems"] == ["it has no mailbox yet"]
     [unseen] = edges([document], None, None, None, NOW)
@@ -125,11 +128,11 @@ def test_locations_are_those_of_the_workspace_that_select_it() -> None:
 
 def test_the_worst_come_first() -> None:
     some = [
-        target("well", conditions=said(Ready=YES)),
+        target("well", conditions=describe(Ready=YES)),
         target("never", heard=None),
-        target("b", conditions=said(Ready=NO, HeartbeatHealthy=NO)),
-        target("a", conditions=said(Ready=NO, HeartbeatHealthy=NO)),
-        target("cut", conditions=said(Ready=NO, EdgeReachable=NO)),
+        target("b", conditions=describe(Ready=NO, HeartbeatHealthy=NO)),
+        target("a", conditions=describe(Ready=NO, HeartbeatHealthy=NO)),
+        target("cut", conditions=describe(Ready=NO, EdgeReachable=NO)),
     ]
     assert [edge["name"] for edge in edges(some, [], BOX, report(synced=1), NOW)] == ["a", "b", "cut", "never", "well"]
 
@@ -148,5 +151,5 @@ def test_no_nonsense_is_too_much(status: Any, spec: Any, metadata: Any, told: An
     named = target(conditions=[status, {"type": "Ready", "reason": spec}]) | {"spec": spec}
     reports = {"box": {"status": told}, "": {"status": {"problems": [told], "objects": {"failing": 1}}}}
     for found in edges([document, named], [{"metadata": where, "spec": spec}, where], BOX, reports, NOW):
-        assert State(found["state"])
+        assert EdgeHealth(found["state"])
         assert all(isinstance(problem, str) and problem.isprintable() for problem in found["problems"])

@@ -35,7 +35,7 @@ async def test_clusters_are_counted_by_phase_and_machines_by_what_became_of_them
     answer = await status(hub.hub.asked, NOW)
     assert not answer["well"]
     assert printed(answer, "table", NOW).splitlines()[-3:] == [
-        "2 Clusters: 1 Down, 1 Unknown (not well: az2)",
+        "2 Clusters: 1 Down, 1 Unknown (unhealthy: az2)",
         "6 virtual machines and stacks: 3 bound, 3 waiting",
         f"  2 waiting: {WHY}",
     ]
@@ -76,8 +76,8 @@ async def test_files_of_the_scheduler_are_counted_by_their_sites_and_told_of_whe
     assert answer["machines"]["scheduler"]["files"] == said | wrong
     assert printed(answer, "table", NOW).splitlines()[-3:] == [
         "2 sites from files (--conf /etc/conf)",
-        "The files of the global scheduler are wrong since 2024-05-01T11:30:00Z: /etc/conf/policy.yaml: there is no "
-        "plugin 'Luck'; what they said at 2024-05-01T11:00:00Z counts",
+        "The files of the global scheduler are invalid since 2024-05-01T11:30:00Z: /etc/conf/policy.yaml: there is no "
+        "plugin 'Luck'; the version of 2024-05-01T11:00:00Z stays in use",
         "1 virtual machine or stack: 1 waiting",
     ]
 
@@ -97,11 +97,11 @@ async def test_without_a_scheduler_at_work_a_fleet_with_clusters_is_not_well(hol
     answer = await status(hub.hub.asked, NOW)
     assert not answer["well"]
     assert printed(answer, "table", NOW).splitlines()[-1] == (
-        f"No global scheduler works; the last one was heard at {renewed}"
+        f"No global scheduler is running; the last renewal was at {renewed}"
     )
     await hub.compute.delete(LEASES, "global-scheduler", "default")
     answer = await status(hub.hub.asked, NOW)
-    assert printed(answer, "table", NOW).splitlines()[-1] == "No global scheduler works"
+    assert printed(answer, "table", NOW).splitlines()[-1] == "No global scheduler is running"
 
 
 def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() -> None:
@@ -109,7 +109,7 @@ def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() 
     cluster = {"metadata": {"name": "az1"}, "status": {"phase": "Sellout", "conditions": [wrong]}}
     found = machines([cluster], [], [])
     assert found is not None and not is_well(found)
-    assert list(lines(found)) == ["1 Cluster: 1 Sellout (not well: az1)", "  az1: it is that of az2"]
+    assert list(lines(found)) == ["1 Cluster: 1 Sellout (unhealthy: az1)", "  az1: it is that of az2"]
 
 
 def test_machines_that_the_same_clusters_refuse_are_counted_together_whenever_they_are_tried_again() -> None:

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_transport import LocalTransport
 
-from farflung.cli.connection import Hub, hub_of
+from farflung.cli.connection import HubClient, hub_client
 from farflung.cli.fleet_reader import Fleet
-from farflung.cli.fleet_status import answer_of, printed, status
+from farflung.cli.fleet_status import printed, status, summarize
 from farflung.cli.main import main
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.decide import PlacementProblem, condition
@@ -34,12 +34,12 @@ NONE = dict.fromkeys(("reporting", "broken", "missing", "stale"), 0)
 HELD = condition([PlacementProblem(WITHDRAWAL_HELD, Withdrawal(12, 14, {"a": {"x"}}).message(1))])
 
 
-def asked(hub: AskedFleet, workspace: str = "root", token: str = "") -> Hub:
+def asked(hub: AskedFleet, workspace: str = "root", token: str = "") -> HubClient:
     transport = LocalTransport(hub.transport.function, token) if token else hub.transport
-    return hub_of(Client(transport, f"/clusters/{workspace}", "farflung"), server=SERVER)
+    return hub_client(Client(transport, f"/clusters/{workspace}", "farflung"), server=SERVER)
 
 
-async def shown(hub: Hub, **how: Any) -> list[str]:
+async def shown(hub: HubClient, **how: Any) -> list[str]:
     answer = await status(hub, NOW, **how)
     return printed(answer, "table", NOW, everything=how.get("everything", False)).splitlines()
 
@@ -100,8 +100,8 @@ async def test_a_withdrawal_that_is_held_comes_with_the_command_that_confirms_it
     at = lines.index("1 placement: 1 with problems, 1 withdrawal held")
     assert lines[at + 2].split(maxsplit=3)[:3] == ["p", "root:web", "WithdrawalHeld"]
     assert lines[at + 3] == (
-        f"  To withdraw what p holds: kubectl --server={SERVER}/clusters/root:web annotate --overwrite edgeplacement p "
-        "edge.kcp.io/confirm-withdrawal=1/12"
+        f"  To confirm the withdrawal of p: kubectl --server={SERVER}/clusters/root:web annotate --overwrite "
+        "edgeplacement p edge.kcp.io/confirm-withdrawal=1/12"
     )
 
 
@@ -134,8 +134,8 @@ async def test_a_hub_without_edges_says_what_to_do() -> None:
     hub = await AskedFleet.started()
     assert [line.partition(":")[0] for line in await shown(asked(hub))] == [
         "Hub https",
-        "No edges yet",
-        "No placements yet",
+        "No edges",
+        "No placements",
     ]
 
 
@@ -145,28 +145,30 @@ async def test_one_workspace_alone_is_shown_if_somebody_asks_for_it() -> None:
     places = await shown(asked(hub, "root:places"), only=True)
     assert places[0] == f"Hub {SERVER}, workspace root:places"
     assert places[1] == "2 edges: 1 ready, 1 stale"
-    assert places[-1] == "No placements here."
+    assert places[-1] == "No placements in this workspace."
     web = await shown(asked(hub, "root:web"), only=True)
-    assert web[1:3] == ["No edges here.", "2 placements: 1 with problems"]
+    assert web[1:3] == ["No edges in this workspace.", "2 placements: 1 with problems"]
     assert web[-1].split(maxsplit=3) == [
         "q",
         "root:web",
         "NotLookedAt",
-        "the scheduler has not looked at it yet; does it run?",
+        "the scheduler has not processed it yet; is it running?",
     ]
 
 
 async def test_who_may_see_little_sees_that_and_is_told_what_is_missing() -> None:
     hub = await furnished()
-    with pytest.raises(click.ClickException, match=r"can be seen at https://hub:6443; `--workspace PATH`"):
+    with pytest.raises(
+        click.ClickException, match=r"no access to any part of the fleet at https://hub:6443; `--workspace PATH`"
+    ):
         await shown(asked(hub, "root:web", USER_TOKEN))
     enter = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     read = {"apiGroups": ["edge.kcp.io"], "resources": ["edgeplacements"], "verbs": ["list"]}
     await hub.grant("root:web", "read", enter, read)
     lines = await shown(asked(hub, "root:web", USER_TOKEN))
-    assert lines[1:3] == ["Edges cannot be seen.", "1 placement: none with problems"]
+    assert lines[1:3] == ["Edges: no access.", "1 placement: none with problems"]
     remarks = [line for line in lines if line.startswith("remark: ")]
-    assert any("you may not see the SyncTargets of all workspaces" in line for line in remarks)
+    assert any("you may not list the SyncTargets of all workspaces" in line for line in remarks)
     here = "locations, statussummaries, synctargets in the workspace root:web, if there is one"
     assert f"remark: you may not list {here}" in remarks
     assert "remark: you may not list the workspaces in root:espw, which are mailboxes" in remarks
@@ -202,13 +204,13 @@ def test_of_many_the_first_are_shown() -> None:
     placements = [{"metadata": {"name": f"p-{number:04}"}} for number in range(30)]
     summaries = [{"metadata": {"name": f"s-{number:04}"}, "destinations": {"broken": number}} for number in range(50)]
     fleet = Fleet(list(map(target, range(1_000))), [], placements, summaries, {}, {})
-    lines = printed(named(answer_of(fleet, NOW)), "table", NOW).splitlines()
+    lines = printed(named(summarize(fleet, NOW)), "table", NOW).splitlines()
     assert [line for line in lines if line.startswith("  …")] == [
         "  … and 980 more; --all lists them",
         "  … and 10 more; --all lists them",
         "  … and 39 more; --all lists them",
     ]
-    every = named(answer_of(fleet, NOW, everything=True))
+    every = named(summarize(fleet, NOW, everything=True))
     assert len(printed(every, "table", NOW, everything=True).splitlines()) == 1_087
 
 
@@ -239,7 +241,7 @@ DOCUMENTS = st.lists(
 def test_whatever_objects_say_there_is_an_answer(targets: Any, placements: Any, summaries: Any) -> None:
     fleet = Fleet(targets, placements, placements, summaries, {"-mb-": "box"}, {"box": {"status": targets}})
     for everything in (False, True):
-        answer = named(answer_of(fleet, NOW, everything=everything))
+        answer = named(summarize(fleet, NOW, everything=everything))
         assert printed(answer, "table", NOW, everything=everything).startswith("Hub ")
         assert orjson.loads(printed(answer, "json", NOW)) == answer
 

@@ -16,15 +16,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from farflung.cli import global_scheduler
-from farflung.cli.controllers import GLOBAL, Where, settings_of
-from farflung.cli.global_scheduler import Ways
+from farflung.cli.controllers import GLOBAL, AccessOptions, read_settings
+from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.main import main
-from farflung.cli.reloader import Reloading
-from farflung.cli.scheduler_configuration import Configuration, Reading
-from farflung.cli.scheduler_files import ConfigurationError, Files, ours
+from farflung.cli.reloader import Reloader
+from farflung.cli.scheduler_configuration import LoadedConfiguration, SchedulerConfiguration
+from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError, own_directory
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
+from farflung.runtime.informer import SharedInformers
 from farflung.runtime.manager import Manager
 from farflung.scheduling.policy import default_policy
 
@@ -46,27 +47,30 @@ def conf(tmp_path: Path) -> Path:
 
 
 def test_without_files_the_usual_policy_decides() -> None:
-    assert Files().read() == Configuration(default_policy())
+    assert SchedulerFiles().read() == SchedulerConfiguration(default_policy())
 
 
 def test_a_directory_tells_of_flavors_sites_and_the_policy(conf: Path) -> None:
-    found = Files(str(conf)).read()
+    found = SchedulerFiles(str(conf)).read()
     assert "c6.large.2" in found.flavors
     assert "az1" in [site.key.name for site in found.sites]
     assert [name for name, _ in found.policy.scorers] == ["StackAffinity", "Flavor", "SiteResourcesLeastAllocated"]
     other = conf.parent / "other.yaml"
     other.write_text("predicates: [{name: Flavor}]\npriorities: []\n")
-    assert Files(str(conf), str(other)).read().policy.filters == ("Flavor",)
+    assert SchedulerFiles(str(conf), str(other)).read().policy.filters == ("Flavor",)
 
 
 def test_the_server_and_the_kubeconfig_of_a_directory_count_if_nothing_else_is_said(conf: Path) -> None:
     text = (conf / "conf.yaml").read_text().replace('master: ""', "master: https://127.0.0.1:1")
     (conf / "conf.yaml").write_text(text.replace('kubeconfig: ""', "kubeconfig: kube"))
     there = str(conf / "kube")
-    told = settings_of("x", (GLOBAL,), {**OPTIONS, "conf": str(conf)})
-    assert told.where == Where(kubeconfig=there, server="https://127.0.0.1:1")
-    assert told.everywhere == Where(kubeconfig=there, context="system:admin", server="https://127.0.0.1:1")
-    assert settings_of("x", (GLOBAL,), {**OPTIONS, "conf": str(conf), "kubeconfig": "k"}).where.kubeconfig == "k"
+    told = read_settings("x", (GLOBAL,), {**OPTIONS, "conf": str(conf)})
+    assert told.provider_access == AccessOptions(kubeconfig=there, server="https://127.0.0.1:1")
+    assert told.all_access == AccessOptions(kubeconfig=there, context="system:admin", server="https://127.0.0.1:1")
+    assert (
+        read_settings("x", (GLOBAL,), {**OPTIONS, "conf": str(conf), "kubeconfig": "k"}).provider_access.kubeconfig
+        == "k"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,21 +96,21 @@ def test_what_is_wrong_with_files_is_said_in_one_sentence(conf: Path, file: str,
 
 
 def test_a_directory_without_settings_is_an_error_for_who_names_it_and_none_for_all_controllers(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"there is no .*/conf\.yaml"):
-        Files(str(tmp_path)).read()
+    with pytest.raises(SchedulerFilesError, match=r".*/conf\.yaml not found"):
+        SchedulerFiles(str(tmp_path)).read()
     environment = {"CONFIG_BASE": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
     ended = CliRunner().invoke(main, ["controllers"], env=environment)
     assert "conf.yaml" not in ended.stderr
     named = CliRunner().invoke(main, ["controllers", "--conf", str(tmp_path)], env=environment)
-    assert named.stderr == f"farflung controllers: there is no {tmp_path}/conf.yaml\n"
+    assert named.stderr == f"farflung controllers: {tmp_path}/conf.yaml not found\n"
 
 
 def test_a_directory_of_the_environment_is_ours_unless_it_is_there_without_our_file(conf: Path) -> None:
-    assert ours(str(conf)) == str(conf)
-    assert ours(str(conf / "nowhere")) == str(conf / "nowhere")
-    assert ours(str(conf / "conf.yaml")) == str(conf / "conf.yaml")
+    assert own_directory(str(conf)) == str(conf)
+    assert own_directory(str(conf / "nowhere")) == str(conf / "nowhere")
+    assert own_directory(str(conf / "conf.yaml")) == str(conf / "conf.yaml")
     (conf / "conf.yaml").unlink()
-    assert ours(str(conf)) == ""
+    assert own_directory(str(conf)) == ""
 
 
 @pytest.mark.parametrize("command", [["start"], ["controllers"], ["explain", "pod", "x"]], ids=" ".join)
@@ -114,7 +118,7 @@ def test_a_directory_of_the_environment_that_is_not_there_is_an_error(tmp_path: 
     nowhere = str(tmp_path / "nowhere")
     ended = CliRunner().invoke(main, command, env={"CONFIG_BASE": nowhere})
     assert ended.exit_code == 1
-    assert ended.stderr.endswith(f": there is no {nowhere}/conf.yaml\n")
+    assert ended.stderr.endswith(f": {nowhere}/conf.yaml not found\n")
 
 
 def test_a_hub_does_not_start_beside_files_that_are_wrong_unless_nobody_reads_them(conf: Path) -> None:
@@ -135,9 +139,9 @@ async def joined(fleet: Fleet, name: str, manager: Manager, log: Logger) -> asyn
         (await find_view(client, name, fleet.env, log)).url
         for client, name in ((espw, "edge.kcp.io"), (root, "workload.kcp.io"))
     ]
-    ways = Ways(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
-    files = Reloading(Files(), Reading(Configuration(), datetime.now(UTC)), log)
-    global_scheduler.join(ways, files, name, manager, fleet.env, log, workers=4)
+    clients = SchedulerClients(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
+    files = Reloader(SchedulerFiles(), LoadedConfiguration(SchedulerConfiguration(), datetime.now(UTC)), log)
+    global_scheduler.join(clients, files, name, manager, SharedInformers(fleet.env), log, workers=4)
     return asyncio.create_task(manager.run())
 
 
@@ -152,11 +156,11 @@ async def test_of_two_schedulers_one_works_and_the_other_follows_when_it_ends() 
             for name in ("a", "b"):
                 await one.machine(name)
 
-            async def told() -> bool:
+            async def decided() -> bool:
                 pods = await one.pods()
                 return all(pod.get("status", {}).get("conditions") for pod in pods)
 
-            await one.fleet.eventually(told, "a decision about both")
+            await one.fleet.eventually(decided, "a decision about both")
             assert sorted(pod["spec"].get("nodeName", "") for pod in await one.pods()) == ["", "az1"]
             works = [bool(manager.informers) for manager in managers]
             assert sorted(works) == [False, True]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from farflung.cli.hub import DATABASE, Settings, running
+from farflung.cli.hub import DATABASE, HubSettings, running
 from farflung.cli.main import main
 
 Damage = Callable[[bytes], bytes]
@@ -31,7 +31,7 @@ def directory(tmp_path: Path) -> Path:
     """Of a hub that was started once and stopped."""
 
     async def start_and_stop() -> None:
-        async with running(Settings(tmp_path / "data", port=0, audits=False)):
+        async with running(HubSettings(tmp_path / "data", port=0, audits=False)):
             pass
 
     asyncio.run(start_and_stop())

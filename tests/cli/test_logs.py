@@ -1,4 +1,4 @@
-"""Lines of the log: nothing is lost, nothing is mixed, and exceptions keep their texts to themselves."""
+"""LogLines of the log: nothing is lost, nothing is mixed, and exceptions keep their texts to themselves."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import logging
 import re
 import sys
 
-from farflung.cli.logs import FORMAT, DiscreetFormatter, Lines, lost
+from farflung.cli.logs import FORMAT, DiscreetFormatter, LogLines, lost
 
 
 def test_every_line_is_written_in_order_with_its_time() -> None:
     stream = io.StringIO()
-    lines = Lines(stream)
+    lines = LogLines(stream)
     for number in range(5000):
         lines.write(f"line {number}")
     written = stream.getvalue().splitlines()
@@ -22,7 +22,7 @@ def test_every_line_is_written_in_order_with_its_time() -> None:
 
 def test_nothing_is_written_before_the_beginning() -> None:
     stream = io.StringIO()
-    lines = Lines(stream, silent=True)
+    lines = LogLines(stream, silent=True)
     lines.write("too early")
     lines.begin()
     lines.write("in time")
@@ -32,7 +32,7 @@ def test_nothing_is_written_before_the_beginning() -> None:
 
 def test_lost_lines_are_told_of_in_a_line_of_the_log() -> None:
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,000 WARNING 7 lines were lost, because nobody read them", lost(7)
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,000 WARNING 7 lines were lost, because the reader was too slow", lost(7)
     )
 
 

@@ -32,7 +32,7 @@ def test_of_a_directory_those_files_count_that_kubectl_takes(tmp_path: Path) -> 
         (tmp_path / name).write_text(A)
     (tmp_path / "deeper").mkdir()
     assert [Path(source).name for source, _ in names(tmp_path)] == ["a.yaml", "b.yml"]
-    with pytest.raises(click.ClickException, match=r"there is no .json, .yaml, .yml file in"):
+    with pytest.raises(click.ClickException, match=r"no .json, .yaml, .yml file in"):
         names(tmp_path / "deeper")
 
 
@@ -52,9 +52,9 @@ def test_lists_are_what_is_in_them(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("a: [", "yaml: line 1: did not find expected node content"),
-        ("7", "this is no object of an API: it has no apiVersion and kind"),
-        ("kind: 7\napiVersion: v1", "this is no object of an API"),
-        ("kind: List\napiVersion: v1\nitems: [7]", "items.0.: this is no object of an API"),
+        ("7", "not a Kubernetes object: apiVersion or kind is missing"),
+        ("kind: 7\napiVersion: v1", "not a Kubernetes object"),
+        ("kind: List\napiVersion: v1\nitems: [7]", "items.0.: not a Kubernetes object"),
         (f"{A}kind: Secret\n", 'key "kind" already set in map'),
     ],
 )

@@ -12,7 +12,7 @@ from hub_harness import ADMIN_TOKEN, USER_TOKEN, LocalHub
 from local_transport import LocalTransport
 from scripted_server import Scripted, ScriptedServer
 
-from farflung.cli.connection import Hub, hub_of, in_words, placement_of
+from farflung.cli.connection import HubClient, get_placement, hub_client, with_messages
 from farflung.cli.fleet_status import status
 from farflung.cli.registration import sync_target
 from farflung.client.errors import Unreachable
@@ -26,26 +26,26 @@ OPEN = (
 )
 
 
-def at(hub: AskedHub, path: str, *, somebody: bool = False) -> Hub:
+def at(hub: AskedHub, path: str, *, somebody: bool = False) -> HubClient:
     asking = LocalTransport(hub.transport.function, USER_TOKEN) if somebody else hub.transport
-    return hub_of(Client(asking, f"/clusters/{path}", "farflung"))
+    return hub_client(Client(asking, f"/clusters/{path}", "farflung"))
 
 
-async def refused(hub: Hub, deed: Awaitable[object]) -> str:
+async def refused(hub: HubClient, deed: Awaitable[object]) -> str:
     with pytest.raises(click.ClickException) as told:
-        await in_words(hub.workspace, deed)
+        await with_messages(hub.workspace, deed)
     return told.value.message
 
 
 async def refused_a_placement(hub: AskedHub, path: str, *, somebody: bool = False) -> str:
     asking = at(hub, path, somebody=somebody)
-    return await refused(asking, placement_of(asking, "p"))
+    return await refused(asking, get_placement(asking, "p"))
 
 
 async def test_every_command_says_which_workspace_there_is_none_of_and_which_was_perhaps_meant() -> None:
     hub = at(await AskedHub.started(), "root:wep:inner")
     commands = (
-        placement_of(hub, "p"),
+        get_placement(hub, "p"),
         sync_target(hub.workspace, "florin"),
         status(hub, parse("2024-05-01T12:00:00Z"), only=True),
     )
@@ -85,15 +85,15 @@ async def test_whoever_is_inside_is_told_what_they_may_not() -> None:
 async def test_a_server_without_workspaces_is_told_from_one_that_lacks_this_one() -> None:
     plain = await LocalHub.in_memory().furnish()
     for path in ("root", "root:web", "root:web:inner"):
-        hub = hub_of(Client(LocalTransport(plain.function, ADMIN_TOKEN), f"/clusters/{path}"))
-        told = await refused(hub, placement_of(hub, "p"))
+        hub = hub_client(Client(LocalTransport(plain.function, ADMIN_TOKEN), f"/clusters/{path}"))
+        told = await refused(hub, get_placement(hub, "p"))
         assert told == "the server has no workspaces; `farflung start` runs a hub that does"
 
 
 async def test_who_does_not_answer_is_not_asked_again() -> None:
     server = ScriptedServer(lambda request: Scripted(chunks=[Unreachable("no answer in time")]))
-    hub = hub_of(Client(server, "/clusters/root:web"))
-    assert (await refused(hub, placement_of(hub, "p"))).startswith("cannot reach the server: no answer in time")
+    hub = hub_client(Client(server, "/clusters/root:web"))
+    assert (await refused(hub, get_placement(hub, "p"))).startswith("cannot reach the server: no answer in time")
     assert len(server.requests) == 1
 
 

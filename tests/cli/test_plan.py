@@ -157,7 +157,7 @@ async def test_a_kind_that_the_workspace_does_not_serve_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("objs", "sentence"),
     [
-        ([], "there is no object in what was given"),
+        ([], "no objects in the files"),
         ([placement(), placement()], "x.yaml: the EdgePlacement p is in x.yaml already"),
         ([{**placement(), "metadata": {"generateName": "p-"}}], "x.yaml: the EdgePlacement has no metadata.name"),
         ([{**placement(), "metadata": None}], "x.yaml: the EdgePlacement has no metadata.name"),

@@ -14,7 +14,7 @@ from local_transport import LocalTransport
 from platform_harness import OPERATOR
 from translated import CONFIRM, MINE, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
 
-from farflung.cli.connection import Hub, hub_of
+from farflung.cli.connection import HubClient, hub_client
 from farflung.cli.explain import explain
 from farflung.cli.explain import printed as printed_explanation
 from farflung.cli.manifests import Manifest
@@ -43,9 +43,9 @@ async def shop(*targets: str) -> AsyncIterator[World]:
         yield one
 
 
-def asked(one: World, workload: int = 0) -> Hub:
+def asked(one: World, workload: int = 0) -> HubClient:
     transport = LocalTransport(one.fleet.hub.function, OPERATOR)
-    return hub_of(Client(transport, f"/clusters/{one.workloads[workload]}", "farflung"))
+    return hub_client(Client(transport, f"/clusters/{one.workloads[workload]}", "farflung"))
 
 
 async def planned(one: World, *objs: Obj, workload: int = 0, **how: Any) -> Obj:
@@ -117,7 +117,7 @@ async def test_an_edit_of_an_object_shows_where_it_goes_and_how_each_copy_change
         edited = config_map("prices", {"tea": "4", "a.b": "x"}, labels={"new": "yes"})
         assert shown(await planned(one, edited)) == [
             "ConfigMap shop/prices (changed)",
-            "goes to 2 destinations",
+            "placed on 2 destinations",
             "",
             "2 destinations: florin/florin, guilder/guilder",
             "~ configmaps shop/prices",
@@ -136,7 +136,7 @@ async def test_what_an_object_is_that_is_new_unchanged_or_goes_nowhere() -> None
             ("unchanged", 2),
             ("new", 0),
         ]
-        assert "goes nowhere: no EdgePlacement selects it" in shown(answer)
+        assert "not placed: no EdgePlacement selects it" in shown(answer)
         assert [len(obj["goesTo"]) for obj in (await planned(one, namespace("shop", env="prod")))["objects"]] == [2]
         assert shown(answer)[-1] == "+ configmaps shop/fresh"
 
@@ -195,9 +195,9 @@ async def test_what_the_translator_would_hold_is_marked() -> None:
         assert answer["summary"]["heldCopies"] == answer["summary"]["deletedCopies"] == 33
         assert shown(answer)[-4:] == [
             "11 destinations: t00/t00, t01/t01, t02/t02, t03/t03, t04/t04 and 6 more",
-            "- configmaps shop/prices (held until it is confirmed)",
-            "- namespaces shop (held until it is confirmed)",
-            "- secrets shop/key (held until it is confirmed)",
+            "- configmaps shop/prices (held until confirmed)",
+            "- namespaces shop (held until confirmed)",
+            "- secrets shop/key (held until confirmed)",
         ]
         confirmed = placement(namespaceSelector=MINE)
         confirmed["metadata"]["annotations"] = {CONFIRM: "2/11"}
@@ -211,7 +211,7 @@ async def test_an_object_of_others_is_in_the_way() -> None:
         await one.must_put(one.boxes["florin"], MAPS, config_map("theirs", {}))
         answer = await planned(one, config_map("theirs", {"a": "b"}))
         assert shown(answer)[-1] == (
-            "! configmaps shop/theirs: there is one already that no placement brought, and it is left alone"
+            "! configmaps shop/theirs: the mailbox has such an object that no placement created; it is not changed"
         )
         assert not is_change(answer)
 
@@ -229,7 +229,7 @@ async def test_what_a_syncer_still_holds_is_shown_as_being_withdrawn() -> None:
         text = printed_explanation(explained, "table", detailed=True)
         assert "SYNCTARGET   BEING WITHDRAWN\nflorin       configmaps shop/prices\n" in text
         back = await planned(one, namespace("shop", env="prod"))
-        assert "+ configmaps shop/prices (being withdrawn, and made anew when it is gone)" in shown(back)
+        assert "+ configmaps shop/prices (being withdrawn, then created again)" in shown(back)
         assert back["summary"]["createdCopies"] == 1, "the Secret; the namespace is there still"
         gone = await planned(one, config_map("prices", {}), delete=True)
         assert not is_change(gone)
@@ -280,11 +280,11 @@ async def test_a_customizer_changes_the_copies_that_name_it() -> None:
 async def test_who_cannot_see_mailboxes_is_told_so_and_sees_what_they_should_have() -> None:
     async with shop() as one:
         hub = asked(one)
-        blind = Hub(hub.workspace, hub.root, "root:nothing")
+        blind = HubClient(hub.workspace, hub.root, "root:nothing")
         answer = await plan(blind, check([Manifest("x.yaml", config_map("prices", {"tea": "4"}, namespace="shop"))]))
         assert answer["destinations"][0]["changed"][0]["differences"][0]["path"] == "data.tea"
         [remark] = answer["remarks"]
-        assert remark.startswith("what mailboxes have cannot be seen, so what they should have is shown: ")
+        assert remark.startswith("mailboxes are not visible; the plan assumes that they are up to date: ")
 
 
 EDITS = [
@@ -300,13 +300,13 @@ EDITS = [
 async def test_the_plan_comes_true(path: str, obj: Obj) -> None:
     async with shop("florin") as one:
         answer = await planned(one, obj)
-        fates = answer["destinations"][0]
+        copy_changes = answer["destinations"][0]
         await one.must_put(one.workloads[0], path, obj)
         await one.at_rest()
 
         async def true() -> bool:
-            return all([await one.copy("florin", path_of(copy)) is None for copy in fates["deleted"]]) and all(
-                [await one.copy("florin", path_of(copy)) is not None for copy in fates["created"]]
+            return all([await one.copy("florin", path_of(copy)) is None for copy in copy_changes["deleted"]]) and all(
+                [await one.copy("florin", path_of(copy)) is not None for copy in copy_changes["created"]]
             )
 
         await one.fleet.eventually(true, "the plan")

@@ -25,11 +25,11 @@ async def test_what_one_takes_the_next_one_has_not() -> None:
     answer = await planned(hub, machine("a", "region1"), machine("b", "region1"), machine("c", "region1"))
     assert lines(answer) == [
         "Pod default/a (new)",
-        "goes to az1 with c6.large.2",
+        "placed on az1 with c6.large.2",
         "Pod default/b (new)",
-        "goes to az1 with c6.large.2",
+        "placed on az1 with c6.large.2",
         "Pod default/c (new)",
-        "goes nowhere: 0/2 clusters fit: 1 out of c6.large.2, 1 wrong region",
+        "not placed: 0/2 clusters fit: 1 out of c6.large.2, 1 wrong region",
     ]
     assert answer["summary"]["unplaced"] == 1
     assert is_change(answer)
@@ -40,7 +40,7 @@ async def test_who_plans_without_the_files_of_the_scheduler_is_told_so() -> None
     hub = await MachineHub.started()
     await hub.lease("somebody", '{"options": ["--conf", "/etc/conf"], "sites": 1, "when": "noon"}')
     answer = await planned(hub, machine("a"))
-    assert lines(answer)[-1] == "remark: the global scheduler works by --conf /etc/conf, which was not said here"
+    assert lines(answer)[-1] == "remark: the global scheduler uses --conf /etc/conf; this command does not"
 
 
 async def test_a_cluster_whose_sync_target_is_in_no_workspace_is_not_ready_and_in_nobodys_way() -> None:
@@ -54,9 +54,9 @@ async def test_a_cluster_whose_sync_target_is_in_no_workspace_is_not_ready_and_i
     answer = await planned(hub, machine("a", "region1"), machine("b", "region9"))
     assert lines(answer) == [
         "Pod default/a (new)",
-        "goes to az1 with c6.large.2",
+        "placed on az1 with c6.large.2",
         "Pod default/b (new)",
-        "goes nowhere: 0/3 clusters fit: 2 wrong region, 1 not ready",
+        "not placed: 0/3 clusters fit: 2 wrong region, 1 not ready",
     ]
 
 
@@ -66,10 +66,10 @@ async def test_who_has_a_higher_priority_comes_first_wherever_it_is_in_the_file(
     answer = await planned(hub, low, high)
     assert lines(answer) == [
         "Allocation default/low (new)",
-        "goes nowhere: 0 of 4 replicas can be placed; 0/2 clusters fit: 2 out of c6.large.2",
+        "not placed: 0 of 4 replicas can be placed; 0/2 clusters fit: 2 out of c6.large.2",
         "Allocation default/high (new)",
-        "4 replicas go to az2 with c6.large.2",
-        "2 replicas go to az1 with c6.large.2",
+        "4 replicas placed on az2 with c6.large.2",
+        "2 replicas placed on az1 with c6.large.2",
     ]
 
 
@@ -87,12 +87,12 @@ async def test_one_that_changes_may_use_what_it_holds_and_stays_if_it_does_not_f
     await hub.bind_allocation(await hub.make(allocation("shop", 2)), "az1", "az2")
     assert lines(await planned(hub, allocation("shop", 6))) == [
         "Allocation default/shop (changed)",
-        "4 replicas go to az2 with c6.large.2",
-        "2 replicas go to az1 with c6.large.2",
+        "4 replicas placed on az2 with c6.large.2",
+        "2 replicas placed on az1 with c6.large.2",
     ]
     assert lines(await planned(hub, allocation("shop", 7))) == [
         "Allocation default/shop (changed)",
-        "stays bound to az1, az2, because it fits nowhere: 6 of 7 replicas can be placed; 2/2 clusters fit",
+        "stays bound to az1, az2, because no Cluster fits: 6 of 7 replicas can be placed; 2/2 clusters fit",
     ]
 
 
@@ -102,7 +102,7 @@ async def test_what_would_be_deleted_is_bound_no_more() -> None:
     await hub.bind(await hub.make(pod), "az1")
     assert lines(await planned(hub, pod, delete=True)) == [
         "Pod default/demovm (deleted)",
-        "is not bound to az1 any more",
+        "no longer bound to az1",
     ]
 
 
@@ -111,7 +111,7 @@ async def test_a_cluster_of_the_same_file_counts_also_where_nothing_is_placed() 
     region = {"region": "region9", "availabilityzone": "az9"}
     new = named(CLUSTERS, "az9", region=region, flavors=[{"flavorid": FLAVOR, "totalcapacity": 1}])
     wanted = [new, machine("demovm", "region9")]
-    expected = ["Cluster default/az9 (new)", "Pod default/demovm (new)", "goes to az9 with c6.large.2"]
+    expected = ["Cluster default/az9 (new)", "Pod default/demovm (new)", "placed on az9 with c6.large.2"]
     assert lines(await planned(hub, *wanted)) == expected
     for export in ("kubernetes", "globalscheduler.com"):
         reference = {"export": {"path": "root:compute", "name": export}}
@@ -127,7 +127,7 @@ async def test_what_is_bound_to_a_cluster_that_would_be_deleted_is_told_of() -> 
     answer = await planned(hub, named(CLUSTERS, "az1"), delete=True)
     assert lines(answer) == [
         "Cluster default/az1 (deleted)",
-        "Allocation default/shop, Pod default/demovm are bound to it, and leave if there is room elsewhere",
+        "Allocation default/shop, Pod default/demovm are bound to it and are evicted if they fit elsewhere",
     ]
     assert is_change(answer)
     assert not is_change(await planned(hub, await hub.client.get(CLUSTERS, "az1", "default")))
@@ -138,8 +138,8 @@ async def test_a_workspace_without_machines_is_named_with_what_binds_them() -> N
     hub.hub.client = hub.hub.inventory
     answer = await planned(hub, machine("demovm"), allocation("shop"))
     assert lines(answer) == [
-        f"{what}: error: the workspace root:places does not serve {served}; is it the right one? "
-        f"There, `kubectl kcp bind apiexport root:compute:{export}` binds it"
+        f"{what}: error: the workspace root:places does not serve {served}; bind it with "
+        f"`kubectl kcp bind apiexport root:compute:{export}` or select another workspace"
         for what, served, export in (
             ("Pod default/demovm", "Pod in v1", "kubernetes"),
             ("Allocation default/shop", "Allocation in globalscheduler.com/v1", "globalscheduler.com"),

@@ -1,11 +1,11 @@
-"""Steps as they are shown on a terminal and elsewhere."""
+"""Progress as they are shown on a terminal and elsewhere."""
 
 import io
 import re
 
 import pytest
 
-from farflung.cli.output import shown
+from farflung.cli.output import show_progress
 
 LONG = "The scheduler resolves where: common on florin and guilder, special on guilder, and more"
 
@@ -23,7 +23,7 @@ def test_a_narrow_terminal_shows_a_mark_and_a_time_for_each_step(monkeypatch: py
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    with shown(stream) as steps:
+    with show_progress(stream) as steps:
         for what in ("Start", LONG):
             with steps.step(what):
                 pass
@@ -34,6 +34,6 @@ def test_a_narrow_terminal_shows_a_mark_and_a_time_for_each_step(monkeypatch: py
 
 def test_elsewhere_each_step_is_a_line_when_it_is_done() -> None:
     stream = io.StringIO()
-    with shown(stream) as steps, steps.step(LONG):
+    with show_progress(stream) as steps, steps.step(LONG):
         assert stream.getvalue() == ""
     assert re.fullmatch(rf"  ✓ {re.escape(LONG)} \(\d+\.\d s\)\n", stream.getvalue())

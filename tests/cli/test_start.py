@@ -12,13 +12,13 @@ import yaml
 from hub_process import HubProcess
 
 from farflung.cli import start
-from farflung.cli.controllers import ALL, settings_of
+from farflung.cli.controllers import ALL, read_settings
 from farflung.cli.credentials import KUBECONFIG, TOKENS, ensure_tokens
-from farflung.cli.hub import Settings, database
+from farflung.cli.hub import HubSettings, database
 from farflung.cli.main import main
 from farflung.cli.plugins import contexts
 from farflung.cli.plugins.kubeconfig import change_files, load
-from farflung.cli.scheduler_files import Files
+from farflung.cli.scheduler_files import SchedulerFiles
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
 from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.store.base import Unusable
@@ -126,7 +126,7 @@ def test_a_kubeconfig_that_cannot_be_read_is_written_anew(tmp_path: Path, text: 
 def test_the_directory_of_the_other_kind_of_hub_is_refused_with_a_sentence(
     tmp_path: Path, workspaces: bool, other: str
 ) -> None:
-    settings = Settings(tmp_path, workspaces=workspaces)
+    settings = HubSettings(tmp_path, workspaces=workspaces)
     mine = database(settings)
     mine.touch()
     assert database(settings) == mine
@@ -139,10 +139,10 @@ def test_the_directory_of_the_other_kind_of_hub_is_refused_with_a_sentence(
 
 def test_clients_are_sent_to_the_name_that_was_given(tmp_path: Path) -> None:
     names = ("hub.example", "10.0.0.7")
-    assert Settings(tmp_path, "0.0.0.0", workspaces=True, hostnames=names).url(7443) == "https://hub.example:7443"
-    assert Settings(tmp_path, "0.0.0.0", workspaces=True).url(7443) == "https://127.0.0.1:7443"
-    assert Settings(tmp_path, "::", workspaces=True).url(7443) == "https://[::1]:7443"
-    assert Settings(tmp_path, "127.0.0.1", hostnames=names).url(7443) == "https://127.0.0.1:7443"
+    assert HubSettings(tmp_path, "0.0.0.0", workspaces=True, hostnames=names).url(7443) == "https://hub.example:7443"
+    assert HubSettings(tmp_path, "0.0.0.0", workspaces=True).url(7443) == "https://127.0.0.1:7443"
+    assert HubSettings(tmp_path, "::", workspaces=True).url(7443) == "https://[::1]:7443"
+    assert HubSettings(tmp_path, "127.0.0.1", hostnames=names).url(7443) == "https://127.0.0.1:7443"
 
 
 def test_a_hub_with_workspaces_serves_root_to_its_administrators_and_stays_theirs(tmp_path: Path) -> None:
@@ -158,11 +158,11 @@ def test_a_hub_with_workspaces_serves_root_to_its_administrators_and_stays_their
 
 
 def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_stale(tmp_path: Path) -> None:
-    told = start.options(tmp_path / KUBECONFIG, WithdrawalLimits(20, 3), 30.0, Files(), verbose=True)
+    told = start.options(tmp_path / KUBECONFIG, WithdrawalLimits(20, 3), 30.0, SchedulerFiles(), verbose=True)
     context = main.commands["controllers"].make_context("controllers", told)
-    settings = settings_of("farflung controllers", ALL, context.params)
+    settings = read_settings("farflung controllers", ALL, context.params)
     assert (settings.limits, settings.stale_after) == (WithdrawalLimits(20, 3), 30.0)
-    assert (settings.where.context, settings.provider, settings.verbosity) == ("base", "root:espw", 3)
+    assert (settings.provider_access.context, settings.provider, settings.verbosity) == ("base", "root:espw", 3)
     assert settings.identity_file == str(tmp_path / "controllers.identity")
     asked = main.commands["start"].make_context("start", ["--max-withdraw", "20%", "--max-withdraw-number", "3"])
     assert WithdrawalLimits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == WithdrawalLimits(
@@ -176,12 +176,12 @@ def test_controllers_are_told_the_files_of_the_global_scheduler_but_serve_no_oth
     policy = tmp_path / "policy.yaml"
     policy.write_text("predicates: [{name: Flavor}]")
     (tmp_path / "conf.yaml").write_text("scheduler_policy_file: nowhere\nmaster: https://elsewhere\nkubeconfig: other")
-    files = Files(str(tmp_path), str(policy))
+    files = SchedulerFiles(str(tmp_path), str(policy))
     told = start.options(tmp_path / KUBECONFIG, USUAL, 30.0, files, verbose=False)
     context = main.commands["controllers"].make_context("controllers", told)
-    settings = settings_of("farflung controllers", ALL, context.params)
-    assert settings.reading.configured.policy.filters == ("Flavor",)
+    settings = read_settings("farflung controllers", ALL, context.params)
+    assert settings.loaded.configured.policy.filters == ("Flavor",)
     assert settings.kept.path == str(tmp_path / "scheduler-files.json")
-    assert (settings.where.kubeconfig, settings.where.server) == (str(tmp_path / KUBECONFIG), "")
-    assert settings.everywhere is not None
-    assert settings.everywhere.server == ""
+    assert (settings.provider_access.kubeconfig, settings.provider_access.server) == (str(tmp_path / KUBECONFIG), "")
+    assert settings.all_access is not None
+    assert settings.all_access.server == ""

@@ -122,7 +122,7 @@ async def test_a_program_that_is_not_there_is_tried_again_and_harms_nobody(caplo
     async with kept_running("the child", ["/no/such/program"], backoff=QUICK), asyncio.timeout(PATIENCE):
         while len(caplog.messages) < 3:
             await asyncio.sleep(0)
-    assert caplog.messages[0].startswith("the child cannot be started: no such file or directory; it is started again")
+    assert caplog.messages[0].startswith("the child cannot be started: no such file or directory; restarting")
 
 
 async def test_how_it_ended_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +130,7 @@ async def test_how_it_ended_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async with kept_running("the child", ["sh", "-c", "exit 7"], backoff=QUICK), asyncio.timeout(PATIENCE):
         while not caplog.messages:
             await asyncio.sleep(0.01)
-    assert caplog.messages[0].startswith("the child ended with exit code 7; it is started again")
+    assert caplog.messages[0].startswith("the child ended with exit code 7; restarting")
 
 
 async def test_a_block_that_ends_before_the_child_began_leaves_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_outside_of_a_pod_the_cluster_has_to_be_named(tmp_path: Path, capfd: pyt
     ended = CliRunner().invoke(main, ["syncer", *named, "--state-directory", str(tmp_path / "state")])
     assert ended.exit_code == 1
     said = ended.output + capfd.readouterr().err
-    assert "farflung syncer: --to-kubeconfig has to name the way to the cluster" in said
+    assert "farflung syncer: --to-kubeconfig is required outside of a Pod" in said
     assert not (tmp_path / "state").exists()
 
 
@@ -29,5 +29,5 @@ def test_who_has_no_way_to_the_mailbox_yet_is_told_how_to_get_one(tmp_path: Path
     ended = CliRunner().invoke(main, ["syncer", *named, "--to-kubeconfig", str(edge), "--to-context", "e"])
     assert ended.exit_code == 1
     assert ended.output == (
-        "farflung syncer: there is no mailbox; `farflung syncer-gen florin --syncer-kubeconfig mailbox` writes it\n"
+        "farflung syncer: mailbox not found; `farflung syncer-gen florin --syncer-kubeconfig mailbox` creates it\n"
     )

@@ -14,9 +14,9 @@ from local_transport import LocalTransport
 from platform_harness import ALICE, OPERATOR, RBAC
 from registered import LIFETIME, name_of, registry
 
-from farflung.cli.connection import Asking
+from farflung.cli.connection import ServerOptions
 from farflung.cli.registration import register, revoke
-from farflung.cli.syncer_gen import is_here, labels_of, lifetime_of, resources_of, server_of
+from farflung.cli.syncer_gen import is_loopback, labels_of, lifetime_of, resources_of, server_of
 from farflung.client.errors import Unauthorized
 from farflung.client.rest import Client
 from farflung.syncer.types import Resource
@@ -70,8 +70,8 @@ async def test_what_is_left_out_is_told() -> None:
         config = (await one.fleet.hub.of(OPERATOR, "GET", path)).json
         assert (await one.fleet.hub.of(OPERATOR, "PUT", path, config | {"spec": spec})).status == 200
         await one.register("florin")
-        what = "rbac.authorization.k8s.io/roles is left out, although a placement wants it"
-        assert one.told[-1] == f"Warning: {what}; --allow names what may go"
+        what = "rbac.authorization.k8s.io/roles is not allowed, although a placement selects it"
+        assert one.told[-1] == f"Warning: {what}; allow it with --allow"
 
 
 async def test_who_is_shut_out_is_refused_at_once() -> None:
@@ -98,7 +98,7 @@ async def test_a_mailbox_that_does_not_come_is_told_of_and_given_up() -> None:
             await one.register("late", seconds=0.3)
         assert one.told[0].startswith("Waiting for the mailbox root:espw:")
         assert "gave up after 0.3 s of waiting for the mailbox root:espw:" in given_up.value.message
-        assert "the mailbox controller makes it, if it runs" in given_up.value.message
+        assert "the mailbox controller creates it; is it running?" in given_up.value.message
 
 
 async def test_a_mailbox_that_comes_late_is_waited_for() -> None:
@@ -109,7 +109,9 @@ async def test_a_mailbox_that_comes_late_is_waited_for() -> None:
 
 async def test_a_sync_target_that_is_not_there_is_said_so() -> None:
     async with registry() as one:
-        with pytest.raises(click.ClickException, match="has no SyncTarget nowhere; --workspace names another one"):
+        with pytest.raises(
+            click.ClickException, match="has no SyncTarget nowhere; select another one with --workspace"
+        ):
             await one.register("nowhere")
 
 
@@ -124,7 +126,9 @@ async def test_who_may_not_write_in_root_compute_has_a_syncer_and_a_warning() ->
         client = Client(LocalTransport(hub.function, ALICE), f"/clusters/{one.inventory}", "alice")
         registered = await register(client, one.wanted("florin"), one.told.append, lambda: hub.now.timestamp())
         assert registered.cluster == ready.cluster
-        assert one.told[-1].startswith("Warning: you may not allow syncers to return the status of what root:compute")
+        assert one.told[-1].startswith(
+            "Warning: you may not allow syncers to return the status of kinds exported by root:compute"
+        )
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -173,12 +177,12 @@ def config(tmp_path: Path, **cluster: Any) -> str:
 def test_a_syncer_trusts_whom_we_trust(tmp_path: Path, authority: bytes) -> None:
     data = base64.b64encode(authority).decode()
     said = {"server": "https://hub:6443/clusters/root", "certificate-authority-data": data, "tls-server-name": "n"}
-    server = server_of(Asking(config(tmp_path, **said)), "")
+    server = server_of(ServerOptions(config(tmp_path, **said)), "")
     assert (server.url, server.authority, server.name) == ("https://hub:6443", authority, "n")
     (tmp_path / "ca.crt").write_bytes(authority)
     named = config(tmp_path, server="https://hub:6443", **{"certificate-authority": "ca.crt"})
-    assert server_of(Asking(named), "https://hub.example.com").authority == authority
-    assert server_of(Asking(named), "https://hub.example.com/").url == "https://hub.example.com"
+    assert server_of(ServerOptions(named), "https://hub.example.com").authority == authority
+    assert server_of(ServerOptions(named), "https://hub.example.com/").url == "https://hub.example.com"
 
 
 @pytest.fixture
@@ -189,9 +193,9 @@ def authority() -> bytes:
 @pytest.mark.parametrize("url", ["hub", "http://hub", "https://u@hub", "https://hub/clusters/x", "https://"])
 def test_what_is_no_address_of_a_server_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(click.BadParameter):
-        server_of(Asking(config(tmp_path, server="https://hub:6443")), url)
+        server_of(ServerOptions(config(tmp_path, server="https://hub:6443")), url)
 
 
 def test_an_address_that_nobody_else_can_reach_is_known() -> None:
-    assert all(is_here(url) for url in ("https://127.0.0.1:1/x", "https://localhost", "https://[::1]:6443"))
-    assert not any(is_here(url) for url in ("https://10.0.0.1", "https://hub.example.com"))
+    assert all(is_loopback(url) for url in ("https://127.0.0.1:1/x", "https://localhost", "https://[::1]:6443"))
+    assert not any(is_loopback(url) for url in ("https://10.0.0.1", "https://hub.example.com"))

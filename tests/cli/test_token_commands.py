@@ -74,7 +74,7 @@ def test_a_token_may_expire(directory: Path, text: str, lasting: timedelta) -> N
 def test_what_is_no_duration_is_refused(directory: Path, text: str) -> None:
     result = token(directory, "create", "ann", "--expires", text)
     assert result.exit_code == 2
-    assert "write a number and s, m, h, d or w, like 30d" in result.output
+    assert "use a number with s, m, h, d or w, like 30d" in result.output
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_is_no_name_is_refused(directory: Path, name: str) -> None:
     for arguments in ([name], ["ann", "--group", name]):
         result = token(directory, "create", *arguments)
         assert result.exit_code == 1
-        assert "is no name for a user or a group" in result.output
+        assert "is not a valid name of a user or a group" in result.output
 
 
 def test_a_kubeconfig_has_the_token_and_what_the_administrators_says_about_the_hub(directory: Path) -> None:
@@ -108,7 +108,7 @@ def test_without_a_kubeconfig_there_is_none_to_go_by_and_no_token_is_made(direct
     before = read_tokens(directory / "tokens.json")
     result = token(directory, "create", "ann", "-o", "kubeconfig")
     assert result.exit_code == 1
-    assert "does not say where the hub is" in result.output
+    assert "has no URL of the hub" in result.output
     assert read_tokens(directory / "tokens.json") == before
 
 
@@ -137,7 +137,7 @@ def test_revoking_what_is_not_there_revokes_nothing(directory: Path) -> None:
     created(directory, "ann")
     result = token(directory, "revoke", "ann", "nobody")
     assert result.exit_code == 1
-    assert result.output == "Error: there is no token with the id nobody, and no user nobody has one\n"
+    assert result.output == "Error: no token has the id nobody, and no user nobody has a token\n"
     assert len(read_tokens(directory / "tokens.json")) == 2
 
 
@@ -145,7 +145,7 @@ def test_revoking_what_is_not_there_revokes_nothing(directory: Path) -> None:
 def test_a_directory_without_a_hub_is_left_alone(tmp_path: Path, arguments: list[str]) -> None:
     result = token(tmp_path / "nowhere", *arguments)
     assert result.exit_code == 1
-    assert "is no hub's directory; start a hub in it, or give another --root-directory" in result.output
+    assert "is not the directory of a hub; start a hub in it, or select another --root-directory" in result.output
     assert not (tmp_path / "nowhere").exists()
 
 

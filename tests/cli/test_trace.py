@@ -24,9 +24,9 @@ from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, in
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import PODS, Collection
-from farflung.cli.connection import Hub, hub_of
+from farflung.cli.connection import HubClient, hub_client
 from farflung.cli.main import main
-from farflung.cli.trace import Question, is_stuck, named, trace
+from farflung.cli.trace import TraceRequest, is_stuck, named, trace
 from farflung.cli.trace_source import machine_conclusion
 from farflung.cli.trace_steps import printed
 from farflung.client.rest import Client
@@ -58,22 +58,22 @@ async def shop(*targets: str) -> AsyncIterator[World]:
         yield one
 
 
-def asked(one: World) -> Hub:
+def asked(one: World) -> HubClient:
     transport = LocalTransport(one.fleet.hub.function, OPERATOR)
-    return hub_of(Client(transport, f"/clusters/{one.workloads[0]}", "farflung"))
+    return hub_client(Client(transport, f"/clusters/{one.workloads[0]}", "farflung"))
 
 
-async def traced(one: World, what: str = "deploy/web", *, later: float = 5.0, **question: Any) -> Obj:
+async def traced(one: World, what: str = "deploy/web", *, later: float = 5.0, **request: Any) -> Obj:
     """Nothing is written."""
     hub, now = asked(one), one.fleet.hub.now + timedelta(seconds=later)
-    answer = await trace(hub, Question(*named([what]), **{"namespace": "shop", **question}), now)
+    answer = await trace(hub, TraceRequest(*named([what]), **{"namespace": "shop", **request}), now)
     assert isinstance(hub.workspace.transport, LocalTransport)
     assert hub.workspace.transport.writes == []
     return answer
 
 
-async def told(one: World, what: str = "deploy/web", *, later: float = 5.0, **question: Any) -> list[str]:
-    answer = await traced(one, what, later=later, **question)
+async def told(one: World, what: str = "deploy/web", *, later: float = 5.0, **request: Any) -> list[str]:
+    answer = await traced(one, what, later=later, **request)
     return printed(answer, "table", one.fleet.hub.now + timedelta(seconds=later)).splitlines()
 
 
@@ -109,7 +109,7 @@ async def test_an_object_is_followed_until_it_is_well_everywhere() -> None:
     async with shop("florin", "guilder") as one:
         assert await told(one) == [
             "Deployment shop/web, generation 1, changed 5s ago",
-            "EdgePlacement p selects it by spec.namespaceSelector, and leads to 2 destinations",
+            "EdgePlacement p selects it by spec.namespaceSelector, with 2 destinations",
             "  florin / florin",
             "    placed      5s  slice p",
             f"    copied      5s  current, resourceVersion {await version(one, 'florin')}",
@@ -119,8 +119,7 @@ async def test_an_object_is_followed_until_it_is_well_everywhere() -> None:
             f"    copied      5s  current, resourceVersion {await version(one, 'guilder')}",
             "    edge            stuck: no syncer has ever reported",
             "Stuck at florin / florin: no syncer has ever reported. 2 of 2 destinations are stuck.",
-            "What to do: `farflung syncer-gen florin`, in the workspace of the SyncTarget, prints what makes one run "
-            "in its cluster.",
+            "What to do: `farflung syncer-gen florin`, in the workspace of the SyncTarget, prints its manifest.",
         ]
         await report(one, "florin")
         await report(one, "guilder")
@@ -129,7 +128,7 @@ async def test_an_object_is_followed_until_it_is_well_everywhere() -> None:
         )
         assert not is_stuck(await traced(one))
         assert (await told(one, "cm/prices"))[-2:] == [
-            "    edge        5s  applied; syncer heard 5s ago",
+            "    edge        5s  applied; heartbeat 5s ago",
             "All 2 destinations are up to date.",
         ]
         await say(one, "florin", **available())
@@ -139,7 +138,7 @@ async def test_an_object_is_followed_until_it_is_well_everywhere() -> None:
             "  florin / florin",
             "    placed      5s  slice p",
             f"    copied      5s  current, resourceVersion {await version(one, 'florin')}",
-            "    edge        5s  applied; syncer heard 5s ago",
+            "    edge        5s  applied; heartbeat 5s ago",
         ]
         assert lines[6] == "    status      5s  Available; readyReplicas 1, availableReplicas 1"
         assert lines[-1] == "All 2 destinations are up to date."
@@ -171,14 +170,14 @@ async def _the_worst_comes_first(one: World) -> None:
     assert lines[2] == "  guilder / guilder"
     assert lines[-4:] == [
         "    status      5s  Available; readyReplicas 1, availableReplicas 1",
-        "  … and 1 more, all well",
-        "Stuck at guilder / guilder: NotOurs, tried 4 times: it is at the edge already; syncer heard 5s ago. "
+        "  … and 1 more, without problems",
+        "Stuck at guilder / guilder: NotOurs, tried 4 times: it is at the edge already; heartbeat 5s ago. "
         "1 of 2 destinations is stuck.",
-        "What to do: delete or rename one of the two, or let the syncer adopt what it finds (--adopt).",
+        "What to do: delete or rename one of the two, or let the syncer adopt existing objects (--adopt).",
     ]
     assert is_stuck(await traced(one, destination="guilder"))
     assert not is_stuck(await traced(one, destination="florin"))
-    with pytest.raises(click.ClickException, match="there is no destination nowhere"):
+    with pytest.raises(click.ClickException, match="destination nowhere not found"):
         await traced(one, destination="nowhere")
     await report(one, "guilder", problems=[])
 
@@ -189,8 +188,8 @@ async def _silence_is_noticed(one: World) -> None:
         path = f"/apis/workload.kcp.io/v1alpha1/synctargets/{target}"
         assert await one.patch(one.inventory, path, {"metadata": {"annotations": {"look": "again"}}})
     assert (await told(one, later=0.0))[-2:] == [
-        "Stuck at florin / florin: the syncer was last heard 10m ago. 2 of 2 destinations are stuck.",
-        "What to do: is the syncer of florin running, and does it reach the hub?",
+        "Stuck at florin / florin: the last heartbeat of the syncer was 10m ago. 2 of 2 destinations are stuck.",
+        "What to do: is the syncer of florin running and connected to the hub?",
     ]
 
 
@@ -205,7 +204,7 @@ async def test_a_namespace_goes_along_with_what_is_in_it_and_several_workspaces_
         await report(one, "florin")
         assert (await told(one, "cm/prices"))[-1] == "The only destination is up to date."
         lines = await told(one, "namespace/shop")
-        assert lines[3].startswith("    copied      5s  goes along with what needs it, resourceVersion ")
+        assert lines[3].startswith("    copied      5s  copied for other objects, resourceVersion ")
         assert lines[-1] == "The only destination is up to date."
 
 
@@ -218,12 +217,12 @@ async def test_without_controllers_nothing_goes_on_and_that_is_said_of_each(monk
         await one.fleet.crash()
         await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "4"}))
         lines = await told(one, "configmap/prices", later=60.0)
-        assert lines[4].startswith("    copied     60s  stuck: not as it is described now, resourceVersion ")
+        assert lines[4].startswith("    copied     60s  stuck: outdated, resourceVersion ")
         assert lines[-1] == "What to do: is the placement translator running?"
         assert not is_stuck(await traced(one, "configmap/prices"))
         await one.must_put(one.workloads[0], MAPS, config_map("new", {}))
         assert (await told(one, "configmap/new", later=60.0))[-2:] == [
-            "Stuck at florin / florin: there is no copy yet.",
+            "Stuck at florin / florin: no copy yet.",
             "What to do: is the placement translator running?",
         ]
         await one.must_put(one.workloads[0], NAMESPACES, namespace("lab", env="dev"))
@@ -234,7 +233,7 @@ async def test_without_controllers_nothing_goes_on_and_that_is_said_of_each(monk
             "  florin / florin",
             "    placed     60s  stuck: the edge scheduler has not placed it here yet",
             "Stuck at florin / florin: the edge scheduler has not placed it here yet.",
-            "What to do: is the scheduler running? `farflung explain placement q` says what it has still to do.",
+            "What to do: is the scheduler running? `farflung explain placement q` shows its pending changes.",
         ]
         assert HIDDEN not in "".join(lines)
 
@@ -249,49 +248,49 @@ async def test_what_is_being_withdrawn_is_followed_until_it_is_gone() -> None:
         await one.fleet.eventually(lambda: one.lacks(["guilder"], f"{MAPS}/prices"), "the end of the other copy")
         await one.at_rest()
         assert await told(one, "cm/prices") == [
-            "ConfigMap shop/prices is gone",
+            "ConfigMap shop/prices not found",
             "  florin",
-            "    placed          no EdgePlacement brings it here any more",
+            "    placed          no EdgePlacement selects this destination any more",
             "    copied      5s  waiting: being withdrawn",
-            "    edge        5s  waiting: the syncer has still to remove it; syncer heard 5s ago",
+            "    edge        5s  waiting: the syncer has not deleted it yet; heartbeat 5s ago",
             "Under way to florin: being withdrawn.",
         ]
         assert (await told(one, "cm/prices", later=45.0))[-2:] == [
-            "Stuck at florin: the syncer has still to remove it; syncer heard 45s ago.",
-            "What to do: the syncer's log says what it does.",
+            "Stuck at florin: the syncer has not deleted it yet; heartbeat 45s ago.",
+            "What to do: see the syncer's log.",
         ]
         assert await one.patch(one.boxes["florin"], f"{MAPS}/prices", {"metadata": {"finalizers": None}})
-        with pytest.raises(click.ClickException, match="there is no configmaps shop/prices in the workspace "):
+        with pytest.raises(click.ClickException, match="configmaps shop/prices not found in the workspace "):
             await traced(one, "cm/prices")
 
 
 # --- without mailboxes ------------------------------------------------------------------------------
 
 
-async def asked_of(hub: AskedHub, what: str, *, by: Hub | None = None, **question: Any) -> list[str]:
+async def asked_of(hub: AskedHub, what: str, *, by: HubClient | None = None, **request: Any) -> list[str]:
     now = parse(EARLY)
-    answer = await trace(by or hub.asked, Question(*named([what]), **question), now)
+    answer = await trace(by or hub.asked, TraceRequest(*named([what]), **request), now)
     return printed(answer, "table", now).splitlines()
 
 
 async def test_what_goes_nowhere_is_told_why() -> None:
     hub = await AskedHub.started()
     await hub.client.create(CONFIG_MAPS, config_map("prices", {}), "default")
-    assert (await asked_of(hub, "cm/prices"))[1:] == ["It goes nowhere: there is no EdgePlacement in its workspace."]
+    assert (await asked_of(hub, "cm/prices"))[1:] == ["Not placed: its workspace has no EdgePlacement."]
     await hub.place(placement("p", downsync=[{"resources": ["secrets"]}]))
-    assert (await asked_of(hub, "cm/prices"))[1:] == ["It goes nowhere: the only EdgePlacement does not select it."]
+    assert (await asked_of(hub, "cm/prices"))[1:] == ["Not placed: the only EdgePlacement does not select it."]
     await hub.place(placement("q", {}, downsync=[{"resources": ["pods"]}, {"objectNames": ["prices"]}]))
     assert (await asked_of(hub, "cm/prices"))[1:] == [
-        "EdgePlacement q selects it by spec.downsync[1], and leads to 0 destinations",
-        "It goes nowhere: EdgePlacement q leads to no destination.",
-        "What to do: `farflung explain placement q` says why.",
+        "EdgePlacement q selects it by spec.downsync[1], with 0 destinations",
+        "Not placed: EdgePlacement q has no destination.",
+        "What to do: `farflung explain placement q` explains why.",
     ]
     assert (await asked_of(hub, "edgeplacement/p"))[-1] == (
-        "It goes nowhere: objects of the kind edgeplacements.edge.kcp.io stay where they are."
+        "Not placed: objects of the kind edgeplacements.edge.kcp.io are never placed."
     )
-    assert (await asked_of(hub, "sa/default"))[-1] == "It goes nowhere: every cluster has its own."
+    assert (await asked_of(hub, "sa/default"))[-1] == "Not placed: every cluster has its own."
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"downsync": [{}]}})
-    assert (await asked_of(hub, "cm/prices"))[1].startswith("EdgePlacement p cannot be understood: spec.downsync[0]: ")
+    assert (await asked_of(hub, "cm/prices"))[1].startswith("EdgePlacement p is invalid: spec.downsync[0]: ")
     assert hub.transport.writes == []
 
 
@@ -299,30 +298,28 @@ async def test_a_machine_is_bound_without_placements_and_without_their_api() -> 
     hub = await MachineHub.started()
     pod = await hub.make(machine())
     assert (await asked_of(hub.hub, "pod/demovm"))[-2:] == [
-        "It is bound to no Cluster.",
-        "What to do: `farflung explain pod demovm` says why.",
+        "Not bound to a Cluster.",
+        "What to do: `farflung explain pod demovm` explains why.",
     ]
     await hub.bind(pod, "az1")
     await hub.bind_allocation(await hub.make(allocation()), "az1", "az2")
-    assert (await asked_of(hub.hub, "pod/demovm"))[1:] == [
-        "It is bound to az1; `farflung explain pod demovm` says why."
-    ]
+    assert (await asked_of(hub.hub, "pod/demovm"))[1:] == ["Bound to az1; `farflung explain pod demovm` explains why."]
     assert (await asked_of(hub.hub, "allocation/shop"))[1:] == [
-        "It is bound to az1, az2; `farflung explain allocation shop` says why."
+        "Bound to az1, az2; `farflung explain allocation shop` explains why."
     ]
     there = hub.hub.inventory
     reference = {"export": {"path": "root:compute", "name": "kubernetes"}}
     await there.create(BINDINGS, custom(BINDINGS, "kubernetes", reference=reference))
     await there.create(PODS, machine(), "default")
     hub.hub.client = there
-    assert (await asked_of(hub.hub, "pod/demovm"))[1] == "It is bound to no Cluster."
+    assert (await asked_of(hub.hub, "pod/demovm"))[1] == "Not bound to a Cluster."
 
 
 def test_a_machine_of_another_namespace_is_asked_about_there() -> None:
     elsewhere = {"metadata": {"name": "demovm", "namespace": "shop"}}
     concluded = machine_conclusion({**machine(), **elsewhere})
     assert concluded is not None
-    assert concluded[-1] == "`farflung explain pod demovm -n shop` says why"
+    assert concluded[-1] == "`farflung explain pod demovm -n shop` explains why"
 
 
 @given(ANYTHING)
@@ -332,12 +329,14 @@ def test_a_machine_of_any_shape_is_concluded_about(status: Any) -> None:
 
 async def test_what_is_asked_wrongly_is_a_sentence() -> None:
     hub = await AskedHub.started()
-    with pytest.raises(click.ClickException, match="there is no configmaps default/prices in the workspace root:web"):
+    with pytest.raises(click.ClickException, match="configmaps default/prices not found in the workspace root:web"):
         await asked_of(hub, "cm/prices")
     with pytest.raises(click.ClickException, match="the workspace root:web does not serve sprockets"):
         await asked_of(hub, "sprockets/one")
     hub.client = hub.inventory
-    with pytest.raises(click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it"):
+    with pytest.raises(
+        click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"
+    ):
         await asked_of(hub, "cm/prices")
 
 
@@ -364,10 +363,8 @@ async def test_whoever_may_not_see_mailboxes_is_told_what_is_not_known() -> None
     await hub.grant("root:web", "read", enter, {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]})
     lines = await asked_of(hub, "cm/prices", by=hub.asked_by_somebody)
     assert lines[2:4] == ["  north / florin", "    placed      0s  slice p"]
-    assert lines[4].startswith("    mailbox         unknown: mailboxes cannot be seen: ")
+    assert lines[4].startswith("    mailbox         unknown: mailboxes are not visible: ")
     assert len(lines) == 7
-    assert lines[-2].startswith(
-        "remark: what the scheduler has still to do is not known: you may not see the Locations"
-    )
-    assert lines[-1].startswith("Not all is known of north / florin: mailboxes cannot be seen: ")
-    assert (await asked_of(hub, "cm/prices"))[-1] == "Under way to north / florin: there is no mailbox yet."
+    assert lines[-2].startswith("remark: pending work of the scheduler is unknown: you may not list the Locations")
+    assert lines[-1].startswith("Partly unknown at north / florin: mailboxes are not visible: ")
+    assert (await asked_of(hub, "cm/prices"))[-1] == "Under way to north / florin: no mailbox yet."

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.cli import syncer_report
-from farflung.cli.trace_steps import Facts, Finding, Hidden, State, Step, Subject, conclude, find, written_to
+from farflung.cli.trace_steps import (
+    DestinationTrace,
+    ObservedDestination,
+    StepState,
+    TracedObject,
+    TraceStep,
+    Unreadable,
+    conclude,
+    find,
+    written_to,
+)
 from farflung.controllers.status_summarizer.health import CopyProblem, Digest
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, Part
@@ -27,12 +37,12 @@ DAY, HOUR, MINUTES, RECENT, LATELY = (
     "2026-01-01T11:59:58Z",
 )
 PART = Part(Kind("apps", "deployments"), "shop", "web")
-SUBJECT = Subject(PART)
+SUBJECT = TracedObject(PART)
 PLACE = Route("imw", "north", "florin")
 WANTED = projected(
     {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3}}
 )
-CONFLICT = "there is one already that no placement brought, and it is left alone"
+CONFLICT = "the mailbox has such an object that no placement created; it is not changed"
 
 
 def managed(manager: str, time: str, subresource: str = "", **fields: Any) -> Obj:
@@ -66,7 +76,7 @@ def mailbox(phase: str = "Ready", **metadata: Any) -> Obj:
 
 
 GOOD = Digest(True, RECENT, {"readyReplicas": 3, "replicas": 3}, {"Available": "True", "Failing": "False"})
-WELL = Facts(
+WELL = ObservedDestination(
     PLACE,
     "imw-mb-1",
     ("p",),
@@ -81,218 +91,223 @@ WELL = Facts(
 BROKEN = replace(GOOD, verdict=CopyProblem("NotReady", "1/3 ready", HOUR))
 
 
-def found(subject: Subject = SUBJECT, /, **facts: Any) -> Finding:
+def found(subject: TracedObject = SUBJECT, /, **facts: Any) -> DestinationTrace:
     return find(subject, replace(WELL, **facts), NOW)
 
 
 def test_of_what_is_well_every_step_is_told_with_its_time() -> None:
     assert found().steps == (
-        Step("placed", State.DONE, "slice p", HOUR),
-        Step("mailbox", State.DONE, "imw-mb-1", DAY),
-        Step("copied", State.DONE, "current, resourceVersion 20", MINUTES),
-        Step("edge", State.DONE, "applied; syncer heard 10s ago", RECENT),
-        Step("status", State.DONE, "Available; readyReplicas 3", RECENT),
+        TraceStep("placed", StepState.DONE, "slice p", HOUR),
+        TraceStep("mailbox", StepState.DONE, "imw-mb-1", DAY),
+        TraceStep("copied", StepState.DONE, "current, resourceVersion 20", MINUTES),
+        TraceStep("edge", StepState.DONE, "applied; heartbeat 10s ago", RECENT),
+        TraceStep("status", StepState.DONE, "Available; readyReplicas 3", RECENT),
     )
-    assert found().state is State.DONE
+    assert found().state is StepState.DONE
 
 
 def test_a_copy_that_no_syncer_wrote_to_since_is_judged_by_its_version_alone() -> None:
     writers = [managed("farflung-syncer", HOUR), managed("start", MINUTES)]
 
-    def at_the_edge(version: str) -> State:
+    def at_the_edge(version: str) -> StepState:
         steps = found(copy=copied(managedFields=writers, resourceVersion=version)).steps
         return next(one.state for one in steps if one.name == "edge")
 
-    assert at_the_edge("12") is State.DONE
-    assert at_the_edge("13") is State.STUCK
+    assert at_the_edge("12") is StepState.DONE
+    assert at_the_edge("13") is StepState.STUCK
 
 
-SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
+SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
     "undecided": (
         {"slices": None, "copy": None},
         "placed",
-        State.STUCK,
+        StepState.STUCK,
         "the edge scheduler has not placed it here yet",
     ),
     "just changed": (
         {"slices": None, "copy": None, "changed": RECENT},
         "placed",
-        State.WAITING,
+        StepState.WAITING,
         "the edge scheduler has not placed it here yet",
     ),
-    "no mailbox": ({"workspace": None, "copy": None}, "mailbox", State.STUCK, "there is no mailbox yet"),
+    "no mailbox": ({"workspace": None, "copy": None}, "mailbox", StepState.STUCK, "no mailbox yet"),
     "mailbox on its way": (
         {"workspace": mailbox("Initializing", creationTimestamp=RECENT), "copy": None},
         "mailbox",
-        State.WAITING,
-        "the mailbox is being made",
+        StepState.WAITING,
+        "the mailbox is being created",
     ),
     "mailbox that ends": (
         {"workspace": mailbox(deletionTimestamp=HOUR)},
         "mailbox",
-        State.STUCK,
+        StepState.STUCK,
         "the mailbox is being deleted",
     ),
     "hidden mailboxes": (
-        {"workspace": Hidden("you may not"), "copy": Hidden("no")},
+        {"workspace": Unreadable("you may not"), "copy": Unreadable("no")},
         "mailbox",
-        State.UNKNOWN,
-        "mailboxes cannot be seen: you may not",
+        StepState.UNKNOWN,
+        "mailboxes are not visible: you may not",
     ),
-    "hidden copy": ({"copy": Hidden("you may not")}, "copied", State.UNKNOWN, "the copy cannot be seen: you may not"),
-    "no copy": ({"copy": None}, "copied", State.STUCK, "there is no copy yet"),
-    "no copy yet": ({"copy": None, "slices": {"p": RECENT}}, "copied", State.WAITING, "there is no copy yet"),
+    "hidden copy": (
+        {"copy": Unreadable("you may not")},
+        "copied",
+        StepState.UNKNOWN,
+        "the copy is not visible: you may not",
+    ),
+    "no copy": ({"copy": None}, "copied", StepState.STUCK, "no copy yet"),
+    "no copy yet": ({"copy": None, "slices": {"p": RECENT}}, "copied", StepState.WAITING, "no copy yet"),
     "no such kind": (
         {"copy": None, "served": False},
         "copied",
-        State.STUCK,
-        "the mailbox does not have the kind",
+        StepState.STUCK,
+        "the mailbox does not serve the kind",
     ),
-    "complaint": ({"copy": None, "complaints": ("it was refused",)}, "copied", State.STUCK, "it was refused"),
+    "complaint": ({"copy": None, "complaints": ("it was refused",)}, "copied", StepState.STUCK, "it was refused"),
     "customization": (
         {"copy": None, "desired": Desired(None, "no such Customizer")},
         "copied",
-        State.STUCK,
+        StepState.STUCK,
         "no such Customizer",
     ),
-    "customization of a copy": ({"desired": Desired(None, "no such")}, "copied", State.STUCK, "no such"),
-    "somebody else's": ({"copy": copied(labels={})}, "copied", State.STUCK, CONFLICT),
+    "customization of a copy": ({"desired": Desired(None, "no such")}, "copied", StepState.STUCK, "no such"),
+    "somebody else's": ({"copy": copied(labels={})}, "copied", StepState.STUCK, CONFLICT),
     "old copy": (
         {"copy": {**copied(), "spec": {"replicas": 2}}},
         "copied",
-        State.STUCK,
-        "not as it is described now, resourceVersion 20",
+        StepState.STUCK,
+        "outdated, resourceVersion 20",
     ),
     "old copy of something new": (
         {"copy": {**copied(), "spec": {"replicas": 2}}, "changed": RECENT},
         "copied",
-        State.WAITING,
-        "not as it is described now, resourceVersion 20",
+        StepState.WAITING,
+        "outdated, resourceVersion 20",
     ),
     "copy for others, without a syncer": (
         {"along": True, "doubt": "nobody knows", "config": None},
         "edge",
-        State.STUCK,
+        StepState.STUCK,
         "no syncer has ever reported",
     ),
-    "doubtful copy": ({"doubt": "nobody knows"}, "copied", State.UNKNOWN, "resourceVersion 20; nobody knows"),
+    "doubtful copy": ({"doubt": "nobody knows"}, "copied", StepState.UNKNOWN, "resourceVersion 20; nobody knows"),
     "not wanted": (
         {"placements": (), "slices": None},
         "copied",
-        State.STUCK,
-        "it is to be withdrawn, and is still there, resourceVersion 20",
+        StepState.STUCK,
+        "not withdrawn yet, resourceVersion 20",
     ),
     "held": (
         {"placements": (), "slices": None, "held": "confirm it"},
         "copied",
-        State.STUCK,
+        StepState.STUCK,
         "its withdrawal is held, resourceVersion 20",
     ),
     "withdrawn": (
         {"placements": (), "slices": None, "copy": copied(deletionTimestamp=RECENT)},
         "copied",
-        State.WAITING,
+        StepState.WAITING,
         "being withdrawn",
     ),
     "withdrawn for long": (
         {"placements": (), "slices": None, "copy": copied(deletionTimestamp=HOUR)},
         "edge",
-        State.STUCK,
-        "the syncer has still to remove it; syncer heard 10s ago",
+        StepState.STUCK,
+        "the syncer has not deleted it yet; heartbeat 10s ago",
     ),
     "withdrawn by mistake": (
         {"copy": copied(deletionTimestamp=RECENT)},
         "copied",
-        State.WAITING,
-        "being withdrawn, and made anew when it is gone",
+        StepState.WAITING,
+        "being withdrawn, then created again",
     ),
     "held by others": (
         {"placements": (), "copy": copied(deletionTimestamp=HOUR, finalizers=["b", "a"])},
         "copied",
-        State.STUCK,
+        StepState.STUCK,
         "being withdrawn; held by the finalizers a, b",
     ),
     "hidden report": (
-        {"config": Hidden("you may not")},
+        {"config": Unreadable("you may not")},
         "edge",
-        State.UNKNOWN,
-        "what the syncer reports cannot be seen: you may not",
+        StepState.UNKNOWN,
+        "the syncer's report is not visible: you may not",
     ),
-    "no syncer": ({"config": {"metadata": {}}}, "edge", State.STUCK, "no syncer has ever reported"),
-    "no configuration": ({"config": None}, "edge", State.STUCK, "no syncer has ever reported"),
-    "stale": ({"config": reported(HOUR)}, "edge", State.STUCK, "the syncer was last heard 60m ago"),
+    "no syncer": ({"config": {"metadata": {}}}, "edge", StepState.STUCK, "no syncer has ever reported"),
+    "no configuration": ({"config": None}, "edge", StepState.STUCK, "no syncer has ever reported"),
+    "stale": ({"config": reported(HOUR)}, "edge", StepState.STUCK, "the last heartbeat of the syncer was 60m ago"),
     "cut off": (
         {"config": reported(conditions=[{"type": "EdgeReachable", "status": "False", "message": "refused"}])},
         "edge",
-        State.STUCK,
-        "the syncer does not reach its cluster: refused; syncer heard 10s ago",
+        StepState.STUCK,
+        "the syncer does not reach its cluster: refused; heartbeat 10s ago",
     ),
     "not ours": (
         {"config": reported(problems=[problem()])},
         "edge",
-        State.STUCK,
-        "NotOurs, tried 3 times: it is there; syncer heard 10s ago",
+        StepState.STUCK,
+        "NotOurs, tried 3 times: it is there; heartbeat 10s ago",
     ),
     "all of a kind": (
         {"config": reported(problems=[problem("Forbidden", namespace="", name="*", tries=1)])},
         "edge",
-        State.STUCK,
-        "Forbidden: it is there; syncer heard 10s ago",
+        StepState.STUCK,
+        "Forbidden: it is there; heartbeat 10s ago",
     ),
     "on its way": (
         {"config": reported(RECENT, objects={"pending": 2}), "copy": copied(RECENT)},
         "edge",
-        State.WAITING,
-        "the syncer has still to bring it; syncer heard 10s ago, with 2 changes to bring",
+        StepState.WAITING,
+        "the syncer has not applied it yet; heartbeat 10s ago, 2 changes pending",
     ),
     "not heard of yet": (
         {"config": reported(RECENT), "copy": copied(LATELY)},
         "edge",
-        State.WAITING,
-        "the syncer has still to bring it; syncer heard 10s ago",
+        StepState.WAITING,
+        "the syncer has not applied it yet; heartbeat 10s ago",
     ),
     "heard before it could be told of": (
         {"config": reported(LATELY), "copy": copied(LATELY)},
         "edge",
-        State.WAITING,
-        "the syncer has still to bring it; syncer heard 2s ago",
+        StepState.WAITING,
+        "the syncer has not applied it yet; heartbeat 2s ago",
     ),
     "not brought": (
         {"config": reported(objects={"pending": 1})},
         "edge",
-        State.STUCK,
-        "the syncer has still to bring it; syncer heard 10s ago, with 1 change to bring",
+        StepState.STUCK,
+        "the syncer has not applied it yet; heartbeat 10s ago, 1 change pending",
     ),
     "kind not heard of": (
         {"config": reported(syncedThrough=[])},
         "edge",
-        State.STUCK,
-        "the syncer has still to bring it; syncer heard 10s ago",
+        StepState.STUCK,
+        "the syncer has not applied it yet; heartbeat 10s ago",
     ),
     "status refused": (
         {"config": reported(problems=[problem("Forbidden", direction="status")])},
         "status",
-        State.STUCK,
+        StepState.STUCK,
         "Forbidden, tried 3 times: it is there",
     ),
-    "no status": ({"digest": Digest()}, "status", State.WAITING, "no status yet"),
-    "broken": ({"digest": BROKEN}, "status", State.STUCK, "NotReady: 1/3 ready, for 60m"),
+    "no status": ({"digest": Digest()}, "status", StepState.WAITING, "no status yet"),
+    "broken": ({"digest": BROKEN}, "status", StepState.STUCK, "NotReady: 1/3 ready, for 60m"),
     "broken since now": (
         {"digest": replace(GOOD, verdict=CopyProblem("NotReady", "", RECENT))},
         "status",
-        State.WAITING,
+        StepState.WAITING,
         "NotReady, for 10s",
     ),
     "broken by a change": (
         {"digest": BROKEN, "copy": copied("2026-01-01T11:59:45Z")},
         "status",
-        State.WAITING,
+        StepState.WAITING,
         "NotReady: 1/3 ready, for 60m",
     ),
     "broken since nobody knows": (
         {"digest": replace(GOOD, verdict=CopyProblem("NotReady", "1/3 ready"))},
         "status",
-        State.STUCK,
+        StepState.STUCK,
         "NotReady: 1/3 ready",
     ),
 }
@@ -308,7 +323,7 @@ def test_what_is_not_well_is_found_at_its_step(situation: str) -> None:
 def test_whatever_is_stuck_comes_with_advice_or_says_itself_what_to_do(situation: str) -> None:
     facts, _, state, message = SITUATIONS[situation]
     telling = ("it was refused", "no such", "Forbidden")
-    assert state is not State.STUCK or found(**facts).culprit.advice or message.startswith(telling)
+    assert state is not StepState.STUCK or found(**facts).culprit.advice or message.startswith(telling)
 
 
 ARRIVED: dict[str, dict[str, Any]] = {
@@ -326,13 +341,13 @@ ARRIVED: dict[str, dict[str, Any]] = {
         "copy": copied(DAY),
         "conditions": [{"type": "HeartbeatHealthy", "status": "True"}],
     },
-    "in a mailbox that can be read though none can be listed": {"workspace": Hidden("no")},
+    "in a mailbox that can be read though none can be listed": {"workspace": Unreadable("no")},
 }
 
 
 @pytest.mark.parametrize("how", ARRIVED)
 def test_a_copy_is_known_to_have_arrived(how: str) -> None:
-    assert [step.state for step in found(**ARRIVED[how]).steps] == [State.DONE] * 5
+    assert [step.state for step in found(**ARRIVED[how]).steps] == [StepState.DONE] * 5
 
 
 def test_what_fails_and_is_not_listed_may_be_this_object() -> None:
@@ -341,8 +356,8 @@ def test_what_fails_and_is_not_listed_may_be_this_object() -> None:
 
 
 def test_kinds_without_status_end_at_the_edge_and_others_in_the_mailbox() -> None:
-    assert found(Subject(PART, has_status=False)).steps[-1].name == "edge"
-    assert found(Subject(PART, goes_on=False)).steps[-1].name == "copied"
+    assert found(TracedObject(PART, has_status=False)).steps[-1].name == "edge"
+    assert found(TracedObject(PART, goes_on=False)).steps[-1].name == "copied"
 
 
 def test_nothing_is_said_of_a_status_before_there_was_a_syncer() -> None:
@@ -350,9 +365,9 @@ def test_nothing_is_said_of_a_status_before_there_was_a_syncer() -> None:
 
 
 def test_a_namespace_that_is_there_already_will_do_for_what_goes_into_it() -> None:
-    steps = found(Subject(PART, has_status=False), copy=copied(labels={}), needed=True).steps
-    assert steps[2][:3] == ("copied", State.DONE, "there is one already, which will do")
-    assert steps[-1].state is State.DONE
+    steps = found(TracedObject(PART, has_status=False), copy=copied(labels={}), needed=True).steps
+    assert steps[2][:3] == ("copied", StepState.DONE, "it exists already")
+    assert steps[-1].state is StepState.DONE
 
 
 def test_the_time_of_a_write_is_not_that_of_the_syncer_or_of_the_status() -> None:
@@ -369,29 +384,32 @@ def test_the_time_of_a_write_is_not_that_of_the_syncer_or_of_the_status() -> Non
 # --- all of them ----------------------------------------------------------------------------------
 
 
-def at(target: str, **facts: Any) -> Finding:
+def at(target: str, **facts: Any) -> DestinationTrace:
     return found(place=Route("imw", "north", target), mailbox=target, **facts)
 
 
-CONCLUSIONS: dict[str, tuple[list[Finding], tuple[State, str]]] = {
-    "one": ([at("a")], (State.DONE, "The only destination is up to date.")),
-    "two": ([at("a"), at("b")], (State.DONE, "All 2 destinations are up to date.")),
-    "stuck": ([at("a", copy=None)], (State.STUCK, "Stuck at north / a: there is no copy yet.")),
+CONCLUSIONS: dict[str, tuple[list[DestinationTrace], tuple[StepState, str]]] = {
+    "one": ([at("a")], (StepState.DONE, "The only destination is up to date.")),
+    "two": ([at("a"), at("b")], (StepState.DONE, "All 2 destinations are up to date.")),
+    "stuck": ([at("a", copy=None)], (StepState.STUCK, "Stuck at north / a: no copy yet.")),
     "one of two": (
         [at("b"), at("a", copy=None)],
-        (State.STUCK, "Stuck at north / a: there is no copy yet. 1 of 2 destinations is stuck."),
+        (StepState.STUCK, "Stuck at north / a: no copy yet. 1 of 2 destinations is stuck."),
     ),
     "the first by name": (
         [at("c", copy=None), at("b", config=None), at("a", digest=Digest())],
-        (State.STUCK, "Stuck at north / b: no syncer has ever reported. 2 of 3 destinations are stuck."),
+        (StepState.STUCK, "Stuck at north / b: no syncer has ever reported. 2 of 3 destinations are stuck."),
     ),
     "under way": (
         [at("a"), at("b", digest=Digest())],
-        (State.WAITING, "Under way to north / b: no status yet. 1 of 2 destinations is waiting."),
+        (StepState.WAITING, "Under way to north / b: no status yet. 1 of 2 destinations is waiting."),
     ),
     "unknown": (
-        [at("a", copy=Hidden("no")), at("b", digest=Digest())],
-        (State.UNKNOWN, "Not all is known of north / a: the copy cannot be seen: no. 1 of 2 destinations is unknown."),
+        [at("a", copy=Unreadable("no")), at("b", digest=Digest())],
+        (
+            StepState.UNKNOWN,
+            "Partly unknown at north / a: the copy is not visible: no. 1 of 2 destinations is unknown.",
+        ),
     ),
 }
 

@@ -14,9 +14,9 @@ from translated import config_map, definition, namespace, widget
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import Collection
-from farflung.cli.connection import hub_of
+from farflung.cli.connection import hub_client
 from farflung.cli.main import main
-from farflung.cli.upsynced import Question, printed, upsynced
+from farflung.cli.upsynced import UpsyncQuery, printed, upsynced
 from farflung.client.errors import Forbidden
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
@@ -51,8 +51,8 @@ async def furnished(*upsync: Obj) -> tuple[AskedFleet, Client, Client]:
     return hub, florin, guilder
 
 
-async def names(hub: AskedFleet, *question: str) -> list[str]:
-    found = await upsynced(hub.asked, Question(*question))
+async def names(hub: AskedFleet, *query: str) -> list[str]:
+    found = await upsynced(hub.asked, UpsyncQuery(*query))
     return [f"{item['syncTarget']} {item['object']['metadata']['name']}" for item in found["items"]]
 
 
@@ -63,7 +63,7 @@ async def test_what_all_edges_made_is_listed_with_where_it_is_from() -> None:
     await born(florin, widget("a", 3))
     await florin.create(WIDGETS, widget("theirs", 4), "shop")
     for word in ("widgets", "widget", "Widget", "widgets.example.org", "widgets.v1.example.org"):
-        answer = await upsynced(hub.asked, Question(word))
+        answer = await upsynced(hub.asked, UpsyncQuery(word))
         assert [line.split()[:4] for line in printed(answer, "table", NOW).splitlines()] == [
             ["NAMESPACE", "NAME", "LOCATION", "SYNCTARGET"],
             ["shop", "a", "florin", "florin"],
@@ -71,13 +71,13 @@ async def test_what_all_edges_made_is_listed_with_where_it_is_from() -> None:
             ["shop", "b", "guilder", "guilder"],
         ]
     assert hub.transport.writes == []
-    answer = await upsynced(hub.asked, Question("widgets", "shop", "hot=yes"))
+    answer = await upsynced(hub.asked, UpsyncQuery("widgets", "shop", "hot=yes"))
     [hot] = orjson.loads(printed(answer, "json", NOW))["items"]
     assert guilder.prefix.endswith(f":{hot['mailbox']}")
     assert (hot["location"], hot["otherLocations"], hot["syncTarget"]) == ("guilder", [], "guilder")
     assert (hot["object"]["kind"], hot["object"]["spec"]) == ("Widget", {"size": 1})
-    nothing = await upsynced(hub.asked, Question("widgets", "default"))
-    assert printed(nothing, "table", NOW) == "Nothing of widgets came back from an edge."
+    nothing = await upsynced(hub.asked, UpsyncQuery("widgets", "default"))
+    assert printed(nothing, "table", NOW) == "No upsynced widgets found."
 
 
 async def test_only_what_placements_of_the_workspace_bring_back_is_listed() -> None:
@@ -93,18 +93,20 @@ async def test_only_what_placements_of_the_workspace_bring_back_is_listed() -> N
 
 async def test_it_is_said_why_nothing_can_come_back() -> None:
     hub, _, _ = await furnished()
-    secrets = await upsynced(hub.asked, Question("secrets"))
-    reason = "no EdgePlacement of the workspace root:web brings secrets back (spec.upsync)"
+    secrets = await upsynced(hub.asked, UpsyncQuery("secrets"))
+    reason = "no EdgePlacement of the workspace root:web upsyncs secrets (spec.upsync)"
     assert (secrets["items"], secrets["remarks"]) == ([], [reason])
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"locationSelectors": [{"matchLabels": {"no": "place"}}]}})
     await hub.schedule()
-    nowhere = (await upsynced(hub.asked, Question("widgets")))["remarks"]
-    assert nowhere == ["the EdgePlacements of the workspace root:web that bring something back lead nowhere"]
+    nowhere = (await upsynced(hub.asked, UpsyncQuery("widgets")))["remarks"]
+    assert nowhere == ["the EdgePlacements of the workspace root:web with spec.upsync have no destination"]
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"upsync": None}})
-    nothing = (await upsynced(hub.asked, Question("widgets")))["remarks"]
-    assert nothing == ["no EdgePlacement of the workspace root:web brings anything back: spec.upsync says what does"]
-    with pytest.raises(click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it"):
-        await upsynced(hub_of(hub.inventory), Question("widgets"))
+    nothing = (await upsynced(hub.asked, UpsyncQuery("widgets")))["remarks"]
+    assert nothing == ["no EdgePlacement of the workspace root:web has spec.upsync"]
+    with pytest.raises(
+        click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"
+    ):
+        await upsynced(hub_client(hub.inventory), UpsyncQuery("widgets"))
 
 
 async def test_a_mailbox_that_has_another_version_is_read_in_that_one() -> None:
@@ -114,7 +116,7 @@ async def test_a_mailbox_that_has_another_version_is_read_in_that_one() -> None:
     await hub.client.create(DEFINITIONS, definition("v2"))
     await born(florin, widget("a", 1))
     await born(guilder, widget("a", 1))
-    found = await upsynced(hub.asked, Question("widgets"))
+    found = await upsynced(hub.asked, UpsyncQuery("widgets"))
     versions = {item["syncTarget"]: item["object"]["apiVersion"] for item in found["items"]}
     assert versions == {"florin": "example.org/v2", "guilder": "example.org/v1"}
 
@@ -124,7 +126,7 @@ async def test_a_mailbox_that_is_not_made_yet_has_nothing() -> None:
     await hub.edge("fresh", mailbox=False)
     await hub.schedule()
     await born(florin, widget("a", 1))
-    found = await upsynced(hub.asked, Question("widgets"))
+    found = await upsynced(hub.asked, UpsyncQuery("widgets"))
     assert (len(found["items"]), found["remarks"]) == (1, [])
 
 
@@ -132,20 +134,20 @@ async def test_what_one_may_not_see_is_said() -> None:
     hub, florin, _ = await furnished()
     await born(florin, widget("a", 1))
     with pytest.raises(Forbidden):
-        await upsynced(hub.asked_by_somebody, Question("widgets"))
+        await upsynced(hub.asked_by_somebody, UpsyncQuery("widgets"))
     read = {"apiGroups": ["edge.kcp.io"], "resources": ["*"], "verbs": ["get", "list"]}
     await hub.grant("root:web", "read", ENTER, read)
     await hub.client.create(DEFINITIONS, definition("v1"))
     with pytest.raises(click.ClickException, match="serves widgets, as far as you may see: "):
-        await upsynced(hub.asked_by_somebody, Question("widgets"))
+        await upsynced(hub.asked_by_somebody, UpsyncQuery("widgets"))
     await hub.grant("root:web", "discover", DISCOVER)
-    with pytest.raises(click.ClickException, match="you may not see what is in the mailboxes of these placements"):
-        await upsynced(hub.asked_by_somebody, Question("widgets"))
+    with pytest.raises(click.ClickException, match="you may not read the mailboxes of these placements"):
+        await upsynced(hub.asked_by_somebody, UpsyncQuery("widgets"))
     see = {"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["list"]}
     await hub.grant(florin.prefix.removeprefix("/clusters/"), "see", ENTER, see)
-    found = await upsynced(hub.asked_by_somebody, Question("widgets"))
+    found = await upsynced(hub.asked_by_somebody, UpsyncQuery("widgets"))
     assert [item["syncTarget"] for item in found["items"]] == ["florin"]
-    assert found["remarks"][0].startswith("1 of 2 mailboxes cannot be seen, and are left out: ")
+    assert found["remarks"][0].startswith("1 of 2 mailboxes are not visible and are ignored: ")
 
 
 def test_the_command_says_what_it_takes() -> None:

@@ -12,8 +12,8 @@ from fleet import PROVIDER, FaultyTransport
 from simulated_time import simulated_environment
 from translated import MAPS, NAMESPACES, PROD, config_map, namespace, world
 
-from farflung.cli.controllers import ALL, Servers, Settings, Shown, control
-from farflung.cli.reloader import Reloading
+from farflung.cli.controllers import ALL, ControllerSettings, ProcessStatus, Servers, run_controllers
+from farflung.cli.reloader import Reloader
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 
@@ -33,10 +33,12 @@ async def test_a_process_with_all_controllers_has_one_watch_per_kind() -> None:
         await fleet.crash()
         everywhere = Client(fleet.masters, "/clusters/*", "test")
         servers = Servers(fleet.client(f"/clusters/{PROVIDER}"), fleet.client("/clusters/root"), everywhere)
-        settings, shown, log = Settings(ALL, "farflung controllers"), Shown(), Logger(io.StringIO())
-        files = Reloading(settings.files, settings.reading, log)
+        settings, status, log = ControllerSettings(ALL, "farflung controllers"), ProcessStatus(), Logger(io.StringIO())
+        files = Reloader(settings.files, settings.loaded, log)
         running = asyncio.create_task(
-            control(settings, servers, files=files, identity="a", shown=shown, env=simulated_environment(), log=log)
+            run_controllers(
+                settings, servers, files=files, identity="a", status=status, env=simulated_environment(), log=log
+            )
         )
         await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="prod"))
         await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "3"}))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from farflung.cli.upsynced import brings_back, ways
+from farflung.cli.upsynced import has_upsync, upsync_routes
 from farflung.machinery.errors import Obj
 from farflung.syncer.types import Part, Resource
 
@@ -38,7 +38,7 @@ def test_places_are_those_of_placements_that_bring_something_back() -> None:
         part_of("odd", ("l4", "t4", "4")),
         {"metadata": {}, "destinations": [None]},
     ]
-    found = ways(some, slices)
+    found = upsync_routes(some, slices)
     assert {name: way.place.locations for name, way in found.items()} == {"c-mb-1": ("l1", "l2"), "c-mb-2": ("l2",)}
 
 
@@ -58,19 +58,19 @@ def test_places_are_those_of_placements_that_bring_something_back() -> None:
     ],
 )
 def test_a_place_brings_back_what_its_placements_say(upsync: Obj, part: Part, brought: bool) -> None:
-    [way] = ways([placement("p", upsync)], [part_of("p", ("l", "t", "1"))]).values()
+    [way] = upsync_routes([placement("p", upsync)], [part_of("p", ("l", "t", "1"))]).values()
     assert way.brings(part) is brought
 
 
 def test_two_placements_bring_back_together_what_each_does() -> None:
     some = [placement("p", wanted(names=("a",))), placement("q", wanted(names=("b",)))]
-    [way] = ways(some, [part_of("p", ("l", "t", "1")), part_of("q", ("m", "t", "1"))]).values()
+    [way] = upsync_routes(some, [part_of("p", ("l", "t", "1")), part_of("q", ("m", "t", "1"))]).values()
     assert [way.brings(Part(Resource("example.org", "widgets"), "shop", name)) for name in "abc"] == [True, True, False]
     assert way.place.locations == ("l", "m")
 
 
 def test_a_placement_that_nobody_understands_brings_nothing_back() -> None:
-    assert [brings_back(placement("p", *some)) for some in ((), (wanted(),), (wanted(), {"names": 7}))] == [
+    assert [has_upsync(placement("p", *some)) for some in ((), (wanted(),), (wanted(), {"names": 7}))] == [
         False,
         True,
         False,

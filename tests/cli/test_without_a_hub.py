@@ -52,7 +52,7 @@ def test_without_a_kubeconfig_it_is_said_how_to_get_one(path: tuple[str, ...]) -
     answer = said(path, Path("none"))
     assert (answer.exit_code, answer.output.count("\n")) == (1, 1)
     assert answer.output.endswith(
-        ": there is no none; `farflung start` starts a hub, and `export KUBECONFIG=.farflung/admin.kubeconfig` leads to"
+        ": there is no none; `farflung start` starts a hub, and `export KUBECONFIG=.farflung/admin.kubeconfig` selects"
         " it\n"
     )
 
@@ -61,7 +61,7 @@ def test_the_kubeconfig_of_a_hub_in_this_directory_is_named() -> None:
     Path(".farflung").mkdir()
     Path(".farflung", "admin.kubeconfig").touch()
     assert said(("status",), Path("none")).output == (
-        "Error: there is no none; `export KUBECONFIG=.farflung/admin.kubeconfig` leads to the hub of this directory\n"
+        "Error: there is no none; `export KUBECONFIG=.farflung/admin.kubeconfig` selects the hub of this directory\n"
     )
 
 

@@ -113,7 +113,7 @@ def test_a_demo_replaces_a_kept_one_and_leaves_nothing_behind(tmp_path: Path, fi
     second = demo(tmp_path, first_port, "--replace")
     output = ended(second)
     assert second.returncode == 0, output
-    assert "The earlier demo is stopped and gone." in output
+    assert "Stopped and removed the earlier demo." in output
     check_story(output, first_port)
     assert nothing_of(tmp_path)
 
@@ -124,7 +124,7 @@ def test_a_port_that_is_in_use_is_named_with_who_has_it_and_nothing_is_made(tmp_
         output = ended(process)
     assert process.returncode == 1
     assert f"port {first_port + 1} of 127.0.0.1 is in use by process {os.getpid()}" in output
-    assert "; --first-port takes other ports\n" in output
+    assert "; choose others with --first-port\n" in output
     assert nothing_of(tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Pat
     output = ended(process)
     assert process.returncode == 1
     assert "Error: the cluster" in output
-    assert "could not be made: edge" in output
+    assert "could not be created: edge" in output
     assert "Traceback" not in output
     assert nothing_of(tmp_path)
 
@@ -155,7 +155,7 @@ def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Pat
     [
         "Start the hub",
         pytest.param("Describe the common", marks=pytest.mark.long),
-        pytest.param("Make the cluster", marks=pytest.mark.long),
+        pytest.param("Create the cluster", marks=pytest.mark.long),
         pytest.param("Connect", marks=pytest.mark.long),
     ],
 )

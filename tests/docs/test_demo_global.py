@@ -26,7 +26,7 @@ def test_the_demo_shows_where_machines_go_replaces_an_earlier_one_and_leaves_not
     (tmp_path / "farflung" / "demo").mkdir(parents=True)  # as a demo that was killed leaves it
     ended = demo(tmp_path, "global", "--replace")
     assert ended.returncode == 0, ended.stderr
-    assert "The earlier demo is stopped and gone." in ended.stderr
+    assert "Stopped and removed the earlier demo." in ended.stderr
     output = ended.stdout
     assert "\n0/12 clusters fit: 11 no flavor p2.gpu.8, 1 out of p2.gpu.8" in output
     assert re.search(r"default +shop +Bound +True +\[\"az4\",\"az5\",\"az6\",\"az7\",\"az8\",\"az9\"\] +6 ", output)
@@ -34,6 +34,6 @@ def test_the_demo_shows_where_machines_go_replaces_an_earlier_one_and_leaves_not
     assert re.search(r"default +render2 .* az12 ", output)
     assert re.search(r"^az1 +region1 +az1 +8 +\S+ +yes$", output, re.MULTILINE)
     assert "$ kubectl get allocations -A " in output
-    assert "goes to az1 with c6.large.2" in output
+    assert "placed on az1 with c6.large.2" in output
     assert "All of it is stopped and gone." in ended.stderr
     assert not (tmp_path / "farflung" / "demo").exists()

@@ -61,12 +61,12 @@ export KUBECONFIG=$PWD/.kcp/admin.kubeconfig:$EDGE
 """
 REGISTERED = """\
 $ farflung syncer-gen sync-target-f --workspace root:imw-1 --syncer-kubeconfig florin.kubeconfig --allow-upsync group9.test/nines
-Warning: rbac.authorization.k8s.io/rolebindings is left out, although a placement wants it; --allow names what may go
-Warning: rbac.authorization.k8s.io/roles is left out, although a placement wants it; --allow names what may go
+Warning: rbac.authorization.k8s.io/rolebindings is not allowed, although a placement selects it; allow it with --allow
+Warning: rbac.authorization.k8s.io/roles is not allowed, although a placement selects it; allow it with --allow
 Wrote florin.kubeconfig; run `farflung syncer --from-kubeconfig florin.kubeconfig --to-kubeconfig … --sync-target-name sync-target-f --sync-target-uid 7bc6d1b8-d870-4813-8c7a-bdf746513c12`
 $ farflung syncer-gen sync-target-g --workspace root:imw-1 --syncer-kubeconfig guilder.kubeconfig
-Warning: rbac.authorization.k8s.io/rolebindings is left out, although a placement wants it; --allow names what may go
-Warning: rbac.authorization.k8s.io/roles is left out, although a placement wants it; --allow names what may go
+Warning: rbac.authorization.k8s.io/rolebindings is not allowed, although a placement selects it; allow it with --allow
+Warning: rbac.authorization.k8s.io/roles is not allowed, although a placement selects it; allow it with --allow
 Wrote guilder.kubeconfig; run `farflung syncer --from-kubeconfig guilder.kubeconfig --to-kubeconfig … --sync-target-name sync-target-g --sync-target-uid 51a16dd7-5b8b-438a-9caa-d5f1d4388327`
 """  # noqa: E501
 SYNCER = """\

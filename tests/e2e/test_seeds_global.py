@@ -84,7 +84,7 @@ def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(start: Cal
     session.type(CREATED)
     check_description(described(session))
     explained = session.run("farflung explain pod demovm")
-    assert "goes to az1 with c6.large.2" in explained
+    assert "placed on az1 with c6.large.2" in explained
     assert re.search(r"^az2 +region2 +az2 +0 +- +no +wrong region$", explained, re.MULTILINE)
     (session.path / "other.yaml").write_text(MACHINE.replace("demovm", "other").replace("region1", "region9"))
     session.run("kubectl apply -f other.yaml")
@@ -201,7 +201,7 @@ def test_what_is_deleted_makes_room_also_when_everything_was_killed_in_between(w
     walk.crash()
     session.run("kubectl delete pod demovm")
     walk.check("other", "az1")
-    assert session.run("farflung plan -f vm.yaml") == f"Pod default/demovm (new)\ngoes nowhere: {FULL}\n"
+    assert session.run("farflung plan -f vm.yaml") == f"Pod default/demovm (new)\nnot placed: {FULL}\n"
 
 
 @pytest.mark.long
@@ -215,7 +215,7 @@ def test_a_scheduler_that_was_killed_knows_what_is_bound_when_it_comes_back(walk
     first.wait()
     session.run("kubectl apply -f other.yaml")
     waiting = session.run("farflung explain pod other")
-    assert waiting.endswith(f"goes nowhere: {FULL}\nnow: not bound; the global scheduler is behind, or does not run\n")
+    assert waiting.endswith(f"not placed: {FULL}\nnow: not bound; the global scheduler is behind or not running\n")
     lease = "kubectl get lease global-scheduler -n default -o json"
     session.run("kubectl ws root:compute")
     before = orjson.loads(session.run(lease))["spec"]

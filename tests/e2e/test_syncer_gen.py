@@ -97,7 +97,7 @@ def test_what_is_wrong_is_one_sentence(operator: Operator) -> None:
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert (
         ended.stderr
-        == f"Error: the workspace {operator.florin[-1]} has no SyncTarget nobody; --workspace names another one\n"
+        == f"Error: the workspace {operator.florin[-1]} has no SyncTarget nobody; select another one with --workspace\n"
     )
     for wrong in (
         ["--replicas", "2"],
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_one_sentence(operator: Operator) -> None:
 def test_an_address_of_this_machine_alone_is_warned_of(operator: Operator) -> None:
     ended = operator.run("syncer-gen", *operator.florin)
     assert ended.exit_code == 0
-    assert "is an address of this machine alone; --server names one that the cluster can reach" in ended.stderr
+    assert "is only reachable from this machine; select another URL with --server" in ended.stderr
 
 
 def test_a_syncer_says_in_one_sentence_why_it_does_not_start(operator: Operator) -> None:

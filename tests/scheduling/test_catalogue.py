@@ -136,7 +136,7 @@ def test_flavors_are_known_by_a_name_too_that_is_no_other_ones_name_or_id() -> N
         (config(NANO, number=-1), "flavor_number must be a whole number from 0 to 1000000000000, not -1."),
         (config(NANO, number=True), "flavor_number must be a whole number from 0 to 1000000000000, not True."),
         (config(7), "flavors.flavor_0 must be an object, not 7."),
-        (config(NANO, NANO), "the flavor '42' is there twice, flavors.flavor_1 is the second one."),
+        (config(NANO, NANO), "the flavor '42' is a duplicate, at flavors.flavor_1."),
         (
             config(NANO | {"vcpus": "two"}),
             "flavors.flavor_0.vcpus must be a whole number from 1 to 1000000000000, not 'two'.",
@@ -178,7 +178,7 @@ def test_what_is_wrong_with_the_table_of_flavors_is_told_in_a_sentence(text: str
         (listed("x"), "flavors.json: flavors[0] must be an object, not 'x'."),
         (
             listed(LARGE, LARGE),
-            "the flavor 'c6.large.2' of the region 'region1' is there twice, flavors[1] is the second one.",
+            "the flavor 'c6.large.2' of the region 'region1' is a duplicate, at flavors[1].",
         ),
         (listed({"id": "a", "vcpus": 1, "ram": 1}), "flavors[0].region must be the name of a region, not nothing."),
         (listed({"region": "r", "vcpus": 1, "ram": 1}), "flavors[0].id must be a printable text"),

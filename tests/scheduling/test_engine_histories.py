@@ -19,9 +19,9 @@ from farflung.scheduling.values import MachineRequest, SchedulingDecision, Site,
 class Pair:
     """An engine and its twin, to which the same happens."""
 
-    def __init__(self, policy: SchedulerPolicy, most_judgements: int) -> None:
+    def __init__(self, policy: SchedulerPolicy, max_evaluations: int) -> None:
         self.policy = policy
-        self.engine = SchedulingEngine(policy, CATALOGUE, most_judgements=most_judgements)
+        self.engine = SchedulingEngine(policy, CATALOGUE, max_evaluations=max_evaluations)
         self.twin = Twin(CATALOGUE, cheap=policy is CHEAP)
         self.placed = 0
 

@@ -320,8 +320,8 @@ def test_a_type_of_volumes_that_is_sold_out_in_a_zone_is_not_there(
             {"site_infos": [{"region": "r"}]},
             "site_infos.json: site_infos[0].availability_zone must be a printable text",
         ),
-        ({"site_infos": [place("r", "a"), place("r", "a")]}, "the zone 'a' of the region 'r' is there twice"),
-        ({"site_infos": [place("r", "A"), place("r", "a")]}, "a site that would be called 'r--a' is there twice"),
+        ({"site_infos": [place("r", "a"), place("r", "a")]}, "the zone 'a' of the region 'r' is a duplicate"),
+        ({"site_infos": [place("r", "A"), place("r", "a")]}, "a site that would be called 'r--a' is a duplicate"),
         ({"site_infos": [place("r", "a/b")]}, "site_infos[0].availability_zone must be of letters, digits and hyphens"),
         ({"site_infos": [place(operator=[])]}, "site_infos[0].operator must be"),
         (

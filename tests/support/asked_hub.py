@@ -13,7 +13,7 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.cli import inventory
-from farflung.cli.connection import Hub, hub_of
+from farflung.cli.connection import HubClient, hub_client
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
 from farflung.machinery.errors import Obj
@@ -57,14 +57,14 @@ class AskedHub:
         return cls(asking, client.workspace(WORKLOAD), client.workspace(INVENTORY), cluster)
 
     @property
-    def asked(self) -> Hub:
+    def asked(self) -> HubClient:
         """For whoever asks as the administrator."""
-        return hub_of(Client(self.transport, self.client.prefix, "farflung"))
+        return hub_client(Client(self.transport, self.client.prefix, "farflung"))
 
     @property
-    def asked_by_somebody(self) -> Hub:
+    def asked_by_somebody(self) -> HubClient:
         """Who may do only what they were granted."""
-        return hub_of(Client(LocalTransport(self.transport.function, USER_TOKEN), self.client.prefix, "farflung"))
+        return hub_client(Client(LocalTransport(self.transport.function, USER_TOKEN), self.client.prefix, "farflung"))
 
     async def grant(self, workspace: str, name: str, *rules: Obj) -> None:
         at, group = self.client.workspace(workspace), "rbac.authorization.k8s.io"

@@ -31,7 +31,7 @@ from translated import binding
 from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.apis.names import SERVICE_ACCOUNTS, Collection
-from farflung.cli.registration import COLLECTIONS, Registered, Wanted, register
+from farflung.cli.registration import COLLECTIONS, Registered, RegistrationRequest, register
 from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.client.kubeconfig import load, merge
 from farflung.client.rest import Client
@@ -146,7 +146,7 @@ class Link:
     ) -> None:
         """Give it the rights that `syncer-gen` would give it at this moment, and for these kinds; at the edge, without
         those that are withheld."""
-        wanted = Wanted(
+        wanted = RegistrationRequest(
             self.name, PROVIDER, 3600, PATIENCE, frozenset(map(resource, down)), frozenset(map(resource, up))
         )
         self.registered = await register(self.inventory, wanted, lambda sentence: None, time.time)

@@ -10,7 +10,7 @@ from typing import Any
 from fleet import PROVIDER, Fleet, fleet
 from local_transport import LocalTransport
 
-from farflung.cli.registration import Registered, Wanted, register
+from farflung.cli.registration import Registered, RegistrationRequest, register
 from farflung.client.rest import Client
 from farflung.syncer.manifest import identity
 
@@ -28,8 +28,8 @@ class Registry:
         """In the inventory."""
         return self.fleet.client(f"/clusters/{self.inventory}")
 
-    def wanted(self, name: str, **how: Any) -> Wanted:
-        return Wanted(name, PROVIDER, **{"lifetime": LIFETIME, "seconds": 20.0, **how})
+    def wanted(self, name: str, **how: Any) -> RegistrationRequest:
+        return RegistrationRequest(name, PROVIDER, **{"lifetime": LIFETIME, "seconds": 20.0, **how})
 
     async def register(self, name: str, **how: Any) -> Registered:
         now = lambda: self.fleet.hub.now.timestamp()  # noqa: E731

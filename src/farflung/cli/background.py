@@ -1,4 +1,4 @@
-"""Processes that go on in the background, and can be found and ended again, by whoever has their list."""
+"""Background processes of the demo, listed in a file so that a later command can stop them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import msgspec
 
 from farflung.lib.files import write_private
 
-GRACE: Final = 15.0  #: seconds that they get to end in order
+GRACE: Final = 15.0  #: seconds between SIGTERM and SIGKILL
 POLL: Final = 0.02
 
 
 class Process(msgspec.Struct, frozen=True):
-    """`began`: as the system counts it, so that a number that is used again is not taken for the same process."""
+    """`began`: the start time of the process, because process ids are reused."""
 
     name: str
     pid: int
@@ -41,7 +41,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 def _began(pid: int) -> str:
-    """Empty if there is none, or if it has ended and nobody has asked how."""
+    """Empty if it does not exist or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -51,7 +51,7 @@ def _began(pid: int) -> str:
 
 
 class Background:
-    """All of one kind, listed in a file."""
+    """The processes that a file lists."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -63,7 +63,7 @@ class Background:
             return []
 
     def start(self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
-        """It lives on when we end."""
+        """The process outlives this one."""
         with log.open("ab") as output:
             child = subprocess.Popen(  # noqa: S603
                 command,
@@ -73,13 +73,13 @@ class Background:
                 start_new_session=True,
                 env=dict(environment),
             )
-        child.returncode = 0  # it is not ours to wait for
+        child.returncode = 0  # nobody waits for it
         process = Process(name, child.pid, _began(child.pid))
         write_private(self._file, msgspec.json.encode([*self.processes(), process]))
         return process
 
     def stop(self) -> list[str]:
-        """End all of them, the last one first; the names of those that were there."""
+        """Stop all processes, the last one first; the names of those that were running."""
         ended = []
         for process in reversed(self.processes()):
             if process.is_alive:

@@ -1,4 +1,4 @@
-"""The way to a hub for commands that ask it something: whom they talk to, and what goes wrong, in a sentence."""
+"""The connection of commands to a hub, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -33,87 +33,87 @@ from farflung.machinery.errors import Obj
 T = TypeVar("T")
 
 PROVIDER: Final = "root:espw"
-FIRST_KUBECONFIG: Final = Path(".farflung", "admin.kubeconfig")  #: where `farflung start` puts it, if it is not told
-CLUSTERS: Final = "/clusters/"  #: what the path of a workspace begins with, at a server
+FIRST_KUBECONFIG: Final = Path(".farflung", "admin.kubeconfig")  #: the default of `farflung start`
+CLUSTERS: Final = "/clusters/"  #: prefix of the URL path of a workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Which hub, which workspace of it, and who asks; nothing said: as kubectl finds it."""
+class ServerOptions:
+    """Selects hub, workspace and user; empty fields as kubectl does."""
 
     kubeconfig: str = ""
     context: str = ""
     workspace: str = ""
     provider: str = PROVIDER
-    anywhere: bool = False  #: which workspace does not matter: where nothing says one, `root` will do
+    anywhere: bool = False  #: any workspace will do; `root` by default
 
 
 @dataclass(frozen=True, slots=True)
-class Hub:
-    """Nothing that is done with these clients changes anything."""
+class HubClient:
+    """Clients for reading and dry runs: they never change anything."""
 
-    workspace: Client  #: the one with the placements
-    root: Client  #: the one that exports Locations and SyncTargets
-    provider: str  #: the path of the workspace that provides the API of placements
-    server: str = ""  #: its address, for people
+    workspace: Client  #: with the placements
+    root: Client  #: with the exports of Locations and SyncTargets
+    provider: str  #: path of the provider workspace
+    server: str = ""  #: URL, for messages
 
 
-def hub_of(client: Client, provider: str = PROVIDER, server: str = "") -> Hub:
+def hub_client(client: Client, provider: str = PROVIDER, server: str = "") -> HubClient:
     """`client`: of the workspace with the placements."""
     client = client.rehearsing()
-    return Hub(client, client.workspace("root"), provider, server)
+    return HubClient(client, client.workspace("root"), provider, server)
 
 
-def ask(asking: Asking, question: Callable[[Hub], Coroutine[None, None, T]]) -> T:
-    """The answer; what went wrong is a click.ClickException."""
+def query(connection: ServerOptions, read: Callable[[HubClient], Coroutine[None, None, T]]) -> T:
+    """Raises click.ClickException."""
 
-    return _done(asking, lambda client, server: question(hub_of(client, asking.provider, server)))
-
-
-def change(asking: Asking, deed: Callable[[Client], Coroutine[None, None, T]]) -> T:
-    """What somebody does in the workspace, whose client changes what it is told to; also a click.ClickException."""
-
-    return _done(asking, lambda client, _server: deed(client))
+    return _run(connection, lambda client, server: read(hub_client(client, connection.provider, server)))
 
 
-def _done(asking: Asking, deed: Callable[[Client, str], Coroutine[None, None, T]]) -> T:
-    async def done() -> T:
-        async with _opened(asking) as (client, server):
-            return await in_words(client, deed(client, server))
+def modify(connection: ServerOptions, action: Callable[[Client], Coroutine[None, None, T]]) -> T:
+    """Like `query`, with a client that can write."""
+
+    return _run(connection, lambda client, _server: action(client))
+
+
+def _run(connection: ServerOptions, action: Callable[[Client, str], Coroutine[None, None, T]]) -> T:
+    async def run() -> T:
+        async with _connected(connection) as (client, server):
+            return await with_messages(client, action(client, server))
 
     try:
-        return asyncio.run(done())
+        return asyncio.run(run())
     except KubeconfigError as error:
-        raise click.ClickException(mending(error)) from None
+        raise click.ClickException(describe_error(error)) from None
 
 
-async def in_words(client: Client, deed: Awaitable[T]) -> T:
-    """What went wrong is a click.ClickException; if it is that there is no such workspace, that is all it says."""
+async def with_messages(client: Client, action: Awaitable[T]) -> T:
+    """Turns errors into click.ClickException.  If the workspace does not exist, the message says only that."""
     try:
-        return await deed
+        return await action
     except click.UsageError:
         raise
     except (Refused, click.ClickException) as error:
         sentence = error.message if isinstance(error, click.ClickException) else _sentence(error)
-        raise click.ClickException(await why_closed(client) or sentence) from None
-    except ClientError as error:  # who does not answer is not asked again
+        raise click.ClickException(await explain_denial(client) or sentence) from None
+    except ClientError as error:  # no second request to a server that does not answer
         raise click.ClickException(_sentence(error)) from None
 
 
 @asynccontextmanager
-async def _opened(asking: Asking) -> AsyncIterator[tuple[Client, str]]:
-    """A client of the workspace, and the address of the server."""
-    access = load(asking.kubeconfig or None, context=asking.context)
+async def _connected(connection: ServerOptions) -> AsyncIterator[tuple[Client, str]]:
+    """The client of the workspace, and the server's URL."""
+    access = load(connection.kubeconfig or None, context=connection.context)
     async with access.transport() as transport:
         client = Client(transport, access.prefix, "farflung")
-        if asking.workspace:
-            client = client.workspace(asking.workspace)
-        elif CLUSTERS not in f"{access.prefix}/" and asking.anywhere:
+        if connection.workspace:
+            client = client.workspace(connection.workspace)
+        elif CLUSTERS not in f"{access.prefix}/" and connection.anywhere:
             client = client.workspace("root")
         elif CLUSTERS not in f"{access.prefix}/":
             raise click.ClickException(
-                f"{access.server}{access.prefix} is the address of no workspace: give one with --workspace, or go to "
-                "one with `kubectl ws`"
+                f"{access.server}{access.prefix} is not the URL of a workspace: select one with --workspace or "
+                "`kubectl ws`"
             )
         yield client, access.server
 
@@ -123,41 +123,41 @@ def _sentence(error: ClientError) -> str:
         case Unreachable():
             return f"cannot reach the server: {error}; is the hub running? `farflung start` starts it"
         case Unauthorized():
-            return f"the server does not know who you are: {error}"
+            return f"the server does not accept your credentials: {error}"
         case _:
             return str(error)
 
 
-def mending(error: Exception) -> str:
-    """What is wrong with a kubeconfig or the like; and what leads to a hub, if nothing does."""
+def describe_error(error: Exception) -> str:
+    """The error, with a hint if there is no kubeconfig at all."""
     if not isinstance(error, NoKubeconfig):
         return str(error)
-    way = f"`export KUBECONFIG={FIRST_KUBECONFIG}` leads to"
+    hint = f"`export KUBECONFIG={FIRST_KUBECONFIG}` selects"
     if FIRST_KUBECONFIG.exists():
-        return f"{error}; {way} the hub of this directory"
-    return f"{error}; `farflung start` starts a hub, and {way} it"
+        return f"{error}; {hint} the hub of this directory"
+    return f"{error}; `farflung start` starts a hub, and {hint} it"
 
 
-async def placement_of(hub: Hub, name: str) -> Obj | None:
-    """The EdgePlacement; None if there is none of that name.  click.ClickException if there can be none."""
+async def get_placement(hub: HubClient, name: str) -> Obj | None:
+    """None if it does not exist.  Raises click.ClickException if the workspace has no edge API."""
     try:
         return await hub.workspace.get(EDGE_PLACEMENTS, name)
     except NotFound as error:
         if error.details:
             return None
     raise click.ClickException(
-        f"the workspace {workspace_name(hub)} does not have the API of placements: in that workspace, "
-        f"`kubectl kcp bind apiexport {hub.provider}:edge.kcp.io` binds it"
+        f"the workspace {workspace_name(hub)} has no edge API: bind it with "
+        f"`kubectl kcp bind apiexport {hub.provider}:edge.kcp.io` in that workspace"
     )
 
 
-async def time_at(hub: Hub) -> datetime:
-    """What time it is there, by which everything there is dated."""
+async def server_time(hub: HubClient) -> datetime:
+    """The server's time, which its timestamps use."""
     return await hub.workspace.date() or datetime.now(UTC)
 
 
-def workspace_name(hub: Hub) -> str:
-    """As it was said: by its path or by its cluster."""
+def workspace_name(hub: HubClient) -> str:
+    """Its path or logical cluster, as given."""
     return hub.workspace.prefix.rpartition("/")[2]
 
 
@@ -166,22 +166,22 @@ OTHERS: Final = "`kubectl ws tree` shows those below the current one"
 NONE_AT_ALL: Final = "the server has no workspaces; `farflung start` runs a hub that does"
 
 
-async def why_closed(workspace: Client) -> str:
-    """A sentence, if whoever asks has no access to this workspace; nothing, if something else is wrong.  It says that
-    there is none only if a workspace above says so, or if there are none at all."""
+async def explain_denial(workspace: Client) -> str:
+    """A sentence if the user cannot access the workspace, else empty.  It says that the workspace does not exist only
+    if a parent workspace confirms that."""
     try:
-        await workspace.raw(f"/apis/{WORKSPACES.group}")  # which every workspace has
+        await workspace.raw(f"/apis/{WORKSPACES.group}")  # which every workspace serves
     except NotFound:
         return NONE_AT_ALL
     except Forbidden:
         path = workspace.prefix.rpartition("/")[2]
-        return await _told(workspace, path) if ":" in path else await _told_of_one_word(workspace, path)
+        return await _find_missing(workspace, path) if ":" in path else await _suggest_path(workspace, path)
     except ClientError:
         pass
     return ""
 
 
-async def _told(server: Client, path: str) -> str:
+async def _find_missing(server: Client, path: str) -> str:
     above, _, name = path.rpartition(":")
     while above:
         try:
@@ -191,23 +191,23 @@ async def _told(server: Client, path: str) -> str:
         except NotFound as error:
             if not error.names(name):
                 return NONE_AT_ALL
-            return f"there is no workspace {above}:{name}; {await _like(server, above, name)}"
+            return f"there is no workspace {above}:{name}; {await _suggest(server, above, name)}"
         else:
             break
-    return _uncertain(path)
+    return _not_found(path)
 
 
-async def _told_of_one_word(server: Client, name: str) -> str:
-    """It may be the name of a cluster, of which nobody above knows."""
-    return _uncertain(name, await _like(server, ROOT, name))
+async def _suggest_path(server: Client, name: str) -> str:
+    """It may be the name of a logical cluster, which no parent workspace lists."""
+    return _not_found(name, await _suggest(server, ROOT, name))
 
 
-def _uncertain(path: str, hint: str = OTHERS) -> str:
+def _not_found(path: str, hint: str = OTHERS) -> str:
     return f"there is no workspace {path}, or you may not enter it; {hint}"
 
 
-async def _like(server: Client, above: str, name: str) -> str:
-    """One that was perhaps meant."""
+async def _suggest(server: Client, above: str, name: str) -> str:
+    """A hint with a similar name."""
     try:
         names = [one["metadata"]["name"] for one in await server.workspace(above).list(WORKSPACES)]
     except ClientError:
@@ -217,9 +217,8 @@ async def _like(server: Client, above: str, name: str) -> str:
 
 
 def find_resource(served: Served, word: str) -> Resource | None:
-    """`nines`, `nine`, `Nine` or a short name, also with the group (`nines.group9.test`) or the version and the group
-    (`nines.v1.group9.test`).  None if there is none.  Of several, the first that is served counts, and those whose
-    plural it is before others."""
+    """The resource with this plural, singular, kind or short name, also with group (`nines.group9.test`) or with
+    version and group (`nines.v1.group9.test`).  Plurals take precedence, then the order of discovery."""
     name, _, rest = word.lower().partition(".")
     version, _, group = rest.partition(".")
     found = [one for one in _candidates(served, rest) if name in _names(one)]

@@ -1,4 +1,4 @@
-"""Composition of the processes that run controllers: where the server is, what runs, and how it ends."""
+"""Composition of the processes that run controllers: connections, controllers, leader election and shutdown."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from prometheus_client import CollectorRegistry
 from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.kcp.names import SCHEDULING_GROUP, WORKLOAD_GROUP
 from farflung.cli import global_scheduler
-from farflung.cli.connection import mending
+from farflung.cli.connection import describe_error
 from farflung.cli.environment import system_environment
-from farflung.cli.global_scheduler import Ways
+from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.identity import identity
-from farflung.cli.reloader import Reloading
-from farflung.cli.scheduler_configuration import Configuration, KeptFiles, Reading
-from farflung.cli.scheduler_files import ConfigurationError, Files
+from farflung.cli.reloader import Reloader
+from farflung.cli.scheduler_configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
+from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import Access, load
 from farflung.client.rest import Client
@@ -53,21 +53,21 @@ TRANSLATOR: Final = "placement-translator"
 SUMMARIZER: Final = "status-summarizer"
 GLOBAL: Final = "global-scheduler"
 ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR, SUMMARIZER, GLOBAL)
-SEEING_ALL: Final = frozenset({TRANSLATOR, SUMMARIZER, GLOBAL})  #: those that have to see all workspaces at once
+ALL_WORKSPACES: Final = frozenset({TRANSLATOR, SUMMARIZER, GLOBAL})  #: need access to all workspaces
 PROVIDER: Final = "root:espw"
-EVERYWHERE: Final = "system:admin"  #: the context of who may see all workspaces at once
+ADMIN_CONTEXT: Final = "system:admin"  #: context with access to all workspaces
 WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8, GLOBAL: 32}
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """One way to a server, as command lines say it; nothing said: as kubectl would go."""
+class AccessOptions:
+    """Selects one server and user, as options do; empty fields as kubectl does."""
 
     kubeconfig: str = ""
     context: str = ""
     user: str = ""
     cluster: str = ""
-    server: str = ""  #: the address, if not that of the kubeconfig
+    server: str = ""  #: URL, if not the kubeconfig's
 
     def access(self) -> Access:
         chosen = {"context": self.context, "cluster": self.cluster, "user": self.user}
@@ -75,100 +75,104 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    what: tuple[str, ...]  #: some of ALL
+class ControllerSettings:
+    controllers: tuple[str, ...]  #: some of ALL
     command: str
-    where: Where = field(default_factory=Where)  #: the provider's workspace
-    root: Where | None = None  #: the root workspace, if not by the same way
-    everywhere: Where | None = None  #: all workspaces at once, for those who have to see them
-    provider: str = ""  #: the path of the provider's workspace; empty: the one that `where` leads to
+    provider_access: AccessOptions = field(default_factory=AccessOptions)  #: to the provider workspace
+    root_access: AccessOptions | None = None  #: to the root workspace, if it differs
+    all_access: AccessOptions | None = None  #: to all workspaces, for ALL_WORKSPACES
+    provider: str = ""  #: path of the provider workspace; empty: the workspace of `provider_access`
     name: str = "edge-scheduler"
     verbosity: int = 2
-    workers: int = 0  #: of each controller; 0: as WORKERS says
+    workers: int = 0  #: per controller; 0: WORKERS
     bind_address: str = ""
-    elects: bool = False
-    identity_file: str = ""  #: that remembers who this process is; empty: none
+    leader_elect: bool = False
+    identity_file: str = ""  #: stores the Lease identity; empty: none
     log_only: bool = False
-    with_parent: bool = False  #: ends when standard input does
-    limits: WithdrawalLimits = field(default_factory=WithdrawalLimits)  #: of what goes at once
-    stale_after: float = STALE_AFTER  #: seconds without a word of a syncer
-    files: Files = field(default_factory=Files)  #: of the global scheduler
-    kept: KeptFiles = field(default_factory=KeptFiles)  #: the copy of them
-    reading: Reading = field(default_factory=lambda: Reading(Configuration(), _now()))  #: what they said
+    with_parent: bool = False  #: stop at the end of standard input
+    limits: WithdrawalLimits = field(default_factory=WithdrawalLimits)  #: of withdrawals
+    stale_after: float = STALE_AFTER  #: seconds without a heartbeat
+    files: SchedulerFiles = field(default_factory=SchedulerFiles)  #: of the global scheduler
+    kept: FileCopy = field(default_factory=FileCopy)  #: the last valid version of them
+    loaded: LoadedConfiguration = field(
+        default_factory=lambda: LoadedConfiguration(SchedulerConfiguration(), _now())
+    )  #: their content
 
     def workers_of(self, controller: str) -> int:
         return self.workers or WORKERS[controller]
 
 
-def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any]) -> Settings:
-    """`options`: as the command line has them.  A way to the server by another name counts if nothing else is said.
-    Raises ConfigurationError."""
+def read_settings(command: str, controllers: tuple[str, ...], options: Mapping[str, Any]) -> ControllerSettings:
+    """`options`: of the command line.  Options of kcp's and KubeStellar's names count if the usual ones are not given.
+    Raises SchedulerFilesError."""
 
-    def way(name: str) -> Where:
-        return Where(*(options.get(f"{name}_{part}") or "" for part in ("kubeconfig", "context", "user", "cluster")))
+    def access(name: str) -> AccessOptions:
+        return AccessOptions(
+            *(options.get(f"{name}_{part}") or "" for part in ("kubeconfig", "context", "user", "cluster"))
+        )
 
-    files = Files(options.get("conf") or "", options.get("policy_file") or "")
-    kept = KeptFiles(options.get("kept_files") or "")
-    reading = kept.read(files, _now())
-    configured = reading.configured
+    files = SchedulerFiles(options.get("conf") or "", options.get("policy_file") or "")
+    kept = FileCopy(options.get("kept_files") or "")
+    loaded = kept.read(files, _now())
+    configured = loaded.configured
     kubeconfig = options["kubeconfig"] or configured.kubeconfig
-    server = "" if options.get("with_parent") else configured.master  # a hub's own controllers serve that hub
-    told = _said(kubeconfig=kubeconfig, context=options["context"], server=server)
-    provider = replace(way("espw"), **told)
-    root = way("root") if way("root") != Where() else way("inventory")
+    server = "" if options.get("with_parent") else configured.master  # the controllers of a hub connect to that hub
+    given = _nonempty(kubeconfig=kubeconfig, context=options["context"], server=server)
+    provider = replace(access("espw"), **given)
+    root = access("root") if access("root") != AccessOptions() else access("inventory")
     everywhere = None
-    if not SEEING_ALL.isdisjoint(what):
-        other = way("allclusters")
-        context = other.context or EVERYWHERE
+    if not ALL_WORKSPACES.isdisjoint(controllers):
+        other = access("allclusters")
+        context = other.context or ADMIN_CONTEXT
         everywhere = replace(other, kubeconfig=other.kubeconfig or kubeconfig, context=context, server=server)
-    return Settings(
-        what=what,
+    return ControllerSettings(
+        controllers=controllers,
         command=command,
-        where=provider,
-        root=None
-        if root == Where()
-        else replace(root, **_said(kubeconfig=root.kubeconfig or kubeconfig, server=server)),
-        everywhere=everywhere,
+        provider_access=provider,
+        root_access=None
+        if root == AccessOptions()
+        else replace(root, **_nonempty(kubeconfig=root.kubeconfig or kubeconfig, server=server)),
+        all_access=everywhere,
         provider=options["provider"],
         name=options.get("name", "edge-scheduler"),
         verbosity=options["verbosity"],
         workers=options["concurrency"] or 0,
         bind_address=options["bind_address"],
-        elects=options["leader_elect"],
+        leader_elect=options["leader_elect"],
         identity_file=options.get("identity_file", ""),
         log_only=options.get("log_only", False),
         with_parent=options.get("with_parent", False),
         limits=WithdrawalLimits(options["max_withdraw"], options["max_withdraw_number"])
-        if TRANSLATOR in what
+        if TRANSLATOR in controllers
         else WithdrawalLimits(),
         stale_after=options.get("stale_after", STALE_AFTER),
         files=files,
         kept=kept,
-        reading=reading,
+        loaded=loaded,
     )
 
 
-def _said(**values: str) -> dict[str, str]:
+def _nonempty(**values: str) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def run(settings: Settings) -> None:
-    """Until a signal.  What a user can mend is one sentence and exit code 1."""
+def run(settings: ControllerSettings) -> None:
+    """Run until a signal.  Errors of the user are one line and exit code 1."""
     outlet.unblock(klog.lost)
-    with mendable(settings.command):
+    with report_errors(settings.command):
         uvloop.run(_run(settings))
 
 
 @contextlib.contextmanager
-def mendable(command: str) -> Iterator[None]:
+def report_errors(command: str) -> Iterator[None]:
     try:
         yield
-    except (KubeconfigError, ConfigurationError, OSError) as error:
-        print(f"{command}: {mending(error)}", file=sys.stderr)
+    except (KubeconfigError, SchedulerFilesError, OSError) as error:
+        print(f"{command}: {describe_error(error)}", file=sys.stderr)
         sys.exit(1)
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: ControllerSettings) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -176,19 +180,19 @@ async def _run(settings: Settings) -> None:
     if settings.with_parent:
         await _follow_parent(stopped.set)
     log = Logger(sys.stderr, settings.verbosity)
-    files = Reloading(settings.files, settings.reading, log, settings.kept)
+    files = Reloader(settings.files, settings.loaded, log, settings.kept)
     if settings.files:
-        loop.add_signal_handler(signal.SIGHUP, _on_hang_up(files.ask, stopped.set))
+        loop.add_signal_handler(signal.SIGHUP, _on_hang_up(files.reload, stopped.set))
     memory.freeze()
     async with _servers(settings) as servers:
         reading = asyncio.create_task(files.run(), name="files")
-        working = asyncio.create_task(_work(settings, servers, files, system_environment(), log), name="controllers")
+        working = asyncio.create_task(_serve(settings, servers, files, system_environment(), log), name="controllers")
         ending = asyncio.create_task(stopped.wait(), name="signals")
-        lasting = {working, reading} if settings.files else {working}
-        done, _ = await asyncio.wait({*lasting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        permanent = {working, reading} if settings.files else {working}
+        done, _ = await asyncio.wait({*permanent, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         reading.cancel()
-        for one in lasting & done:
+        for one in permanent & done:
             one.result()
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -196,8 +200,8 @@ async def _run(settings: Settings) -> None:
 
 
 def _on_hang_up(read: Callable[[], None], stop: Callable[[], None]) -> Callable[[], None]:
-    """SIGHUP asks to read files again, but for who was started in a terminal that is closed it is the end, unless nohup
-    said that it is not."""
+    """SIGHUP reloads the files.  If the terminal of the process was closed, and nohup does not ignore that, it stops
+    the process."""
     in_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
     return lambda: stop() if in_terminal and not _has_terminal() else read()
 
@@ -211,7 +215,7 @@ def _has_terminal() -> bool:
 
 
 async def _follow_parent(stop: Callable[[], None]) -> None:
-    """A supervisor that is gone cannot end what it began, but its end of the pipe closes."""
+    """A killed supervisor cannot stop its child, but its end of the pipe closes."""
 
     class Pipe(asyncio.Protocol):
         def connection_lost(self, error: Exception | None) -> None:
@@ -224,7 +228,7 @@ async def _follow_parent(stop: Callable[[], None]) -> None:
 class Servers:
     provider: Client
     root: Client
-    everywhere: Client | None = None  #: all workspaces, for those who have to see them at once
+    everywhere: Client | None = None  #: all workspaces
 
     def through(self, gate: Callable[[Client], Client]) -> Servers:
         everywhere = None if self.everywhere is None else gate(self.everywhere)
@@ -232,18 +236,18 @@ class Servers:
 
 
 @contextlib.asynccontextmanager
-async def _servers(settings: Settings) -> AsyncIterator[Servers]:
+async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
     manager = settings.command.rpartition(" ")[2]
-    access = settings.where.access()
-    whole = None if settings.everywhere is None else _access_to_all(settings.everywhere)
+    access = settings.provider_access.access()
+    whole = None if settings.all_access is None else _access_to_all(settings.all_access)
     async with contextlib.AsyncExitStack() as stack:
         transport = await stack.enter_async_context(access.transport())
         provider = Client(transport, access.prefix, manager)
         if settings.provider:
             provider = provider.workspace(settings.provider)
         root = provider.workspace("root")
-        if settings.root is not None:
-            other = settings.root.access()
+        if settings.root_access is not None:
+            other = settings.root_access.access()
             root = Client(await stack.enter_async_context(other.transport()), other.prefix, manager).workspace("root")
         everywhere = None
         if whole is not None:
@@ -251,48 +255,50 @@ async def _servers(settings: Settings) -> AsyncIterator[Servers]:
         yield Servers(provider, root, everywhere)
 
 
-def _access_to_all(everywhere: Where) -> Access:
+def _access_to_all(everywhere: AccessOptions) -> Access:
     try:
         return everywhere.access()
     except KubeconfigError as error:
         raise KubeconfigError(
-            f"{error}: this controller has to see all workspaces at once, and a context of somebody who may, "
-            "as that of a hub's admin.kubeconfig, is given with --allclusters-context"
+            f"{error}: this controller needs access to all workspaces; select a context with it by "
+            "--allclusters-context, like the one in the hub's admin.kubeconfig"
         ) from None
 
 
-async def _work(settings: Settings, servers: Servers, files: Reloading, env: Environment, log: Logger) -> None:
-    shown = Shown()
+async def _serve(
+    settings: ControllerSettings, servers: Servers, files: Reloader, env: Environment, log: Logger
+) -> None:
+    status = ProcessStatus()
     if settings.files:
-        shown.registry.register(files)
+        status.registry.register(files)
     async with (
-        served(settings.bind_address, {"informers": shown.ready}, shown.registry, files.notes),
-        identity(settings.identity_file, log) as ourselves,
+        served(settings.bind_address, {"informers": status.ready}, status.registry, files.notes),
+        identity(settings.identity_file, log) as lease_identity,
     ):
-        run_controllers = partial(control, settings, files=files, identity=ourselves, shown=shown, env=env, log=log)
-        if not settings.elects:
-            await run_controllers(servers)
+        work = partial(run_controllers, settings, files=files, identity=lease_identity, status=status, env=env, log=log)
+        if not settings.leader_elect:
+            await work(servers)
             return
         lease = settings.command.replace(" ", "-")
-        candidate = Candidate(LeaseRef(servers.provider, "default", lease), ourselves, env, _now, log)
+        candidate = Candidate(LeaseRef(servers.provider, "default", lease), lease_identity, env, _now, log)
         guarded = servers.through(candidate.guarded)
-        await candidate.lead(lambda: run_controllers(guarded))
+        await candidate.lead(lambda: work(guarded))
 
 
 @dataclass(slots=True)
-class Shown:
-    """What a process shows of itself, whether it works or waits until it may."""
+class ProcessStatus:
+    """Readiness and metrics of the process, also while it waits for the Lease."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     _manager: Manager | None = None
 
     def ready(self) -> bool:
-        """Who waits is ready to."""
+        """A process that waits for the Lease is ready."""
         return self._manager is None or self._manager.synced
 
     @contextlib.contextmanager
     def manager(self, log: Logger) -> Iterator[Manager]:
-        """One that is shown as long as the block lasts."""
+        """A Manager whose metrics are served until the block ends."""
         self._manager = manager = Manager(log)
         figures = manager.figures()
         self.registry.register(figures)
@@ -307,19 +313,19 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def control(
-    settings: Settings,
+async def run_controllers(
+    settings: ControllerSettings,
     servers: Servers,
     *,
-    files: Reloading,
+    files: Reloader,
     identity: str,
-    shown: Shown,
+    status: ProcessStatus,
     env: Environment,
     log: Logger,
 ) -> None:
-    """Find what is needed, and run; anew whenever that is somewhere else."""
+    """Find the views and run the controllers; again whenever a view moves."""
     while True:
-        with shown.manager(log) as manager:
+        with status.manager(log) as manager:
             edge = await find_view(servers.provider, EDGE_GROUP, env, log)
             if settings.log_only:
                 break
@@ -332,9 +338,9 @@ async def control(
 
 
 async def _join(
-    settings: Settings,
+    settings: ControllerSettings,
     servers: Servers,
-    files: Reloading,
+    files: Reloader,
     identity: str,
     edge: View,
     manager: Manager,
@@ -342,35 +348,35 @@ async def _join(
     log: Logger,
 ) -> None:
     async def view(export: str, *users: str) -> str:
-        """Where it is, if somebody uses it."""
-        used = not set(users).isdisjoint(settings.what)
+        """The URL of the view, if a controller uses it."""
+        used = not set(users).isdisjoint(settings.controllers)
         return (await find_view(servers.root, export, env, log)).url if used else ""
 
     locations = await view(SCHEDULING_GROUP, SCHEDULER, TRANSLATOR, SUMMARIZER)
     targets = await view(WORKLOAD_GROUP, SCHEDULER, MAILBOXES, GLOBAL)
     provider = settings.provider or edge.path or PROVIDER
     informers = SharedInformers(env)
-    if SCHEDULER in settings.what:
+    if SCHEDULER in settings.controllers:
         scheduler = EdgeSchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)
         EdgeScheduler(scheduler, settings.name, informers, log, workers=settings.workers_of(SCHEDULER)).join(manager)
-    if MAILBOXES in settings.what:
+    if MAILBOXES in settings.controllers:
         mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets, servers.everywhere)
         MailboxController(mailboxes, informers, log, workers=settings.workers_of(MAILBOXES)).join(manager)
-    if GLOBAL in settings.what and servers.everywhere is not None:
+    if GLOBAL in settings.controllers and servers.everywhere is not None:
         home = servers.provider.workspace(provider)
-        ways = Ways(home, servers.root, servers.everywhere, edge.url, targets)
+        clients = SchedulerClients(home, servers.root, servers.everywhere, edge.url, targets)
         workers = settings.workers_of(GLOBAL)
-        global_scheduler.join(ways, files, identity, manager, informers, log, workers=workers)
-    if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
+        global_scheduler.join(clients, files, identity, manager, informers, log, workers=workers)
+    if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.controllers):
         views = FeedViews(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
-        listening = PlacementFeed(views, settings.limits, informers, log)
+        feed = PlacementFeed(views, settings.limits, informers, log)
 
         def recorder(name: str) -> Recorder:
             return Recorder(views.everywhere, name, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
 
-        if TRANSLATOR in settings.what:
-            PlacementTranslator(listening, recorder(TRANSLATOR), _now, workers=settings.workers_of(TRANSLATOR))
-        if SUMMARIZER in settings.what:
+        if TRANSLATOR in settings.controllers:
+            PlacementTranslator(feed, recorder(TRANSLATOR), _now, workers=settings.workers_of(TRANSLATOR))
+        if SUMMARIZER in settings.controllers:
             workers, stale_after = settings.workers_of(SUMMARIZER), settings.stale_after
-            StatusSummarizer(listening, recorder(SUMMARIZER), _now, stale_after=stale_after, workers=workers)
-        listening.join(manager)
+            StatusSummarizer(feed, recorder(SUMMARIZER), _now, stale_after=stale_after, workers=workers)
+        feed.join(manager)

@@ -1,4 +1,4 @@
-"""The administrators' tokens and kubeconfig: made at the first start, kept ever after."""
+"""The administrators' tokens and kubeconfig, created at the first start."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from farflung.lib import yaml_loader
 from farflung.lib.files import locked, write_private
 from farflung.lib.ids import Uids, new_token
 
-TOKENS = "tokens.json"  #: sha256 of a token → whose it is
-SIGNING_KEYS = "service-account.key"  #: what signs the tokens of ServiceAccounts
+TOKENS = "tokens.json"  #: sha256 of a token → its user
+SIGNING_KEYS = "service-account.key"  #: signs the tokens of ServiceAccounts
 KUBECONFIG = "admin.kubeconfig"
 ADMIN = "farflung-admin"
 
 
 class Administrator(NamedTuple):
-    """Somebody whose token is in admin.kubeconfig."""
+    """A user with a token in admin.kubeconfig."""
 
     name: str
     groups: tuple[str, ...]
     has_uid: bool = False
 
 
-class Context(NamedTuple):
+class KubeconfigContext(NamedTuple):
     name: str
     cluster: str
     user: str
@@ -40,8 +40,8 @@ PLAIN = Administrator(ADMIN, (ADMINISTRATORS, AUTHENTICATED))
 
 
 def ensure_tokens(directory: Path, administrators: Sequence[Administrator], now: datetime) -> dict[str, str]:
-    """The tokens in admin.kubeconfig if they are still good, so that copies of that file stay good; else new ones, and
-    what was the administrators' before is refused.  By name."""
+    """Tokens by user.  Valid tokens of admin.kubeconfig are kept, so that copies of that file stay valid; otherwise new
+    tokens replace them."""
     path = directory / TOKENS
     with locked(directory):
         tokens = read_tokens(path)
@@ -63,7 +63,7 @@ def is_theirs(token: str | None, administrator: Administrator, tokens: Mapping[s
 
 
 def _kept_tokens(kubeconfig: Path) -> dict[str, str]:
-    """By the names of the users in a file, as far as it can be read."""
+    """Tokens by user in a kubeconfig; empty if it cannot be read."""
     try:
         users = yaml_loader.load(kubeconfig.read_bytes())["users"]
         found = [(user.get("name"), (user.get("user") or {}).get("token")) for user in users]
@@ -73,7 +73,7 @@ def _kept_tokens(kubeconfig: Path) -> dict[str, str]:
 
 
 def url_of(host: str, port: int) -> str:
-    """How clients on this machine reach a hub that listens on an address."""
+    """The URL for clients on this machine."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     address = f"[{reachable}]" if ":" in reachable else reachable
     return f"https://{address}:{port}"
@@ -88,14 +88,13 @@ def cluster_at(url: str, ca_pem: bytes) -> dict[str, Any]:
 
 
 def kubeconfig(cluster: dict[str, Any], user: str, token: str) -> str:
-    """`cluster`: where the hub is, and whom to trust."""
-    return whole_kubeconfig({"root": cluster}, {user: token}, [Context("root", "root", user)], "root")
+    """`cluster`: URL and CA of the hub."""
+    return whole_kubeconfig({"root": cluster}, {user: token}, [KubeconfigContext("root", "root", user)], "root")
 
 
 def whole_kubeconfig(
-    clusters: Mapping[str, Any], tokens: Mapping[str, str], contexts: Sequence[Context], current: str
+    clusters: Mapping[str, Any], tokens: Mapping[str, str], contexts: Sequence[KubeconfigContext], current: str
 ) -> str:
-    """`clusters`, `tokens`: by name."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

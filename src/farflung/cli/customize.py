@@ -1,7 +1,6 @@
-"""`farflung customize`: objects of files as they would go to a Location.
+"""`farflung customize`: objects as customized for a Location.
 
-The Location, and the Customizers that objects name, are in files or in a hub; a hub is asked only for what is not in
-files.
+Location and Customizers come from files or from a hub; the hub is used only for those that are not in files.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from farflung.apis.edge.names import CUSTOMIZERS
 from farflung.apis.kcp.kinds import KINDS as KCP
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOCATIONS, SYNC_TARGETS
 from farflung.cli import inventory
-from farflung.cli.connection import Asking, Hub, ask, workspace_name
+from farflung.cli.connection import HubClient, ServerOptions, query, workspace_name
 from farflung.cli.inventory import Inventory
 from farflung.cli.manifests import Manifest, manifests
 from farflung.cli.output import yaml_text
@@ -36,11 +35,11 @@ from farflung.placement.customize import (
 from farflung.placement.project import stripped
 from farflung.placement.types import Location, parse_location, parse_target
 
-Customizers = Mapping[str, Customizer]  #: by their names, with their namespaces
+Customizers = Mapping[str, Customizer]  #: by namespace/name
 
 NAMESPACE: Final = "default"
 CLUSTER_NAME: Final = "cluster.name"
-#: kinds that are known to have none
+#: (group, kind) of cluster-scoped kinds
 UNNAMESPACED: Final = frozenset(
     [
         *((one.group, one.kind) for one in BUILTIN if not one.namespaced),
@@ -50,47 +49,47 @@ UNNAMESPACED: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LocationParameters:
     parameters: Parameters
-    vague: str = ""  #: why it is not known which cluster it is
+    hint: str = ""  #: hint if the SyncTarget is ambiguous
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked for; all names are of files or of what is in a hub."""
+class CustomizeRequest:
+    """Names refer to files or to objects in a hub."""
 
     objects: Sequence[Manifest]
     location: str = ""
     location_file: str = ""
     customizer_files: Sequence[str] = ()
     target: str = ""  #: the SyncTarget
-    namespace: str = NAMESPACE  #: of what has none
+    namespace: str = NAMESPACE  #: of objects without one
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CustomizeResult:
     objects: list[Obj] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
-def answer(question: Question, asking: Asking) -> Answer:
-    """click.ClickException if there is none at all."""
-    place = place_in_file(question) if question.location_file else None
-    known: Customizers | None = customizers_in_files(question) if question.customizer_files else None
-    if place is None or (known is None and named(question)):
-        place, known = ask(asking, lambda hub: completed(hub, question, place, known))
-    return answered(question, place, known or {})
+def customize(request: CustomizeRequest, connection: ServerOptions) -> CustomizeResult:
+    """Raises click.ClickException."""
+    place = location_in_file(request) if request.location_file else None
+    known: Customizers | None = customizers_in_files(request) if request.customizer_files else None
+    if place is None or (known is None and named(request)):
+        place, known = query(connection, lambda hub: read_missing(hub, request, place, known))
+    return customize_objects(request, place, known or {})
 
 
-async def completed(
-    hub: Hub, question: Question, place: Place | None, known: Customizers | None
-) -> tuple[Place, Customizers]:
-    """With what is not in files."""
+async def read_missing(
+    hub: HubClient, request: CustomizeRequest, place: LocationParameters | None, known: Customizers | None
+) -> tuple[LocationParameters, Customizers]:
+    """Read from the hub what the files do not have."""
     if place is None:
-        place = await place_in_hub(hub, question)
+        place = await location_in_hub(hub, request)
     if known is None:
-        known = await customizers_in_hub(hub, named(question))
+        known = await customizers_in_hub(hub, named(request))
     return place, known
 
 
@@ -98,11 +97,11 @@ async def completed(
 
 
 def objects(found: Sequence[Manifest]) -> Sequence[Manifest]:
-    """Those that are to be customized.  click.ClickException if they are none."""
+    """The objects to customize.  Raises click.ClickException if there are none or one is invalid."""
     for source, obj in found:
         _check(source, obj)
     if not found:
-        raise click.ClickException("there is no object in what was given")
+        raise click.ClickException("no objects in the files")
     return found
 
 
@@ -119,41 +118,41 @@ def _check(source: str, obj: Obj) -> None:
 
 
 def in_namespace(obj: Obj, namespace: str) -> Obj:
-    """As a server would have it."""
+    """With the default namespace, if its kind is namespaced."""
     group = obj["apiVersion"].rpartition("/")[0]
     if obj["metadata"].get("namespace") or (group, obj["kind"]) in UNNAMESPACED:
         return obj
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
-def named(question: Question) -> list[str]:
-    """The Customizers that objects name, sorted."""
-    references = [reference_of(in_namespace(obj, question.namespace)) for _, obj in question.objects]
+def named(request: CustomizeRequest) -> list[str]:
+    """Names of the Customizers that the objects refer to, sorted."""
+    references = [reference_of(in_namespace(obj, request.namespace)) for _, obj in request.objects]
     return sorted({str(one) for one in references if one is not None and not one.problem})
 
 
 # --- from files -----------------------------------------------------------------------------------
 
 
-def place_in_file(question: Question) -> Place:
-    found = _of_kind(LOCATIONS.kind, [question.location_file])
+def location_in_file(request: CustomizeRequest) -> LocationParameters:
+    found = _of_kind(LOCATIONS.kind, [request.location_file])
     if len(found) != 1:
-        raise click.ClickException(f"{question.location_file}: there are {len(found)} Locations in it, and not one")
+        raise click.ClickException(f"{request.location_file}: expected one Location, found {len(found)}")
     metadata = found[0].obj["metadata"]
     annotations = metadata.get("annotations") or {}
     parameters = parameters_of(
         metadata.get("labels") or {},
         annotations,
         location=metadata["name"],
-        cluster=question.target,
+        cluster=request.target,
         workspace=annotations.get(CLUSTER_ANNOTATION, ""),
     )
-    return Place(parameters, "say with --sync-target which one it is")
+    return LocationParameters(parameters, "select the SyncTarget with --sync-target")
 
 
-def customizers_in_files(question: Question) -> dict[str, Customizer]:
-    found = _of_kind(CUSTOMIZERS.kind, question.customizer_files)
-    parsed = [parse_customizer(in_namespace(obj, question.namespace)) for _, obj in found]
+def customizers_in_files(request: CustomizeRequest) -> dict[str, Customizer]:
+    found = _of_kind(CUSTOMIZERS.kind, request.customizer_files)
+    parsed = [parse_customizer(in_namespace(obj, request.namespace)) for _, obj in found]
     return {one.name: one for one in parsed}
 
 
@@ -161,7 +160,7 @@ def _of_kind(kind: str, names: Iterable[str]) -> list[Manifest]:
     found = manifests(names)
     for source, obj in found:
         if obj["kind"] != kind:
-            raise click.ClickException(f"{source}: this is a {obj['kind']}, and not a {kind}")
+            raise click.ClickException(f"{source}: expected a {kind}, found a {obj['kind']}")
         _check(source, obj)
     return found
 
@@ -169,20 +168,20 @@ def _of_kind(kind: str, names: Iterable[str]) -> list[Manifest]:
 # --- from a hub -----------------------------------------------------------------------------------
 
 
-async def place_in_hub(hub: Hub, question: Question) -> Place:
-    cluster, _, name = question.location.rpartition(":")
+async def location_in_hub(hub: HubClient, request: CustomizeRequest) -> LocationParameters:
+    cluster, _, name = request.location.rpartition(":")
     known = await (_inventory_of(hub, cluster, name) if cluster else inventory.read(hub.root))
     found = [one for one in known.locations if one.key.name == name]
     if not found:
-        raise click.ClickException(f"there is no Location {question.location}")
+        raise click.ClickException(f"Location {request.location} not found")
     if len(found) > 1:
         choices = ", ".join(sorted(f"{one.key.cluster}:{name}" for one in found))
-        raise click.ClickException(f"there are {len(found)} Locations {name}; say which one: {choices}")
-    return _place(found[0], known, question.target)
+        raise click.ClickException(f"{len(found)} workspaces have a Location {name}; select one of {choices}")
+    return _parameters(found[0], known, request.target)
 
 
-async def _inventory_of(hub: Hub, cluster: str, name: str) -> Inventory:
-    """Of one workspace, by its path or its cluster."""
+async def _inventory_of(hub: HubClient, cluster: str, name: str) -> Inventory:
+    """`cluster`: path or logical cluster."""
     workspace = hub.root.workspace(cluster)
     try:
         location = parse_location(await workspace.get(LOCATIONS, name))
@@ -192,16 +191,17 @@ async def _inventory_of(hub: Hub, cluster: str, name: str) -> Inventory:
     return Inventory((location,), tuple(targets))
 
 
-def _place(location: Location, known: Inventory, target: str) -> Place:
+def _parameters(location: Location, known: Inventory, target: str) -> LocationParameters:
     instances = location.instances
     selected = [
         one.key.name
         for one in known.targets_of(location.key.cluster)
         if instances is not None and instances.matches(one.labels)
     ]
-    listed = f"the Location {location.key.name} selects {f'the SyncTargets {_list(selected)}' if selected else 'none'}"
+    some = f"the SyncTargets {', '.join(selected)}" if selected else "no SyncTarget"
+    listed = f"the Location {location.key.name} selects {some}"
     if target and target not in selected:
-        raise click.ClickException(f"there is no SyncTarget {target} at that place: {listed}")
+        raise click.ClickException(f"SyncTarget {target} not found: {listed}")
     if not target and len(selected) == 1:
         target = selected[0]
     annotations = orjson.loads(location.document)["metadata"]["annotations"]
@@ -212,15 +212,11 @@ def _place(location: Location, known: Inventory, target: str) -> Place:
         cluster=target,
         workspace=location.key.cluster,
     )
-    return Place(parameters, f"{listed}; say with --sync-target which one")
+    return LocationParameters(parameters, f"{listed}; select one with --sync-target")
 
 
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names)
-
-
-async def customizers_in_hub(hub: Hub, names: Iterable[str]) -> dict[str, Customizer]:
-    """Those that there are, of these."""
+async def customizers_in_hub(hub: HubClient, names: Iterable[str]) -> dict[str, Customizer]:
+    """Those that exist."""
     found: dict[str, Customizer] = {}
     for name in names:
         namespace, _, alone = name.partition("/")
@@ -229,23 +225,23 @@ async def customizers_in_hub(hub: Hub, names: Iterable[str]) -> dict[str, Custom
         except NotFound as error:
             if not error.details:
                 raise click.ClickException(
-                    f"the workspace {workspace_name(hub)} does not have the API of Customizers: in that workspace, "
-                    f"`kubectl kcp bind apiexport {hub.provider}:edge.kcp.io` binds it"
+                    f"the workspace {workspace_name(hub)} has no Customizers: bind the edge API with "
+                    f"`kubectl kcp bind apiexport {hub.provider}:edge.kcp.io` in that workspace"
                 ) from None
     return found
 
 
-# --- the answer -----------------------------------------------------------------------------------
+# --- result ----------------------------------------------------------------------------------------
 
 
-def answered(question: Question, place: Place, known: Customizers) -> Answer:
-    result = Answer()
-    for source, obj in question.objects:
-        wanted = in_namespace(_bare(source, obj), question.namespace)
+def customize_objects(request: CustomizeRequest, place: LocationParameters, known: Customizers) -> CustomizeResult:
+    result = CustomizeResult()
+    for source, obj in request.objects:
+        wanted = in_namespace(_bare(source, obj), request.namespace)
         after = customized(wanted, known.get(str(reference_of(wanted))), place.parameters)
         which = f"{source}: {obj['kind']} {obj['metadata']['name']}"
         result.warnings.extend(f"{which}: {_unknown(name, place)}" for name in after.unknown)
-        result.warnings.extend(f"{which}: the path {path} leads nowhere in it" for path in after.unused)
+        result.warnings.extend(f"{which}: the path {path} matches nothing" for path in after.unused)
         if after.problem:
             result.problems.append(f"{which}: {after.problem}")
         else:
@@ -254,29 +250,29 @@ def answered(question: Question, place: Place, known: Customizers) -> Answer:
 
 
 def _bare(source: str, obj: Obj) -> Obj:
-    """Without what a server wrote into it."""
+    """Without server-set fields."""
     if not obj["metadata"].get("uid"):
         return obj
     try:
         return stripped(obj)
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise click.ClickException(f"{source}: this is no {obj['kind']} that a server made") from None
+        raise click.ClickException(f"{source}: not a valid {obj['kind']}") from None
 
 
 def _as_given(before: Obj, after: Obj) -> Obj:
-    """Without a namespace that was not there."""
+    """Without a default namespace."""
     dropped = () if "namespace" in before["metadata"] else ("namespace",)
     metadata = {name: value for name, value in after["metadata"].items() if name not in dropped}
     return {**after, "metadata": metadata}
 
 
-def _unknown(name: str, place: Place) -> str:
+def _unknown(name: str, place: LocationParameters) -> str:
     if name == CLUSTER_NAME:
-        return f"%({name}) stays as it is: {place.vague}"
-    return f"%({name}) stays as it is: the Location has no label or annotation of that name"
+        return f"%({name}) is not replaced: {place.hint}"
+    return f"%({name}) is not replaced: the Location has no label or annotation of that name"
 
 
-# --- printing -------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------
 
 
 def printed(found: Sequence[Obj], output: str) -> str:

@@ -1,4 +1,4 @@
-"""`farflung demo`: the whole story, from nothing to web pages served at two edges."""
+"""`farflung demo`: a hub, two embedded edges, and web pages from both."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, S
 from farflung.apis.kcp.names import API_BINDINGS, LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from farflung.cli import demo_stage
-from farflung.cli.connection import PROVIDER, Asking
+from farflung.cli.connection import PROVIDER, ServerOptions
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.demo_objects import CLUSTERS, COMMON, PAGES, SPECIAL, Cluster, Workload
-from farflung.cli.demo_stage import PATIENCE, DemoError, Place, Stage, called, farflung, listed
-from farflung.cli.output import shown
-from farflung.cli.registration import Wanted, register
+from farflung.cli.demo_objects import CLUSTERS, COMMON, PAGES, SPECIAL, DemoCluster, DemoWorkload
+from farflung.cli.demo_stage import TIMEOUT, Demo, DemoDirectory, DemoError, command_name, farflung, listed
+from farflung.cli.output import show_progress
+from farflung.cli.registration import RegistrationRequest, register
 from farflung.cli.syncer_gen import server_of
 from farflung.client.rest import Client
 from farflung.edge.ports import PortUnavailable, check_ports
@@ -36,20 +36,20 @@ ORGANIZATION: Final = "root:my-org"
 
 
 def run(*, keep: bool, replace: bool, runtime: str, first_port: int) -> None:
-    """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException."""
+    """Removes everything at the end, unless `keep`.  Raises click.ClickException."""
 
-    async def play(where: Place) -> None:
+    async def play(where: DemoDirectory) -> None:
         await _play(where, runtime, first_port)
 
-    def advice(where: Place) -> str:
+    def advice(where: DemoDirectory) -> str:
         return _advice(where, first_port)
 
     demo_stage.run(play, "demo", keep=keep, replace=replace, advice=advice)
 
 
-def _advice(where: Place, first_port: int) -> str:
+def _advice(where: DemoDirectory, first_port: int) -> str:
     return f"""
-It goes on running. To look around:
+The demo keeps running. Try:
 
   export KUBECONFIG={where.hub / KUBECONFIG}:{where.edges}
   export PATH={Path(sys.executable).parent}:$PATH
@@ -63,21 +63,21 @@ It goes on running. To look around:
   kubectl get --context kind-guilder deployments,pods -A
   curl http://localhost:{first_port}
 
-`{called()} demo --stop` ends it and removes {where.directory}."""
+`{command_name()} demo --stop` stops it and removes {where.directory}."""
 
 
-# --- the story ------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 
 
-async def _play(where: Place, runtime: str, first_port: int) -> None:
+async def _play(where: DemoDirectory, runtime: str, first_port: int) -> None:
     try:
         check_ports(("127.0.0.1", first_port + number) for number in range(len(PAGES)))
     except PortUnavailable as error:
-        raise DemoError(f"{error}; --first-port takes other ports") from None
+        raise DemoError(f"{error}; choose others with --first-port") from None
     began = time.monotonic()
-    with shown(sys.stderr) as steps:
-        async with Story(where, steps, runtime=runtime, first_port=first_port).opened() as story:
-            await story.tell()
+    with show_progress(sys.stderr) as steps:
+        async with EdgeDemo(where, steps, runtime=runtime, first_port=first_port).opened() as story:
+            await story.play()
     click.echo(f"\n{len(PAGES)} pages from 2 clusters, {time.monotonic() - began:.1f} s after the start.\n")
     for port, (cluster, workload) in enumerate(PAGES, first_port):
         click.secho(f"$ curl http://localhost:{port}    # {workload.name} on {cluster}", bold=True)
@@ -86,33 +86,33 @@ async def _play(where: Place, runtime: str, first_port: int) -> None:
 
 
 @dataclass(slots=True)
-class Story(Stage):
+class EdgeDemo(Demo):
     runtime: str = "process"
     first_port: int = 8081
     pages: dict[int, str] = field(default_factory=dict)
 
-    async def tell(self) -> None:
+    async def play(self) -> None:
         async with asyncio.TaskGroup() as group:
             edges = [group.create_task(self._make_edge(cluster)) for cluster in CLUSTERS]
             await self.start_hub()
             await self._fill_inventory()
             for workload in (COMMON, SPECIAL):
                 await self._make_workload(workload)
-            await self._see_slices()
+            await self._wait_for_slices()
             await asyncio.gather(*edges)
             await asyncio.gather(*(self._connect(cluster) for cluster in CLUSTERS))
-            await asyncio.gather(*(self._see_running(name) for name in ("florin", "guilder")))
+            await asyncio.gather(*(self._wait_for_deployments(name) for name in ("florin", "guilder")))
         for port, (cluster, workload) in enumerate(PAGES, self.first_port):
             with self.steps.step(f"Fetch http://localhost:{port}: {workload.name} on {cluster}"):
                 self.pages[port] = await self._page(port, workload)
         for workload in (COMMON, SPECIAL):
-            await self._see_summary(workload)
+            await self._wait_for_summary(workload)
         await self._trace(COMMON)
 
     # --- the parts --------------------------------------------------------------------------------
 
-    async def _make_edge(self, cluster: Cluster) -> None:
-        with self.steps.step(f"Make the cluster {cluster.name}"):
+    async def _make_edge(self, cluster: DemoCluster) -> None:
+        with self.steps.step(f"Create the cluster {cluster.name}"):
             config = self.where.directory / f"{cluster.name}-config.yaml"
             config.write_text(yaml.safe_dump(cluster.kind_config(self.first_port), sort_keys=False))
             words = ["edge", "create", cluster.name, "--config", str(config), "--runtime", self.runtime]
@@ -129,15 +129,15 @@ class Story(Stage):
                 _, said = await process.communicate()
             except asyncio.CancelledError:
                 with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGINT)  # it cleans up
+                    process.send_signal(signal.SIGINT)  # the command cleans up
                 await process.wait()
                 raise
             if process.returncode:
                 why = said.decode(errors="replace").rpartition("Error: ")[2].strip()
-                raise DemoError(f"the cluster {cluster.name} could not be made: {why}")
+                raise DemoError(f"the cluster {cluster.name} could not be created: {why}")
 
     async def _fill_inventory(self) -> None:
-        with self.steps.step("Describe the clusters in the inventory: SyncTargets and Locations"):
+        with self.steps.step("Register the clusters: create SyncTargets and Locations"):
             await self.workspace(INVENTORY)
             inventory = self.hub.workspace(INVENTORY)
             for cluster in CLUSTERS:
@@ -146,13 +146,13 @@ class Story(Stage):
             await self.until(lambda: self._delete_default(inventory), "the Location default")
 
     async def _delete_default(self, inventory: Client) -> bool:
-        """It stands for every cluster, so each workload would go everywhere."""
+        """It selects every cluster, so that each workload would be placed on all of them."""
         await inventory.delete(LOCATIONS, "default")
         return True
 
-    async def _make_workload(self, workload: Workload) -> None:
+    async def _make_workload(self, workload: DemoWorkload) -> None:
         path = f"{ORGANIZATION}:{workload.workspace}"
-        with self.steps.step(f"Describe the {workload.name} workload in {path}, and where it goes"):
+        with self.steps.step(f"Create the {workload.name} workload and its EdgePlacement in {path}"):
             await self.workspace(ORGANIZATION)
             await self.workspace(path)
             client = self.hub.workspace(path)
@@ -163,25 +163,25 @@ class Story(Stage):
             await self.make(client, DEPLOYMENTS, workload.server())
             await self.make(client, EDGE_PLACEMENTS, workload.edge_placement())
 
-    async def _see_slices(self) -> None:
+    async def _wait_for_slices(self) -> None:
         with self.steps.step("Resolve placements: common on florin and guilder, special on guilder"):
             for workload, wanted in ((COMMON, {"location-f", "location-g"}), (SPECIAL, {"location-g"})):
                 client = self.hub.workspace(f"{ORGANIZATION}:{workload.workspace}")
 
                 async def resolved(
-                    client: Client = client, workload: Workload = workload, wanted: set[str] = wanted
+                    client: Client = client, workload: DemoWorkload = workload, wanted: set[str] = wanted
                 ) -> bool:
                     found = await client.get(SINGLE_PLACEMENT_SLICES, workload.placement)
                     return {one["locationName"] for one in found.get("destinations") or ()} == wanted
 
                 await self.until(resolved, f"the SinglePlacementSlice {workload.placement}")
 
-    async def _connect(self, cluster: Cluster) -> None:
-        with self.steps.step(f"Connect {cluster.name}: a syncer between it and its mailbox"):
+    async def _connect(self, cluster: DemoCluster) -> None:
+        with self.steps.step(f"Connect {cluster.name}: start its syncer"):
             said: list[str] = []
-            wanted = Wanted(cluster.target, PROVIDER, LIFETIME, PATIENCE)
+            wanted = RegistrationRequest(cluster.target, PROVIDER, LIFETIME, TIMEOUT)
             registered = await register(self.hub.workspace(INVENTORY), wanted, said.append, time.time)
-            server = server_of(Asking(str(self.where.hub / KUBECONFIG), "base"), "")
+            server = server_of(ServerOptions(str(self.where.hub / KUBECONFIG), "base"), "")
             mailbox = MailboxServer(f"{server.url}/clusters/{registered.cluster}", server.authority)
             path = self.where.directory / f"{cluster.name}-syncer.kubeconfig"
             write_private(path, kubeconfig(mailbox, {"token": registered.token}).encode())
@@ -191,19 +191,19 @@ class Story(Stage):
             words += ["--state-directory", str(self.where.directory / f"{cluster.name}-syncer")]
             self.start(f"{cluster.name}-syncer", *words)
 
-    async def _see_running(self, name: str) -> None:
+    async def _wait_for_deployments(self, name: str) -> None:
         workloads = [COMMON, SPECIAL] if name == "guilder" else [COMMON]
-        with self.steps.step(f"See {' and '.join(one.deployment for one in workloads)} run on {name}"):
+        with self.steps.step(f"Wait for {' and '.join(one.deployment for one in workloads)} on {name}"):
             client = await self.client(self.where.edges, f"kind-{name}")
             for workload in workloads:
 
-                async def available(workload: Workload = workload) -> bool:
+                async def available(workload: DemoWorkload = workload) -> bool:
                     found = await client.get(DEPLOYMENTS, workload.deployment, workload.namespace)
                     return bool((found.get("status") or {}).get("availableReplicas"))
 
                 await self.until(available, f"the Deployment {workload.deployment} on {name}")
 
-    async def _page(self, port: int, workload: Workload) -> str:
+    async def _page(self, port: int, workload: DemoWorkload) -> str:
         async def fetched() -> str:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:
@@ -216,7 +216,7 @@ class Story(Stage):
 
         return await self.until(fetched, f"the page at port {port}")
 
-    async def _see_summary(self, workload: Workload) -> None:
+    async def _wait_for_summary(self, workload: DemoWorkload) -> None:
         path, wanted = f"{ORGANIZATION}:{workload.workspace}", sum(one is workload for _, one in PAGES)
         with self.steps.step(f"Summarize {workload.deployment}: {wanted} of {wanted} report"):
             client = self.hub.workspace(path)
@@ -227,10 +227,10 @@ class Story(Stage):
                 return good in found
 
             await self.until(summarized, f"a StatusSummary of {workload.deployment}")
-            self.told.append((f"kubectl get ssum -A    # in {path}", await listed(client, STATUS_SUMMARIES)))
+            self.outputs.append((f"kubectl get ssum -A    # in {path}", await listed(client, STATUS_SUMMARIES)))
 
-    async def _trace(self, workload: Workload) -> None:
-        with self.steps.step(f"Trace {workload.deployment} to its clusters and back"):
+    async def _trace(self, workload: DemoWorkload) -> None:
+        with self.steps.step(f"Trace {workload.deployment} to its clusters"):
             command = f"trace deployment/{workload.deployment} -n {workload.namespace}"
             path = f"{ORGANIZATION}:{workload.workspace}"
 
@@ -238,4 +238,4 @@ class Story(Stage):
                 said = await self.command(command, path)
                 return said if "are up to date" in said else ""
 
-            self.told.append((f"farflung {command}    # in {path}", await self.until(traced, "the trace")))
+            self.outputs.append((f"farflung {command}    # in {path}", await self.until(traced, "the trace")))

@@ -1,4 +1,4 @@
-"""`farflung demo global`: virtual machines find their way to a dozen Clusters."""
+"""`farflung demo global`: binds virtual machines to a dozen Clusters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from farflung.apis.kcp.names import API_BINDINGS
 from farflung.apis.names import POD_SCHEDULED, PODS, Collection
 from farflung.cli import demo_stage
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.demo_stage import Place, Stage, called, listed
-from farflung.cli.output import shown
+from farflung.cli.demo_stage import Demo, DemoDirectory, command_name, listed
+from farflung.cli.output import show_progress
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.lib.words import count
@@ -32,13 +32,13 @@ MESSAGE: Final = """kubectl get pod render2 -o jsonpath='{.status.conditions[?(@
 
 
 def run(*, keep: bool, replace: bool) -> None:
-    """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException."""
+    """Removes everything at the end, unless `keep`.  Raises click.ClickException."""
     demo_stage.run(_play, "demo global", keep=keep, replace=replace, advice=_advice)
 
 
-def _advice(where: Place) -> str:
+def _advice(where: DemoDirectory) -> str:
     return f"""
-It goes on running. To look around:
+The demo keeps running. Try:
 
   export KUBECONFIG={where.hub / KUBECONFIG}
   export PATH={Path(sys.executable).parent}:$PATH
@@ -48,14 +48,14 @@ It goes on running. To look around:
   kubectl describe pods demovm
   farflung explain allocation shop
 
-`{called()} demo --stop` ends it and removes {where.directory}."""
+`{command_name()} demo --stop` stops it and removes {where.directory}."""
 
 
-async def _play(where: Place) -> None:
+async def _play(where: DemoDirectory) -> None:
     began = time.monotonic()
-    with shown(sys.stderr) as steps:
-        async with Story(where, steps).opened() as story:
-            await story.tell()
+    with show_progress(sys.stderr) as steps:
+        async with GlobalDemo(where, steps).opened() as story:
+            await story.play()
     number = STACKS + 2
     click.echo(f"\n{count(number, 'stack')} in 12 Clusters, {time.monotonic() - began:.1f} s after the start.\n")
     story.show()
@@ -65,7 +65,7 @@ async def _play(where: Place) -> None:
 
 
 def _clusters() -> Iterator[Obj]:
-    """The first one has most; only the last one has what is rare, and that once."""
+    """The first has the largest capacity; only the last has the rare flavor, once."""
     for at in range(len(REGIONS) * ZONES):
         flavors = {FLAVOR: 8 if at == 0 else 4, LARGE: 2}
         if at == len(REGIONS) * ZONES - 1:
@@ -97,7 +97,7 @@ def _machine(name: str, flavor: str, *regions: str) -> Obj:
 
 
 def _stack() -> Obj:
-    """A web server and a database that belong together, several times in two regions."""
+    """Replicas of a web server with its database, in two regions."""
     resources = [
         {"name": name, "resource_type": "vm", "flavors": [{"flavor_id": flavor}]}
         for name, flavor in (("web", FLAVOR), ("db", LARGE))
@@ -110,13 +110,13 @@ def _stack() -> Obj:
     return {"apiVersion": ALLOCATIONS.api_version, "kind": "Allocation", "metadata": {"name": "shop"}, "spec": spec}
 
 
-# --- the story ------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 
 
-class Story(Stage):
-    async def tell(self) -> None:
+class GlobalDemo(Demo):
+    async def play(self) -> None:
         await self.start_hub()
-        with self.steps.step(f"Describe 12 Clusters in {count(len(REGIONS), 'region')}, in the workspace {WORKSPACE}"):
+        with self.steps.step(f"Create 12 Clusters in {count(len(REGIONS), 'region')}, in the workspace {WORKSPACE}"):
             await self.workspace(WORKSPACE)
             for export in EXPORTS:
                 await self.make(self._home, API_BINDINGS, _binding(export))
@@ -127,33 +127,35 @@ class Story(Stage):
             await self._bound("demovm")
         with self.steps.step(f"Bind {STACKS} stacks of two machines to Clusters of region2 and region3"):
             await self._create(ALLOCATIONS, _stack())
-            await self.until(self._allocated, "a place for all stacks")
-            self.told.append((f"kubectl get allocations -A    # in {WORKSPACE}", await listed(self._home, ALLOCATIONS)))
+            await self.until(self._allocated, "the bindings of all stacks")
+            self.outputs.append(
+                (f"kubectl get allocations -A    # in {WORKSPACE}", await listed(self._home, ALLOCATIONS))
+            )
         await self._find_no_room()
         await self._show()
 
     async def _find_no_room(self) -> None:
-        """Until there is some."""
-        with self.steps.step(f"Find no place for a second {RARE}, because there is one in all the world"):
+        """It is bound as soon as capacity is free."""
+        with self.steps.step(f"Refuse a second {RARE}: all Clusters together have one"):
             await self._create(PODS, _machine("render1", RARE))
             await self._bound("render1")
             await self._create(PODS, _machine("render2", RARE))
             why = await self.until(self._refusal, "a reason")
-            self.told.append((f"{MESSAGE}    # in {WORKSPACE}, while render1 was there", why))
+            self.outputs.append((f"{MESSAGE}    # in {WORKSPACE}, while render1 existed", why))
         with self.steps.step("Delete the first one, and bind the second"):
             await self._home.delete(PODS, "render1", "default")
             await self._bound("render2")
 
     async def _show(self) -> None:
-        with self.steps.step("Explain it"):
+        with self.steps.step("Explain the binding of demovm"):
             await self.until(self._counted, "the number of stacks of each Cluster")
             for what, collection in (("pods -A -o wide", PODS), ("clusters -A", CLUSTERS)):
                 shown = await listed(self._home, collection, wide=collection is PODS)
-                self.told.append((f"kubectl get {what}    # in {WORKSPACE}", shown))
+                self.outputs.append((f"kubectl get {what}    # in {WORKSPACE}", shown))
             command = "explain pod demovm"
-            self.told.append((f"farflung {command}    # in {WORKSPACE}", await self.command(command, WORKSPACE)))
+            self.outputs.append((f"farflung {command}    # in {WORKSPACE}", await self.command(command, WORKSPACE)))
 
-    # --- words ------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------
 
     @property
     def _home(self) -> Client:

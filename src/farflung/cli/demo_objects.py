@@ -1,4 +1,4 @@
-"""The objects of the demo's story: two clusters, two workloads, and where they go."""
+"""Objects of the demo: two clusters, two workloads and their EdgePlacements."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ EDGE: Final = "edge.kcp.io/v1alpha1"
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """An embedded edge, and how it is known in the inventory."""
+class DemoCluster:
+    """An embedded edge, with its SyncTarget and Location."""
 
     name: str
-    ports: dict[int, int]  #: of the node → which of PAGES is there
+    ports: dict[int, int]  #: port of the node → index of PAGES
     target: str
     location: str
     target_labels: dict[str, str]
@@ -47,8 +47,8 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """A web site, in a workspace of its own."""
+class DemoWorkload:
+    """A web site in a workspace of its own."""
 
     name: str
     workspace: str
@@ -122,7 +122,7 @@ class Workload:
 
 
 CLUSTERS: Final = (
-    Cluster(
+    DemoCluster(
         "florin",
         {8081: 0},
         "sync-target-f",
@@ -130,7 +130,7 @@ CLUSTERS: Final = (
         {"example": "si", "extended": "non"},
         {"env": "prod"},
     ),
-    Cluster(
+    DemoCluster(
         "guilder",
         {8081: 2, 8082: 1},
         "sync-target-g",
@@ -139,7 +139,7 @@ CLUSTERS: Final = (
         {"env": "prod", "extended": "si"},
     ),
 )
-COMMON: Final = Workload(
+COMMON: Final = DemoWorkload(
     "common",
     "wmw-c",
     "commonstuff",
@@ -149,7 +149,7 @@ COMMON: Final = Workload(
     "edge-placement-c",
     {"env": "prod"},
 )
-SPECIAL: Final = Workload(
+SPECIAL: Final = DemoWorkload(
     "special",
     "wmw-s",
     "specialstuff",
@@ -159,5 +159,5 @@ SPECIAL: Final = Workload(
     "edge-placement-s",
     {"env": "prod", "extended": "si"},
 )
-#: from which cluster each page is, and what it should be; their ports follow each other
+#: cluster and workload of each page; ports are consecutive
 PAGES: Final = (("florin", COMMON), ("guilder", SPECIAL), ("guilder", COMMON))

@@ -1,4 +1,4 @@
-"""What demos play on: a directory with everything that they make, a hub, and nothing left behind."""
+"""What both demos share: a directory with everything that they create, a hub, and the cleanup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli.background import Background, Process
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.output import Steps, table
+from farflung.cli.output import Progress, table
 from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
@@ -31,20 +31,20 @@ from farflung.machinery.errors import Obj
 
 T = TypeVar("T")
 
-PATIENCE: Final = 120.0  #: seconds until we give up on one thing
+TIMEOUT: Final = 120.0  #: seconds of one wait
 POLL: Final = 0.05
 AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
-ENDING: Final = (signal.SIGTERM, signal.SIGHUP)  #: beside ^C
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)  #: beside SIGINT
 EDGES: Final = "edges.kubeconfig"  #: the contexts of the clusters
 
 
 class DemoError(Exception):
-    """A sentence that says what to do."""
+    """The text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Everything that the demo makes is in one directory."""
+class DemoDirectory:
+    """The directory with everything that the demo creates."""
 
     directory: Path
 
@@ -65,39 +65,38 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its edges are none of the user's others."""
+        """The demo's edges are separate from the user's."""
         kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         return {**kept, "FARFLUNG_HOME": str(self.directory / "home")}
 
 
-def place() -> Place:
+def place() -> DemoDirectory:
     home = os.environ.get("FARFLUNG_HOME")
-    return Place((Path(home) if home else Path.home() / ".farflung") / "demo")
+    return DemoDirectory((Path(home) if home else Path.home() / ".farflung") / "demo")
 
 
 def farflung(*words: str) -> list[str]:
     return [sys.executable, "-m", "farflung", *words]
 
 
-# --- beginning and end ----------------------------------------------------------------------------
+# --- start and cleanup ----------------------------------------------------------------------------
 
 
 def run(
-    play: Callable[[Place], Coroutine[None, None, None]],
+    play: Callable[[DemoDirectory], Coroutine[None, None, None]],
     command: str,
     *,
     keep: bool,
     replace: bool,
-    advice: Callable[[Place], str],
+    advice: Callable[[DemoDirectory], str],
 ) -> None:
-    """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException.
+    """Play a demo and remove everything at the end, unless `keep`.  Raises click.ClickException.
 
-    `command`: the one that plays it; `replace`: an earlier one, which is removed; `advice`: how to look around in what
-    is kept.
+    `command`: for messages; `replace`: first remove an earlier demo; `advice`: commands to try, if it is kept.
     """
     where = place()
     if replace and clean(where):
-        click.echo("The earlier demo is stopped and gone.", err=True)
+        click.echo("Stopped and removed the earlier demo.", err=True)
     _make(where, command)
     kept = False
     try:
@@ -109,47 +108,48 @@ def run(
         raise click.Abort from None
     finally:
         if not kept:
-            with _undisturbed():
+            with _signals_ignored():
                 if where.background.processes():
-                    with contextlib.suppress(OSError):  # the terminal may be gone
-                        click.echo("Stopping it …", err=True)
+                    with contextlib.suppress(OSError):  # the terminal may be closed
+                        click.echo("Stopping the demo …", err=True)
                 clean(where)
     if keep:
         click.echo(advice(where))
     else:
-        click.echo(f"All of it is stopped and gone. `{called()} {command} --keep` leaves it running.", err=True)
+        click.echo(f"Stopped and removed the demo. `{command_name()} {command} --keep` leaves it running.", err=True)
 
 
-def _make(where: Place, command: str) -> None:
-    """What is there belongs to another one, and is left alone."""
+def _make(where: DemoDirectory, command: str) -> None:
+    """Fails if a demo exists."""
     try:
         where.directory.mkdir(mode=0o700, parents=True)
     except FileExistsError:
         raise click.ClickException(
-            f"an earlier demo is in {where.directory}: `{called()} demo --stop` ends and removes it, "
-            f"and `{called()} {command} --replace` does so before it begins"
+            f"an earlier demo is in {where.directory}: `{command_name()} demo --stop` stops and removes it, "
+            f"and `{command_name()} {command} --replace` does so before it starts"
         ) from None
     except OSError as error:
         raise _unusable(where, error) from None
 
 
-def _unusable(where: Place, error: OSError) -> click.ClickException:
+def _unusable(where: DemoDirectory, error: OSError) -> click.ClickException:
     return click.ClickException(f"cannot use {where.directory}: {(error.strerror or str(error)).lower()}")
 
 
-def called() -> str:
-    """What to type for this program: `make demo` works without it on the PATH."""
+def command_name() -> str:
+    """The command to type: `make demo` works without farflung on the PATH."""
     typed = Path(sys.argv[0])
     return str(typed) if typed.name == "farflung" and not shutil.which("farflung") else "farflung"
 
 
 def stop() -> None:
     there = clean(place())
-    click.echo("The demo is stopped and gone." if there else "No demo is running.")
+    click.echo("Stopped and removed the demo." if there else "No demo is running.")
 
 
-def clean(where: Place) -> bool:
-    """Stop and remove all that is there; whether something was.  Raises click.ClickException if nobody lets us look."""
+def clean(where: DemoDirectory) -> bool:
+    """Stop and remove a demo; False if there is none.  Raises click.ClickException if the directory is not
+    accessible."""
     try:
         where.directory.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -176,9 +176,9 @@ def _call(command: list[str], environment: dict[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Who presses ^C again wants it to end, and it does, but in order."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *ENDING)}
+def _signals_ignored() -> Iterator[None]:
+    """Ignore signals during the cleanup."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *STOP_SIGNALS)}
     try:
         yield
     finally:
@@ -186,8 +186,8 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _logs(where: Place) -> str:
-    """The last words of whatever failed."""
+def _logs(where: DemoDirectory) -> str:
+    """The last errors in the logs."""
     said = []
     for file in sorted(where.directory.glob("*.log")):
         lines = file.read_text(errors="replace").splitlines()
@@ -199,7 +199,7 @@ def _logs(where: Place) -> str:
 async def _interruptible(play: Coroutine[None, None, None]) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    for number in ENDING:
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, task.cancel)
     try:
         await play
@@ -210,22 +210,22 @@ async def _interruptible(play: Coroutine[None, None, None]) -> None:
 
 
 def _first(error: Exception) -> Exception:
-    """What went wrong, of several things that did; mostly it is the same one."""
+    """The first error of a group."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-# --- the stage ------------------------------------------------------------------------------------
+# --- the demo -------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Stage:
-    """A hub, and words for what stories do with it."""
+class Demo:
+    """A hub, and operations that demos have in common."""
 
-    where: Place
-    steps: Steps
-    told: list[tuple[str, str]] = field(default_factory=list)  #: commands, and what they say of it
+    where: DemoDirectory
+    steps: Progress
+    outputs: list[tuple[str, str]] = field(default_factory=list)  #: commands and their output
     _hub: Client | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
@@ -264,12 +264,12 @@ class Stage:
         return Client(await self._stack.enter_async_context(access.transport()), access.prefix, "farflung-demo")
 
     def show(self) -> None:
-        for command, answer in self.told:
+        for command, answer in self.outputs:
             click.secho(f"$ {command}", bold=True)
             click.echo(f"{answer}\n")
 
     async def command(self, words: str, path: str) -> str:
-        """What one of our commands says in a workspace."""
+        """The output of a farflung command in a workspace."""
         where = ["--kubeconfig", str(self.where.hub / KUBECONFIG), "--context", "base", "--workspace", path]
         process = await asyncio.create_subprocess_exec(
             *farflung(*words.split(), *where),
@@ -294,18 +294,18 @@ class Stage:
         await self.until(ready, f"the workspace {path}")
 
     async def make(self, client: Client, collection: Collection, obj: Obj) -> None:
-        """As soon as it is served: a binding takes a moment."""
+        """Retries until the API is served: an APIBinding takes a moment."""
 
-        async def made() -> bool:
+        async def created() -> bool:
             with contextlib.suppress(AlreadyExists):
                 await client.create(collection, obj, obj["metadata"].get("namespace", ""))
             return True
 
-        await self.until(made, f"{obj['kind']} {obj['metadata']['name']}")
+        await self.until(created, f"{obj['kind']} {obj['metadata']['name']}")
 
     async def until(self, look: Callable[[], Awaitable[T | None]], what: str) -> T:
-        """What it finds, once it does; what is not there yet, and servers that do not answer yet, are waited for."""
-        deadline, reason = time.monotonic() + PATIENCE, ""
+        """Retries until the result is true; missing objects and unreachable servers are retried too."""
+        deadline, reason = time.monotonic() + TIMEOUT, ""
         while time.monotonic() < deadline:
             try:
                 found = await look()
@@ -314,11 +314,11 @@ class Stage:
             except (NotFound, Unreachable, KubeconfigError, OSError) as error:
                 reason = f": {error}"
             await asyncio.sleep(POLL)
-        raise DemoError(f"{what} is not there after {PATIENCE:.0f} s{reason}")
+        raise DemoError(f"{what} is not there after {TIMEOUT:.0f} s{reason}")
 
 
 async def listed(client: Client, collection: Collection, *, wide: bool = False) -> str:
-    """As kubectl shows it."""
+    """A table like kubectl's."""
     answer = orjson.loads(await client.raw(f"{collection.path()}?includeObject=Metadata", accept=AS_TABLE))
     shown = [at for at, column in enumerate(answer["columnDefinitions"]) if wide or not column.get("priority")]
     rows = [["NAMESPACE", *(answer["columnDefinitions"][at]["name"].upper() for at in shown)]]

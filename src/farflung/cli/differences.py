@@ -1,4 +1,4 @@
-"""What differs between two objects, by paths, for people and for programs.  Values of Secrets are never in it."""
+"""Differences between two objects, by path.  Values of Secrets are never included."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from farflung.placement.syncer_config import SyncerSpec, parse_syncer_spec
 
 MISSING: Final = object()
 PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*").fullmatch
-LONGEST: Final = 100  #: characters of a value that people are shown
-DEEPEST: Final = 64  #: levels; what is below is compared as a whole
-SHOWN: Final = ("name", "namespace", "labels", "annotations")  #: of the metadata
-HIDDEN: Final = ("data", "stringData")  #: of Secrets
+LONGEST: Final = 100  #: longest printed value
+DEEPEST: Final = 64  #: deeper levels are compared as a whole
+SHOWN: Final = ("name", "namespace", "labels", "annotations")  #: metadata fields
+HIDDEN: Final = ("data", "stringData")  #: fields of Secrets
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Obj]:
-    """Each with a `path` and what is there `before` and `after`; without the one if it is added, and without the other
-    if it is removed.  Of the content of a Secret it is only said what became of it: `change`."""
+    """Each has a `path`, and the values `before` and `after`, one of which is missing if the field was added or
+    removed.  The content of a Secret has `change` instead of values."""
     secret = (after.get("apiVersion"), after.get("kind")) == ("v1", "Secret")
     found = [_entry(*one) for one in _differences((), _comparable(before), _comparable(after))]
     if not secret:
@@ -34,7 +34,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Obj
 
 
 def _comparable(obj: Mapping[str, Any]) -> Obj:
-    """Without what says nothing of the content."""
+    """Without server-set fields and bookkeeping."""
     left = {name: value for name, value in obj.items() if name not in ("metadata", "status")}
     metadata = {name: value for name, value in obj.get("metadata", {}).items() if name in SHOWN}
     annotations = metadata.get("annotations") or {}
@@ -43,7 +43,7 @@ def _comparable(obj: Mapping[str, Any]) -> Obj:
 
 
 def _differences(path: tuple[str | int, ...], before: Any, after: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """To Python, true is 1 in whatever contains it: only what contains nothing is compared as it is."""
+    """Compares types too, because True equals 1 in Python."""
     if isinstance(before, dict) and isinstance(after, dict) and len(path) < DEEPEST:
         for key in sorted({*before, *after}):
             yield from _differences((*path, key), before.get(key, MISSING), after.get(key, MISSING))
@@ -57,12 +57,12 @@ def _differences(path: tuple[str | int, ...], before: Any, after: Any) -> Iterat
 
 
 def _entry(path: tuple[str | int, ...], before: Any, after: Any) -> Obj:
-    said: Obj = {"path": _written(path)}
+    entry: Obj = {"path": _written(path)}
     if before is not MISSING:
-        said["before"] = before
+        entry["before"] = before
     if after is not MISSING:
-        said["after"] = after
-    return said
+        entry["after"] = after
+    return entry
 
 
 def _written(path: tuple[str | int, ...]) -> str:
@@ -102,11 +102,11 @@ def _shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-NAMED: Final = 3  #: kinds that are named where several come or go
+NAMED: Final = 3  #: kinds that are named in one line
 
 
 def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[Obj]:
-    """Each with a `path` of the SyncerConfig, `what` is different there, and whether it is `added` or `removed`."""
+    """Each has a `path` in the SyncerConfig, `what` changed there, and `added` or `removed`."""
     was, will = _sayings(parse_syncer_spec(before.spec())), _sayings(parse_syncer_spec(after.spec()))
     return [
         {"path": path, "what": what, "change": change}
@@ -133,7 +133,7 @@ def _versioned(kind: Kind, told: SyncerSpec) -> str:
 
 
 def syncer_config_lines(found: Iterable[Obj]) -> Iterator[str]:
-    """`spec.clusterScope: clusterroles.rbac.authorization.k8s.io r added`; of many kinds only the first are named."""
+    """`spec.clusterScope: clusterroles.rbac.authorization.k8s.io r added`.  Many kinds are only counted."""
     together: dict[tuple[str, str], list[str]] = {}
     for one in found:
         together.setdefault((one["path"], one["change"]), []).append(one["what"])

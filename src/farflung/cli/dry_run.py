@@ -1,4 +1,4 @@
-"""What `kubectl apply` or `kubectl delete` would make of objects: the server is asked, and does nothing."""
+"""Dry runs of `kubectl apply` and `kubectl delete`."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ import orjson
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import LAST_APPLIED, Collection
-from farflung.cli.connection import Hub, placement_of
+from farflung.cli.connection import HubClient, get_placement
 from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 
-ATTEMPTS: Final = 3  #: while others write
+ATTEMPTS: Final = 3  #: after conflicts
 NEW, CHANGED, SAME, GONE = "new", "changed", "unchanged", "deleted"
 
 
-class RefusedError(Exception):
-    """Why there is no plan for a placement."""
+class DryRunRefused(Exception):
+    """Why an object cannot be planned."""
 
 
-class Applied(NamedTuple):
-    """What would become of one object of a file."""
+class DryRunResult(NamedTuple):
+    """The result of a dry run."""
 
     spec: str  #: NEW, CHANGED, SAME, GONE
     document: Obj
 
 
-async def rehearsed_placement(hub: Hub, wanted: Obj) -> tuple[str, Obj]:
-    """What would be stored, and what that is to what is there."""
+async def dry_run_placement(hub: HubClient, wanted: Obj) -> tuple[str, Obj]:
+    """What would be stored, and whether that is new, changed or unchanged."""
     name = wanted["metadata"]["name"]
     for attempt in range(ATTEMPTS):
-        live = await placement_of(hub, name)
+        live = await get_placement(hub, name)
         try:
             if live is None:
                 return NEW, await hub.workspace.create(EDGE_PLACEMENTS, wanted)
             if live["metadata"].get("deletionTimestamp"):
-                raise RefusedError("it is being deleted")
+                raise DryRunRefused("it is being deleted")
             after = await hub.workspace.update(EDGE_PLACEMENTS, applied(live, wanted))
             return SAME if after.get("spec") == live.get("spec") else CHANGED, after
         except Conflict:
             if attempt == ATTEMPTS - 1:
                 raise
-    raise ClientError("others write it all the time")
+    raise ClientError("too many conflicts with other writers")
 
 
 def applied(live: Obj, wanted: Obj) -> Obj:
-    """What `kubectl apply` makes of an object: what the file says, without what the file said last time and says no
-    more; what others said besides stays."""
+    """The result of `kubectl apply`: the file's fields, without those that only the last applied file had; other fields
+    stay."""
     annotations = live["metadata"].get("annotations") or {}
     try:
         last = orjson.loads(annotations.get(LAST_APPLIED) or "{}")
     except orjson.JSONDecodeError:
         last = {}
-    said = {**wanted, "metadata": {"annotations": {}, **(wanted.get("metadata") or {})}}  # where kubectl notes it
-    after: Obj = merge.apply(deepcopy(live), _patch(last if isinstance(last, dict) else {}, said))
+    given = {**wanted, "metadata": {"annotations": {}, **(wanted.get("metadata") or {})}}  # where kubectl stores it
+    after: Obj = merge.apply(deepcopy(live), _patch(last if isinstance(last, dict) else {}, given))
     return after
 
 
@@ -69,25 +69,27 @@ def _patch(last: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj:
     }
 
 
-async def rehearsed_object(hub: Hub, collection: Collection, wanted: Obj, new: Set[str], *, delete: bool) -> Applied:
+async def dry_run_object(
+    hub: HubClient, collection: Collection, wanted: Obj, new: Set[str], *, delete: bool
+) -> DryRunResult:
     name, namespace = wanted["metadata"]["name"], wanted["metadata"].get("namespace") or ""
     if delete:
         live = await hub.workspace.get(collection, name, namespace)
         await hub.workspace.delete(collection, name, namespace)
-        return Applied(GONE, live)
+        return DryRunResult(GONE, live)
     try:
         live = await hub.workspace.get(collection, name, namespace)
     except NotFound:
         try:
-            return Applied(NEW, await hub.workspace.create(collection, wanted, namespace))
+            return DryRunResult(NEW, await hub.workspace.create(collection, wanted, namespace))
         except NotFound:
             if namespace not in new:
                 raise
-            return Applied(NEW, wanted)
+            return DryRunResult(NEW, wanted)
     if live["metadata"].get("deletionTimestamp"):
-        raise RefusedError("it is being deleted")
+        raise DryRunRefused("it is being deleted")
     after = await hub.workspace.update(collection, applied(live, wanted))
-    return Applied(SAME if _content(after) == _content(live) else CHANGED, after)
+    return DryRunResult(SAME if _content(after) == _content(live) else CHANGED, after)
 
 
 def _content(obj: Obj) -> Obj:

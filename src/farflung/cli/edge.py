@@ -190,7 +190,7 @@ def list_edges(output: str) -> None:
     from farflung.cli import edge_list
 
     with household() as home:
-        found = edge_list.seen(home.registry.all())
+        found = edge_list.edge_states(home.registry.all())
     click.echo(edge_list.printed(found, output))
 
 

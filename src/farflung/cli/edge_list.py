@@ -1,4 +1,4 @@
-"""`farflung edge list`: how edges are, as far as that can be seen."""
+"""`farflung edge list`: the state of embedded edges."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ HEAD: Final = ("NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class EdgeState:
     name: str
     phase: Phase
-    spec: EdgeSpec | None  #: None if that cannot be read
-    running: int | None  #: pods; None if nobody answers
+    spec: EdgeSpec | None  #: None if it cannot be read
+    running: int | None  #: pods; None if the edge does not answer
     pods: int | None
 
 
-def seen(edges: Sequence[EmbeddedEdge]) -> list[Seen]:
-    return asyncio.run(_seen(edges))
+def edge_states(edges: Sequence[EmbeddedEdge]) -> list[EdgeState]:
+    return asyncio.run(_edge_states(edges))
 
 
-async def _seen(edges: Sequence[EmbeddedEdge]) -> list[Seen]:
-    return list(await asyncio.gather(*map(_look, edges)))
+async def _edge_states(edges: Sequence[EmbeddedEdge]) -> list[EdgeState]:
+    return list(await asyncio.gather(*map(_read_state, edges)))
 
 
-async def _look(edge: EmbeddedEdge) -> Seen:
+async def _read_state(edge: EmbeddedEdge) -> EdgeState:
     phase = edge.phase
     try:
         spec: EdgeSpec | None = edge.spec
@@ -53,10 +53,10 @@ async def _look(edge: EmbeddedEdge) -> Seen:
         except (ClientError, KubeconfigError, TimeoutError):
             phases = None
     running = None if phases is None else phases.count("Running")
-    return Seen(edge.name, phase, spec, running, None if phases is None else len(phases))
+    return EdgeState(edge.name, phase, spec, running, None if phases is None else len(phases))
 
 
-def printed(found: Sequence[Seen], output: str) -> str:
+def printed(found: Sequence[EdgeState], output: str) -> str:
     if output == "json":
         return machine_readable([document(one) for one in found], "json")
     if not found:
@@ -64,7 +64,7 @@ def printed(found: Sequence[Seen], output: str) -> str:
     return table([HEAD, *(_row(one) for one in found)])
 
 
-def document(one: Seen) -> dict[str, Any]:
+def document(one: EdgeState) -> dict[str, Any]:
     spec = one.spec
     return {
         "name": one.name,
@@ -81,7 +81,7 @@ def document(one: Seen) -> dict[str, Any]:
     }
 
 
-def _row(one: Seen) -> tuple[str, ...]:
+def _row(one: EdgeState) -> tuple[str, ...]:
     spec = one.spec
     return (
         one.name,

@@ -1,4 +1,4 @@
-"""The composition of an embedded edge: a hub, controllers of workloads, a node, and ports that lead to its pods."""
+"""Composition of an embedded edge: a hub, workload controllers, a node, and forwarded ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from farflung.apis.names import NODES
 from farflung.cli import logs
 from farflung.cli.credentials import KUBECONFIG, url_of
 from farflung.cli.environment import system_environment
-from farflung.cli.hub import Settings, running
+from farflung.cli.hub import HubSettings, running
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
@@ -43,15 +43,15 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.store.base import Unusable
 
-GLANCE: Final = 0.03  #: seconds between two looks whether the node is ready
-PATIENCE: Final = 3  #: signals after which nothing is done in order any more
+GLANCE: Final = 0.03  #: seconds between two checks of the node
+PATIENCE: Final = 3  #: signals after which the process exits at once
 MOST_DESCRIPTORS: Final = 1 << 16
 COMPONENT: Final = "farflung-edge"
-NODE_AGENT: Final = "kubelet"  #: whom people know to tell of their pods
+NODE_AGENT: Final = "kubelet"  #: component of Events, as users know it
 
 
 def run(edge: EmbeddedEdge, *, verbosity: int) -> None:
-    """Until a signal.  What a user can mend is one sentence and exit code 1."""
+    """Run until a signal.  Errors of the user are one line and exit code 1."""
     outlet.unblock(logs.lost)
     logs.configure(sys.stderr, verbose=False)
     log = Logger(sys.stderr, verbosity)
@@ -70,7 +70,7 @@ def _refuse(words: str) -> NoReturn:
 
 
 def _sentence(edge: EmbeddedEdge, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:  # of the API server: the others are PortUnavailable
+    if error.errno == errno.EADDRINUSE:  # of the API server; other ports raise PortUnavailable
         return port_error(edge.spec.api_address, edge.spec.api_port, error)
     reason = (error.strerror or str(error)).lower()
     return f"cannot use {error.filename}: {reason}" if error.filename else reason
@@ -81,7 +81,8 @@ async def _run(edge: EmbeddedEdge, lock: EdgeLock, log: Logger) -> None:
     signals = 0
 
     def stop() -> None:
-        """First in order; then at once, pods included; then without even that, and they are ended by who keeps them."""
+        """First signal: orderly shutdown; second: at once, with the pods; third: exit, and the runtime's keeper stops
+        the pods."""
         nonlocal signals
         signals += 1
         if signals >= PATIENCE:
@@ -100,9 +101,9 @@ async def _run(edge: EmbeddedEdge, lock: EdgeLock, log: Logger) -> None:
 
 
 async def _work(edge: EmbeddedEdge, lock: EdgeLock, log: Logger) -> None:
-    """What is begun first ends last: the pods, the controllers, the hub, the ports."""
+    """Shutdown is in reverse order: pods, controllers, hub, ports."""
     spec = edge.spec
-    settings = Settings(edge.hub, spec.api_address, spec.api_port, audits=False)
+    settings = HubSettings(edge.hub, spec.api_address, spec.api_port, audits=False)
     async with (
         _choosing(edge, log) as chosen,
         forward_ports(spec.ports, log, _descriptors()) as ports,
@@ -123,7 +124,7 @@ async def _work(edge: EmbeddedEdge, lock: EdgeLock, log: Logger) -> None:
 
 
 def _descriptors() -> int:
-    """As many as we may have, within reason: pods and visitors take some each.  How many that is."""
+    """Raise the limit of file descriptors, and return it: pods and forwarded connections use some each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, min(hard, MOST_DESCRIPTORS))
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -132,7 +133,7 @@ def _descriptors() -> int:
 
 @contextlib.asynccontextmanager
 async def _choosing(edge: EmbeddedEdge, log: Logger) -> AsyncIterator[asyncio.Task[Runtime]]:
-    """While the hub starts."""
+    """Starts while the hub starts."""
     spec = edge.spec
 
     def process() -> Runtime:
@@ -172,7 +173,7 @@ async def _live(
 async def _announce(
     edge: EmbeddedEdge, lock: EdgeLock, client: Client, sleep: Callable[[float], Awaitable[None]]
 ) -> None:
-    """Say that the edge is ready as soon as its node is."""
+    """Report the edge as ready when its node is."""
     while not await _is_ready(client, edge.node_name):
         await sleep(GLANCE)
     lock.write_phase(READY)

@@ -10,7 +10,7 @@ from typing import Final
 from farflung.lib.backoff import Backoff
 from farflung.runtime.reflector import Environment
 
-CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: which not every system has
+CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: not every system has it
 
 
 def system_environment() -> Environment:
@@ -19,6 +19,6 @@ def system_environment() -> Environment:
 
 
 def elapsed() -> float:
-    """Seconds of a clock that never jumps, and goes on while this machine sleeps: others may take over then, and who
-    wakes up must know."""
+    """Seconds of a clock that never jumps and includes suspend: a suspended process must notice that its Lease
+    expired."""
     return time.clock_gettime(CLOCK)

@@ -1,4 +1,4 @@
-"""`farflung explain placement`: what becomes of each Location and why, and whether the scheduler has got that far."""
+"""`farflung explain placement`: why each Location is chosen or not, and whether the scheduler is up to date."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from farflung.apis.edge.names import PROJECTED
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli import inventory
-from farflung.cli.connection import Hub, placement_of, workspace_name
+from farflung.cli.connection import HubClient, get_placement, workspace_name
 from farflung.cli.inventory import Inventory
 from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
-from farflung.cli.placement_model import seen
+from farflung.cli.placement_model import observed_object
 from farflung.client.discovery import discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, Selection
@@ -35,40 +35,40 @@ from farflung.placement.types import (
     previous,
 )
 
-ASKED: Final = 50  #: mailboxes of a Location that are asked what is being withdrawn from them
-BEHIND: Final = "the scheduler is behind, or does not run"
+ASKED: Final = 50  #: mailboxes per Location that are checked for withdrawals
+BEHIND: Final = "the scheduler is behind or not running"
 
 
-async def explain(hub: Hub, name: str, location: str = "") -> Obj:
-    """All that can be said, as it is printed for programs.  `location`: a name, or a cluster and a name as
-    `CLUSTER:NAME`, of those that the answer is about."""
-    document = await placement_of(hub, name)
+async def explain(hub: HubClient, name: str, location: str = "") -> Obj:
+    """The result for JSON and YAML.  `location`: restricts it to NAME or CLUSTER:NAME."""
+    document = await get_placement(hub, name)
     if document is None:
-        raise click.ClickException(f"there is no EdgePlacement {name} in the workspace {workspace_name(hub)}")
+        raise click.ClickException(f"EdgePlacement {name} not found in the workspace {workspace_name(hub)}")
     known = await inventory.read(hub.root)
-    seen = Seen(document, parse_placement(document), known, await inventory.slices_of(hub.workspace, name))
-    locations = list(seen.locations(location))
-    if location and not locations and not seen.resolution.problem:
-        raise click.ClickException(f"there is no Location {location}")
+    explained = ExplainedPlacement(
+        document, parse_placement(document), known, await inventory.slices_of(hub.workspace, name)
+    )
+    locations = list(explained.locations(location))
+    if location and not locations and not explained.resolution.problem:
+        raise click.ClickException(f"Location {location} not found")
     if location:
-        await _add_withdrawn(hub, seen, locations)
+        await _add_withdrawn(hub, explained, locations)
     return {
-        "placement": {"workspace": workspace_name(hub), "name": name, "generation": seen.placement.generation},
-        **({"problem": seen.resolution.problem} if seen.resolution.problem else {}),
+        "placement": {"workspace": workspace_name(hub), "name": name, "generation": explained.placement.generation},
+        **({"problem": explained.resolution.problem} if explained.resolution.problem else {}),
         "locations": locations,
-        "summary": seen.summary(),
-        "now": seen.now(),
+        "summary": explained.summary(),
+        "now": explained.now(),
     }
 
 
-async def _add_withdrawn(hub: Hub, seen: Seen, locations: Iterable[Obj]) -> None:
-    """What was made for the placement and is not gone yet at the clusters of these Locations, those that a Location
-    selects first; of very many not all are asked."""
+async def _add_withdrawn(hub: HubClient, explained: ExplainedPlacement, locations: Iterable[Obj]) -> None:
+    """Copies that are being withdrawn from these Locations; selected SyncTargets first, limited in number."""
     for one in locations:
         selected = {target["name"] for target in one["inventory"] if target["selected"]}
-        targets = sorted(seen.targets_of(one["cluster"]), key=lambda target: target.key.name not in selected)
+        targets = sorted(explained.targets_of(one["cluster"]), key=lambda target: target.key.name not in selected)
         names = {f"{one['cluster']}-mb-{target.uid}": target.key.name for target in targets[:ASKED]}
-        found = await being_withdrawn(hub, names, PlacementKey(*seen.placement.key))
+        found = await being_withdrawn(hub, names, PlacementKey(*explained.placement.key))
         one["beingWithdrawn"] = [
             {
                 "syncTarget": names[mailbox],
@@ -83,8 +83,8 @@ async def _add_withdrawn(hub: Hub, seen: Seen, locations: Iterable[Obj]) -> None
         one["notAsked"] = len(targets[ASKED:])
 
 
-class Seen:
-    """One placement and everything that it depends on, as they were read."""
+class ExplainedPlacement:
+    """A placement and the objects that it depends on."""
 
     def __init__(self, document: Obj, placement: Placement, known: Inventory, observed: Sequence[Obj]) -> None:
         self.placement = placement
@@ -151,7 +151,7 @@ class Seen:
         }
 
     def now(self) -> Obj:
-        """What the API says, and whether that is what the scheduler would write."""
+        """The current status and slices, and whether the scheduler would write the same."""
         wanted = decide.desired(self.placement, self.resolution)
         before = {destination for obj in self._observed for destination in destinations_of(obj)}
         after = before if self.resolution.problem else set(self.resolution.destinations)
@@ -171,14 +171,14 @@ class Seen:
 
 
 def entries(destinations: Iterable[Destination]) -> list[Obj]:
-    """As slices have them."""
+    """In the format of slices."""
     return [
         {"cluster": cluster, "locationName": location, "syncTargetName": target, "syncTargetUID": uid}
         for cluster, location, target, uid in sorted(destinations)
     ]
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def printed(answer: Obj, output: str, *, detailed: bool = False) -> str:
@@ -225,7 +225,7 @@ def _detailed(location: Obj) -> str:
         text += f"\n\n{table([['SYNCTARGET', 'BEING WITHDRAWN'], *rows])}"
     if number := location.get("notAsked"):
         text += (
-            f"\n\n{count(number, 'SyncTarget')} more may have something that is being withdrawn, and were not asked."
+            f"\n\n{count(number, 'SyncTarget')} more may have copies that are being withdrawn; they were not checked."
         )
     return text
 
@@ -251,7 +251,7 @@ def _target_rows(location: Obj) -> Iterator[list[str]]:
 def _summary(answer: Obj) -> Iterator[str]:
     name, summary = answer["placement"]["name"], answer["summary"]
     if problem := answer.get("problem"):
-        yield f"EdgePlacement {name} cannot be understood, and its slices stay as they are: {problem}"
+        yield f"EdgePlacement {name} is invalid, and its slices do not change: {problem}"
         return
     chosen = f"{summary['chosen']} of {count(summary['locations'], 'Location')} chosen"
     destinations = count(summary["destinations"], "destination")
@@ -261,12 +261,12 @@ def _summary(answer: Obj) -> Iterator[str]:
 
 def _now(now: Obj) -> Iterator[str]:
     if now.get("deleted"):
-        yield "It is being deleted, and the scheduler leaves it alone."
+        yield "It is being deleted; the scheduler ignores it."
         return
-    yield f"Status now: {_status(now['status'])}{_behind(now['statusIsCurrent'])}"
+    yield f"Status now: {_status(now['status'])}{_describe_state(now['statusIsCurrent'])}"
     destinations = sum(one["destinations"] for one in now["slices"])
     slices = f"{count(destinations, 'destination')} in {count(len(now['slices']), 'slice')}"
-    yield f"Slices now: {slices if now['slices'] else NONE}{_behind(now['slicesAreCurrent'])}"
+    yield f"Slices now: {slices if now['slices'] else NONE}{_describe_state(now['slicesAreCurrent'])}"
     yield from changes(("+", now["missing"]), ("-", now["surplus"]))
 
 
@@ -275,17 +275,17 @@ def _status(status: Mapping[str, Any]) -> str:
         return NONE
     conditions = [one for one in status.get("conditions") or () if one.get("type") == decide.READY]
     ready = conditions[0] if conditions else {}
-    said = [f"Ready={ready.get('status', 'Unknown')}", *([f"({ready['reason']})"] if ready.get("reason") else [])]
+    words = [f"Ready={ready.get('status', 'Unknown')}", *([f"({ready['reason']})"] if ready.get("reason") else [])]
     matching = f"{status.get('matchingLocationCount', 0)} matching, of generation {status.get('specGeneration', 0)}"
-    return f"{' '.join(said)}, {matching}"
+    return f"{' '.join(words)}, {matching}"
 
 
-def _behind(current: bool) -> str:
+def _describe_state(current: bool) -> str:
     return "; up to date" if current else f"; {BEHIND}"
 
 
 def changes(*kinds: tuple[str, Iterable[Obj]]) -> list[str]:
-    """A line for each destination: `+ cluster location syncTarget`.  `kinds`: a sign, and those that it is for."""
+    """A line per destination: `+ cluster location syncTarget`."""
     rows = [
         [f"{sign} {one['cluster']}", one["locationName"], one["syncTargetName"]] for sign, some in kinds for one in some
     ]
@@ -299,17 +299,20 @@ def _yes(value: bool) -> str:
 COPIES: Final = Selection(labels=f"{PROJECTED}={YES}")
 
 
-async def being_withdrawn(hub: Hub, mailboxes: Iterable[str], key: PlacementKey) -> dict[str, list[Part]]:
-    """Of what was made for a placement, sorted, by mailbox; nothing of mailboxes that the asker may not see."""
+async def being_withdrawn(hub: HubClient, mailboxes: Iterable[str], key: PlacementKey) -> dict[str, list[Part]]:
+    """Copies of a placement that are being deleted, by mailbox; mailboxes that the user cannot see are omitted."""
     try:
         there = {one["metadata"]["name"] for one in await hub.root.workspace(hub.provider).list(WORKSPACES)}
     except (NotFound, Forbidden):
         return {}
-    found = {name: await _going(hub.root.workspace(f"{hub.provider}:{name}"), key) for name in {*mailboxes} & there}
+    found = {
+        name: await _find_terminating(hub.root.workspace(f"{hub.provider}:{name}"), key)
+        for name in {*mailboxes} & there
+    }
     return {name: found[name] for name in sorted(found) if found[name]}
 
 
-async def _going(mailbox: Client, key: PlacementKey) -> list[Part]:
+async def _find_terminating(mailbox: Client, key: PlacementKey) -> list[Part]:
     try:
         kinds = travelling((await discover(mailbox)).resources())
     except (NotFound, Forbidden):
@@ -318,7 +321,7 @@ async def _going(mailbox: Client, key: PlacementKey) -> list[Part]:
     for kind, resource in kinds.items():
         for obj in await _listed(mailbox, resource.collection):
             metadata = obj["metadata"]
-            if metadata.get("deletionTimestamp") and key in seen(kind, obj).placements:
+            if metadata.get("deletionTimestamp") and key in observed_object(kind, obj).placements:
                 found.append(Part(kind, metadata.get("namespace") or "", metadata["name"]))
     return sorted(found)
 

@@ -1,5 +1,5 @@
-"""`farflung explain pod` and `farflung explain allocation`: to which Cluster a virtual machine, or each replica of a
-stack, would be bound, why to no other, and whether that agrees with what the object says."""
+"""`farflung explain pod` and `farflung explain allocation`: the Cluster of a virtual machine or of each replica, why
+not the others, and whether the object agrees."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.names import POD_SCHEDULED
 from farflung.cli import scheduler_lease
-from farflung.cli.connection import Hub, workspace_name
+from farflung.cli.connection import HubClient, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.inventory import HiddenError
-from farflung.cli.machine_output import asked, found_of, placement_of, site_of
-from farflung.cli.machine_world import KINDS, Known, kind_of, read
-from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.machine_output import decision_document, placement_document, request_document, site_document
+from farflung.cli.machine_world import KINDS, SchedulerSnapshot, kind_of, read
+from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler.failover import add_refusal_reason
 from farflung.controllers.global_scheduler.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
@@ -32,76 +32,78 @@ from farflung.scheduling.values import MachineRequest, Reservation, SchedulingDe
 BINDINGS: Final = {POD: f"{COMPUTE}:kubernetes", ALLOCATION: f"{COMPUTE}:globalscheduler.com"}
 
 
-async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Configuration) -> Obj:
-    """All that can be said, as it is printed for programs.  `kind`: POD or ALLOCATION."""
+async def explain(hub: HubClient, kind: str, name: str, namespace: str, configured: SchedulerConfiguration) -> Obj:
+    """The result for JSON and YAML.  `kind`: POD or ALLOCATION."""
     document = await _object(hub, kind, name, namespace)
     if kind == POD and not kind_of({**document, "apiVersion": "v1", "kind": POD}):
         raise click.ClickException(
-            f"the Pod {namespace}/{name} has no spec.virtualMachine: the global scheduler leaves it alone"
+            f"the Pod {namespace}/{name} has no spec.virtualMachine: the global scheduler ignores it"
         )
     try:
         known = await read(hub, configured)
     except HiddenError as error:
         command = f"farflung trace {kind.lower()}/{name} -n {namespace}"
-        raise HiddenError(f"{error.sentence}; `{command}` says what the {kind} itself knows") from None
+        raise HiddenError(f"{error.sentence}; try `{command}`, which needs only the {kind}") from None
     cluster = str((document["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION, ""))
     subject = SchedulingSubject(kind, Key(cluster, namespace, name))
     seen = known.observed(kind, orjson.dumps(document))
-    known.world.observe(subject, seen, 0.0)
-    held = known.world.reservations(seen.uid)
+    known.state.observe(subject, seen, 0.0)
+    held = known.state.reservations(seen.uid)
     head = {"kind": kind, "workspace": workspace_name(hub), "namespace": namespace, "name": name}
     request, problem = _request(document, kind, known)
-    excluded = {} if request is None else known.world.excluded(request, 0.0)
-    known.world.observe(subject, None, 0.0)  # it would not stand in its own way
+    excluded = {} if request is None else known.state.excluded(request, 0.0)
+    known.state.observe(subject, None, 0.0)  # it must not compete with itself
     unwell = {"unwell": _unwell(known, seen, held)}
     remarks = await scheduler_lease.remarks(hub.root, configured)
     if request is None:
         now = _now(document, kind, seen, held, None) | unwell
         return {"object": head, "problem": problem, "clusters": [], "now": now, "remarks": remarks}
-    explanation = known.world.engine.explain(request, excluded=excluded)
+    explanation = known.state.engine.explain(request, excluded=excluded)
     return {
         "object": head,
-        "asks": asked(request, configured.policy),
+        "asks": request_document(request, configured.policy),
         **_unknown_sizes(known, explanation, request, configured),
         "weights": dict(explanation.weights),
         "indifferent": dict(explanation.indifferent),
         "clusters": [_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
-        "decision": found_of(explanation.decision),
+        "decision": decision_document(explanation.decision),
         "now": _now(document, kind, seen, held, explanation.decision) | unwell,
         "remarks": remarks,
     }
 
 
-async def _object(hub: Hub, kind: str, name: str, namespace: str) -> Obj:
+async def _object(hub: HubClient, kind: str, name: str, namespace: str) -> Obj:
     try:
         return await hub.workspace.get(KINDS[kind], name, namespace)
     except NotFound as error:
         if not error.details:
             raise click.ClickException(
-                f"the workspace {workspace_name(hub)} does not have {kind}s: in that workspace, "
-                f"`kubectl kcp bind apiexport {BINDINGS[kind]}` binds them"
+                f"the workspace {workspace_name(hub)} has no {kind}s: bind them with "
+                f"`kubectl kcp bind apiexport {BINDINGS[kind]}` in that workspace"
             ) from None
-    raise click.ClickException(f"there is no {kind} {namespace}/{name} in the workspace {workspace_name(hub)}")
+    raise click.ClickException(f"{kind} {namespace}/{name} not found in the workspace {workspace_name(hub)}")
 
 
-def _request(document: Obj, kind: str, known: Known) -> tuple[MachineRequest | None, str]:
-    """What it would ask for if it had no place, had not ended, and were the scheduler's: and if nobody can understand
-    that, why."""
+def _request(document: Obj, kind: str, known: SchedulerSnapshot) -> tuple[MachineRequest | None, str]:
+    """The request as if the object were not bound, finished or ignored; and why it is invalid, if it is."""
     left_out = ("nodeName", "clusterName", "schedulerName", "schedulingGates")
     spec = {name: value for name, value in document["spec"].items() if name not in left_out}
     metadata = {name: value for name, value in document["metadata"].items() if name != "deletionTimestamp"}
     status = document.get("status")
-    said = {name: value for name, value in (status if isinstance(status, dict) else {}).items() if name != "phase"}
-    anew = known.observed(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": said}))
+    reset = {name: value for name, value in (status if isinstance(status, dict) else {}).items() if name != "phase"}
+    anew = known.observed(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": reset}))
     return anew.request, anew.problem
 
 
 def _unknown_sizes(
-    known: Known, explanation: SchedulingExplanation, request: MachineRequest, configured: Configuration
+    known: SchedulerSnapshot,
+    explanation: SchedulingExplanation,
+    request: MachineRequest,
+    configured: SchedulerConfiguration,
 ) -> Obj:
-    """The flavors that take neither processors nor memory because nobody knows their size, if a Cluster that fits
-    counts these."""
-    fitting = [known.world.engine.site(verdict.site) for verdict in explanation.verdicts if not verdict.refusal]
+    """Requested flavors that are not in the catalogue, and so count without vcpus and memory, if a fitting Cluster
+    limits these."""
+    fitting = [known.state.engine.site(verdict.site) for verdict in explanation.verdicts if not verdict.refusal]
     if not any(site and (site.capacity.vcpus, site.capacity.memory) != (None, None) for site in fitting):
         return {}
     wishes = {wish.id for item in request.items for wish in item.flavors if wish.spot is None}
@@ -109,8 +111,8 @@ def _unknown_sizes(
     return {"unknownSizes": unknown} if unknown else {}
 
 
-def _cluster(known: Known, explanation: SchedulingExplanation, verdict: SiteVerdict) -> Obj:
-    site = known.world.engine.site(verdict.site)
+def _cluster(known: SchedulerSnapshot, explanation: SchedulingExplanation, verdict: SiteVerdict) -> Obj:
+    site = known.state.engine.site(verdict.site)
     assert site is not None
     head = {
         "workspace": verdict.site.cluster,
@@ -133,16 +135,17 @@ def _cluster(known: Known, explanation: SchedulingExplanation, verdict: SiteVerd
     }
 
 
-# --- what it says now -----------------------------------------------------------------------------
+# --- current state --------------------------------------------------------------------------------
 
 
 def _now(
     document: Obj, kind: str, seen: ObservedSubject, held: Iterable[Reservation], decision: SchedulingDecision | None
 ) -> Obj:
-    """What the API says, and whether that is what the scheduler would say: `agrees`, or None if it has no say."""
+    """The current binding and condition, and whether the scheduler would write the same: `agrees`, None if it ignores
+    the object."""
     status = document.get("status")
     condition = find_condition(status if isinstance(status, dict) else {}, POD_SCHEDULED if kind == POD else PLACED)
-    placements = [placement_of(number, one.site, one.claim) for number, one in enumerate(held)]
+    placements = [placement_document(number, one.site, one.claim) for number, one in enumerate(held)]
     found: Obj = {"bound": placements, "condition": condition}
     if kind == POD:
         found["score"] = (document["metadata"].get("annotations") or {}).get(SCORE, "")
@@ -162,26 +165,26 @@ def _now(
     return {**found, "waits": True, "agrees": agrees}
 
 
-def _unwell(known: Known, seen: ObservedSubject, held: Iterable[Reservation]) -> list[Obj]:
-    """Clusters that it is bound to and may have to leave."""
-    found = {one.site: known.departures.of(one.site, seen.tolerations) for one in held}
-    return [{**site_of(site), **about} for site, about in found.items() if about is not None]
+def _unwell(known: SchedulerSnapshot, seen: ObservedSubject, held: Iterable[Reservation]) -> list[Obj]:
+    """Clusters from which its replicas may be evicted."""
+    found = {one.site: known.evictions.of(one.site, seen.tolerations) for one in held}
+    return [{**site_document(site), **about} for site, about in found.items() if about is not None]
 
 
 def _says(condition: Mapping[str, Any], reason: str, message: str) -> bool:
-    said = (condition.get("status"), condition.get("reason"), condition.get("message"))
-    return said == ("False", reason, message)
+    actual = (condition.get("status"), condition.get("reason"), condition.get("message"))
+    return actual == ("False", reason, message)
 
 
 def _left_alone(document: Obj, kind: str) -> str:
-    """Why the scheduler does nothing about it; empty if it does."""
+    """Why the scheduler ignores it; empty if it does not."""
     metadata, spec = document["metadata"], document["spec"]
     status = document.get("status") or {}
     phase = status.get("phase") if isinstance(status, dict) else ""
     if metadata.get("deletionTimestamp"):
         return "it is being deleted"
     if phase in FINISHED_PHASES:
-        return f"it has ended: {phase}"
+        return f"it is finished: {phase}"
     if kind == POD and not (spec.get("nodeName") or spec.get("clusterName")):
         if spec.get("schedulingGates"):
             return "it has spec.schedulingGates"

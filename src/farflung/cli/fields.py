@@ -1,5 +1,4 @@
-"""Fields of objects of which nobody promises that they are what they should be: a report may have been written by
-anybody, and its words go to somebody's terminal.  Pure."""
+"""Fields of objects that may have any content, and texts that are safe to print.  Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
-LONGEST: Final = 200  #: characters of a text that is shown in a line
+LONGEST: Final = 200  #: longest text in a line
 
 
 def at(obj: Any, *path: str) -> Any:
-    """What is there; None if there is nothing, also if something on the way is no object."""
+    """None if missing, also if a parent is not an object."""
     for name in path:
         if not isinstance(obj, dict):
             return None
@@ -24,25 +23,25 @@ def at(obj: Any, *path: str) -> Any:
 
 
 def text(obj: Any, *path: str) -> str:
-    """Empty if it is no text."""
+    """Empty if it is not a string."""
     found = at(obj, *path)
     return found if isinstance(found, str) else ""
 
 
 def number(obj: Any, *path: str) -> int:
-    """How many; 0 if it is no number, or none of things."""
+    """0 if it is not a positive integer."""
     found = at(obj, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 
 
 def objects(obj: Any, *path: str) -> Iterator[Obj]:
-    """Those of a list."""
+    """Objects in a list."""
     found = at(obj, *path)
     yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
 def texts(obj: Any, *path: str) -> dict[str, str]:
-    """A map of texts, as labels are."""
+    """A map of strings, like labels."""
     found = at(obj, *path)
     pairs = found.items() if isinstance(found, dict) else ()
     return {key: value for key, value in pairs if isinstance(value, str)}
@@ -65,16 +64,16 @@ def name_of(obj: Any) -> str:
 
 
 def cluster_of(obj: Any) -> str:
-    """Of its workspace; empty if nobody says."""
+    """Its logical cluster; empty if unknown."""
     return texts(obj, "metadata", "annotations").get(CLUSTER_ANNOTATION, "")
 
 
 def line(words: str, longest: int = LONGEST) -> str:
-    """For a terminal: in one line, without what a terminal would take for a command, and not too long."""
+    """For a terminal: one line, without control characters, bounded."""
     plain = " ".join("".join(char if char.isprintable() else " " for char in words[: 4 * longest]).split())
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def ago(since: datetime | None, now: datetime) -> str:
-    """How long ago; empty if nobody knows.  What is yet to come, by a clock that is wrong, is now."""
+    """The age; empty if unknown.  Times in the future count as now."""
     return "" if since is None else times.human(max(now, since) - since)

@@ -1,4 +1,4 @@
-"""How each edge is, by what its SyncTarget says and its syncer reports.  Pure."""
+"""The state of each edge, from its SyncTarget and its syncer's report.  Pure."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from farflung.placement.types import parse_location
 OBJECTS: Final = ("synced", "pending", "failing", "orphaned", "upsynced")
 
 
-class State(StrEnum):
+class EdgeHealth(StrEnum):
     """The worst first."""
 
-    STALE = "stale"  #: it was heard of, but not for too long
-    UNREACHABLE = "unreachable"  #: its syncer is there, and does not reach the cluster
-    NOT_READY = "not ready"  #: for another reason, which its SyncTarget says
-    OFFLINE = "offline"  #: it was never heard of
+    STALE = "stale"  #: the last heartbeat is too old
+    UNREACHABLE = "unreachable"  #: the syncer does not reach its cluster
+    NOT_READY = "not ready"  #: for a reason that the SyncTarget has
+    OFFLINE = "offline"  #: no heartbeat yet
     READY = "ready"
 
 
-RANKS: Final = {state: rank for rank, state in enumerate(State)}
+RANKS: Final = {state: rank for rank, state in enumerate(EdgeHealth)}
 
 
-def state_of(target: Obj) -> State:
-    """As the hub judges it, by its own clock."""
+def state_of(target: Obj) -> EdgeHealth:
+    """As the hub determined it with its own clock."""
     if fields.condition(target, "Ready").get("status") == "True":
-        return State.READY
+        return EdgeHealth.READY
     if fields.moment(target, "status", "lastSyncerHeartbeatTime") is None:
-        return State.OFFLINE
+        return EdgeHealth.OFFLINE
     if fields.condition(target, HEARTBEAT_HEALTHY).get("status") == "False":
-        return State.STALE
+        return EdgeHealth.STALE
     if fields.condition(target, EDGE_REACHABLE).get("status") == "False":
-        return State.UNREACHABLE
-    return State.NOT_READY
+        return EdgeHealth.UNREACHABLE
+    return EdgeHealth.NOT_READY
 
 
 def edges(
@@ -55,19 +55,21 @@ def edges(
     reports: Mapping[str, Obj] | None,
     now: datetime,
 ) -> list[Obj]:
-    """The worst first, as they are printed for programs.  `mailboxes`: name → cluster; `reports`: the SyncerConfig of
-    each, by cluster; None: what cannot be seen, of which nothing is said then."""
-    selecting = None if locations is None else Selecting(locations)
+    """The worst first, for JSON and YAML.  `mailboxes`: name → logical cluster; `reports`: SyncerConfigs by logical
+    cluster; None: not visible."""
+    selecting = None if locations is None else LocationIndex(locations)
     found = [_edge(one, selecting, mailboxes, reports, now) for one in targets]
-    return sorted(found, key=lambda one: (RANKS[State(one["state"])], not one["problems"], one["cluster"], one["name"]))
+    return sorted(
+        found, key=lambda one: (RANKS[EdgeHealth(one["state"])], not one["problems"], one["cluster"], one["name"])
+    )
 
 
 def is_well(edge: Obj) -> bool:
-    return bool(edge["state"] == State.READY and not edge["problems"])
+    return bool(edge["state"] == EdgeHealth.READY and not edge["problems"])
 
 
-class Selecting:
-    """Which Locations a SyncTarget belongs to."""
+class LocationIndex:
+    """The Locations that select a SyncTarget."""
 
     def __init__(self, locations: Iterable[Obj]) -> None:
         self._names: dict[str, list[str]] = {}
@@ -83,7 +85,7 @@ class Selecting:
                 index.put(len(names), location.instances)
             names.append(location.key.name)
 
-    def of(self, target: Obj) -> list[str]:
+    def locations_of(self, target: Obj) -> list[str]:
         cluster = fields.cluster_of(target)
         if cluster not in self._indexes:
             return []
@@ -93,7 +95,7 @@ class Selecting:
 
 def _edge(
     target: Obj,
-    selecting: Selecting | None,
+    selecting: LocationIndex | None,
     mailboxes: Mapping[str, str] | None,
     reports: Mapping[str, Obj] | None,
     now: datetime,
@@ -109,7 +111,7 @@ def _edge(
         "cluster": cluster,
         "uid": uid,
         "mailbox": mailbox,
-        "locations": None if selecting is None else selecting.of(target),
+        "locations": None if selecting is None else selecting.locations_of(target),
         "state": state.value,
         "heard": None if heard is None else format_seconds(heard),
         "objects": _objects(report),
@@ -119,21 +121,21 @@ def _edge(
 
 
 def _objects(report: Obj | None) -> Obj | None:
-    """None if nobody says."""
+    """None if there is no report."""
     if not isinstance(fields.at(report, "status", "objects"), dict):
         return None
     return {one: fields.number(report, "status", "objects", one) for one in OBJECTS}
 
 
-def _why(target: Obj, state: State) -> Iterator[str]:
-    if state is State.OFFLINE:
+def _why(target: Obj, state: EdgeHealth) -> Iterator[str]:
+    if state is EdgeHealth.OFFLINE:
         yield "no syncer has reported yet"
-    elif state in (State.UNREACHABLE, State.NOT_READY):
+    elif state in (EdgeHealth.UNREACHABLE, EdgeHealth.NOT_READY):
         ready = fields.condition(target, "Ready") or fields.condition(target, EDGE_REACHABLE)
-        yield said(ready) or "the hub does not say why"
+        yield describe(ready) or "no reason in its conditions"
 
 
-def said(condition: Obj) -> str:
+def describe(condition: Obj) -> str:
     """`Reason: message`"""
     return fields.line(": ".join(filter(None, (fields.text(condition, key) for key in ("reason", "message")))))
 
@@ -141,13 +143,13 @@ def said(condition: Obj) -> str:
 def _reported(report: Obj | None) -> Iterator[str]:
     if failing := fields.number(report, "status", "objects", "failing"):
         first = next(fields.objects(report, "status", "problems"), None)
-        example = "" if first is None else f"; {_part(first)}: {said(first)}"
+        example = "" if first is None else f"; {_part(first)}: {describe(first)}"
         yield f"{count(failing, 'object')} failing{fields.line(example)}"
     if orphaned := fields.number(report, "status", "objects", "orphaned"):
         yield f"{count(orphaned, 'object')} orphaned"
     unchanged = fields.condition(report, "HubUnchanged")
     if unchanged.get("status") == "False":
-        yield said(unchanged)
+        yield describe(unchanged)
 
 
 def _part(problem: Obj) -> Part:
@@ -156,11 +158,11 @@ def _part(problem: Obj) -> Part:
 
 
 def _remarks(target: Obj, now: datetime) -> Iterator[str]:
-    """What somebody wants to be so."""
+    """Requested states."""
     if fields.at(target, "spec", "unschedulable") is True:
-        yield "takes no new work"
+        yield "unschedulable"
     evicted = fields.moment(target, "spec", "evictAfter")
     if evicted is not None and evicted <= now:
-        yield "its work has to leave"
+        yield "evicting"
     if fields.text(target, "metadata", "deletionTimestamp"):
         yield "being deleted"

@@ -1,4 +1,4 @@
-"""What `farflung status` says of Clusters, and of the virtual machines and stacks that are bound to them.  Pure."""
+"""Clusters, virtual machines and stacks in `farflung status`.  Pure."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ UNKNOWN: Final = "Unknown"
 FAILED: Final = "Failed"
 BOUND: Final = "bound"
 WAITING: Final = "waiting"
-OUTDATED: Final = "outdated"  #: bound as it was asked for before: there is no place for what is asked for now
+OUTDATED: Final = "outdated"  #: bound for an earlier spec; the current one does not fit
 STATES: Final = (BOUND, "undelivered", OUTDATED, WAITING, "failed", "ended")
 WRONG: Final = ("undelivered", OUTDATED, WAITING)
-NAMED: Final = 5  #: Clusters that are not well
-REASONS: Final = 3  #: why machines are not well
+NAMED: Final = 5  #: unhealthy Clusters in one line
+REASONS: Final = 3  #: in a summary
 
 
 def machines(
     clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable[Obj], scheduler: Obj | None = None
 ) -> Obj | None:
-    """None: there are none, and neither Clusters nor files.  Everything is listed, without the names of workspaces.
-    `scheduler`: what its Lease tells; None: one may not know."""
+    """Everything, without workspace paths.  None: no Clusters, machines or files.  `scheduler`: its Lease; None: not
+    visible."""
     there = sorted(map(_cluster, clusters), key=_order)
     found = [_machine(one, "Pod", *_pod(one)) for one in pods if _is_machine(one)]
     found += [_machine(one, "Allocation", *_allocation(one)) for one in allocations]
@@ -56,8 +56,8 @@ def machines(
     }
 
 
-def without_the_well(found: Obj) -> Obj:
-    """The same, but listing only what is not well."""
+def without_healthy(found: Obj) -> Obj:
+    """The same, without healthy entries."""
     clusters = [one for one in found["clusters"]["listed"] if not _is_well(one)]
     machines = [one for one in found["machines"]["listed"] if one["state"] in WRONG]
     return {
@@ -68,7 +68,7 @@ def without_the_well(found: Obj) -> Obj:
 
 
 def _reasons(found: Iterable[Obj]) -> list[Obj]:
-    """Why machines are not well, the commonest first.  Those whose reasons differ by their own names are alike."""
+    """Reasons of problems, the most frequent first.  Reasons that differ only in the machine's name count as one."""
     alike: dict[tuple[str, str], list[Obj]] = {}
     for one in found:
         if one["state"] in WRONG and one["why"]:
@@ -114,7 +114,7 @@ def _machine(obj: Obj, kind: str, state: str, why: str) -> Obj:
 
 
 def _places(obj: Obj) -> list[str]:
-    """The names of the Clusters and sites that it is bound to, one for each replica."""
+    """Names of the Clusters of its replicas."""
     at = fields.text(obj, "spec", "nodeName") or fields.text(obj, "spec", "clusterName")
     placements = fields.objects(obj, "status", "placements")
     return [at] if at else [name for one in placements if (name := fields.text(one, "cluster", "name"))]
@@ -127,7 +127,7 @@ def is_well(found: Obj) -> bool:
 
 
 def _pod(pod: Obj) -> tuple[str, str]:
-    """Its state, and why it is so."""
+    """State and reason."""
     phase = fields.text(pod, "status", "phase")
     if phase in (FAILED, "Succeeded"):
         return ("failed" if phase == FAILED else "ended"), ""
@@ -151,11 +151,11 @@ def _message(obj: Obj, type: str) -> str:
     return fields.line(fields.text(condition, "message")) if condition.get("status") == "False" else ""
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def lines(found: Obj, *, everything: bool = False) -> Iterator[str]:
-    """`everything`: with tables of all that is listed."""
+    """`everything`: with tables."""
     clusters, machines = found["clusters"], found["machines"]
     if clusters["all"]:
         phases = ", ".join(f"{number} {fields.line(phase)}" for phase, number in clusters["phases"].items())
@@ -211,4 +211,4 @@ def _named(names: list[str]) -> str:
     if not names:
         return ""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f" (not well: {', '.join(fields.line(name) for name in names[:NAMED])}{more})"
+    return f" (unhealthy: {', '.join(fields.line(name) for name in names[:NAMED])}{more})"

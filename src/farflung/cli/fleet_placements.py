@@ -1,4 +1,4 @@
-"""What is wrong with placements, and with the copies of what they bring.  Pure."""
+"""Problems of placements and of their copies.  Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from farflung.cli import fields
 from farflung.controllers.edge_scheduler.decide import READY
 from farflung.machinery.errors import Obj
 
-NOWHERE: Final = "LeadsNowhere"  #: a reason for which a placement is ready, and does nothing
+NOWHERE: Final = "LeadsNowhere"  #: a placement without destinations
 BEHIND: Final = "NotLookedAt"
 COPIES: Final = ("expected", "reporting", "broken", "missing", "stale")
 WRONG: Final = ("broken", "missing", "stale")
@@ -21,8 +21,7 @@ _CONFIRMATION: Final = re.compile(re.escape(CONFIRM_WITHDRAWAL) + r': "([0-9]{1,
 
 
 def placements(documents: Iterable[Obj]) -> list[Obj]:
-    """As they are printed for programs: those from which nothing is withdrawn until somebody confirms it first, then
-    others with problems, then those without."""
+    """For JSON and YAML: held withdrawals first, then other problems."""
     found = [_placement(one) for one in documents]
     return sorted(found, key=lambda one: (not one["confirmation"], not one["problems"], one["cluster"], one["name"]))
 
@@ -35,7 +34,7 @@ def _placement(document: Obj) -> Obj:
         "cluster": fields.cluster_of(document),
         "matchingLocations": fields.number(document, "status", "matchingLocationCount"),
         "problems": problems,
-        "confirmation": next((one[1] for one in held if one), ""),  # of a withdrawal that is held
+        "confirmation": next((one[1] for one in held if one), ""),  # of a held withdrawal
     }
 
 
@@ -47,9 +46,9 @@ def _problems(document: Obj) -> Iterator[Obj]:
         return
     generation, seen = (fields.number(document, *path) for path in (("metadata", "generation"), _SEEN))
     if not fields.condition(document, READY) or seen != generation:
-        yield _behind(READY, "the scheduler has not looked at it yet; does it run?")
+        yield _behind(READY, "the scheduler has not processed it yet; is it running?")
     elif not fields.condition(document, WORKLOAD_PROJECTED):
-        yield _behind(WORKLOAD_PROJECTED, "the placement translator has not looked at it yet; does it run?")
+        yield _behind(WORKLOAD_PROJECTED, "the placement translator has not processed it yet; is it running?")
 
 
 _SEEN: Final = ("status", "specGeneration")
@@ -74,7 +73,7 @@ def _behind(type: str, message: str) -> Obj:
 
 
 def summaries(documents: Iterable[Obj]) -> list[Obj]:
-    """The worst first, as they are printed for programs."""
+    """The worst first, for JSON and YAML."""
     return sorted(map(_summary, documents), key=_badness)
 
 
@@ -91,12 +90,12 @@ def _summary(document: Obj) -> Obj:
         "kind": fields.text(document, "subject", "kind"),
         "object": "/".join(filter(None, (fields.text(document, "subject", key) for key in ("namespace", "name")))),
         **{key: fields.number(document, "destinations", key) for key in COPIES},
-        "first": next(map(_copy, fields.objects(document, "broken")), None),  # of those that are broken
+        "first": next(map(_copy, fields.objects(document, "broken")), None),  # broken copy
     }
 
 
 def _owner(summary: Obj) -> str:
-    """The placement; of very long names only the owner reference has all of it."""
+    """The placement.  The label may truncate its name; the owner reference does not."""
     named = (
         fields.text(one, "name")
         for one in fields.objects(summary, "metadata", "ownerReferences")

@@ -1,5 +1,4 @@
-"""What there is of a fleet, as far as somebody may see it: by a few lists over all workspaces, however many edges there
-are; or else by those of one workspace."""
+"""Reads the objects of a fleet that a user may see: a few lists over all workspaces, or those of one workspace."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
 from farflung.apis.kcp.names import LOCATIONS, LOGICAL_CLUSTERS, PATH_ANNOTATION, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import PODS, Collection
 from farflung.cli import fields, scheduler_lease
-from farflung.cli.connection import Hub, workspace_name
+from farflung.cli.connection import HubClient, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.global_scheduler import PODS as POD_EXPORT
 from farflung.cli.inventory import HiddenError, everywhere
@@ -25,43 +24,43 @@ from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.placement.names import CONFIG
 
-THE_CLUSTER: Final = "cluster"  #: the name of the one that a workspace has
-AT_ONCE: Final = 8  #: requests
+THE_CLUSTER: Final = "cluster"  #: name of the LogicalCluster of a workspace
+AT_ONCE: Final = 8  #: concurrent requests
 
 
 @dataclass(slots=True)
 class Fleet:
-    """None: they cannot be seen."""
+    """None: not visible."""
 
     targets: list[Obj] | None = None
     locations: list[Obj] | None = None
     placements: list[Obj] | None = None
     summaries: list[Obj] | None = None
-    mailboxes: dict[str, str] | None = None  #: name → its cluster
-    reports: dict[str, Obj] | None = None  #: cluster of a mailbox → what its syncer is told, and reports
-    clusters: list[Obj] = field(default_factory=list)  #: for virtual machines
+    mailboxes: dict[str, str] | None = None  #: name → logical cluster
+    reports: dict[str, Obj] | None = None  #: SyncerConfigs by the logical cluster of their mailbox
+    clusters: list[Obj] = field(default_factory=list)  #: of the global scheduler
     pods: list[Obj] = field(default_factory=list)  #: outside of mailboxes, if there are Clusters
     allocations: list[Obj] = field(default_factory=list)  #: if there are Clusters
-    lease: Obj | None = None  #: of the global scheduler; empty: there is none
-    remarks: list[str] = field(default_factory=list)  #: what could not be seen, and why
+    lease: Obj | None = None  #: of the global scheduler; empty: none
+    remarks: list[str] = field(default_factory=list)  #: what is not visible, and why
 
     @property
     def is_hidden(self) -> bool:
         return all(one is None for one in (self.targets, self.locations, self.placements, self.summaries))
 
 
-async def read(hub: Hub, *, only: bool = False) -> Fleet:
-    """`only`: what is in the workspace of `hub`.  click.ClickException if nothing can be seen."""
-    return await _Reading(hub, only=only).fleet()
+async def read(hub: HubClient, *, only: bool = False) -> Fleet:
+    """`only`: the workspace of `hub`.  Raises click.ClickException if nothing is visible."""
+    return await _FleetReader(hub, only=only).fleet()
 
 
-class _Reading:
-    def __init__(self, hub: Hub, *, only: bool) -> None:
+class _FleetReader:
+    def __init__(self, hub: HubClient, *, only: bool) -> None:
         self._hub = hub
         self._only = only
         self._provider = hub.root.workspace(hub.provider)
-        self._hidden: dict[str, str] = {}  #: export → why it shows nothing
-        self._forbidden: list[str] = []  #: kinds that may not be listed in the workspace
+        self._hidden: dict[str, str] = {}  #: export → why its view is not accessible
+        self._forbidden: list[str] = []  #: kinds that the user may not list in the workspace
 
     async def fleet(self) -> Fleet:
         fleet = Fleet()
@@ -78,25 +77,25 @@ class _Reading:
         await self._read_machines(fleet)
         fleet.remarks = list(self._remarks())
         if fleet.is_hidden:
-            hint = "" if self._only else "; `--workspace PATH` shows what is in a workspace that you may enter"
-            head = f"nothing of a fleet can be seen at {self._hub.server}{hint}"
+            hint = "" if self._only else "; `--workspace PATH` shows one workspace that you may access"
+            head = f"no access to any part of the fleet at {self._hub.server}{hint}"
             raise click.ClickException("\n".join([head, *fleet.remarks]))
         return fleet
 
     async def _read_machines(self, fleet: Fleet) -> None:
-        """Most fleets have neither Clusters nor files with sites, and then nothing else is asked for.  Who may not see
-        them is told nothing of them."""
+        """Reads Pods and Allocations only if there are Clusters or files with sites.  What the user may not see is
+        omitted."""
         compute = self._hub.root.workspace(COMPUTE)
-        fleet.clusters = await self._seen(compute, CLUSTERS)
+        fleet.clusters = await self._visible(compute, CLUSTERS)
         fleet.lease = None if self._only else await scheduler_lease.lease_of(self._hub.root)
         if self._only or fleet.clusters or scheduler_lease.has_sites(fleet.lease):
-            fleet.allocations = await self._seen(compute, ALLOCATIONS)
+            fleet.allocations = await self._visible(compute, ALLOCATIONS)
             copies = set((fleet.mailboxes or {}).values())
-            pods = await self._seen(compute, PODS, export=POD_EXPORT)
+            pods = await self._visible(compute, PODS, export=POD_EXPORT)
             fleet.pods = [one for one in pods if fields.cluster_of(one) not in copies]
 
-    async def _seen(self, exporting: Client, collection: Collection, *, export: str = "") -> list[Obj]:
-        """Of all workspaces or of one, as far as somebody may see them."""
+    async def _visible(self, exporting: Client, collection: Collection, *, export: str = "") -> list[Obj]:
+        """Of all workspaces or of one; empty if not visible."""
         try:
             if self._only:
                 return await self._hub.workspace.list(collection)
@@ -105,11 +104,13 @@ class _Reading:
             return []
 
     async def _listed(self, exporting: Client, collection: Collection) -> list[Obj] | None:
-        """Of all workspaces, by the view of their export, which `exporting` has; or of one."""
+        """Of all workspaces, through the view of an export of `exporting`, or of one workspace."""
         if self._only:
-            return await self._here(collection)
+            return await self._in_workspace(collection)
         found = await self._everywhere(exporting, collection)
-        return found if found is not None else await self._here(collection) or None  # others may have some
+        return (
+            found if found is not None else await self._in_workspace(collection) or None
+        )  # other workspaces may have some
 
     async def _everywhere(self, exporting: Client, collection: Collection) -> list[Obj] | None:
         try:
@@ -119,7 +120,7 @@ class _Reading:
             self._hidden[collection.group] = min(known, error.sentence)
             return None
 
-    async def _here(self, collection: Collection) -> list[Obj] | None:
+    async def _in_workspace(self, collection: Collection) -> list[Obj] | None:
         try:
             return await self._hub.workspace.list(collection)
         except NotFound:
@@ -144,7 +145,7 @@ class _Reading:
 
 
 async def paths_of(server: Client, clusters: Iterable[str]) -> dict[str, str]:
-    """Where workspaces are, by their clusters; those of which somebody may not know that are left out."""
+    """Paths of workspaces by logical cluster; those that the user may not see are omitted."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def path_of(cluster: str) -> str:

@@ -1,4 +1,4 @@
-"""`farflung status`: the whole fleet at a glance, and what is wrong with it."""
+"""`farflung status`: the state and the problems of the fleet."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from typing import Final
 
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 from farflung.cli import fields, fleet_edges, fleet_machines, fleet_placements, scheduler_lease
-from farflung.cli.connection import Hub, workspace_name
-from farflung.cli.fleet_edges import State
+from farflung.cli.connection import HubClient, workspace_name
+from farflung.cli.fleet_edges import EdgeHealth
 from farflung.cli.fleet_reader import Fleet, paths_of, read
 from farflung.cli.output import NONE, TABLE, machine_readable, table
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
-LISTED: Final = 20  #: edges and placements that are shown of many
+LISTED: Final = 20  #: edges and placements without --all
 SUMMARIES_LISTED: Final = 10
-PATHS: Final = 100  #: workspaces whose paths are asked for; of others, the cluster is shown
-LOCATIONS_NAMED: Final = 3  #: of an edge
+PATHS: Final = 100  #: most workspaces whose path is looked up; others are shown by logical cluster
+LOCATIONS_NAMED: Final = 3  #: per edge
 NO_EDGES: Final = (
-    "No edges yet: a SyncTarget and a Location in a workspace describe a cluster, and `farflung syncer-gen NAME` "
-    "prints what connects it."
+    "No edges: create a SyncTarget and a Location for a cluster; `farflung syncer-gen NAME` prints the manifest of "
+    "its syncer."
 )
-NO_PLACEMENTS: Final = "No placements yet: an EdgePlacement says what goes where."
+NO_PLACEMENTS: Final = "No placements: an EdgePlacement selects objects and Locations."
 
 
-async def status(hub: Hub, now: datetime, *, only: bool = False, everything: bool = False) -> Obj:
-    """All that can be said, as it is printed for programs.  `only`: of the workspace of `hub`; `everything`: list what
-    is well, too."""
-    answer = answer_of(await read(hub, only=only), now, everything=everything)
+async def status(hub: HubClient, now: datetime, *, only: bool = False, everything: bool = False) -> Obj:
+    """The result for JSON and YAML.  `only`: the workspace of `hub`; `everything`: also healthy entries."""
+    answer = summarize(await read(hub, only=only), now, everything=everything)
     sections = [answer[key] or () for key in ("edges", "placements", "summaries")]
     if answer["machines"] is not None:
         sections += [answer["machines"][key]["listed"] for key in ("clusters", "machines")]
@@ -45,8 +44,8 @@ async def status(hub: Hub, now: datetime, *, only: bool = False, everything: boo
     return {"server": hub.server, "workspace": workspace_name(hub) if only else "*", **answer}
 
 
-def answer_of(fleet: Fleet, now: datetime, *, everything: bool = False) -> Obj:
-    """Without the names of workspaces.  Pure."""
+def summarize(fleet: Fleet, now: datetime, *, everything: bool = False) -> Obj:
+    """Without workspace paths.  Pure."""
     edges = placements = summaries = None
     if fleet.targets is not None:
         edges = fleet_edges.edges(fleet.targets, fleet.locations, fleet.mailboxes, fleet.reports, now)
@@ -60,10 +59,10 @@ def answer_of(fleet: Fleet, now: datetime, *, everything: bool = False) -> Obj:
         "summaries": [one for one in summaries or () if fleet_placements.has_problems(one)],
     }
     every = {"edges": edges, "placements": placements, "summaries": summaries}
-    scheduler = None if fleet.lease is None else scheduler_lease.told_by(fleet.lease, now)
+    scheduler = None if fleet.lease is None else scheduler_lease.read_lease(fleet.lease, now)
     machines = fleet_machines.machines(fleet.clusters, fleet.pods, fleet.allocations, scheduler)
     if machines is not None and not everything:
-        machines = fleet_machines.without_the_well(machines)
+        machines = fleet_machines.without_healthy(machines)
     return {
         "well": not any(unwell.values()) and (machines is None or fleet_machines.is_well(machines)),
         "counts": {
@@ -83,15 +82,15 @@ def _counted(some: Sequence[Obj], unwell: int) -> Obj:
 
 def _edge_counts(edges: Sequence[Obj], unwell: int) -> Obj:
     states = Counter(one["state"] for one in edges)
-    return {**_counted(edges, unwell), "states": {one.value: states[one.value] for one in reversed(State)}}
+    return {**_counted(edges, unwell), "states": {one.value: states[one.value] for one in reversed(EdgeHealth)}}
 
 
 def _placement_counts(placements: Sequence[Obj], unwell: int) -> Obj:
     return {**_counted(placements, unwell), "held": sum(bool(one["confirmation"]) for one in placements)}
 
 
-def _confirmation(hub: Hub, placement: Obj) -> str:
-    """The command that lets a withdrawal happen; empty if none is held."""
+def _confirmation(hub: HubClient, placement: Obj) -> str:
+    """The command that confirms a held withdrawal; empty if none is held."""
     if not placement["confirmation"]:
         return ""
     server = f"--server={hub.server}/clusters/{placement['workspace']}"
@@ -99,7 +98,7 @@ def _confirmation(hub: Hub, placement: Obj) -> str:
     return shlex.join(["kubectl", server, "annotate", "--overwrite", "edgeplacement", placement["name"], annotation])
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def printed(answer: Obj, output: str, now: datetime, *, everything: bool = False) -> str:
@@ -116,14 +115,14 @@ def printed(answer: Obj, output: str, now: datetime, *, everything: bool = False
 def _edges(answer: Obj, now: datetime, everything: bool) -> Iterator[str]:
     counts = answer["counts"]["edges"]
     if counts is None:
-        yield "Edges cannot be seen."
+        yield "Edges: no access."
         return
     if not counts["all"]:
-        yield NO_EDGES if answer["workspace"] == "*" else "No edges here."
+        yield NO_EDGES if answer["workspace"] == "*" else "No edges in this workspace."
         return
     states = ", ".join(f"{number} {state}" for state, number in counts["states"].items() if number)
-    problems = counts["withProblems"] - (counts["all"] - counts["states"][State.READY])
-    more = f", {problems} of those that are ready with problems" if problems else ""
+    problems = counts["withProblems"] - (counts["all"] - counts["states"][EdgeHealth.READY])
+    more = f", {problems} of the ready ones with problems" if problems else ""
     yield f"{count(counts['all'], 'edge')}: {states}{more}"
     head = ["NAME", "WORKSPACE", "LOCATIONS", "STATE", "HEARD", "OBJECTS", "PROBLEMS"]
     yield from _listed(head, (_edge(one, now) for one in answer["edges"]), everything, LISTED)
@@ -146,7 +145,7 @@ def _edge(one: Obj, now: datetime) -> list[str]:
 
 
 def _share(objects: Obj) -> str:
-    """`11/12`: at the edge, of those that are to be there."""
+    """`11/12`: synced of all."""
     return f"{objects['synced']}/{sum(objects[key] for key in ('synced', 'pending', 'failing'))}"
 
 
@@ -158,17 +157,17 @@ def _some(names: Sequence[str]) -> str:
 def _placements(answer: Obj, everything: bool) -> Iterator[str]:
     counts = answer["counts"]["placements"]
     if counts is None:
-        yield "Placements cannot be seen."
+        yield "Placements: no access."
         return
     if not counts["all"]:
-        yield NO_PLACEMENTS if answer["workspace"] == "*" else "No placements here."
+        yield NO_PLACEMENTS if answer["workspace"] == "*" else "No placements in this workspace."
         return
     held = f", {count(counts['held'], 'withdrawal')} held" if counts["held"] else ""
     yield f"{count(counts['all'], 'placement')}: {counts['withProblems'] or 'none'} with problems{held}"
     rows = (row for one in answer["placements"] for row in _placement(one))
     yield from _listed(["NAME", "WORKSPACE", "PROBLEM", "MESSAGE"], rows, everything, LISTED)
     for one in islice((one for one in answer["placements"] if one["confirmWith"]), None if everything else LISTED):
-        yield f"  To withdraw what {one['name']} holds: {one['confirmWith']}"
+        yield f"  To confirm the withdrawal of {one['name']}: {one['confirmWith']}"
 
 
 def _placement(one: Obj) -> Iterator[list[str]]:
@@ -203,7 +202,9 @@ def _first(one: Obj, now: datetime) -> str:
     if first is None:
         return NONE
     since = fields.ago(fields.moment(first, "since"), now)
-    return fields.line(f"{first['syncTargetName']}: {fleet_edges.said(first)}{f' (since {since})' if since else ''}")
+    return fields.line(
+        f"{first['syncTargetName']}: {fleet_edges.describe(first)}{f' (since {since})' if since else ''}"
+    )
 
 
 def _listed(head: list[str], rows: Iterable[list[str]], everything: bool, most: int) -> Iterator[str]:

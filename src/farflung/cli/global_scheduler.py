@@ -1,4 +1,4 @@
-"""The global scheduler in a process: that it does what files say, and that no other works at the same time."""
+"""The global scheduler in a process: its configuration files, and leader election."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from farflung.apis.globalscheduler.names import FILES_ANNOTATION, GLOBALSCHEDULER_GROUP
-from farflung.cli.reloader import Reloading
-from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.reloader import Reloader
+from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import (
     NAME,
@@ -29,37 +29,37 @@ from farflung.runtime.recorder import Recorder
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-TERMS: Final = Terms(renewal=5.0)  #: a hub at rest writes nothing else
-COMPUTE: Final = "root:compute"  #: the workspace that exports what the scheduler looks at
+TERMS: Final = Terms(renewal=5.0)  #: an idle hub writes nothing else
+COMPUTE: Final = "root:compute"  #: exports Pods, Clusters and Allocations
 PODS: Final = "kubernetes"
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """To what the scheduler needs."""
+class SchedulerClients:
+    """Clients and views of the scheduler."""
 
     provider: Client
     root: Client
     everywhere: Client
-    edge: str  #: the URL of the view of the edge API
-    targets: str  #: of the one that shows SyncTargets
+    edge: str  #: URL of the view of the edge API
+    targets: str  #: URL of the view of SyncTargets
 
-    def through(self, gate: Callable[[Client], Client]) -> Ways:
+    def through(self, gate: Callable[[Client], Client]) -> SchedulerClients:
         return replace(self, provider=gate(self.provider), root=gate(self.root), everywhere=gate(self.everywhere))
 
 
 class Elected:
-    """A global scheduler that works only while no other process has one that does: two that do not know of each other
-    would bind more to a cluster than it has.  `make`: one that knows nothing yet, as soon as it can."""
+    """A global scheduler that runs only while it holds the Lease: two would bind more machines to a Cluster than fit.
+    `make`: creates one with empty caches."""
 
     def __init__(
         self,
         make: Callable[[], Awaitable[GlobalScheduler]],
         candidate: Candidate,
-        files: Reloading,
+        files: Reloader,
         waiting: Controller[str],
     ) -> None:
-        """`waiting`: what is shown before there is something else."""
+        """`waiting`: the controller whose metrics are served before the scheduler runs."""
         self._make = make
         self._files = files
         self._candidate = candidate
@@ -72,12 +72,12 @@ class Elected:
     async def _work(self) -> None:
         self._scheduler = await self._make()
         try:
-            with self._files.told(self._configure):
+            with self._files.subscribed(self._configure):
                 await self._scheduler.run()
         finally:
             self._scheduler = None
 
-    def _configure(self, configured: Configuration) -> None:
+    def _configure(self, configured: SchedulerConfiguration) -> None:
         if self._scheduler is not None:
             self._scheduler.configure(configured.policy, configured.flavors, configured.sites)
 
@@ -91,14 +91,14 @@ class Elected:
 
     @property
     def synced(self) -> bool:
-        """Who waits is ready to."""
+        """A process that waits for the Lease is ready."""
         return self._scheduler is None or self._scheduler.synced
 
     def collect(self) -> Iterable[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
         waiting = GaugeMetricFamily(
-            "farflung_placements_waiting", "Virtual machines and stacks that have no place.", labels=["state"]
+            "farflung_placements_waiting", "Virtual machines and stacks that are not bound.", labels=["state"]
         )
         if self._scheduler is not None:
             for state, number in self._scheduler.state.queue.counts()._asdict().items():
@@ -107,8 +107,8 @@ class Elected:
 
 
 def join(
-    ways: Ways,
-    files: Reloading,
+    clients: SchedulerClients,
+    files: Reloader,
     identity: str,
     manager: Manager,
     informers: SharedInformers,
@@ -116,11 +116,11 @@ def join(
     *,
     workers: int,
 ) -> None:
-    """`identity`: nobody else's."""
-    env, compute = informers.env, ways.root.workspace(COMPUTE)
-    lease = LeaseRef(compute, "default", NAME, lambda: {FILES_ANNOTATION: files.told_of()})
+    """`identity`: unique."""
+    env, compute = informers.env, clients.root.workspace(COMPUTE)
+    lease = LeaseRef(compute, "default", NAME, lambda: {FILES_ANNOTATION: files.lease_annotation()})
     candidate = Candidate(lease, identity, env, _now, log, TERMS)
-    allowed = ways.through(candidate.guarded)
+    allowed = clients.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:
         pods, clusters = [await find_view(compute, name, env, log) for name in (PODS, GLOBALSCHEDULER_GROUP)]

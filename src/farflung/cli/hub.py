@@ -29,7 +29,7 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
-from farflung.cli.scheduler_files import ConfigurationError, Files
+from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
@@ -46,16 +46,14 @@ from farflung.store.sqlite.store import SqliteStore
 
 log = logging.getLogger(__name__)
 
-FOLLOW = 1.0  #: seconds between two looks whether tokens were revoked
-STOP_GRACE = 10.0  #: seconds that requests under way get when the hub stops
+FOLLOW = 1.0  #: seconds between two checks for revoked tokens
+STOP_GRACE = 10.0  #: seconds for requests in progress when the hub stops
 DATABASE = "hub.sqlite"
-WORKSPACES = (
-    "workspaces.sqlite"  #: the database of a hub with workspaces: neither kind of hub takes the other's for its own
-)
+WORKSPACES = "workspaces.sqlite"  #: the database of a hub with workspaces; each kind of hub refuses the other's
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HubSettings:
     root_directory: Path
     bind_address: str = "127.0.0.1"
     port: int = 6443
@@ -64,53 +62,53 @@ class Settings:
     verbose: bool = False
     event_seconds: int = 3600
     workspaces: bool = False
-    bare: bool = False  #: with workspaces: nothing in them that somebody could make by hand
-    controllers: bool = False  #: with workspaces: run the controllers beside it
-    limits: WithdrawalLimits = USUAL  #: of what the controllers withdraw at once
-    stale_after: float = 60.0  #: seconds without a word of a syncer
-    files: Files = field(default_factory=Files)  #: of the global scheduler, which is one of the controllers
-    audits: bool = True  #: a line for each write
+    bare: bool = False  #: with workspaces: create only what the hub itself needs
+    controllers: bool = False  #: with workspaces: run the controllers in a second process
+    limits: WithdrawalLimits = USUAL  #: of withdrawals
+    stale_after: float = 60.0  #: seconds without a heartbeat
+    files: SchedulerFiles = field(default_factory=SchedulerFiles)  #: of the global scheduler
+    audits: bool = True  #: log each write
 
     @property
     def command(self) -> str:
         return "farflung start" if self.workspaces else "farflung hub"
 
     def url(self, port: int) -> str:
-        """Where clients are sent.  Workspaces have it written into them, so it should be a name that others know."""
+        """The URL for clients.  Workspaces store it, so it should have a host name that clients can resolve."""
         host = self.hostnames[0] if self.workspaces and self.hostnames else self.bind_address
         return url_of(host, port)
 
 
-def run(settings: Settings) -> None:
-    """Until a signal.  What a user can mend is one sentence and exit code 1."""
+def run(settings: HubSettings) -> None:
+    """Run until a signal.  Errors of the user are one line and exit code 1."""
     outlet.unblock(logs.lost)
     logs.configure(sys.stderr, verbose=settings.verbose)
     try:
         if settings.controllers and settings.files:
-            settings.files.read()  # what is wrong would take the controllers down again and again
+            settings.files.read()  # an invalid file would make the controllers fail repeatedly
         uvloop.run(_run(settings))
-    except (Unusable, CertificateError, ConfigurationError) as error:
+    except (Unusable, CertificateError, SchedulerFilesError) as error:
         _refuse(settings, str(error))
     except OSError as error:
         _refuse(settings, _sentence(error, settings))
 
 
-def _refuse(settings: Settings, sentence: str) -> NoReturn:
+def _refuse(settings: HubSettings, sentence: str) -> NoReturn:
     print(f"{settings.command}: {sentence}", file=sys.stderr)
     sys.exit(1)
 
 
-def _sentence(error: OSError, settings: Settings) -> str:
+def _sentence(error: OSError, settings: HubSettings) -> str:
     address = f"{settings.bind_address}:{settings.port}"
     reason = (error.strerror or str(error)).lower()
     if error.filename:
-        return f"cannot use {error.filename}: {reason}; choose another --root-directory or mend its permissions"
+        return f"cannot use {error.filename}: {reason}; choose another --root-directory or change its permissions"
     if "in use" in str(error).lower():
         return f"{address} is in use; stop what listens there or choose another --port"
     return f"{reason}; choose another --bind-address" if "listen" in reason else reason
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: HubSettings) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -125,7 +123,7 @@ async def _run(settings: Settings) -> None:
 
 
 def _stop(stopped: asyncio.Event) -> None:
-    """The first signal ends what is under way in order; the second one ends it at once, and loses no write either."""
+    """The first signal stops the hub in order; the second at once, without losing writes."""
     if stopped.is_set():
         print("farflung hub stops at once", flush=True)
         outlet.drain()
@@ -134,14 +132,14 @@ def _stop(stopped: asyncio.Event) -> None:
 
 
 async def follow_tokens(authenticator: Authenticator) -> None:
-    """A token that is handed out counts at once, because it is looked for; one that is revoked must be missed."""
+    """New tokens are read at their first use; revoked ones are noticed here."""
     while True:
         await asyncio.sleep(FOLLOW)
         authenticator.refresh()
 
 
-def database(settings: Settings) -> Path:
-    """Raises Unusable for a directory of the other kind of hub: its tokens and objects would mean something else."""
+def database(settings: HubSettings) -> Path:
+    """Raises Unusable for a directory of the other kind of hub."""
     mine, other, command = DATABASE, WORKSPACES, "farflung start"
     if settings.workspaces:
         mine, other, command = WORKSPACES, DATABASE, "farflung hub"
@@ -155,9 +153,9 @@ def database(settings: Settings) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings, nodes: Nodes | None = None) -> AsyncIterator[Server]:
-    """A hub that serves as long as the block lasts.  `nodes`: what runs its pods, if anything does."""
-    # an address that cannot be used is found out before any file is made, and the port is known from the start
+async def running(settings: HubSettings, nodes: Nodes | None = None) -> AsyncIterator[Server]:
+    """A hub that serves until the block ends.  `nodes`: the logs of its pods, if it runs any."""
+    # a bad address is refused before any file is written, and the port is known from the start
     sockets = await listening_sockets(settings.bind_address, settings.port)
     try:
         async with _running(settings, sockets, nodes) as server:
@@ -168,16 +166,16 @@ async def running(settings: Settings, nodes: Nodes | None = None) -> AsyncIterat
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: Settings, sockets: list[socket.socket], nodes: Nodes | None) -> AsyncIterator[Server]:
+async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: Nodes | None) -> AsyncIterator[Server]:
     directory = settings.root_directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = database(settings)
     now = datetime.now(UTC)
     certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
-    read_tokens(directory / TOKENS)  # opening the store changes it, so a damaged file of tokens is refused before that
+    read_tokens(directory / TOKENS)  # opening the store changes it, so a damaged token file is refused before
     store = await SqliteStore.open(path, stamp=objects.stamp, keep=settings.history)
-    # what a hub makes of an empty directory is always the same, and no news
-    lines = logs.Lines(sys.stderr, silent=store.revision == FIRST and not settings.verbose)
+    # the initial objects of an empty directory are not logged
+    lines = logs.LogLines(sys.stderr, silent=store.revision == FIRST and not settings.verbose)
     try:
         admin_tokens = ensure_tokens(directory, _administrators(settings), now)
         url = settings.url(sockets[0].getsockname()[1])
@@ -211,10 +209,10 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
         await store.close()
 
 
-# --- what differs with workspaces, and is loaded with them ----------------------------------------
+# --- loaded only with workspaces ------------------------------------------------------------------
 
 
-def _administrators(settings: Settings) -> Sequence[Administrator]:
+def _administrators(settings: HubSettings) -> Sequence[Administrator]:
     if not settings.workspaces:
         return (PLAIN,)
     from farflung.cli.start import ADMINISTRATORS_OF_ALL
@@ -222,7 +220,7 @@ def _administrators(settings: Settings) -> Sequence[Administrator]:
     return ADMINISTRATORS_OF_ALL
 
 
-def _write_kubeconfig(settings: Settings, url: str, ca_pem: bytes, tokens: Mapping[str, str]) -> None:
+def _write_kubeconfig(settings: HubSettings, url: str, ca_pem: bytes, tokens: Mapping[str, str]) -> None:
     if not settings.workspaces:
         write_kubeconfig(settings.root_directory, url, ca_pem, tokens[ADMIN])
         return
@@ -231,7 +229,7 @@ def _write_kubeconfig(settings: Settings, url: str, ca_pem: bytes, tokens: Mappi
     start.write_kubeconfig(settings.root_directory, url, ca_pem, tokens)
 
 
-def _controllers(settings: Settings, kubeconfig: Path) -> contextlib.AbstractAsyncContextManager[None]:
+def _controllers(settings: HubSettings, kubeconfig: Path) -> contextlib.AbstractAsyncContextManager[None]:
     from farflung.cli.start import controllers
 
     return controllers(kubeconfig, settings.limits, settings.stale_after, settings.files, verbose=settings.verbose)

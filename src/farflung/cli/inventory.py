@@ -1,9 +1,4 @@
-"""What the scheduler sees, read once: for those who want to ask the engine something, and change nothing.
-
-inventory = await read(root)                the Locations and SyncTargets of all workspaces
-engine = inventory.engine()
-observed = await slices_of(workspace, name) the slices that one placement has
-"""
+"""Locations, SyncTargets and slices, read once for the engine of the scheduler."""
 
 from __future__ import annotations
 
@@ -35,22 +30,20 @@ from farflung.runtime.exports import url_of
 
 T = TypeVar("T")
 
-ATTEMPTS: Final = 3  #: to read a list that takes longer than the server remembers
+ATTEMPTS: Final = 3  #: for a list that takes longer than the server keeps history
 
 
 class HiddenError(ClientError):
-    """A sentence that says what cannot be seen, and what it takes to see it."""
+    """What is not visible, and which permission is missing."""
 
     def __init__(self, sentence: str, said: str = "") -> None:
-        """`said`: what the server says of it."""
+        """`said`: the server's message."""
         super().__init__(f"{sentence}. The server says: {said}" if said else sentence)
         self.sentence = sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All Locations and SyncTargets."""
-
     locations: tuple[Location, ...]
     targets: tuple[ScheduledTarget, ...]
 
@@ -63,12 +56,12 @@ class Inventory:
         return engine
 
     def targets_of(self, cluster: str) -> list[ScheduledTarget]:
-        """Sorted by name."""
+        """By name."""
         return sorted((one for one in self.targets if one.key.cluster == cluster), key=lambda one: one.key.name)
 
 
 async def read(root: Client) -> Inventory:
-    """`root`: of the workspace that exports both kinds.  Raises HiddenError to those who may not see them."""
+    """`root`: of the workspace that exports both kinds.  Raises HiddenError."""
     locations = await everywhere(root, LOCATIONS, parse_location)
     return Inventory(locations, await everywhere(root, SYNC_TARGETS, parse_target))
 
@@ -76,8 +69,8 @@ async def read(root: Client) -> Inventory:
 async def everywhere(
     exporting: Client, collection: Collection, parse: Callable[[bytes], T], *, export: str = ""
 ) -> tuple[T, ...]:
-    """The objects of all workspaces, through the view of an export, which is called like their group unless `export`
-    says otherwise.  `exporting`: of the workspace that has it.  Raises HiddenError to those who may not see them."""
+    """Objects of all workspaces, through the view of an export in the workspace `exporting`; by default it has the name
+    of their group.  Raises HiddenError."""
     name = export or collection.group
     view = exporting.view(await _view_of(exporting, collection, name))
     for attempt in range(ATTEMPTS):
@@ -91,7 +84,7 @@ async def everywhere(
         except Forbidden as error:
             raise _hidden(exporting, collection, name, "list", "apiexports/content", error) from None
         except msgspec.MsgspecError as error:
-            raise Garbled(f"a {collection.kind} that is none: {error}") from None
+            raise Garbled(f"invalid {collection.kind}: {error}") from None
     raise AssertionError("unreachable")
 
 
@@ -99,8 +92,8 @@ async def _view_of(exporting: Client, collection: Collection, name: str) -> str:
     try:
         url, missing = url_of(await exporting.get(API_EXPORTS, name))
     except NotFound:
-        missing = f"there is no APIExport {name} in the workspace {_name(exporting)}"
-        raise HiddenError(f"{missing}, which shows {_plural(collection)} of all workspaces") from None
+        missing = f"no APIExport {name} in the workspace {_name(exporting)}"
+        raise HiddenError(f"{missing}, whose view has {_plural(collection)} of all workspaces") from None
     except Forbidden as error:
         raise _hidden(exporting, collection, name, "get", "apiexports", error) from None
     if not url:
@@ -113,7 +106,7 @@ def _hidden(
 ) -> HiddenError:
     right = f'the verb "{verb}" on {resource} of apis.kcp.io, for the name {name}'
     return HiddenError(
-        f"you may not see {_plural(collection)} of all workspaces: what is missing is {right}, in the workspace "
+        f"you may not list {_plural(collection)} of all workspaces: this needs {right}, in the workspace "
         f"{_name(exporting)}",
         str(error),
     )
@@ -129,8 +122,7 @@ def _plural(collection: Collection) -> str:
 
 
 async def slices_of(workspace: Client, name: str) -> list[Obj]:
-    """The slices of one placement, or of one that would be called so: the one of its name, and those that are labelled
-    as further ones."""
+    """The slices of a placement: the one of its name, and further ones by label."""
     labelled = await workspace.list(
         SINGLE_PLACEMENT_SLICES, Selection(labels=f"{SOURCE_PLACEMENT}={source_label(name)}")
     )

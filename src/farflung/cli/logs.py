@@ -1,4 +1,4 @@
-"""What the hub logs, and where: lines on a stream, each with its time and its level."""
+"""The hub's log format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
 class DiscreetFormatter(logging.Formatter):
-    """Says of an exception where it happened and of which type it is.  Its text may quote what a client sent."""
+    """Logs the place and type of an exception, not its text, which may quote a client's data."""
 
     def formatException(
         self,
@@ -31,15 +31,15 @@ def configure(stream: TextIO, *, verbose: bool) -> None:
 
 
 def lost(number: int) -> str:
-    """What is said in the place of lines that nobody read."""
-    return f"{time.strftime(TIME)},000 WARNING {number} lines were lost, because nobody read them"
+    """The line that replaces lost ones."""
+    return f"{time.strftime(TIME)},000 WARNING {number} lines were lost, because the reader was too slow"
 
 
-class Lines:
-    """Lines at INFO, by the thousand."""
+class LogLines:
+    """A fast writer of INFO lines."""
 
     def __init__(self, stream: TextIO, *, silent: bool = False) -> None:
-        """`silent`: nothing is written before `begin`."""
+        """`silent`: until `begin`."""
         self._stream = stream
         self._silent = silent
         self._second = 0

@@ -1,4 +1,4 @@
-"""What virtual machines ask for and where they go, in words."""
+"""Requests and bindings of virtual machines, for `explain` and `plan`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from farflung.machinery.errors import Obj
 from farflung.scheduling.policy import SchedulerPolicy
 from farflung.scheduling.values import Item, LabelRule, MachineRequest, ResourceClaim, SchedulingDecision, SiteKey
 
-BEHIND: Final = "the global scheduler is behind, or does not run"
-NAMED: Final = 10  #: Clusters that are named in one line
-GONE: Final = "that Cluster is no more, so it is about to leave"
-UNKNOWN: Final = "nobody knows that site, unless --conf names the files that the global scheduler has"
-UNSIZED: Final = "so no processors and no memory are counted for it, unless --conf names files that have it"
-STAYS: Final = "what is bound stays where it is while its Cluster is well"
+BEHIND: Final = "the global scheduler is behind or not running"
+NAMED: Final = 10  #: Clusters in one line
+GONE: Final = "that Cluster was deleted, so it will be evicted"
+UNKNOWN: Final = "that site is unknown; --conf selects the global scheduler's files"
+UNSIZED: Final = "so it counts without vcpus and memory; --conf selects files with its size"
+STAYS: Final = "a bound machine stays while its Cluster is healthy"
 
 
 def printed(answer: Obj, output: str, *, limit: int) -> str:
-    """`limit`: how many Clusters are listed at most; 0: all."""
+    """`limit`: most Clusters to list; 0: all."""
     if output != TABLE:
         return machine_readable(answer, output)
     head = answer["object"]
     title = f"{head['kind']} {head['namespace']}/{head['name']} in {head['workspace']}"
     if problem := answer.get("problem"):
-        return "\n".join([f"{title} cannot be understood: {problem}", _now(answer, {}), *_remarks(answer)])
+        return "\n".join([f"{title} is invalid: {problem}", _now(answer, {}), *_remarks(answer)])
     names = names_of([*answer["clusters"], *answer["now"]["bound"]])
-    asked = table([f"  {name}:", text] for name, text in _asked(answer["asks"]))
-    parts = [f"{title} asks for\n{asked}"]
+    asked = table([f"  {name}:", text] for name, text in _request_rows(answer["asks"]))
+    parts = [f"{title} requests\n{asked}"]
     shown = answer["clusters"][: limit or None]
     if shown:
         parts.append("\n".join([table(_rows(shown, names)), *_from_files(shown)]))
@@ -41,7 +41,7 @@ def printed(answer: Obj, output: str, *, limit: int) -> str:
         indifferent = answer["indifferent"]
         weights = {name: weight for name, weight in answer["weights"].items() if name not in indifferent}
         parts.append("\n".join([table(_scores(scores, weights, names)), *_indifferent(indifferent)]))
-    end = [*_unsized(answer), *decided(answer["decision"], names), _now(answer, names), *_remarks(answer)]
+    end = [*_unsized(answer), *decision_lines(answer["decision"], names), _now(answer, names), *_remarks(answer)]
     parts.append("\n".join(end))
     return "\n\n".join(parts)
 
@@ -50,7 +50,7 @@ def printed(answer: Obj, output: str, *, limit: int) -> str:
 
 
 def names_of(clusters: Iterable[Obj]) -> dict[tuple[str, str, str], str]:
-    """What Clusters are called: as shortly as one can tell them from the others."""
+    """The shortest unambiguous name of each Cluster."""
     keys = {_key(one): None for one in clusters}
     by_name, within = Counter(key[2] for key in keys), Counter(key[1:] for key in keys)
     return {
@@ -71,10 +71,10 @@ def _name(one: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
     return names.get(_key(one)) or _within(_key(one))
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
-def _asked(asks: Obj) -> Iterator[tuple[str, str]]:
+def _request_rows(asks: Obj) -> Iterator[tuple[str, str]]:
     for item in asks["items"]:
         yield "machines", _item(item)
     if asks["replicas"] > 1:
@@ -83,7 +83,7 @@ def _asked(asks: Obj) -> Iterator[tuple[str, str]]:
     wishes = _where(asks["where"])
     yield "where", "; ".join(text for name, text in wishes.items() if name not in overlooked) or "anywhere"
     for name, plugin in overlooked.items():
-        yield "overlooked", f"{wishes[name]}, because the policy does not have {plugin}"
+        yield "overlooked", f"{wishes[name]}, because the policy has no {plugin}"
     yield "how", ", ".join(_how(asks["how"]))
     if asks["priority"]:
         yield "priority", str(asks["priority"])
@@ -100,7 +100,7 @@ def _item(item: Obj) -> str:
 
 
 def _where(where: Obj) -> dict[str, str]:
-    """Wishes in words, by their names."""
+    """Selectors as text, by name."""
     found: dict[str, str] = {}
     if regions := where.get("regions"):
         found["regions"] = "region " + " or ".join(_region(one) for one in regions)
@@ -109,8 +109,8 @@ def _where(where: Obj) -> dict[str, str]:
     found |= {name: f"{name} {where[name]}" for name in ("operator", "site") if name in where}
     for name, words in (
         ("clusterAffinity", "labels"),
-        ("stackAffinity", "rather beside"),
-        ("stackAntiAffinity", "rather not beside"),
+        ("stackAffinity", "preferably with"),
+        ("stackAntiAffinity", "preferably not with"),
     ):
         if name in where:
             found[name] = f"{words} {', '.join(where[name])}"
@@ -153,7 +153,7 @@ def _from_files(clusters: Iterable[Obj]) -> Iterator[str]:
     names = [one["name"] for one in clusters if not one["workspace"]]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     if names:
-        yield f"from files, and no Clusters of the API: {', '.join(names[:NAMED])}{more}"
+        yield f"from files: {', '.join(names[:NAMED])}{more}"
 
 
 def _reason(one: Obj) -> str:
@@ -176,7 +176,7 @@ def _scores(
 
 def _indifferent(scorers: Mapping[str, float]) -> Iterator[str]:
     for name, score in scorers.items():
-        yield f"{name} gives {score:g} to each, because nothing is asked for that it looks at"
+        yield f"{name} gives {score:g} to each: the request has no input for it"
 
 
 def _counted(clusters: Iterable[Obj]) -> str:
@@ -186,25 +186,25 @@ def _counted(clusters: Iterable[Obj]) -> str:
 
 def _unsized(answer: Obj) -> Iterator[str]:
     if unknown := answer.get("unknownSizes"):
-        yield f"nobody knows the size of {' and '.join(unknown)}, {UNSIZED}"
+        yield f"{' and '.join(unknown)} is not in the catalogue, {UNSIZED}"
 
 
 def _remarks(answer: Obj) -> Iterator[str]:
     yield from (f"remark: {one}" for one in answer["remarks"])
 
 
-# --- what is decided ------------------------------------------------------------------------------
+# --- decisions ------------------------------------------------------------------------------------
 
 
-def decided(decision: Obj, names: Mapping[tuple[str, str, str], str]) -> Iterator[str]:
-    """Replicas that are alike together."""
+def decision_lines(decision: Obj, names: Mapping[tuple[str, str, str], str]) -> Iterator[str]:
+    """Equal replicas in one line."""
     if not decision["placed"]:
-        yield f"goes nowhere: {decision['message']}"
-    for said, number in Counter(_going(one, names) for one in decision.get("chosen", ())).items():
-        yield f"goes to {said}" if number == 1 else f"{number} replicas go to {said}"
+        yield f"not placed: {decision['message']}"
+    for said, number in Counter(_placement_text(one, names) for one in decision.get("chosen", ())).items():
+        yield f"placed on {said}" if number == 1 else f"{number} replicas placed on {said}"
 
 
-def _going(one: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
+def _placement_text(one: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
     return f"{_name(one, names)} with {', '.join(one['flavors']) or NONE}, score {one['score']:.2f}"
 
 
@@ -220,12 +220,12 @@ def _now(answer: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
     since = f" since {condition['lastTransitionTime']}" if condition.get("lastTransitionTime") else ""
     if now["bound"]:
         undelivered = fields.line(fields.text(now, "undelivered", "message"), 1000)
-        wrong = f"; it is not there: {undelivered}" if undelivered else ""
+        wrong = f"; not delivered: {undelivered}" if undelivered else ""
         return f"now: {bound_to(now['bound'], names)}{since}; {_agrees(now, answer, names)}{wrong}"
     said = f": {condition['message']}" if condition.get("message") else ""
     state = f"now: not bound{since if said else ''}{said}"
     if why := now.get("leftAlone"):
-        return f"{state}; the global scheduler leaves it alone: {why}"
+        return f"{state}; the global scheduler ignores it: {why}"
     return f"{state}; {'up to date' if now['agrees'] else BEHIND}"
 
 
@@ -235,20 +235,20 @@ def _agrees(now: Obj, answer: Obj, names: Mapping[tuple[str, str, str], str]) ->
     if now["unwell"]:
         return "; ".join(_unwell(one, names) for one in now["unwell"])
     if not now.get("waits"):
-        return "as it would be decided now" if now["agrees"] else _stays(now["bound"], answer["clusters"])
+        return "up to date" if now["agrees"] else _explain_stay(now["bound"], answer["clusters"])
     return f"its spec has changed, and {BEHIND if answer['decision']['placed'] else 'it stays there'}"
 
 
 def _unwell(one: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
     since = f" since {one['since']}" if "since" in one else ""
     state = f"is {one['phase']}{since}" if one["ails"] else "has a taint with the effect NoExecute"
-    fate = f"what is there leaves at {one['leaves']} if it fits elsewhere" if one["leaves"] else "that is tolerated"
+    fate = f"machines are evicted at {one['leaves']} if they fit elsewhere" if one["leaves"] else "that is tolerated"
     if one["leaves"] and one["held"]:
-        fate = "nothing leaves while more than half of all Clusters are not well"
+        fate = "evictions stop while more than half of all Clusters are unhealthy"
     return f"{_name(one, names)} {state}, and {fate}"
 
 
-def _stays(bound: Iterable[Obj], clusters: Iterable[Obj]) -> str:
+def _explain_stay(bound: Iterable[Obj], clusters: Iterable[Obj]) -> str:
     known = {_key(one) for one in clusters}
     missing = [one for one in bound if _key(one) not in known]
     if not missing:
@@ -256,12 +256,12 @@ def _stays(bound: Iterable[Obj], clusters: Iterable[Obj]) -> str:
     return GONE if any(one["workspace"] for one in missing) else UNKNOWN
 
 
-#: what is printed of wishes that have other names in a Selector
+#: fields of a SiteSelector with another name in the output
 PRINTED: Final = {"affinity": "stackAffinity", "antiaffinity": "stackAntiAffinity", "preferred": "preferences"}
 
 
-def asked(request: MachineRequest, policy: SchedulerPolicy) -> Obj:
-    """With the wishes that the policy does not look at."""
+def request_document(request: MachineRequest, policy: SchedulerPolicy) -> Obj:
+    """With the fields that the policy ignores."""
     selector = request.selector
     where = {
         "geo": {name: value for name, value in selector.geo._asdict().items() if value},
@@ -307,24 +307,23 @@ def _requirement(one: LabelRule) -> str:
     return f"{one.key} {one.operator} {','.join(one.values)}".rstrip()
 
 
-def found_of(decision: SchedulingDecision) -> Obj:
-    """What was decided."""
+def decision_document(decision: SchedulingDecision) -> Obj:
     if not decision.is_placed:
         return {"placed": False, "message": decision.message, "reasons": dict(decision.reasons)}
     return {
         "placed": True,
         "chosen": [
-            {"replica": number, **site_of(one.site), "flavors": list(one.flavors), "score": one.score}
+            {"replica": number, **site_document(one.site), "flavors": list(one.flavors), "score": one.score}
             for number, one in enumerate(decision.chosen)
         ],
     }
 
 
-def placement_of(replica: int, site: SiteKey, claim: ResourceClaim) -> Obj:
-    """What is held by one replica."""
+def placement_document(replica: int, site: SiteKey, claim: ResourceClaim) -> Obj:
+    """The reservation of one replica."""
     flavors = [flavor for flavor, _ in claim.flavors] + [pool.flavor for pool, _ in claim.spot]
-    return {"replica": replica, **site_of(site), "flavors": flavors}
+    return {"replica": replica, **site_document(site), "flavors": flavors}
 
 
-def site_of(site: SiteKey) -> Obj:
+def site_document(site: SiteKey) -> Obj:
     return {"workspace": site.cluster, "namespace": site.namespace, "name": site.name}

@@ -1,4 +1,4 @@
-"""What the global scheduler sees, read once: for those who want to know what it would decide, and change nothing."""
+"""The model of the global scheduler, read once for `explain` and `plan`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import PODS
 from farflung.cli import fields, global_scheduler
-from farflung.cli.connection import Hub, time_at
+from farflung.cli.connection import HubClient, server_time
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.inventory import everywhere
-from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.decide import SchedulerState
@@ -66,18 +66,17 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named)
 
 
-class Known(NamedTuple):
-    world: SchedulerState
-    seeing: SubjectDecoder
-    departures: Departures
+class SchedulerSnapshot(NamedTuple):
+    state: SchedulerState
+    decoder: SubjectDecoder
+    evictions: EvictionForecast
 
     def observed(self, kind: str, document: bytes) -> ObservedSubject:
-        """A Pod or an Allocation, as the scheduler reads it."""
-        return self.seeing.pod(document) if kind == POD else self.seeing.allocation(document)
+        return self.decoder.pod(document) if kind == POD else self.decoder.allocation(document)
 
 
 def kind_of(obj: Obj) -> str:
-    """POD for a virtual machine, ALLOCATION, or empty for what is none of the global scheduler's."""
+    """POD for a virtual machine, ALLOCATION, or empty for other objects."""
     if (obj.get("apiVersion"), obj.get("kind")) == (ALLOCATIONS.api_version, ALLOCATION):
         return ALLOCATION
     spec = obj.get("spec")
@@ -90,63 +89,65 @@ def is_cluster(obj: Obj) -> bool:
 
 
 def cluster_key(obj: Obj, cluster: str) -> SiteKey:
-    """Of a Cluster in the workspace `cluster`."""
     return SiteKey(cluster, obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
 
 
 async def read(
-    hub: Hub, configured: Configuration, otherwise: Mapping[SiteKey, ObservedCluster | None] | None = None
-) -> Known:
-    """Raises HiddenError to those who may not see Clusters, and what is bound to them, of all workspaces.
+    hub: HubClient,
+    configured: SchedulerConfiguration,
+    changed_clusters: Mapping[SiteKey, ObservedCluster | None] | None = None,
+) -> SchedulerSnapshot:
+    """Raises HiddenError.
 
-    `otherwise`: Clusters that are imagined to be so, or not to be (None), whatever there is."""
+    `changed_clusters`: Clusters that replace the existing ones; None: deleted.
+    """
     compute = hub.root.workspace(COMPUTE)
-    now = await time_at(hub)
-    known = Known(
-        SchedulerState(SchedulingEngine(configured.policy, configured.flavors), PATIENCE),
+    now = await server_time(hub)
+    known = SchedulerSnapshot(
+        SchedulerState(SchedulingEngine(configured.policy, configured.flavors), FAILOVER),
         SubjectDecoder(configured.flavors),
-        Departures(now),
+        EvictionForecast(now),
     )
     there = await everywhere(compute, CLUSTERS, _or_none(decode_cluster))
-    imagined = {one.site.key: one for one in there if one is not None} | dict(otherwise or {})
-    clusters = [one for one in imagined.values() if one is not None]
+    changed = {one.site.key: one for one in there if one is not None} | dict(changed_clusters or {})
+    clusters = [one for one in changed.values() if one is not None]
     targets = await _targets(hub.root, [one for one in clusters if one.target is not None])
     for site in configured.sites:
-        known.world.put_site(site, 0.0)
-    pods = await everywhere(compute, PODS, _keyed(known.seeing.pod), export=global_scheduler.PODS)
+        known.state.put_site(site, 0.0)
+    pods = await everywhere(compute, PODS, _keyed(known.decoder.pod), export=global_scheduler.PODS)
     mailboxes = await _mailboxes(hub)
-    allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.seeing.allocation))
+    allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.decoder.allocation))
     for kind, found in ((POD, pods), (ALLOCATION, allocations)):
         for key, seen in found:
             if seen is not None and seen.uid and key.cluster not in mailboxes:
-                known.world.observe(SchedulingSubject(kind, key), seen, 0.0)
+                known.state.observe(SchedulingSubject(kind, key), seen, 0.0)
     _put_sites(known, [one for one in clusters if one is not None], targets, now)
     return known
 
 
 def _put_sites(
-    known: Known,
+    known: SchedulerSnapshot,
     clusters: Sequence[ObservedCluster],
     targets: Mapping[tuple[str, str, str], tuple[Key, ObservedTarget]],
     now: datetime,
 ) -> None:
-    """When it is known who holds what."""
+    """Call it when all reservations are known."""
     sharing = TargetShares()
     for one in clusters:
         if one.site.key in targets:
             sharing.add(targets[one.site.key][0], one.created, one.site.key)
     for one in clusters:
         key, target = targets.get(one.site.key, (None, None))
-        share = TargetShare() if key is None else sharing.share(key, one.site.key, known.world.usage)
+        share = TargetShare() if key is None else sharing.share(key, one.site.key, known.state.usage)
         site = merge_target(one, target, share)
-        known.world.put_site(site, 0.0)
-        known.departures.put(one, site, target)
-        known.world.set_target(one.site.key, key)
-        known.world.set_refusals(one.site.key, one.refusals, refusal_age(one.refusals, now), 0.0)
+        known.state.put_site(site, 0.0)
+        known.evictions.put(one, site, target)
+        known.state.set_target(one.site.key, key)
+        known.state.set_refusals(one.site.key, one.refusals, refusal_age(one.refusals, now), 0.0)
 
 
-async def _mailboxes(hub: Hub) -> set[str]:
-    """Their logical clusters, as far as somebody may know: what is in them are copies."""
+async def _mailboxes(hub: HubClient) -> set[str]:
+    """Logical clusters of mailboxes, as far as visible: Pods in them are copies."""
     try:
         found = await hub.root.workspace(hub.provider).list(WORKSPACES)
     except (NotFound, Forbidden):
@@ -157,7 +158,7 @@ async def _mailboxes(hub: Hub) -> set[str]:
 async def _targets(
     root: Client, clusters: Iterable[ObservedCluster]
 ) -> Mapping[tuple[str, str, str], tuple[Key, ObservedTarget]]:
-    """The SyncTargets that stand for Clusters, by their keys; none are asked for if there are none."""
+    """The SyncTargets of Clusters."""
     wanted = {one.site.key: one.target for one in clusters if one.target is not None}
     if not wanted:
         return {}
@@ -176,7 +177,7 @@ async def _logical_cluster(workspace: Client) -> str:
     try:
         obj = await workspace.get(LOGICAL_CLUSTERS, "cluster")
     except (NotFound, Forbidden):
-        return ""  # there is no such workspace
+        return ""  # no such workspace
     return str((obj["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION, ""))
 
 
@@ -190,7 +191,7 @@ def _keyed(read: Callable[[bytes], T]) -> Callable[[bytes], tuple[Key, T | None]
 
 
 def _or_none(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
-    """What makes no sense is left out, as the scheduler does."""
+    """None for an invalid object, which the scheduler ignores."""
 
     def tried(document: bytes) -> T | None:
         try:
@@ -201,13 +202,13 @@ def _or_none(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
     return tried
 
 
-PATIENCE = FailoverOptions()
+FAILOVER = FailoverOptions()
 
 
-class Departures:
+class EvictionForecast:
     def __init__(self, now: datetime) -> None:
         self._now = now
-        self._ailments = ClusterHealth(PATIENCE)
+        self._health = ClusterHealth(FAILOVER)
         self._unwell: dict[SiteKey, Obj] = {}
         self._number = 0
 
@@ -215,18 +216,18 @@ class Departures:
         self._number += 1
         if any(True for _ in find_causes(site)):
             ages = cause_ages(cluster, site, target, self._now)
-            self._ailments.put(site, self._now.timestamp(), ages)
+            self._health.put(site, self._now.timestamp(), ages)
             self._unwell[site.key] = {"phase": site.health.value, "ails": site.health in HEALTH_TAINTS}
             if UNHEALTHY in ages:
                 self._unwell[site.key]["since"] = format_seconds(self._now - timedelta(seconds=ages[UNHEALTHY]))
 
     def of(self, key: SiteKey, tolerations: Iterable[Toleration]) -> Obj | None:
-        """None: it is well, or nobody knows it.  `leaves` is None if somebody with these tolerations stays, and `held`
-        says that nothing leaves because too many Clusters are not well."""
+        """None: the site is healthy or unknown.  `leaves`: when a machine with these tolerations is evicted; `held`:
+        evictions are stopped."""
         if key not in self._unwell:
             return None
-        due = self._ailments.due(key, tolerations)
-        held = is_eviction_suspended(len(self._unwell), self._number, PATIENCE)
+        due = self._health.due(key, tolerations)
+        held = is_eviction_suspended(len(self._unwell), self._number, FAILOVER)
         return {**self._unwell[key], "leaves": _moment(due), "held": held}
 
 
@@ -235,5 +236,5 @@ def _moment(seconds: float) -> str | None:
         return None
     try:
         return format_seconds(datetime.fromtimestamp(seconds, UTC))
-    except (ValueError, OverflowError, OSError):  # somebody tolerates it for longer than there are dates
+    except (ValueError, OverflowError, OSError):  # beyond the last date
         return None

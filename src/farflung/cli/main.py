@@ -4,23 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
 from farflung.cli.edge import edge
 from farflung.lib import memory
 from farflung.lib.packages import WrongPackage
+
+if TYPE_CHECKING:
+    from farflung.cli.connection import ServerOptions
 from farflung.lib.version import __version__
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except WrongPackage as error:
             raise click.ClickException(str(error)) from None
+
+
+Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def options(*several: Decorator) -> Decorator:
+    """One decorator for several options, in the order of `--help`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(several):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 SPELLINGS: Final = {
@@ -37,7 +55,7 @@ SPELLINGS: Final = {
 }
 
 
-class Kinds(click.Group):
+class KindGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -48,7 +66,7 @@ class Kinds(click.Group):
         return super().resolve_command(ctx, [found, *([name] if slash else []), *args[1:]])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="farflung")
 def main() -> None:
     """Farflung places Kubernetes workloads on many far-flung clusters from one small hub."""
@@ -56,13 +74,6 @@ def main() -> None:
 
 
 main.add_command(edge)
-
-
-def serving_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options of `farflung hub` and `farflung start`."""
-    for option in reversed(SERVING):
-        command = option(command)
-    return command
 
 
 SERVING = (
@@ -105,10 +116,11 @@ SERVING = (
     ),
     click.option("--verbose", "-v", is_flag=True, help="Log in more detail."),
 )
+serving_options = options(*SERVING)  #: options of `farflung hub` and `farflung start`
 
 
-class Share(click.ParamType[int]):
-    """A percentage, as `50%`."""
+class PercentType(click.ParamType[int]):
+    """A percentage, like `50%`."""
 
     name = "percentage"
 
@@ -121,17 +133,10 @@ class Share(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-def withdrawal_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Limits of withdrawals that need no confirmation."""
-    for option in reversed(WITHDRAWAL):
-        command = option(command)
-    return command
-
-
 WITHDRAWAL = (
     click.option(
         "--max-withdraw",
-        type=Share(),
+        type=PercentType(),
         default="50%",
         show_default=True,
         metavar="PERCENT",
@@ -147,6 +152,7 @@ WITHDRAWAL = (
         help="Hold withdrawals only if they affect more than NUMBER destinations; see --max-withdraw.",
     ),
 )
+withdrawal_options = options(*WITHDRAWAL)  #: limits of withdrawals that need no confirmation
 
 
 STALE_AFTER = click.option(
@@ -179,11 +185,11 @@ SCHEDULER_FILES = (
 
 def configuration_directory(context: click.Context) -> str:
     """The directory of `--conf`.  A CONFIG_BASE of another program is ignored."""
-    from farflung.cli.scheduler_files import ours
+    from farflung.cli.scheduler_files import own_directory
 
     named = str(context.params["conf"])
     from_environment = context.get_parameter_source("conf") is click.core.ParameterSource.ENVIRONMENT
-    return ours(named) if from_environment else named
+    return own_directory(named) if from_environment else named
 
 
 @main.command(short_help="Run a hub with one plain Kubernetes API.")
@@ -204,9 +210,9 @@ def hub(
         export KUBECONFIG=DIR/admin.kubeconfig
         kubectl get namespaces
     """
-    from farflung.cli.hub import Settings, run
+    from farflung.cli.hub import HubSettings, run
 
-    run(Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl))
+    run(HubSettings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl))
 
 
 @main.command(short_help="Run a hub with workspaces.")
@@ -219,8 +225,7 @@ def hub(
 )
 @withdrawal_options
 @STALE_AFTER
-@SCHEDULER_FILES[0]
-@SCHEDULER_FILES[1]
+@options(*SCHEDULER_FILES)
 @click.pass_context
 def start(
     context: click.Context,
@@ -246,20 +251,20 @@ def start(
         export KUBECONFIG=DIR/admin.kubeconfig
         kubectl ws create shop --enter
     """
-    from farflung.cli.hub import Settings, run
-    from farflung.cli.scheduler_files import Files
+    from farflung.cli.hub import HubSettings, run
+    from farflung.cli.scheduler_files import SchedulerFiles
     from farflung.placement.guard import WithdrawalLimits
 
-    settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True)
+    settings = HubSettings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True)
     controllers = not bare if controllers is None else controllers
     limits, files = (
         WithdrawalLimits(max_withdraw, max_withdraw_number),
-        Files(configuration_directory(context), policy_file),
+        SchedulerFiles(configuration_directory(context), policy_file),
     )
     run(replace(settings, bare=bare, controllers=controllers, limits=limits, stale_after=stale_after, files=files))
 
 
-def connection_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def connection_options(*names: str) -> Decorator:
     """`--NAME-kubeconfig`, `--NAME-context`, `--NAME-user` and `--NAME-cluster` for each name, as in kcp-edge."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -282,11 +287,11 @@ class Level(click.types.IntParamType):
 
 def controller_options(
     verbosity: int, workers: int | None = 4, provider: str = "the one of the kubeconfig's context"
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Decorator:
     """Options of every controller process."""
     defaults = "4; placement translator 16, status summarizer 8, global scheduler 32"
     each = "" if workers else f" of each controller; default {defaults}"
-    options = (
+    return options(
         click.option(
             "--kubeconfig",
             "--kcp-kubeconfig",
@@ -338,13 +343,6 @@ def controller_options(
         ),
     )
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
 
 @main.command()
 @controller_options(verbosity=2)
@@ -363,9 +361,9 @@ def scheduler(**options: Any) -> None:
 
     It resolves each EdgePlacement and writes its destinations to SinglePlacementSlices.  `farflung start` also runs it.
     """
-    from farflung.cli.controllers import SCHEDULER, run, settings_of
+    from farflung.cli.controllers import SCHEDULER, read_settings, run
 
-    run(settings_of("farflung scheduler", (SCHEDULER,), options))
+    run(read_settings("farflung scheduler", (SCHEDULER,), options))
 
 
 @main.command("mailbox-controller")
@@ -376,22 +374,14 @@ def mailbox_controller(**options: Any) -> None:
 
     It creates and deletes the mailbox workspace of each SyncTarget.  `farflung start` also runs it.
     """
-    from farflung.cli.controllers import MAILBOXES, run, settings_of
+    from farflung.cli.controllers import MAILBOXES, read_settings, run
 
-    run(settings_of("farflung mailbox-controller", (MAILBOXES,), options))
-
-
-def translator_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Further options of the placement translator."""
-    for option in reversed(TRANSLATOR_OPTIONS):
-        command = option(command)
-    return command
+    run(read_settings("farflung mailbox-controller", (MAILBOXES,), options))
 
 
-TRANSLATOR_OPTIONS = (
-    *WITHDRAWAL,
-    connection_options("allclusters"),
-)
+translator_options = options(
+    *WITHDRAWAL, connection_options("allclusters")
+)  #: further options of the placement translator
 
 
 @main.command("placement-translator")
@@ -404,9 +394,9 @@ def placement_translator(**options: Any) -> None:
     It writes copies of placed objects to mailboxes, and the SyncerConfig of each mailbox.  `farflung start` also runs
     it.
     """
-    from farflung.cli.controllers import TRANSLATOR, run, settings_of
+    from farflung.cli.controllers import TRANSLATOR, read_settings, run
 
-    run(settings_of("farflung placement-translator", (TRANSLATOR,), options))
+    run(read_settings("farflung placement-translator", (TRANSLATOR,), options))
 
 
 @main.command("status-summarizer")
@@ -418,15 +408,14 @@ def status_summarizer(**options: Any) -> None:
 
     It writes a StatusSummary for each placed object into the object's workspace.  `farflung start` also runs it.
     """
-    from farflung.cli.controllers import SUMMARIZER, run, settings_of
+    from farflung.cli.controllers import SUMMARIZER, read_settings, run
 
-    run(settings_of("farflung status-summarizer", (SUMMARIZER,), options))
+    run(read_settings("farflung status-summarizer", (SUMMARIZER,), options))
 
 
 @main.command("global-scheduler")
 @controller_options(verbosity=1, workers=32, provider="root:espw")
-@SCHEDULER_FILES[0]
-@SCHEDULER_FILES[1]
+@options(*SCHEDULER_FILES)
 @connection_options("espw", "root", "allclusters")
 def run_global_scheduler(**options: Any) -> None:
     """Run the global scheduler until SIGTERM or ^C.
@@ -434,14 +423,14 @@ def run_global_scheduler(**options: Any) -> None:
     It binds Allocations, and Pods that are virtual machines, to Clusters.  Only the holder of its Lease works.
     `farflung start` also runs it.
     """
-    from farflung.cli.controllers import GLOBAL, mendable, run, settings_of
+    from farflung.cli.controllers import GLOBAL, read_settings, report_errors, run
     from farflung.cli.start import PROVIDER
 
     command = "farflung global-scheduler"
-    with mendable(command):
+    with report_errors(command):
         # the global scheduler always elects a leader, by its own Lease
         options = {**options, "provider": options["provider"] or PROVIDER, "leader_elect": False}
-        settings = settings_of(command, (GLOBAL,), options)
+        settings = read_settings(command, (GLOBAL,), options)
     run(settings)
 
 
@@ -449,28 +438,22 @@ def run_global_scheduler(**options: Any) -> None:
 @controller_options(verbosity=1, workers=None)
 @translator_options
 @STALE_AFTER
-@SCHEDULER_FILES[0]
-@SCHEDULER_FILES[1]
+@options(*SCHEDULER_FILES)
 @click.option("--with-parent", is_flag=True, hidden=True, help="Stop when standard input is closed.")
 @click.option("--kept-files", hidden=True, default="", help="File with the last valid copy of the files of --conf.")
 @click.pass_context
 def controllers(click_context: click.Context, /, **options: Any) -> None:
     """Run all controllers in one process until SIGTERM or ^C.  `farflung start` also runs them."""
-    from farflung.cli.controllers import ALL, mendable, run, settings_of
+    from farflung.cli.controllers import ALL, read_settings, report_errors, run
 
-    with mendable("farflung controllers"):
-        settings = settings_of("farflung controllers", ALL, {**options, "conf": configuration_directory(click_context)})
+    with report_errors("farflung controllers"):
+        settings = read_settings(
+            "farflung controllers", ALL, {**options, "conf": configuration_directory(click_context)}
+        )
     run(settings)
 
 
-def query_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options of commands that only read: the server, the workspace and the output format."""
-    for option in reversed(QUERY):
-        command = option(command)
-    return command
-
-
-def server_options(content: str) -> tuple[Callable[..., Any], ...]:
+def server_options(content: str) -> tuple[Decorator, ...]:
     """The server, the credentials and the workspace.  `content`: what the command reads in that workspace."""
     return (
         click.option(
@@ -497,7 +480,21 @@ def server_options(content: str) -> tuple[Callable[..., Any], ...]:
     )
 
 
-QUERY = (
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """Passes `server_options` as one argument `connection`."""
+
+    @wraps(command)
+    def call(
+        *arguments: Any, kubeconfig: str, context: str, workspace: str, provider: str = "root:espw", **named: Any
+    ) -> None:
+        from farflung.cli.connection import ServerOptions
+
+        command(*arguments, connection=ServerOptions(kubeconfig, context, workspace, provider), **named)
+
+    return call
+
+
+QUERY: tuple[Decorator, ...] = (
     *server_options("placements"),
     click.option(
         "--output",
@@ -508,13 +505,9 @@ QUERY = (
         help="Output format.",
     ),
 )
-
-
-def fleet_query_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The query options without --workspace."""
-    for option in reversed(QUERY[1:]):
-        command = option(command)
-    return command
+query_options = options(*QUERY, connected)
+registration_options = options(*server_options("SyncTarget"), connected)
+fleet_query_options = options(*QUERY[1:], connected)  #: the query options without --workspace
 
 
 @main.command(short_help="Show the fleet: edges, placements, summaries and problems.")
@@ -527,9 +520,7 @@ def fleet_query_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Only this workspace; by default every workspace that you may read.",
 )
 @fleet_query_options
-def status(
-    everything: bool, check: bool, workspace: str, output: str, kubeconfig: str, context: str, provider: str
-) -> None:
+def status(everything: bool, check: bool, output: str, connection: ServerOptions) -> None:
     """Show the fleet: edges by state, placements with problems, held withdrawals, objects with broken copies, Clusters
     and virtual machines.
 
@@ -538,19 +529,19 @@ def status(
     from datetime import datetime
 
     from farflung.cli import fleet_status
-    from farflung.cli.connection import Asking, Hub, ask, time_at
+    from farflung.cli.connection import HubClient, query, server_time
 
-    async def seen(hub: Hub) -> tuple[Any, datetime]:
-        now = await time_at(hub)
-        return await fleet_status.status(hub, now, only=bool(workspace), everything=everything), now
+    async def read_status(hub: HubClient) -> tuple[Any, datetime]:
+        now = await server_time(hub)
+        return await fleet_status.status(hub, now, only=bool(connection.workspace), everything=everything), now
 
-    answer, now = ask(Asking(kubeconfig, context, workspace, provider, anywhere=True), seen)
+    answer, now = query(replace(connection, anywhere=True), read_status)
     click.echo(fleet_status.printed(answer, output, now, everything=everything))
     if check and not answer["well"]:
         raise click.exceptions.Exit(1)
 
 
-@main.group(cls=Kinds)
+@main.group(cls=KindGroup)
 def explain() -> None:
     """Explain decisions of the schedulers.  These commands only read."""
 
@@ -564,29 +555,19 @@ def explain() -> None:
     help="Show only this Location (or all Locations of this name), in more detail.",
 )
 @query_options
-def explain_placement(
-    name: str, location: str, workspace: str, output: str, kubeconfig: str, context: str, provider: str
-) -> None:
+def explain_placement(name: str, location: str, output: str, connection: ServerOptions) -> None:
     """Explain the destinations of the EdgePlacement NAME: whether it selects each Location and SyncTarget, or why not.
 
     The command also compares the result with the placement's status and slices; the scheduler may be behind.
     """
     from farflung.cli import explain
-    from farflung.cli.connection import Asking, ask
+    from farflung.cli.connection import query
 
-    asking = Asking(kubeconfig, context, workspace, provider)
-    answer = ask(asking, lambda hub: explain.explain(hub, name, location))
+    answer = query(connection, lambda hub: explain.explain(hub, name, location))
     click.echo(explain.printed(answer, output, detailed=bool(location)))
 
 
-def machine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The object, and the files of the global scheduler."""
-    for option in reversed(MACHINE):
-        command = option(command)
-    return command
-
-
-MACHINE = (
+MACHINE: tuple[Decorator, ...] = (
     click.option(
         "--namespace", "-n", default="default", show_default=True, metavar="NAME", help="Namespace of the object."
     ),
@@ -602,26 +583,26 @@ MACHINE = (
     *server_options("object")[:-1],  # without --provider-path
     QUERY[-1],
 )
+machine_options = options(*MACHINE, connected)  #: the object, and the files of the global scheduler
 
 
 def scheduler_configuration(context: click.Context) -> Any:
     """The configuration files of the global scheduler, parsed."""
-    from farflung.cli.scheduler_files import ConfigurationError, Files
+    from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError
 
     try:
-        return Files(configuration_directory(context), context.params["policy_file"]).read()
-    except ConfigurationError as error:
+        return SchedulerFiles(configuration_directory(context), context.params["policy_file"]).read()
+    except SchedulerFilesError as error:
         raise click.ClickException(str(error)) from None
 
 
 def explain_machine(context: click.Context, kind: str, name: str, options: dict[str, Any]) -> None:
     from farflung.cli import explain_machines
     from farflung.cli import machine_output as machine_text
-    from farflung.cli.connection import Asking, ask
+    from farflung.cli.connection import query
 
     configured, namespace = scheduler_configuration(context), options["namespace"]
-    asking = Asking(options["kubeconfig"], options["context"], options["workspace"])
-    answer = ask(asking, lambda hub: explain_machines.explain(hub, kind, name, namespace, configured))
+    answer = query(options["connection"], lambda hub: explain_machines.explain(hub, kind, name, namespace, configured))
     click.echo(machine_text.printed(answer, options["output"], limit=options["limit"]))
 
 
@@ -662,11 +643,8 @@ def list_upsynced(
     namespace: str,
     labels: str,
     as_json: bool,
-    workspace: str,
     output: str,
-    kubeconfig: str,
-    context: str,
-    provider: str,
+    connection: ServerOptions,
 ) -> None:
     """List objects of KIND that were created at edges and that EdgePlacements of the workspace select in `spec.upsync`,
     from all their destinations.
@@ -676,10 +654,10 @@ def list_upsynced(
     from datetime import UTC, datetime
 
     from farflung.cli import upsynced
-    from farflung.cli.connection import Asking, ask
+    from farflung.cli.connection import query
 
-    question = upsynced.Question(kind, namespace, labels)
-    answer = ask(Asking(kubeconfig, context, workspace, provider), lambda hub: upsynced.upsynced(hub, question))
+    question = upsynced.UpsyncQuery(kind, namespace, labels)
+    answer = query(connection, lambda hub: upsynced.upsynced(hub, question))
     click.echo(upsynced.printed(answer, "json" if as_json else output, datetime.now(UTC)))
 
 
@@ -703,11 +681,8 @@ def trace(
     namespace: str,
     destination: str,
     limit: int,
-    workspace: str,
     output: str,
-    kubeconfig: str,
-    context: str,
-    provider: str,
+    connection: ServerOptions,
 ) -> None:
     """Trace one object through placement, slice, mailbox and edge to its status, for each destination.
 
@@ -717,15 +692,15 @@ def trace(
     from datetime import datetime
 
     from farflung.cli import trace, trace_steps
-    from farflung.cli.connection import Asking, Hub, ask, time_at
+    from farflung.cli.connection import HubClient, query, server_time
 
-    question = trace.Question(*trace.named(words), namespace, destination, limit)
+    question = trace.TraceRequest(*trace.named(words), namespace, destination, limit)
 
-    async def traced(hub: Hub) -> tuple[Any, datetime]:
-        now = await time_at(hub)
+    async def traced(hub: HubClient) -> tuple[Any, datetime]:
+        now = await server_time(hub)
         return await trace.trace(hub, question, now), now
 
-    answer, now = ask(Asking(kubeconfig, context, workspace, provider), traced)
+    answer, now = query(connection, traced)
     click.echo(trace_steps.printed(answer, output, now))
     if trace.is_stuck(answer):
         raise click.exceptions.Exit(1)
@@ -766,8 +741,7 @@ class DetailedExitCodeCommand(click.Command):
 )
 @click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit with 2 if something would change.")
 @click.option("--verbose", "-v", is_flag=True, help="Print unchanged destinations too.")
-@SCHEDULER_FILES[0]
-@SCHEDULER_FILES[1]
+@options(*SCHEDULER_FILES)
 @query_options
 @click.pass_context
 def plan(
@@ -778,11 +752,8 @@ def plan(
     namespace: str,
     detailed: bool,
     verbose: bool,
-    workspace: str,
     output: str,
-    kubeconfig: str,
-    context: str,
-    provider: str,
+    connection: ServerOptions,
     conf: str,
     policy_file: str,
 ) -> None:
@@ -792,13 +763,12 @@ def plan(
     The server validates the objects in a dry run.  The command changes nothing.
     """
     from farflung.cli import plan
-    from farflung.cli.connection import Asking, ask
+    from farflung.cli.connection import query
     from farflung.cli.manifests import manifests
 
     wanted = plan.check(manifests(names), namespace)
     configured = scheduler_configuration(click_context)
-    asking = Asking(kubeconfig, context, workspace, provider)
-    answer = ask(asking, lambda hub: plan.plan(hub, wanted, delete=delete, configured=configured))
+    answer = query(connection, lambda hub: plan.plan(hub, wanted, delete=delete, configured=configured))
     click.echo(plan.printed(answer, output, verbose=verbose))
     if answer["summary"]["errors"]:
         raise click.ClickException("some objects cannot be planned; see the errors above")
@@ -806,14 +776,7 @@ def plan(
         raise click.exceptions.Exit(2)
 
 
-def customize_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The objects, the Location and the Customizers."""
-    for option in reversed(CUSTOMIZE):
-        command = option(command)
-    return command
-
-
-CUSTOMIZE = (
+CUSTOMIZE: tuple[Decorator, ...] = (
     click.option(
         "--filename",
         "-f",
@@ -857,6 +820,7 @@ CUSTOMIZE = (
     ),
     *server_options("Customizers"),
 )
+customize_options = options(*CUSTOMIZE, connected)  #: the objects, the Location and the Customizers
 
 
 @main.command(short_help="Print objects as customized for a Location.")
@@ -864,10 +828,7 @@ CUSTOMIZE = (
 def customize(
     names: tuple[str, ...],
     output: str,
-    kubeconfig: str,
-    context: str,
-    workspace: str,
-    provider: str,
+    connection: ServerOptions,
     **question: Any,
 ) -> None:
     """Print objects as customized for a Location: with its parameters and the replacements of their Customizer.
@@ -875,13 +836,12 @@ def customize(
     The command only reads.  With --location-file and --customizer-file it needs no server.
     """
     from farflung.cli import customize
-    from farflung.cli.connection import Asking
     from farflung.cli.manifests import manifests
 
     if bool(question["location"]) == bool(question["location_file"]):
         raise click.UsageError("give either --location or --location-file")
-    wanted = customize.Question(customize.objects(manifests(names)), **question)
-    answer = customize.answer(wanted, Asking(kubeconfig, context, workspace, provider))
+    wanted = customize.CustomizeRequest(customize.objects(manifests(names)), **question)
+    answer = customize.customize(wanted, connection)
     for warning in answer.warnings:
         click.echo(f"Warning: {warning}", err=True)
     if answer.objects:
@@ -890,13 +850,6 @@ def customize(
         click.echo(f"Error: {problem}", err=True)
     if answer.problems:
         raise click.exceptions.Exit(1)
-
-
-def registration_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The server and the workspace of the SyncTarget."""
-    for option in reversed(server_options("SyncTarget")):
-        command = option(command)
-    return command
 
 
 @main.command(short_help="Apply a mailbox's objects to a cluster and report their status.")
@@ -952,14 +905,14 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     The syncer connects to the hub, so the cluster needs no open port.  Without the hub it continues from its journal.
     It deletes only objects that the hub withdrew.  `farflung syncer-gen` prints its manifest.
     """
-    from farflung.cli.syncer import Settings, run
+    from farflung.cli.syncer import SyncerSettings, run
     from farflung.syncer.types import Adopt
 
     if options["token_secret"] and not all(options["token_secret"].partition("/")):
         raise click.BadParameter(
             f"{options['token_secret']!r} is not of the form NAMESPACE/NAME", param_hint="--token-secret"
         )
-    run(Settings(adopt=Adopt(adopt), **options))
+    run(SyncerSettings(adopt=Adopt(adopt), **options))
 
 
 @main.command("syncer-gen", short_help="Print the manifest of a SyncTarget's syncer.")
@@ -1021,30 +974,28 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     help="Seconds to wait for the mailbox.",
 )
 @registration_options
-def syncer_gen(workspace: str, kubeconfig: str, context: str, provider: str, **options: Any) -> None:
+def syncer_gen(connection: ServerOptions, **options: Any) -> None:
     """Create the ServiceAccount and roles of the SyncTarget NAME's syncer in its mailbox, and print its manifest.
 
     The ServiceAccount has no rights outside of that mailbox.  The command is idempotent, apart from the token.
     """
     from farflung.cli import syncer_gen
-    from farflung.cli.connection import Asking
 
     options["image"] = options["image"] or syncer_gen.IMAGE
-    syncer_gen.generate(syncer_gen.Options(**options), Asking(kubeconfig, context, workspace, provider))
+    syncer_gen.generate(syncer_gen.ManifestOptions(**options), connection)
 
 
 @main.command("syncer-revoke", short_help="Revoke the access of a SyncTarget's syncer.")
 @click.argument("name")
 @registration_options
-def syncer_revoke(name: str, workspace: str, kubeconfig: str, context: str, provider: str) -> None:
+def syncer_revoke(name: str, connection: ServerOptions) -> None:
     """Revoke the access of the SyncTarget NAME's syncer to its mailbox: the hub refuses its tokens at once.
 
     The objects in its cluster stay.
     """
     from farflung.cli import syncer_gen
-    from farflung.cli.connection import Asking
 
-    syncer_gen.revoke_access(name, Asking(kubeconfig, context, workspace, provider))
+    syncer_gen.revoke_access(name, connection)
 
 
 @main.group()
@@ -1068,7 +1019,7 @@ root_directory = click.option(
 @click.argument("name")
 @click.option("--group", "groups", multiple=True, help="Group of the user; repeatable.")
 @click.option(
-    "--expires", "lasting", metavar="DURATION", help="Lifetime of the token, like 12h or 30d; by default unlimited."
+    "--expires", "lifetime", metavar="DURATION", help="Lifetime of the token, like 12h or 30d; by default unlimited."
 )
 @click.option(
     "--output",
@@ -1079,11 +1030,11 @@ root_directory = click.option(
     help="What to print.",
 )
 @root_directory
-def create_token(name: str, groups: tuple[str, ...], lasting: str | None, output: str, root_directory: Path) -> None:
+def create_token(name: str, groups: tuple[str, ...], lifetime: str | None, output: str, root_directory: Path) -> None:
     """Print a new token for the user NAME.  The hub stores only its hash, so it cannot be shown again."""
     from farflung.cli import tokens
 
-    click.echo(tokens.create(root_directory, name, groups, tokens.duration(lasting), output), nl=False)
+    click.echo(tokens.create(root_directory, name, groups, tokens.duration(lifetime), output), nl=False)
 
 
 @token.command("list", short_help="List tokens and their users.")

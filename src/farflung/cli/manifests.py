@@ -1,5 +1,4 @@
-"""Objects from files, as `kubectl -f` finds them: files, the files of a directory, standard input; several documents in
-each, and lists."""
+"""Objects from files, as `kubectl -f` reads them: files, directories, standard input; several documents and lists."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ SEPARATOR: Final = re.compile(rb"^---(?=\s|$)[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 class Manifest(NamedTuple):
-    source: str  #: where it stands, for people
+    source: str  #: file and document, for messages
     obj: Obj
 
 
 def manifests(names: Iterable[str]) -> list[Manifest]:
-    """click.ClickException if one cannot be read."""
+    """Raises click.ClickException."""
     return [manifest for name in names for source, data in _contents(name) for manifest in _documents(source, data)]
 
 
@@ -39,7 +38,7 @@ def _contents(name: str) -> Iterator[tuple[str, bytes]]:
         if path.is_dir():
             paths = sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and one.is_file())
             if not paths:
-                raise click.ClickException(f"there is no {', '.join(SUFFIXES)} file in {name}")
+                raise click.ClickException(f"no {', '.join(SUFFIXES)} file in {name}")
         for one in paths:
             yield str(one), one.read_bytes()
     except OSError as error:
@@ -62,7 +61,7 @@ def _documents(source: str, data: bytes) -> Iterator[Manifest]:
 
 def _objects(where: str, value: object) -> Iterator[Manifest]:
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str) or "apiVersion" not in value:
-        raise click.ClickException(f"{where}: this is no object of an API: it has no apiVersion and kind")
+        raise click.ClickException(f"{where}: not a Kubernetes object: apiVersion or kind is missing")
     if not value["kind"].endswith("List") or not isinstance(value.get("items"), list):
         yield Manifest(where, value)
         return

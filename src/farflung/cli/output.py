@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON and YAML for programs."""
+"""Output of commands: tables, JSON, YAML and progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDED: Final = frozenset("\x85\u2028\u2029")  #: line breaks of YAML 1.1; a rea
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
-    """Rows of the same length, the head first."""
+    """`rows`: of equal length, the header first."""
     kept = list(rows)
     widths = [max(map(len, column)) for column in zip(*kept, strict=True)]
     lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in kept)
@@ -33,7 +33,7 @@ def machine_readable(document: Any, output: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes texts that Kubernetes would read as something else, and writes no anchors."""
+    """Quotes strings that Kubernetes would read as other types, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -50,7 +50,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def yaml_text(document: Any) -> str:
-    """A document that Kubernetes reads as it was."""
+    """YAML that Kubernetes reads unchanged."""
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     return text
 
@@ -60,13 +60,13 @@ def pairs(values: Iterable[tuple[str, str]]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(values)) or NONE
 
 
-class Steps(Protocol):
+class Progress(Protocol):
     def step(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """It lasts as long as the block does.  Several may at the same time."""
+        """The step lasts as long as the block.  Progress may overlap."""
 
 
-class Lines:
-    """Each step is a line when it is done."""
+class ProgressLines:
+    """One line per finished step."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -79,16 +79,18 @@ class Lines:
 
 
 @contextlib.contextmanager
-def shown(stream: TextIO) -> Iterator[Steps]:
+def show_progress(stream: TextIO) -> Iterator[Progress]:
     if not stream.isatty():
-        yield Lines(stream)
+        yield ProgressLines(stream)
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
     console = Console(file=stream)
-    what = TextColumn("{task.description}", table_column=Column())  # wraps, so that a narrow terminal shows the others
+    what = TextColumn(
+        "{task.description}", table_column=Column()
+    )  # wraps, so that narrow terminals show the other columns
     columns = (SpinnerColumn(finished_text="[green]✓"), what, TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
 

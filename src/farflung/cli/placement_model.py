@@ -1,7 +1,5 @@
-"""A workspace with placements as it is, or as it would be: what each mailbox should have then.
-
-The translator's own engine says what goes where, and its own rules what becomes of it on the way.
-"""
+"""What each mailbox should have, for the real or a changed state of a workspace, by the translator's engine and
+rules."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
 from farflung.placement.types import Destination, Location, LocationLabels, ObservedObject, Route, parse_object
 
-NEWEST: Final = str(2**62)  #: the resourceVersion of what is not written yet
+NEWEST: Final = str(2**62)  #: resourceVersion of unwritten objects
 Locations = Mapping[tuple[str, str], LocationLabels]  #: by cluster and name
 
 
@@ -41,14 +39,14 @@ def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], LocationLab
     }
 
 
-def seen(kind: Kind, obj: Obj) -> ObservedObject:
-    """`obj`: with its apiVersion."""
+def observed_object(kind: Kind, obj: Obj) -> ObservedObject:
+    """`obj`: with apiVersion."""
     metadata = {**obj["metadata"], "resourceVersion": obj["metadata"].get("resourceVersion") or NEWEST}
     version = obj["apiVersion"].rpartition("/")[2]
     return parse_object(kind, version, orjson.dumps({**obj, "metadata": metadata}))
 
 
-class Imagined:
+class PlacementModel:
     def __init__(self, locations: Locations) -> None:
         self._world = ObjectIndex()
         self.engine = PlacementIndex(self._world)
@@ -56,15 +54,15 @@ class Imagined:
         self._locations = locations
         self.placements: set[PlacementKey] = set()
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- objects --------------------------------------------------------------------------------------
 
     def put_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[Output]:
-        """What is to be looked at again."""
+        """The affected outputs."""
         before = self._world.remove(cluster, part) if after is None else self._world.put(cluster, part, after)
         return self.engine.object_changed(cluster, part, before, after)
 
     def put_placement(self, key: PlacementKey, document: Obj | None) -> set[Output]:
-        """None: there is none any more.  One that nobody understands changes nothing."""
+        """None: deleted.  An invalid one changes nothing."""
         if document is None:
             self.placements.discard(key)
             return self.engine.remove_placement(key) | self.put_places(key, ())
@@ -76,7 +74,7 @@ class Imagined:
         return self.engine.put_places(key, places_of(destinations))
 
     def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[Output]:
-        """`name`: with its namespace."""
+        """`name`: namespace/name."""
         self._customizers.pop((cluster, name), None)
         if document is not None:
             self._customizers[cluster, name] = parse_customizer(document)
@@ -92,12 +90,12 @@ class Imagined:
     def get(self, cluster: str, part: Part) -> ObservedObject | None:
         return self._world.get(cluster, part)
 
-    def told(self, mailbox: str, namespaced: Callable[[str], Mapping[Kind, str]]) -> SyncerSpec:
-        """What its syncer should be told, without versions of what is selected one by one."""
+    def syncer_spec(self, mailbox: str, namespaced: Callable[[str], Mapping[Kind, str]]) -> SyncerSpec:
+        """The spec of its SyncerConfig, without versions of single objects."""
         keys = [key for key in self.engine.placements_at(mailbox) if self.engine.what(key) is not None]
         return combine_specs(self.engine, self._world, keys, namespaced)
 
-    # --- what should be in mailboxes --------------------------------------------------------------
+    # --- mailboxes ------------------------------------------------------------------------------------
 
     def desired(self, copy: Copy) -> Desired:
         wanted = self.engine.wanted(*copy)

@@ -1,9 +1,7 @@
-"""`farflung plan`: where EdgePlacements of files would lead, compared with where those in the hub lead now, and what
-would become of the copies in mailboxes, also if other objects of the files were applied; and to which Clusters virtual
-machines would be bound.
+"""`farflung plan`: the destinations of EdgePlacements, the copies in mailboxes, and the Clusters of virtual machines,
+if files were applied or deleted.
 
-The server is asked what `kubectl apply` would make of each, without doing it; the schedulers' engines say where that
-leads, and the translator's what goes there.
+The server dry-runs each object.  The engines of the schedulers and of the translator compute the result.
 """
 
 from __future__ import annotations
@@ -18,18 +16,18 @@ from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.names import NAMESPACES
 from farflung.cli import inventory, placement_model, plan_machines, scheduler_lease
-from farflung.cli.connection import Hub, placement_of, workspace_name
+from farflung.cli.connection import HubClient, get_placement, workspace_name
 from farflung.cli.customize import in_namespace
 from farflung.cli.differences import line, syncer_config_lines
-from farflung.cli.dry_run import GONE, RefusedError, rehearsed_object, rehearsed_placement
+from farflung.cli.dry_run import GONE, DryRunRefused, dry_run_object, dry_run_placement
 from farflung.cli.explain import changes, entries
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.inventory import slices_of
 from farflung.cli.manifests import Manifest
 from farflung.cli.output import TABLE, machine_readable
-from farflung.cli.plan_copies import Plan, shown
-from farflung.cli.plan_machines import Becoming, is_concerned
-from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.plan_copies import CopyPlan, change_document
+from farflung.cli.plan_machines import DryRunObject, is_machine_object
+from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import Refused
 from farflung.controllers.edge_scheduler import decide
@@ -40,43 +38,48 @@ from farflung.placement.resolve import Resolver
 from farflung.placement.syncer_config import THE_ONE
 from farflung.placement.types import destinations_of, parse_placement, previous
 
-NAMED: Final = 5  #: destinations that are named where several are alike
+NAMED: Final = 5  #: destinations in one line
 SYNCER_CONFIGS: Final = Kind(EDGE_GROUP, "syncerconfigs")
 
 
 async def plan(
-    hub: Hub, wanted: Sequence[Manifest], *, delete: bool = False, configured: Configuration | None = None
+    hub: HubClient,
+    wanted: Sequence[Manifest],
+    *,
+    delete: bool = False,
+    configured: SchedulerConfiguration | None = None,
 ) -> Obj:
-    """All that can be said, as it is printed for programs.  `wanted` was checked; `delete`: it would be deleted;
-    `configured`: what the global scheduler was told."""
+    """The result for JSON and YAML.  `wanted`: checked; `configured`: of the global scheduler."""
     placements, others = _sorted_out(wanted)
     served = await discover(hub.workspace)
-    cluster, configured = await _cluster(hub), configured or Configuration()
+    cluster, configured = await _cluster(hub), configured or SchedulerConfiguration()
     new = {one.obj["metadata"]["name"] for one in others if one.obj["kind"] == "Namespace"}
     if _needs_no_placements(served, wanted):
         about_objects = [await _about(hub, served, None, one, new, delete=delete) for one in others]
-        return _answer(hub, [], about_objects, [], await _place_machines(hub, cluster, about_objects, configured))
-    await placement_of(hub, placements[0].obj["metadata"]["name"] if placements else "-")  # is there such an API at all
+        return _result(hub, [], about_objects, [], await _place_machines(hub, cluster, about_objects, configured))
+    await get_placement(
+        hub, placements[0].obj["metadata"]["name"] if placements else "-"
+    )  # fails if the workspace has no edge API
     known = await inventory.read(hub.root)
-    copies = Plan(placement_model.locations_of(known.locations), hub.root, hub.provider, cluster)
+    copies = CopyPlan(placement_model.locations_of(known.locations), hub.root, hub.provider, cluster)
     await copies.read(hub.workspace, served, cluster)
     engine = known.engine()
     about_placements = [await _planned(hub, engine, copies, one, delete=delete) for one in placements]
     about_objects = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
     remarks = await _place_machines(hub, cluster, about_objects, configured)
     destinations = await _destinations(copies, about_objects)
-    return _answer(hub, about_placements, about_objects, destinations, [*sorted(set(copies.remarks)), *remarks])
+    return _result(hub, about_placements, about_objects, destinations, [*sorted(set(copies.remarks)), *remarks])
 
 
 def _needs_no_placements(served: Served, wanted: Sequence[Manifest]) -> bool:
-    """Virtual machines go to Clusters also where nobody can say where other workloads go."""
+    """Virtual machines can be planned in workspaces without the edge API."""
     is_served = served.find_kind(EDGE_PLACEMENTS.group, EDGE_PLACEMENTS.version, EDGE_PLACEMENTS.kind) is not None
     objs = [one.obj for one in wanted]
-    return not is_served and any(map(is_concerned, objs)) and not any(map(_is_placement, objs))
+    return not is_served and any(map(is_machine_object, objs)) and not any(map(_is_placement, objs))
 
 
-def _answer(
-    hub: Hub, placements: list[Obj], objects: list[Obj], destinations: list[Obj], remarks: Sequence[str]
+def _result(
+    hub: HubClient, placements: list[Obj], objects: list[Obj], destinations: list[Obj], remarks: Sequence[str]
 ) -> Obj:
     return {
         "workspace": workspace_name(hub),
@@ -88,25 +91,31 @@ def _answer(
     }
 
 
-async def _place_machines(hub: Hub, cluster: str, objects: Iterable[Obj], configured: Configuration) -> list[str]:
-    """Say of virtual machines and Allocations where they go, and of Clusters what leaves them; and return remarks."""
-    machines = [one for one in objects if "becoming" in one]
+async def _place_machines(
+    hub: HubClient, cluster: str, objects: Iterable[Obj], configured: SchedulerConfiguration
+) -> list[str]:
+    """Adds decisions to virtual machines, Allocations and Clusters; returns remarks."""
+    machines = [one for one in objects if "dry_run" in one]
     if not machines:
         return []
-    found = await plan_machines.decisions(hub, cluster, [one.pop("becoming") for one in machines], configured)
+    found = await plan_machines.decisions(hub, cluster, [one.pop("dry_run") for one in machines], configured)
     for one, decision in zip(machines, found, strict=True):
         one["decision"] = decision
     return await scheduler_lease.remarks(hub.root, configured)
 
 
-async def _destinations(copies: Plan, about_objects: Iterable[Obj]) -> list[Obj]:
-    fates = await copies.fates()
+async def _destinations(copies: CopyPlan, about_objects: Iterable[Obj]) -> list[Obj]:
+    copy_changes = await copies.copy_changes()
     for one in about_objects:
         one |= {"goesTo": copies.goes_to(one.pop("part"))} if "part" in one else {}
-    told = copies.told(fates)
+    told = copies.changed_syncer_configs(copy_changes)
     destinations = [
-        {**copies.destination(mailbox), **shown(fates.get(mailbox, [])), "syncerConfig": told.get(mailbox, [])}
-        for mailbox in fates.keys() | told.keys()
+        {
+            **copies.destination(mailbox),
+            **change_document(copy_changes.get(mailbox, [])),
+            "syncerConfig": told.get(mailbox, []),
+        }
+        for mailbox in copy_changes.keys() | told.keys()
     ]
     destinations.sort(key=lambda one: [one[key] for key in ("locationName", "syncTargetName", "mailbox")])
     return destinations
@@ -127,7 +136,7 @@ def _summary(placements: Sequence[Obj], objects: Sequence[Obj], destinations: Se
 
 
 def _sorted_out(wanted: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
-    """Placements, and others."""
+    """Placements, and other objects."""
     placements = [one for one in wanted if _is_placement(one.obj)]
     return placements, [one for one in wanted if not _is_placement(one.obj)]
 
@@ -136,16 +145,16 @@ def _is_placement(obj: Obj) -> bool:
     return (obj["apiVersion"], obj["kind"]) == (EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind)
 
 
-async def _cluster(hub: Hub) -> str:
-    """Of the workspace: each object says it, and every workspace has a default namespace."""
+async def _cluster(hub: HubClient) -> str:
+    """The logical cluster of the workspace, from its namespaces."""
     namespaces = await hub.workspace.list(NAMESPACES)
     clusters = {one["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION, "") for one in namespaces}
     return max(clusters, default="")
 
 
 def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Manifest]:
-    """Objects with names, each once, and with `namespace` if they have none and may have one; click.ClickException
-    otherwise."""
+    """Objects with a name, each once, with the default namespace if they are namespaced.  Raises
+    click.ClickException."""
     found: dict[tuple[str, str, str, str], Manifest] = {}
     for source, obj in manifests:
         kind = obj["kind"]
@@ -162,7 +171,7 @@ def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Man
             raise click.ClickException(f"{source}: the {kind} {name} is in {found[key].source} already")
         found[key] = Manifest(source, wanted)
     if not found:
-        raise click.ClickException("there is no object in what was given")
+        raise click.ClickException("no objects in the files")
     return list(found.values())
 
 
@@ -170,37 +179,39 @@ def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Man
 
 
 async def _about(
-    hub: Hub, served: Served, copies: Plan | None, manifest: Manifest, new: Set[str], *, delete: bool
+    hub: HubClient, served: Served, copies: CopyPlan | None, manifest: Manifest, new: Set[str], *, delete: bool
 ) -> Obj:
-    """`new`: namespaces that would be made, too.  With what `_place_machines` and `_destinations` need of it."""
+    """`new`: namespaces that are created too.  Includes input of `_place_machines` and `_destinations`."""
     metadata = manifest.obj["metadata"]
     names = {"namespace": metadata.get("namespace") or "", "name": metadata["name"], "source": manifest.source}
     head = {"kind": manifest.obj["kind"], **names}
     try:
         resource = _resource(hub, served, manifest.obj)
         obj = manifest.obj if resource.namespaced else _without_namespace(manifest.obj)
-        becomes = await rehearsed_object(hub, resource.collection, obj, new, delete=delete)
-    except (RefusedError, Refused) as error:
+        result = await dry_run_object(hub, resource.collection, obj, new, delete=delete)
+    except (DryRunRefused, Refused) as error:
         return {**head, "error": _quotable(manifest.obj, error)}
-    gone = becomes.spec == GONE
-    about = {**head, "namespace": becomes.document["metadata"].get("namespace") or "", "spec": becomes.spec}
+    gone = result.spec == GONE
+    about = {**head, "namespace": result.document["metadata"].get("namespace") or "", "spec": result.spec}
     if copies is not None:
-        about["part"] = copies.change(resource.collection, becomes.document, gone=gone)
-    if is_concerned(becomes.document):
-        about["becoming"] = Becoming(becomes.document, gone)
+        about["part"] = copies.change(resource.collection, result.document, gone=gone)
+    if is_machine_object(result.document):
+        about["dry_run"] = DryRunObject(result.document, gone)
     return about
 
 
-def _resource(hub: Hub, served: Served, obj: Obj) -> Resource:
+def _resource(hub: HubClient, served: Served, obj: Obj) -> Resource:
     group, _, version = obj["apiVersion"].rpartition("/")
     found = served.find_kind(group, version, obj["kind"])
     if found is None:
         where = workspace_name(hub)
         export = "kubernetes" if "." not in group else group if group == GLOBALSCHEDULER_GROUP else ""
         advice = (
-            f"; is it the right one? There, `kubectl kcp bind apiexport {COMPUTE}:{export}` binds it" if export else ""
+            f"; bind it with `kubectl kcp bind apiexport {COMPUTE}:{export}` or select another workspace"
+            if export
+            else ""
         )
-        raise RefusedError(f"the workspace {where} does not serve {obj['kind']} in {obj['apiVersion']}{advice}")
+        raise DryRunRefused(f"the workspace {where} does not serve {obj['kind']} in {obj['apiVersion']}{advice}")
     return found
 
 
@@ -209,7 +220,7 @@ def _without_namespace(obj: Obj) -> Obj:
 
 
 def _quotable(obj: Obj, error: Exception) -> str:
-    """The server may quote values of Secrets."""
+    """Without the server's message for Secrets, which may quote their values."""
     if obj["kind"] == "Secret" and isinstance(error, Refused):
         return error.reason or str(error.status)
     return str(error)
@@ -218,16 +229,16 @@ def _quotable(obj: Obj, error: Exception) -> str:
 # --- one placement --------------------------------------------------------------------------------
 
 
-async def _planned(hub: Hub, engine: Resolver, copies: Plan, manifest: Manifest, *, delete: bool) -> Obj:
+async def _planned(hub: HubClient, engine: Resolver, copies: CopyPlan, manifest: Manifest, *, delete: bool) -> Obj:
     name = manifest.obj["metadata"]["name"]
     try:
         change = await (_deletion(hub, copies, name) if delete else _change(hub, engine, copies, manifest.obj))
         return {"name": name, "source": manifest.source, **change}
-    except (RefusedError, Refused) as error:
+    except (DryRunRefused, Refused) as error:
         return {"name": name, "source": manifest.source, "error": str(error)}
 
 
-async def _deletion(hub: Hub, copies: Plan, name: str) -> Obj:
+async def _deletion(hub: HubClient, copies: CopyPlan, name: str) -> Obj:
     await hub.workspace.delete(EDGE_PLACEMENTS, name)
     before = {one for obj in await slices_of(hub.workspace, name) for one in destinations_of(obj)}
     copies.place(name, None, ())
@@ -242,16 +253,16 @@ async def _deletion(hub: Hub, copies: Plan, name: str) -> Obj:
     }
 
 
-async def _change(hub: Hub, engine: Resolver, copies: Plan, wanted: Obj) -> Obj:
-    what, document = await rehearsed_placement(hub, wanted)
+async def _change(hub: HubClient, engine: Resolver, copies: CopyPlan, wanted: Obj) -> Obj:
+    what, document = await dry_run_placement(hub, wanted)
     placement = parse_placement(document)
     if placement.problem:
-        raise RefusedError(placement.problem)
+        raise DryRunRefused(placement.problem)
     observed = await slices_of(hub.workspace, placement.key.name)
     engine.put_placement(placement)
     resolution = engine.resolve(placement.key, previous(placement, observed))
     if resolution.problem:
-        raise RefusedError(resolution.problem)
+        raise DryRunRefused(resolution.problem)
     before = {destination for obj in observed for destination in destinations_of(obj)}
     after = set(resolution.destinations)
     copies.place(placement.key.name, document, after)
@@ -271,7 +282,7 @@ def _warning(status: Obj | None) -> dict[str, str]:
     return {"warning": ready["message"]} if ready.get("status") == "False" else {}
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def is_change(answer: Obj) -> bool:
@@ -318,11 +329,11 @@ def _object(one: Obj) -> Iterator[str]:
     yield from plan_machines.lines(one.get("decision", {}))
     number = len(one.get("goesTo", ()))
     if one["spec"] != GONE and (number or "decision" not in one):
-        yield f"goes to {count(number, 'destination')}" if number else "goes nowhere: no EdgePlacement selects it"
+        yield f"placed on {count(number, 'destination')}" if number else "not placed: no EdgePlacement selects it"
 
 
 def copied(destinations: Sequence[Obj]) -> Iterator[list[str]]:
-    """Destinations with the same changes together."""
+    """Destinations with equal changes in one entry."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for one in destinations:
         alike.setdefault(tuple(_copies(one)), []).append(f"{one['locationName']}/{one['syncTargetName']}")
@@ -341,9 +352,9 @@ def _copies(one: Obj) -> Iterator[str]:
         yield f"~ {_named(copy)}"
         yield from (f"    {line(each)}" for each in copy["differences"])
     for copy in one["deleted"]:
-        yield f"- {_named(copy)}{' (held until it is confirmed)' if copy['held'] else ''}"
+        yield f"- {_named(copy)}{' (held until confirmed)' if copy['held'] else ''}"
     for copy in one["beingWithdrawn"]:
-        anew = ", and made anew when it is gone" if copy["anew"] else ""
+        anew = ", then created again" if copy["anew"] else ""
         yield f"{'+' if anew else '-'} {_named(copy)} (being withdrawn{anew})"
     yield from (f"! {problem}" for problem in one["problems"])
 

@@ -1,7 +1,7 @@
-"""What would become of the copies in mailboxes, if something in a workspace with placements were different.
+"""Changes of the copies in mailboxes, if objects of a workspace with placements changed.
 
-`Plan` is told what there is, then what would be; it reads from mailboxes what that concerns, and decides as the
-translator would.  Nothing is written.
+`CopyPlan` gets the current state, then the changes.  It reads the affected copies and decides like the translator.  It
+writes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from farflung.apis.edge.names import (
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli.differences import differences, syncer_config_changes
-from farflung.cli.placement_model import Imagined, Locations, seen
+from farflung.cli.placement_model import Locations, PlacementModel, observed_object
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
@@ -38,24 +38,24 @@ from farflung.placement.types import Destination, ObservedObject, destinations_o
 
 T = TypeVar("T")
 
-AT_ONCE: Final = 8  #: requests
+AT_ONCE: Final = 8  #: concurrent requests
 CREATED, CHANGED, DELETED, WITHDRAWN = "created", "changed", "deleted", "beingWithdrawn"
-DEFAULT: Final = Part(NAMESPACES, "", "default")  #: every workspace has it
-THEIRS: Final = "there is one already that no placement brought, and it is left alone"
+DEFAULT: Final = Part(NAMESPACES, "", "default")  #: exists in every workspace
+FOREIGN: Final = "the mailbox has such an object that no placement created; it is not changed"
 
 
 @dataclass(slots=True)
-class Fate:
-    """What becomes of one copy."""
+class CopyChange:
+    """The change of one copy."""
 
     part: Part
-    what: str = ""  #: CREATED, CHANGED, DELETED, WITHDRAWN (it is deleted already, and held by a syncer) or nothing
+    what: str = ""  #: CREATED, CHANGED, DELETED, WITHDRAWN (already deleted, kept by a syncer's finalizer) or empty
     differences: list[Obj] = field(default_factory=list)
-    problem: str = ""  #: why it is not as it should be
-    held: bool = False  #: it stays until somebody confirms that it may go
-    anew: bool = False  #: it is made again when it is gone
+    problem: str = ""  #: why it is not as desired
+    held: bool = False  #: until the withdrawal is confirmed
+    anew: bool = False  #: it is created again after the deletion
 
-    def shown(self) -> Obj:
+    def document(self) -> Obj:
         kind, namespace, name = self.part
         head: Obj = {"group": kind.group, "resource": kind.resource, "namespace": namespace, "name": name}
         more: dict[str, Obj] = {
@@ -66,26 +66,26 @@ class Fate:
         return head | more.get(self.what, {})
 
 
-class Plan:
+class CopyPlan:
     def __init__(self, locations: Locations, server: Client, provider: str, cluster: str) -> None:
-        """`server`: any workspace of it; `cluster`: the one whose placements and objects would change."""
-        self.before = Imagined(locations)
-        self.after = Imagined(locations)
+        """`server`: of any workspace; `cluster`: the workspace that changes."""
+        self.before = PlacementModel(locations)
+        self.after = PlacementModel(locations)
         self._server = server
         self._provider = provider
         self.cluster = cluster
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._outputs: set[Output] = set()
         self._observed: dict[Copy, ObservedObject] = {}
-        self._guessed = False  #: what mailboxes have is not read, but what they should have
-        self._documents: dict[PlacementKey, Obj] = {}  #: placements, as they would be
-        self._served: dict[str, dict[Kind, Resource]] = {}  #: by workspace: what goes somewhere
+        self._guessed = False  #: mailboxes are not visible: assume that they have what they should
+        self._documents: dict[PlacementKey, Obj] = {}  #: after the change
+        self._served: dict[str, dict[Kind, Resource]] = {}  #: by workspace: kinds that are placed
         self.remarks: list[str] = []
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- current state --------------------------------------------------------------------------------
 
     async def read(self, client: Client, served: Served, cluster: str) -> None:
-        """A workspace with placements."""
+        """Read a workspace with placements."""
         self._served[cluster] = travelling(served.resources())
         kinds = {
             kind: one.collection
@@ -95,7 +95,7 @@ class Plan:
         lists = await self._gather(self._listed(client, one) for one in kinds.values())
         for kind, objs in zip(kinds, lists, strict=True):
             for obj in objs:
-                self._put(cluster, _part(kind, obj), seen(kind, obj))
+                self._put(cluster, _part(kind, obj), observed_object(kind, obj))
         for obj in await self._listed(client, CUSTOMIZERS):
             name = f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
             for world in (self.before, self.after):
@@ -110,14 +110,14 @@ class Plan:
                 world.put_places(key, places)
 
     async def _listed(self, client: Client, collection: Collection) -> list[Obj]:
-        """What cannot be seen is not there, and said to be so."""
+        """Empty if not visible, with a remark."""
         try:
             async with self._turns:
                 return await client.list(collection)
         except NotFound:
             return []
         except Forbidden as error:
-            self.remarks.append(f"{collection.plural} cannot be listed and are left out: {error}")
+            self.remarks.append(f"{collection.plural} cannot be listed and are ignored: {error}")
             return []
 
     async def _gather(self, some: Iterable[Awaitable[T]]) -> list[T]:
@@ -127,10 +127,10 @@ class Plan:
         self.before.put_object(cluster, part, one)
         self.after.put_object(cluster, part, one)
 
-    # --- what would be ----------------------------------------------------------------------------
+    # --- changes --------------------------------------------------------------------------------------
 
     def place(self, name: str, document: Obj | None, destinations: Iterable[Destination]) -> None:
-        """A placement, and where it would lead; None: it would be gone."""
+        """A placement with its new destinations; None: deleted."""
         key = PlacementKey(self.cluster, name)
         self._outputs |= self.after.put_placement(key, document)
         if document is not None:
@@ -144,17 +144,17 @@ class Plan:
             name = f"{part.namespace}/{part.name}"
             self._outputs |= self.after.put_customizer(self.cluster, name, None if gone else obj)
         else:
-            self._outputs |= self.after.put_object(self.cluster, part, None if gone else seen(kind, obj))
+            self._outputs |= self.after.put_object(self.cluster, part, None if gone else observed_object(kind, obj))
         return part
 
     def goes_to(self, part: Part) -> list[str]:
-        """The mailboxes that should have it then."""
+        """Mailboxes that get it."""
         engine = self.after.engine
         pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.places(key))
         return sorted({mailbox for key, mailbox in pairs if engine.is_wanted_by(key, mailbox, part)})
 
     def destination(self, mailbox: str) -> Obj:
-        """As slices have it."""
+        """In the format of slices."""
         for world in (self.after, self.before):
             for key in sorted(world.placements):
                 if (place := world.engine.places(key).get(mailbox)) is not None:
@@ -163,29 +163,34 @@ class Plan:
                     return {**names, "syncTargetUID": uid, "mailbox": mailbox}
         return {"cluster": "", "locationName": "", "syncTargetName": "", "syncTargetUID": "", "mailbox": mailbox}
 
-    # --- what becomes of the copies ---------------------------------------------------------------
+    # --- result ---------------------------------------------------------------------------------------
 
-    async def fates(self) -> dict[str, list[Fate]]:
-        """Of those that would be different, by mailbox."""
+    async def copy_changes(self) -> dict[str, list[CopyChange]]:
+        """Changed copies by mailbox."""
         copies = sorted(one for one in self._outputs if isinstance(one, Copy))
         await self._observe(copies)
         decided = {copy: self._fate(copy) for copy in copies}
         self._hold(decided)
-        found: dict[str, list[Fate]] = {}
-        for copy, fate in decided.items():
-            if fate.what or fate.problem:
-                found.setdefault(copy.mailbox, []).append(fate)
+        found: dict[str, list[CopyChange]] = {}
+        for copy, change in decided.items():
+            if change.what or change.problem:
+                found.setdefault(copy.mailbox, []).append(change)
         return found
 
-    def told(self, fates: dict[str, list[Fate]]) -> dict[str, list[Obj]]:
-        """What syncers would be told that is different, by mailbox.  What is held stays at their clusters, too."""
-        mailboxes = {one.mailbox for one in self._outputs} | fates.keys()
-        found = {mailbox: self._told(mailbox, fates.get(mailbox, [])) for mailbox in sorted(mailboxes)}
+    def changed_syncer_configs(self, copy_changes: dict[str, list[CopyChange]]) -> dict[str, list[Obj]]:
+        """Changes of SyncerConfigs by mailbox.  Held copies stay in them."""
+        mailboxes = {one.mailbox for one in self._outputs} | copy_changes.keys()
+        found = {
+            mailbox: self._changed_syncer_config(mailbox, copy_changes.get(mailbox, []))
+            for mailbox in sorted(mailboxes)
+        }
         return {mailbox: changes for mailbox, changes in found.items() if changes}
 
-    def _told(self, mailbox: str, fates: list[Fate]) -> list[Obj]:
-        before, after = (self._in_versions(one.told(mailbox, self._namespaced)) for one in (self.before, self.after))
-        if any(fate.held for fate in fates):
+    def _changed_syncer_config(self, mailbox: str, copy_changes: list[CopyChange]) -> list[Obj]:
+        before, after = (
+            self._in_versions(one.syncer_spec(mailbox, self._namespaced)) for one in (self.before, self.after)
+        )
+        if any(change.held for change in copy_changes):
             after = before.joined(after)
         return syncer_config_changes(before, after)
 
@@ -193,7 +198,7 @@ class Plan:
         return {kind: one.collection.version for kind, one in self._served[cluster].items() if one.namespaced}
 
     def _in_versions(self, told: SyncerSpec) -> SyncerSpec:
-        """Those of the workspaces; mailboxes have the same, or will."""
+        """With the versions of the workspaces, which mailboxes share."""
         versions = {kind: one.collection.version for served in self._served.values() for kind, one in served.items()}
         return told._replace(versions={**versions, **told.versions})
 
@@ -202,73 +207,75 @@ class Plan:
             known = {one["metadata"]["name"] for one in await self._workspace(self._provider).list(WORKSPACES)}
         except ClientError as error:
             self._guessed = True
-            self.remarks.append(f"what mailboxes have cannot be seen, so what they should have is shown: {error}")
+            self.remarks.append(f"mailboxes are not visible; the plan assumes that they are up to date: {error}")
             return
         kinds = sorted({(copy.mailbox, copy.part.kind, self._version(copy)) for copy in copies})
-        await self._gather(self._look(*one) for one in kinds if one[0] in known and one[2])
+        await self._gather(self._read_copies(*one) for one in kinds if one[0] in known and one[2])
         await self._read_others()
 
     def _workspace(self, path: str) -> Client:
         return self._server.workspace(path)
 
     def _version(self, copy: Copy) -> str:
-        """Of the API in which a copy is written."""
+        """Version of the API in which the copy is written."""
         for world in (self.after, self.before):
             obj = world.desired(copy).obj
             if obj is not None:
                 return str(obj["apiVersion"].rpartition("/")[2])
         return ""
 
-    async def _look(self, mailbox: str, kind: Kind, version: str) -> None:
+    async def _read_copies(self, mailbox: str, kind: Kind, version: str) -> None:
         client = self._workspace(f"{self._provider}:{mailbox}")
         for obj in await self._listed(client, Collection(kind.group, version, kind.resource, "")):
-            self._observed[Copy(mailbox, _part(kind, obj))] = seen(kind, obj)
+            self._observed[Copy(mailbox, _part(kind, obj))] = observed_object(kind, obj)
 
     async def _read_others(self) -> None:
-        """Workspaces from which the same objects come."""
+        """Read other workspaces with sources of the same copies."""
         others = {key.cluster for one in self._observed.values() for key in one.placements} - {self.cluster}
         for cluster in sorted(others):
             client = self._workspace(cluster)
             try:
                 await self.read(client, await discover(client), cluster)
             except ClientError as error:
-                self.remarks.append(f"placements of {cluster} bring some of these objects, and cannot be seen: {error}")
+                self.remarks.append(
+                    f"placements of {cluster} select some of these objects, and are not visible: {error}"
+                )
 
-    def _fate(self, copy: Copy) -> Fate:
+    def _fate(self, copy: Copy) -> CopyChange:
         before, after = self.before.desired(copy), self.after.desired(copy)
-        observed = self._there(copy, before)
-        fate = Fate(copy.part)
+        observed = self._observed_copy(copy, before)
+        change = CopyChange(copy.part)
         if after.problem:
-            fate.problem = after.problem
+            change.problem = after.problem
         elif observed is not None and observed.ours and not observed.alive:
-            fate.what, fate.anew = WITHDRAWN, after.obj is not None
+            change.what, change.anew = WITHDRAWN, after.obj is not None
         elif after.obj is None:
-            if observed is not None and self._goes(copy, observed):
-                fate.what = DELETED
+            if observed is not None and self._would_be_deleted(copy, observed):
+                change.what = DELETED
         elif self._is_needed(copy) and (copy.part == DEFAULT or (observed is not None and not observed.ours)):
-            pass  # it is there, whoever made it
+            pass  # it exists, whoever created it
         elif observed is None:
-            fate.what = CREATED
+            change.what = CREATED
         elif not observed.ours:
-            fate.problem = THEIRS
+            change.problem = FOREIGN
         else:
-            fate.differences = _changes(orjson.loads(observed.document), before.obj, after.obj)
-            fate.what = CHANGED if fate.differences else ""
-        if not fate.problem:
-            fate.problem = "; ".join([*map(str, after.conflicts), *filter(None, [after.ambiguity])])
-        return fate
+            change.differences = _changes(orjson.loads(observed.document), before.obj, after.obj)
+            change.what = CHANGED if change.differences else ""
+        if not change.problem:
+            change.problem = "; ".join([*map(str, after.conflicts), *filter(None, [after.ambiguity])])
+        return change
 
     def _is_needed(self, copy: Copy) -> bool:
-        """And nothing more: no placement selects it."""
+        """Whether no placement selects it: it is only the namespace or definition of others."""
         return all(one.selected is None for one in self.after.engine.wanted(*copy))
 
-    def _there(self, copy: Copy, before: Desired) -> ObservedObject | None:
+    def _observed_copy(self, copy: Copy, before: Desired) -> ObservedObject | None:
         if not self._guessed:
             return self._observed.get(copy)
-        return None if before.obj is None else seen(copy.part.kind, before.obj)
+        return None if before.obj is None else observed_object(copy.part.kind, before.obj)
 
-    def _goes(self, copy: Copy, observed: ObservedObject) -> bool:
-        """Whether a copy that is not wanted by what we know would be deleted."""
+    def _would_be_deleted(self, copy: Copy, observed: ObservedObject) -> bool:
+        """Whether an undesired copy would be deleted."""
         unknown = observed.placements - self.before.placements
         if not observed.ours or any(key.cluster != self.cluster for key in unknown):
             return False
@@ -279,14 +286,15 @@ class Plan:
             other.part.namespace == copy.part.name and not one.ours and not one.system for other, one in inside
         )
 
-    def _hold(self, decided: dict[Copy, Fate]) -> None:
-        """What the translator would hold, with its usual limits.  What is deleted by name goes."""
+    def _hold(self, decided: dict[Copy, CopyChange]) -> None:
+        """Mark the deletions that the translator would hold with the default limits.  Deletions of sources are not
+        held."""
         for key in sorted(self.after.placements):
             losses: dict[str, set[Part]] = {}
-            for copy, fate in decided.items():
+            for copy, change in decided.items():
                 was = self.before.engine.is_wanted_by(key, *copy)
                 stays = self.after.get(key.cluster, copy.part) is not None
-                if fate.what == DELETED and was and stays:
+                if change.what == DELETED and was and stays:
                     losses.setdefault(copy.mailbox, set()).add(copy.part)
             metadata = self._documents[key]["metadata"]
             generation = metadata.get("generation") or 0
@@ -298,8 +306,8 @@ class Plan:
 
 
 def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Obj]:
-    """What is different in a copy then.  One that is as it should be now is compared as we write it, without what its
-    server added."""
+    """The changed fields of a copy.  An up-to-date copy is compared as the translator writes it, without fields of its
+    server."""
     changed = project.updated(observed, after)
     if changed is None:
         return []
@@ -311,7 +319,7 @@ def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Obj]:
 
 
 def _marked(observed: Obj) -> Obj:
-    """What of a copy is ours."""
+    """The fields of a copy that the translator writes."""
     bare = project.stripped(observed)
     labels = {**(bare["metadata"].get("labels") or {}), PROJECTED: types.YES}
     return {**bare, "metadata": {**bare["metadata"], "labels": labels}}
@@ -327,8 +335,8 @@ def _is_of(one: Obj, placement: Obj) -> bool:
     return any(owner.get("uid") == placement["metadata"]["uid"] for owner in owners)
 
 
-def shown(fates: list[Fate]) -> Obj:
-    """For programs."""
+def change_document(copy_changes: list[CopyChange]) -> Obj:
+    """For JSON and YAML."""
     kinds = (CREATED, CHANGED, DELETED, WITHDRAWN)
-    parts = {what: [fate.shown() for fate in fates if fate.what == what] for what in kinds}
-    return {**parts, "problems": [f"{fate.part}: {fate.problem}" for fate in fates if fate.problem]}
+    parts = {what: [change.document() for change in copy_changes if change.what == what] for what in kinds}
+    return {**parts, "problems": [f"{change.part}: {change.problem}" for change in copy_changes if change.problem]}

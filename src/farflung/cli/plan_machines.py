@@ -1,5 +1,4 @@
-"""What `farflung plan` says of virtual machines and Allocations: to which Clusters they would be bound; and what would
-leave Clusters."""
+"""Virtual machines, Allocations and Clusters in `farflung plan`."""
 
 from __future__ import annotations
 
@@ -9,10 +8,10 @@ from typing import NamedTuple
 import orjson
 
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
-from farflung.cli.connection import Hub
-from farflung.cli.machine_output import NAMED, bound_to, decided, found_of, names_of, placement_of
-from farflung.cli.machine_world import Known, cluster_key, is_cluster, kind_of, read
-from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.connection import HubClient
+from farflung.cli.machine_output import NAMED, bound_to, decision_document, decision_lines, names_of, placement_document
+from farflung.cli.machine_world import SchedulerSnapshot, cluster_key, is_cluster, kind_of, read
+from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.controllers.global_scheduler.inventory import ObservedCluster, decode_cluster
 from farflung.controllers.global_scheduler.subjects import ObservedSubject, SchedulingSubject
 from farflung.machinery.errors import Obj
@@ -20,33 +19,34 @@ from farflung.runtime.cache import Key
 from farflung.scheduling.values import Reservation
 
 
-class Becoming(NamedTuple):
-    """What an object of a file would be."""
+class DryRunObject(NamedTuple):
+    """An object of a file after a dry run."""
 
     document: Obj
     gone: bool
 
 
-def is_concerned(obj: Obj) -> bool:
-    """Whether it is a Cluster, or something that is bound to one."""
+def is_machine_object(obj: Obj) -> bool:
+    """Whether it is a Cluster, a virtual machine or an Allocation."""
     return bool(kind_of(obj)) or is_cluster(obj)
 
 
-async def decisions(hub: Hub, cluster: str, becoming: Sequence[Becoming], configured: Configuration) -> list[Obj]:
-    """One for each, as if nothing else happened.  Clusters are there first, or gone.  The others are decided one after
-    the other, those with a higher priority first, and what one of them takes the next one has not.  `cluster`: of the
-    workspace."""
-    clusters = [one for one in becoming if is_cluster(one.document)]
-    wanted = [one for one in becoming if not is_cluster(one.document)]
+async def decisions(
+    hub: HubClient, cluster: str, dry_run: Sequence[DryRunObject], configured: SchedulerConfiguration
+) -> list[Obj]:
+    """One decision per object.  Clusters are changed first.  Then machines are placed one after the other, by priority,
+    each with the capacity that the previous ones leave.  `cluster`: of the workspace."""
+    clusters = [one for one in dry_run if is_cluster(one.document)]
+    wanted = [one for one in dry_run if not is_cluster(one.document)]
     known = await read(
         hub, configured, {cluster_key(one.document, cluster): _cluster(one, cluster) for one in clusters}
     )
     found = iter(_decisions(known, cluster, wanted))
-    return [_about(known, one, cluster) if is_cluster(one.document) else next(found) for one in becoming]
+    return [_about(known, one, cluster) if is_cluster(one.document) else next(found) for one in dry_run]
 
 
-def _cluster(one: Becoming, cluster: str) -> ObservedCluster | None:
-    """None if it is gone, or makes no sense."""
+def _cluster(one: DryRunObject, cluster: str) -> ObservedCluster | None:
+    """None if it is deleted or invalid."""
     if one.gone:
         return None
     try:
@@ -55,27 +55,27 @@ def _cluster(one: Becoming, cluster: str) -> ObservedCluster | None:
         return None
 
 
-def _about(known: Known, one: Becoming, cluster: str) -> Obj:
+def _about(known: SchedulerSnapshot, one: DryRunObject, cluster: str) -> Obj:
     if not one.gone:
         return {}
-    holders = known.world.subjects_at(cluster_key(one.document, cluster))
+    holders = known.state.subjects_at(cluster_key(one.document, cluster))
     return {"leaving": [{"kind": kind, **key._asdict()} for kind, key in sorted(holders)]}
 
 
 def _noted(document: Obj, cluster: str, **metadata: str) -> Obj:
-    """With the workspace, which what is only checked does not have, perhaps."""
+    """With the workspace, which the result of a dry run may lack."""
     before = document["metadata"]
     annotations = {**(before.get("annotations") or {}), CLUSTER_ANNOTATION: cluster}
     return {**document, "metadata": {**before, **metadata, "annotations": annotations}}
 
 
-def _decisions(known: Known, cluster: str, wanted: Sequence[Becoming]) -> list[Obj]:
+def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunObject]) -> list[Obj]:
     subjects = [_subject(one.document, cluster) for one in wanted]
     before = [_held(known, subject) for subject in subjects]
     for subject, one in zip(subjects, wanted, strict=True):
         if one.gone:
-            known.world.observe(subject, None, 0.0)
-    seen = [_seen(known, one.document, cluster) for one in wanted]
+            known.state.observe(subject, None, 0.0)
+    seen = [_observed(known, one.document, cluster) for one in wanted]
     order = sorted(range(len(wanted)), key=lambda at: (-_priority(seen[at]), at))
     found = {
         at: {"released": _placements(before[at])}
@@ -91,42 +91,44 @@ def _subject(document: Obj, cluster: str) -> SchedulingSubject:
     return SchedulingSubject(kind_of(document), Key(cluster, metadata.get("namespace") or "", metadata["name"]))
 
 
-def _seen(known: Known, document: Obj, cluster: str) -> ObservedSubject:
-    """What is only checked has no uid yet, perhaps."""
+def _observed(known: SchedulerSnapshot, document: Obj, cluster: str) -> ObservedSubject:
+    """With a uid, which the result of a dry run may lack."""
     metadata = document["metadata"]
     uid = metadata.get("uid") or f"{metadata.get('namespace')}/{metadata['name']}"
     return known.observed(kind_of(document), orjson.dumps(_noted(document, cluster, uid=uid)))
 
 
-def _held(known: Known, subject: SchedulingSubject) -> tuple[Reservation, ...]:
-    seen = known.world.observed(subject)
-    return () if seen is None else known.world.reservations(seen.uid)
+def _held(known: SchedulerSnapshot, subject: SchedulingSubject) -> tuple[Reservation, ...]:
+    seen = known.state.observed(subject)
+    return () if seen is None else known.state.reservations(seen.uid)
 
 
 def _priority(seen: ObservedSubject) -> int:
     return 0 if seen.request is None else seen.request.priority
 
 
-def _decide(known: Known, subject: SchedulingSubject, seen: ObservedSubject, before: tuple[Reservation, ...]) -> Obj:
+def _decide(
+    known: SchedulerSnapshot, subject: SchedulingSubject, seen: ObservedSubject, before: tuple[Reservation, ...]
+) -> Obj:
     if seen.problem:
-        return {"placed": False, "message": f"it cannot be understood: {seen.problem}", "reasons": {}}
+        return {"placed": False, "message": f"invalid request: {seen.problem}", "reasons": {}}
     if before and not seen.pending:
         return {"placed": True, "stays": _placements(before)}
     if seen.request is None or not seen.pending:
-        return {"placed": False, "message": "the global scheduler leaves it alone", "reasons": {}}
-    engine, excluded = known.world.engine, known.world.excluded(seen.request, 0.0, subject)
-    known.world.observe(subject, None, 0.0)
+        return {"placed": False, "message": "the global scheduler ignores it", "reasons": {}}
+    engine, excluded = known.state.engine, known.state.excluded(seen.request, 0.0, subject)
+    known.state.observe(subject, None, 0.0)
     decision = engine.decide(seen.request, excluded=excluded)
     engine.reserve(engine.reservations_of(seen.request, decision) if decision.is_placed else before)
     stays = {"stays": _placements(before)} if before and not decision.is_placed else {}
-    return {**found_of(decision), **stays}
+    return {**decision_document(decision), **stays}
 
 
 def _placements(held: Sequence[Reservation]) -> list[Obj]:
-    return [placement_of(number, one.site, one.claim) for number, one in enumerate(held)]
+    return [placement_document(number, one.site, one.claim) for number, one in enumerate(held)]
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def lines(decision: Obj) -> Iterator[str]:
@@ -134,21 +136,23 @@ def lines(decision: Obj) -> Iterator[str]:
         yield _leaving([f"{one['kind']} {one['namespace']}/{one['name']}" for one in leaving])
     if "released" in decision:
         places = decision["released"]
-        yield f"is not {bound_to(places, names_of(places))} any more" if places else "was not bound"
+        yield f"no longer {bound_to(places, names_of(places))}" if places else "was not bound"
         return
     stays, chosen = decision.get("stays", ()), decision.get("chosen", ())
     names = names_of([*stays, *chosen])
     if stays:
-        why = "" if decision["placed"] else f", because it fits nowhere: {decision['message']}"
+        why = "" if decision["placed"] else f", because no Cluster fits: {decision['message']}"
         yield f"stays {bound_to(stays, names)}{why}"
     elif "placed" in decision:
-        yield from decided(decision, names)
+        yield from decision_lines(decision, names)
 
 
 def _leaving(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    verb = "is bound to it, and leaves" if len(names) == 1 else "are bound to it, and leave"
-    return f"{', '.join(names[:NAMED])}{more} {verb} if there is room elsewhere"
+    verb = (
+        "is bound to it and is evicted if it fits" if len(names) == 1 else "are bound to it and are evicted if they fit"
+    )
+    return f"{', '.join(names[:NAMED])}{more} {verb} elsewhere"
 
 
 def is_change(decision: Obj) -> bool:

@@ -1,4 +1,4 @@
-"""Letting a syncer into the mailbox of its SyncTarget, and taking that back."""
+"""Registers a syncer: its ServiceAccount and roles in the mailbox of its SyncTarget."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from farflung.syncer.tokens import read_token
 from farflung.syncer.types import Resource
 
 T = TypeVar("T")
-Tell = Callable[[str], None]  #: says how far we are to whoever waits
+Report = Callable[[str], None]  #: reports progress
 
-COMPUTE: Final = "root:compute"  #: the workspace that exports the kinds of workloads
-PAUSE: Final = 0.2  #: seconds between two looks
-WHILE: Final = 2.0  #: seconds that need no words
-REMIND: Final = 10.0  #: seconds until it is said again what we wait for
+COMPUTE: Final = "root:compute"  #: exports the kinds of workloads
+PAUSE: Final = 0.2  #: seconds between two requests
+WHILE: Final = 2.0  #: seconds without a message
+REMIND: Final = 10.0  #: seconds between two messages
 COLLECTIONS: Final = {
     one.kind: one
     for one in (
@@ -42,15 +42,15 @@ COLLECTIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RegistrationRequest:
     name: str  #: of the SyncTarget
     provider: str
     lifetime: int  #: seconds
-    seconds: float  #: that a mailbox may take to come
+    seconds: float  #: to wait for the mailbox
     allowed: frozenset[Resource] = frozenset()
     allowed_up: frozenset[Resource] = frozenset()
     everything: bool = False
-    token: str = field(default="", repr=False)  #: one that it had before, which is kept if it is good for long enough
+    token: str = field(default="", repr=False)  #: a former token, which is kept if it is valid for long enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +61,30 @@ class Registered:
     kinds: SyncedKinds
 
 
-async def register(client: Client, wanted: Wanted, tell: Tell, now: Callable[[], float]) -> Registered:
-    """`client`: of the workspace with the SyncTarget; `now`: seconds since 1970.  The same as often as it is done, but
-    for the token.  Raises ClientError, or click.ClickException with a sentence."""
+async def register(client: Client, wanted: RegistrationRequest, report: Report, now: Callable[[], float]) -> Registered:
+    """`client`: of the workspace with the SyncTarget; `now`: Unix time.  Idempotent, except for the token.  Raises
+    ClientError or click.ClickException."""
     target = await sync_target(client, wanted.name)
     uid = target["metadata"]["uid"]
-    cluster = await _mailbox(client, target, wanted, tell)
+    cluster = await _mailbox(client, target, wanted, report)
     mailbox = client.workspace(cluster)
-    spec = (await _config(mailbox, wanted, tell)).get("spec") or {}
+    spec = (await _config(mailbox, wanted, report)).get("spec") or {}
     kinds = synced_kinds(spec, allowed=wanted.allowed, allowed_up=wanted.allowed_up, everything=wanted.everything)
     name = identity(wanted.name, uid)
     account: Obj = {}
     for obj in mailbox_objects(name, mailbox_rules(kinds, name)):
         applied = await mailbox.apply(COLLECTIONS[obj["kind"]], obj, force=True)
         account = applied if obj["kind"] == "ServiceAccount" else account
-    await _allow_status(client.workspace(COMPUTE), tell)
+    await _allow_status(client.workspace(COMPUTE), report)
     for option, some in (("--allow", kinds.left_out), ("--allow-upsync", kinds.left_out_up)):
         for group, plural in sorted(some):
-            tell(f"Warning: {group}/{plural} is left out, although a placement wants it; {option} names what may go")
+            report(f"Warning: {group}/{plural} is not allowed, although a placement selects it; allow it with {option}")
     good = await _is_good(mailbox, wanted, account, now())
     return Registered(uid, cluster, wanted.token if good else await _new_token(mailbox, name, wanted), kinds)
 
 
-async def revoke(client: Client, wanted: Wanted) -> list[str]:
-    """Take all of that back; whoever has such a token is refused at once.  What was there and is gone."""
+async def revoke(client: Client, wanted: RegistrationRequest) -> list[str]:
+    """Delete the ServiceAccount and roles, so that its tokens are refused at once.  Returns the deleted objects."""
     target = await sync_target(client, wanted.name)
     workspace = await client.workspace(wanted.provider).get(WORKSPACES, _mailbox_of(target))
     mailbox = client.workspace(msgspec.convert(workspace, Workspace).cluster)
@@ -99,7 +99,7 @@ async def revoke(client: Client, wanted: Wanted) -> list[str]:
     return gone
 
 
-# --- what has to be there -------------------------------------------------------------------------
+# --- preconditions --------------------------------------------------------------------------------
 
 
 async def sync_target(client: Client, name: str) -> Obj:
@@ -107,47 +107,47 @@ async def sync_target(client: Client, name: str) -> Obj:
     try:
         target = await client.get(SYNC_TARGETS, name)
     except NotFound as error:
-        why = "has no SyncTarget " + name if error.details else "does not have the API of SyncTargets"
-        raise click.ClickException(f"the workspace {where} {why}; --workspace names another one") from None
+        why = "has no SyncTarget " + name if error.details else "does not serve SyncTargets"
+        raise click.ClickException(f"the workspace {where} {why}; select another one with --workspace") from None
     if target["metadata"].get("deletionTimestamp"):
         raise click.ClickException(f"the SyncTarget {name} is being deleted")
     return target
 
 
-async def _mailbox(client: Client, target: Obj, wanted: Wanted, tell: Tell) -> str:
-    """Its cluster, when it is ready and has the edge API."""
+async def _mailbox(client: Client, target: Obj, wanted: RegistrationRequest, report: Report) -> str:
+    """The logical cluster of the mailbox, when it is ready and has the edge API."""
     name = _mailbox_of(target)
     provider = client.workspace(wanted.provider)
 
-    async def look() -> str | Missing:
+    async def check() -> str | Pending:
         workspace = await _perhaps(provider.get(WORKSPACES, name), Workspace)
         if workspace is None or not workspace.alive:
-            return Missing(f"the mailbox {wanted.provider}:{name}", "the mailbox controller makes it, if it runs")
+            return Pending(f"the mailbox {wanted.provider}:{name}", "the mailbox controller creates it; is it running?")
         if not workspace.ready:
-            return Missing(f"the mailbox {wanted.provider}:{name} to be ready")
+            return Pending(f"the mailbox {wanted.provider}:{name} to be ready")
         binding = await _perhaps(client.workspace(workspace.cluster).get(API_BINDINGS, BINDING), ApiBinding)
         if binding is None or not binding.bound:
-            return Missing(f"the APIBinding {BINDING} in {wanted.provider}:{name}", "the mailbox controller makes it")
+            return Pending(f"the APIBinding {BINDING} in {wanted.provider}:{name}", "the mailbox controller creates it")
         return workspace.cluster
 
-    return await _awaited(look, wanted.seconds, tell)
+    return await _awaited(check, wanted.seconds, report)
 
 
-async def _config(mailbox: Client, wanted: Wanted, tell: Tell) -> Obj:
-    async def look() -> Obj | Missing:
+async def _config(mailbox: Client, wanted: RegistrationRequest, report: Report) -> Obj:
+    async def check() -> Obj | Pending:
         try:
             return await mailbox.get(SYNCER_CONFIGS, CONFIG)
         except NotFound:
-            return Missing(f"the SyncerConfig {CONFIG} in the mailbox", "the mailbox controller makes it")
+            return Pending(f"the SyncerConfig {CONFIG} in the mailbox", "the mailbox controller creates it")
 
-    return await _awaited(look, wanted.seconds, tell)
+    return await _awaited(check, wanted.seconds, report)
 
 
 def _mailbox_of(target: Obj) -> str:
     metadata = target["metadata"]
     cluster: str = (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
     if not cluster:
-        raise click.ClickException("the server has no workspaces: its objects do not say which they are in")
+        raise click.ClickException("the server has no workspaces: its objects have no kcp.io/cluster annotation")
     return mailbox_name(cluster, metadata["uid"])
 
 
@@ -162,7 +162,7 @@ async def _perhaps(getting: Awaitable[Obj], kind: type[T]) -> T | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class Pending:
     what: str
     hint: str = ""
 
@@ -170,40 +170,41 @@ class Missing:
         return f"{self.what} ({self.hint})" if self.hint else self.what
 
 
-async def _awaited(look: Callable[[], Awaitable[T | Missing]], seconds: float, tell: Tell) -> T:
-    """What `look` finds in the end.  Says what is waited for, if that takes a while, and does not wait for ever."""
+async def _awaited(check: Callable[[], Awaitable[T | Pending]], seconds: float, report: Report) -> T:
+    """The result of `check`, once it is not Pending.  Reports progress, and raises click.ClickException after the
+    timeout."""
     loop = asyncio.get_running_loop()
-    deadline, said, remind = loop.time() + seconds, "", 0.0
-    worth_telling = loop.time() + min(WHILE, seconds / 4)
+    deadline, reported, remind = loop.time() + seconds, "", 0.0
+    first_report = loop.time() + min(WHILE, seconds / 4)
     while True:
         try:
             async with asyncio.timeout(max(deadline - loop.time(), PAUSE)):
-                found = await look()
+                found = await check()
         except TimeoutError:
             raise click.ClickException(f"the server does not answer within {seconds:g} s") from None
-        if not isinstance(found, Missing):
+        if not isinstance(found, Pending):
             return found
         if loop.time() >= deadline:
             raise click.ClickException(f"gave up after {seconds:g} s of waiting for {found}")
-        if loop.time() >= worth_telling and (str(found) != said or loop.time() >= remind):
-            said, remind = str(found), loop.time() + REMIND
-            tell(f"Waiting for {said}")
+        if loop.time() >= first_report and (str(found) != reported or loop.time() >= remind):
+            reported, remind = str(found), loop.time() + REMIND
+            report(f"Waiting for {reported}")
         await asyncio.sleep(PAUSE)
 
 
-# --- what is given --------------------------------------------------------------------------------
+# --- objects --------------------------------------------------------------------------------------
 
 
-async def _allow_status(compute: Client, tell: Tell) -> None:
-    """Whoever may not say so, or has no such workspace, can still have a syncer."""
+async def _allow_status(compute: Client, report: Report) -> None:
+    """Optional: needs permission in root:compute."""
     try:
         for obj in policy_objects(policy_rules()):
             await compute.apply(COLLECTIONS[obj["kind"]], obj, force=True)
     except (Forbidden, NotFound):
-        tell(f"Warning: you may not allow syncers to return the status of what {COMPUTE} exports, so they will not")
+        report(f"Warning: you may not allow syncers to return the status of kinds exported by {COMPUTE}; they will not")
 
 
-async def _new_token(mailbox: Client, name: str, wanted: Wanted) -> str:
+async def _new_token(mailbox: Client, name: str, wanted: RegistrationRequest) -> str:
     request: Obj = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -214,8 +215,8 @@ async def _new_token(mailbox: Client, name: str, wanted: Wanted) -> str:
     return token
 
 
-async def _is_good(mailbox: Client, wanted: Wanted, account: Obj, now: float) -> bool:
-    """Whether a token is one of this account, and will be for long enough."""
+async def _is_good(mailbox: Client, wanted: RegistrationRequest, account: Obj, now: float) -> bool:
+    """Whether the token is of this ServiceAccount and valid for long enough."""
     read = read_token(wanted.token)
     if read is None or read.lifetime != wanted.lifetime or read.due_in(now) <= 0:
         return False

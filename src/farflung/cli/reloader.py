@@ -1,4 +1,4 @@
-"""Files that are read again when they change, while somebody works by what they say."""
+"""Reloads the files of the global scheduler when they change."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
 
-from farflung.cli.scheduler_configuration import Configuration, KeptFiles, Reading
-from farflung.cli.scheduler_files import ConfigurationError, Files, Versions
+from farflung.cli.scheduler_configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
+from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError, Versions
 from farflung.lib.klog import Logger
 from farflung.machinery import times
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-EVERY: Final = 2.0  #: seconds between two looks
-RESTLESS: Final = 5  #: looks that find something else each time, after which files are read although they change
+EVERY: Final = 2.0  #: seconds between two checks
+MAX_CHANGING_CHECKS: Final = 5  #: checks with a change each, after which changing files are read anyway
 RESULTS: Final = ("success", "failure")
-LONGEST: Final = 1000  #: letters of what is said to be wrong
-NOWHERE: Final = KeptFiles()
+LONGEST: Final = 1000  #: characters of a problem
+NO_COPY: Final = FileCopy()
 
-Listener: TypeAlias = Callable[[Configuration], None]
+Listener: TypeAlias = Callable[[SchedulerConfiguration], None]
 
 
-class Reloading:
-    """Who listens is told of what makes sense, and of nothing else: until wrong files are mended, what they said before
-    counts.  Files that change are left alone until they rest, because editors and copies write one after the other, and
-    the beginning of a file may make sense."""
+class Reloader:
+    """Passes valid configurations to listeners.  While the files are invalid, the last valid configuration stays.
+    Changing files are read when they have settled, because editors and copies write several files one after the
+    other."""
 
     def __init__(
         self,
-        files: Files,
-        reading: Reading,
+        files: SchedulerFiles,
+        reading: LoadedConfiguration,
         log: Logger,
-        kept: KeptFiles = NOWHERE,
+        kept: FileCopy = NO_COPY,
     ) -> None:
-        """`reading`: what is known of them; `kept`: where they are kept as often as they make sense."""
+        """`reading`: the first configuration; `kept`: stores valid files."""
         self.current = reading.configured
-        self.problem = ""  #: what is wrong with the files as they are now
-        self._when = reading.when  #: they said what counts
-        self._since = reading.when  #: there is a problem, if there is one
+        self.problem = ""  #: of the current files
+        self._when = reading.when  #: when the current configuration was read
+        self._since = reading.when  #: when the problem began
         self._files = files
         self._first = reading.configured
         self._log = log
         self._kept = kept
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._listeners: list[Listener] = []
-        self._restless: Versions = {}  #: as they were found last, if that is not what was read
-        self._looks = 0  #: since they began to change
+        self._changing: Versions = {}  #: last observed versions, if they differ from those read
+        self._checks = 0  #: checks since the first change
         self._results: Counter[str] = Counter()
         if reading.problem:
-            self._complain(reading.problem)
+            self._report_problem(reading.problem)
 
-    def ask(self) -> None:
-        """To read now."""
-        self._asked.set()
+    def reload(self) -> None:
+        """Read now."""
+        self._requested.set()
 
     @contextmanager
-    def told(self, listener: Listener) -> Iterator[None]:
-        """As long as the block lasts."""
+    def subscribed(self, listener: Listener) -> Iterator[None]:
+        """Until the block ends."""
         self._listeners.append(listener)
         try:
             yield
@@ -71,94 +71,96 @@ class Reloading:
             self._listeners.remove(listener)
 
     async def run(self) -> None:
-        """Until cancelled; at once if there are no files."""
+        """Runs until cancelled; returns at once without files."""
         if self._files and not self.problem:
             await self._keep()
         while self._files:
             try:
                 async with asyncio.timeout(EVERY):
-                    await self._asked.wait()
+                    await self._requested.wait()
             except TimeoutError:
                 pass
-            asked = self._asked.is_set()
-            self._asked.clear()
-            match await asyncio.to_thread(self._look, asked=asked):
-                case Configuration() as configured:
+            requested = self._requested.is_set()
+            self._requested.clear()
+            match await asyncio.to_thread(self._check, requested=requested):
+                case SchedulerConfiguration() as configured:
                     self._accept(configured)
                     await self._keep()
                 case str() as problem:
-                    self._complain(problem)
+                    self._report_problem(problem)
 
     async def _keep(self) -> None:
         try:
             await asyncio.to_thread(self._kept.keep, self._files, self._when)
         except (OSError, UnicodeEncodeError) as error:
-            self._log.error(error, "the files cannot be kept for a start while they are wrong", file=self._kept.path)
+            self._log.error(
+                error, "cannot store a copy of the files for a restart while they are invalid", file=self._kept.path
+            )
 
-    # --- reading ----------------------------------------------------------------------------------
+    # --- reads ----------------------------------------------------------------------------------------
 
-    def _look(self, *, asked: bool) -> Configuration | str | None:
-        return self._read() if self._is_time(asked=asked) else None
+    def _check(self, *, requested: bool) -> SchedulerConfiguration | str | None:
+        return self._read() if self._is_due(requested=requested) else None
 
-    def _is_time(self, *, asked: bool) -> bool:
-        """Files that are wrong are tried each time: what is wrong may be something else."""
+    def _is_due(self, *, requested: bool) -> bool:
+        """Invalid files are read each time: the cause may be outside of them."""
         now = self._files.versions()
-        if asked or (now == self._files.seen and self.problem):
+        if requested or (now == self._files.read_versions and self.problem):
             return True
-        if now == self._files.seen:
-            self._restless, self._looks = {}, 0
+        if now == self._files.read_versions:
+            self._changing, self._checks = {}, 0
             return False
-        resting, self._restless = now == self._restless, now
-        self._looks += 1
-        return resting or self._looks > RESTLESS
+        resting, self._changing = now == self._changing, now
+        self._checks += 1
+        return resting or self._checks > MAX_CHANGING_CHECKS
 
-    def _read(self) -> Configuration | str | None:
-        """What the files say, or what is wrong with them; None: they changed meanwhile, and may not belong together."""
-        found: Configuration | str
+    def _read(self) -> SchedulerConfiguration | str | None:
+        """The configuration or the problem; None: the files changed while they were read."""
+        found: SchedulerConfiguration | str
         try:
             found = self._files.read()
-        except ConfigurationError as error:
+        except SchedulerFilesError as error:
             found = str(error)
-        except Exception as error:  # a mistake of ours about them must not end what works
+        except Exception as error:  # a bug in a reader must not stop the scheduler
             found = f"the files cannot be read: {error!r}"
-        if self._files.versions() != self._files.seen and self._looks <= RESTLESS:
+        if self._files.versions() != self._files.read_versions and self._checks <= MAX_CHANGING_CHECKS:
             return None
-        self._restless, self._looks = {}, 0
+        self._changing, self._checks = {}, 0
         return found
 
-    def _complain(self, problem: str) -> None:
+    def _report_problem(self, problem: str) -> None:
         if problem != self.problem:
             if not self.problem:
                 now = datetime.now(UTC)
                 self._since = self._files.changed_between(self._when, now) or now
             self.problem = problem
             self._results["failure"] += 1
-            self._log.error(None, "the files are wrong, and what they said before counts", reason=problem)
+            self._log.error(None, "the files are invalid; the last valid configuration stays", reason=problem)
 
-    def _accept(self, configured: Configuration) -> None:
-        said = "the files are good again" if self.problem else "read the files again"
-        flavors = {flavor.id for flavor in configured.flavors.values()}  # some are there by name, too
-        self._log.info(said, sites=len(configured.sites), flavors=len(flavors))
+    def _accept(self, configured: SchedulerConfiguration) -> None:
+        text = "the files are valid again" if self.problem else "reloaded the files"
+        flavors = {flavor.id for flavor in configured.flavors.values()}  # some are also listed by name
+        self._log.info(text, sites=len(configured.sites), flavors=len(flavors))
         self._results["success"] += 1
         self.problem = ""
         self._when = datetime.now(UTC)
         if configured == self.current:
             return
         if (configured.kubeconfig, configured.master) != (self._first.kubeconfig, self._first.master):
-            self._log.warning("another kubeconfig or master counts after a restart")
+            self._log.warning("a changed kubeconfig or master takes effect after a restart")
         self.current = configured
         for listener in list(self._listeners):
             listener(configured)
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- reports --------------------------------------------------------------------------------------
 
     def notes(self) -> list[str]:
-        """What people should know who look whether all is well."""
+        """For /readyz."""
         return [f"configuration: {self.problem}"] if self.problem else []
 
-    def told_of(self) -> str:
-        """For programs: which files, how many sites they have, when they said what counts, and what is wrong with them.
-        Empty: there are none."""
+    def lease_annotation(self) -> str:
+        """For the Lease: the files, their number of sites, when they were valid, and their problem.  Empty: no
+        files."""
         if not self._files:
             return ""
         options, problem = list(map(_text, self._files.options())), _text(self.problem)[:LONGEST]
@@ -170,11 +172,9 @@ class Reloading:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         good = GaugeMetricFamily(
-            "farflung_configuration_last_reload_successful", "Whether the files make sense as they are."
+            "farflung_configuration_last_reload_successful", "Whether the current files are valid."
         )
-        reloads = CounterMetricFamily(
-            "farflung_configuration_reloads", "How often files were found changed.", labels=["result"]
-        )
+        reloads = CounterMetricFamily("farflung_configuration_reloads", "Reloads of changed files.", labels=["result"])
         if self._files:
             good.add_metric([], 0.0 if self.problem else 1.0)
             for result in RESULTS:
@@ -182,6 +182,6 @@ class Reloading:
         return [good, reloads]
 
 
-def _text(said: str) -> str:
-    """Paths need not be text."""
-    return said.encode(errors="backslashreplace").decode()
+def _text(path: str) -> str:
+    """Paths may contain bytes that are no text."""
+    return path.encode(errors="backslashreplace").decode()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from farflung.cli.scheduler_files import ConfigurationError, Files, Texts
+from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError, Texts
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import server_url
 from farflung.lib.files import write_private
@@ -21,19 +21,19 @@ from farflung.scheduling.values import Flavor, Site
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class SchedulerConfiguration:
     """Every field has a default: no file is required."""
 
     policy: SchedulerPolicy = field(default_factory=default_policy)
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
-    sites: tuple[Site, ...] = ()  #: beside the Clusters of the API
+    sites: tuple[Site, ...] = ()  #: in addition to Clusters
     kubeconfig: str = ""
-    master: str = ""  #: the address of the server, if not that of the kubeconfig
+    master: str = ""  #: URL of the server, if not the kubeconfig's
 
 
-def read_configuration(named_directory: str, policy_file: str, text_of: Texts) -> Configuration:
-    """Of a directory and of a policy that replaces the directory's; both may be empty.  Raises ConfigurationError."""
-    found, spot_fake = Configuration(), False
+def read_configuration(named_directory: str, policy_file: str, text_of: Texts) -> SchedulerConfiguration:
+    """`policy_file`: replaces the policy of the directory; both may be empty.  Raises SchedulerFilesError."""
+    found, spot_fake = SchedulerConfiguration(), False
     if named_directory:
         directory = Path(named_directory)
         base = _base(directory, text_of)
@@ -42,7 +42,9 @@ def read_configuration(named_directory: str, policy_file: str, text_of: Texts) -
         kubeconfig = str(directory / _at_home(settings.kubeconfig, directory / CONF)) if settings.kubeconfig else ""
         if settings.master:
             _check_server(settings.master, directory / CONF)
-        found = Configuration(flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=settings.master)
+        found = SchedulerConfiguration(
+            flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=settings.master
+        )
         spot_fake = settings.spot_fake
     policy = _policy(Path(policy_file), text_of) if policy_file else found.policy
     return replace(found, policy=replace(policy, spot_fake=spot_fake))
@@ -51,43 +53,43 @@ def read_configuration(named_directory: str, policy_file: str, text_of: Texts) -
 def _base(directory: Path, text_of: Texts) -> SiteFiles:
     texts = {name: text for name in FILES if (text := text_of(directory / name)) is not None}
     if CONF not in texts:
-        raise ConfigurationError(f"there is no {directory / CONF}")
+        raise SchedulerFilesError(f"{directory / CONF} not found")
     try:
         return read_site_files(texts)
     except CatalogueError as error:
-        raise ConfigurationError(f"{directory}: {str(error).rstrip('.')}") from None
+        raise SchedulerFilesError(f"{directory}: {str(error).rstrip('.')}") from None
 
 
 def _policy(path: Path, text_of: Texts) -> SchedulerPolicy:
     text = text_of(path)
     if text is None:
-        raise ConfigurationError(f"there is no {path}")
+        raise SchedulerFilesError(f"{path} not found")
     try:
         return read_policy(text)
     except PolicyError as error:
-        raise ConfigurationError(f"{path}: {str(error).rstrip('.')}") from None
+        raise SchedulerFilesError(f"{path}: {str(error).rstrip('.')}") from None
 
 
 def _check_server(master: str, path: Path) -> None:
     try:
         server_url(master, secured=True)
     except KubeconfigError as error:
-        raise ConfigurationError(f"{path}: master: {error}") from None
+        raise SchedulerFilesError(f"{path}: master: {error}") from None
 
 
 def _at_home(path: str, where: Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise ConfigurationError(f"{where}: kubeconfig: the home directory in {path!r} does not exist") from None
+        raise SchedulerFilesError(f"{where}: kubeconfig: the home directory in {path!r} does not exist") from None
 
 
-class Reading(NamedTuple):
-    """What files say."""
+class LoadedConfiguration(NamedTuple):
+    """The content of the files."""
 
-    configured: Configuration
-    when: datetime  #: they said so
-    problem: str = ""  #: what is wrong with them now, if that was before
+    configured: SchedulerConfiguration
+    when: datetime  #: when it was read
+    problem: str = ""  #: of the current files, if `configured` is from a copy
 
 
 class _Copy(msgspec.Struct):
@@ -96,24 +98,24 @@ class _Copy(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFiles:
-    path: str = ""  #: of the copy; empty: nothing is kept
+class FileCopy:
+    path: str = ""  #: of the copy; empty: none
 
-    def keep(self, files: Files, now: datetime) -> None:
-        """As they were read last.  Raises OSError, and UnicodeEncodeError if a path is no text."""
+    def keep(self, files: SchedulerFiles, now: datetime) -> None:
+        """Store the texts of the last read.  Raises OSError, and UnicodeEncodeError for paths that are no text."""
         if self.path and not ((kept := self._copy()) and kept.texts == files.texts):
             write_private(Path(self.path), msgspec.json.encode(_Copy(now, files.texts)))
 
-    def read(self, files: Files, now: datetime) -> Reading:
-        """What they say, or else what they said when they were kept.  Raises ConfigurationError."""
+    def read(self, files: SchedulerFiles, now: datetime) -> LoadedConfiguration:
+        """The current files, or the stored copy if they are invalid.  Raises SchedulerFilesError."""
         try:
-            return Reading(files.read(), now)
-        except ConfigurationError as error:
+            return LoadedConfiguration(files.read(), now)
+        except SchedulerFilesError as error:
             if not (kept := self._copy()):
                 raise
             try:
-                return Reading(files.read_from(kept.texts), kept.when, str(error))
-            except ConfigurationError:  # the copy is of other files
+                return LoadedConfiguration(files.read_from(kept.texts), kept.when, str(error))
+            except SchedulerFilesError:  # the copy is of other files
                 raise error from None
 
     def _copy(self) -> _Copy | None:

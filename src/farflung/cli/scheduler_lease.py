@@ -1,4 +1,4 @@
-"""What the Lease of the global scheduler says: whether somebody works, and by which files."""
+"""The Lease of the global scheduler: its holder, and the holder's files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farflung.apis.globalscheduler.names import FILES_ANNOTATION
 from farflung.apis.names import LEASES
 from farflung.cli import fields
 from farflung.cli.global_scheduler import COMPUTE
-from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME
@@ -20,12 +20,14 @@ from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
-LONGEST: Final = 1000  #: letters of what is wrong with them
-SILENT: Final = timedelta(minutes=1)  #: after which nobody works who does not renew; clocks may differ a little
+LONGEST: Final = 1000  #: characters of a problem
+SILENT: Final = timedelta(
+    minutes=1
+)  #: without renewal, after which the holder counts as dead; tolerates clock differences
 
 
 async def lease_of(root: Client) -> Obj | None:
-    """Empty: there is none; None: one may not know."""
+    """Empty: not found; None: not visible."""
     try:
         return await root.workspace(COMPUTE).get(LEASES, NAME, "default")
     except NotFound:
@@ -34,9 +36,9 @@ async def lease_of(root: Client) -> Obj | None:
         return None
 
 
-def told_by(lease: Obj, now: datetime) -> Obj:
-    """Whether somebody `works`, when it was `heard` last, and of its `files` which they are (`options`), how many
-    `sites` they have, `when` they said what counts, and the `problem` with them and `since` when there is one."""
+def read_lease(lease: Obj, now: datetime) -> Obj:
+    """`works`: whether it is held; `heard`: the last renewal; `files`: their `options`, number of `sites`, `when` they
+    were valid, `problem` and `since`."""
     heard = fields.moment(lease, "spec", "renewTime")
     is_held = bool(fields.text(lease, "spec", "holderIdentity"))
     works = is_held and (heard is None or now - heard < SILENT)
@@ -44,12 +46,12 @@ def told_by(lease: Obj, now: datetime) -> Obj:
 
 
 def _files(lease: Obj) -> Obj | None:
-    """None: there are none, or nobody works by them."""
+    """None: no files, or the Lease is not held."""
     if not fields.text(lease, "spec", "holderIdentity"):
         return None
-    said = fields.texts(lease, "metadata", "annotations").get(FILES_ANNOTATION, "")
+    annotation = fields.texts(lease, "metadata", "annotations").get(FILES_ANNOTATION, "")
     try:
-        found = orjson.loads(said)
+        found = orjson.loads(annotation)
     except orjson.JSONDecodeError:
         return None
     if not isinstance(found, dict):
@@ -62,41 +64,41 @@ def _files(lease: Obj) -> Obj | None:
     }
 
 
-def is_well(told: Obj) -> bool:
-    return told["works"] and not (told["files"] or {}).get("problem")
+def is_well(lease: Obj) -> bool:
+    return lease["works"] and not (lease["files"] or {}).get("problem")
 
 
-def lines(told: Obj) -> Iterator[str]:
-    """For people who look whether all is well."""
-    if not told["works"]:
-        last = f"; the last one was heard at {told['heard']}" if told["heard"] else ""
-        yield f"No global scheduler works{last}"
-    if (files := told["files"]) is None:
+def lines(lease: Obj) -> Iterator[str]:
+    """For `farflung status`."""
+    if not lease["works"]:
+        last = f"; the last renewal was at {lease['heard']}" if lease["heard"] else ""
+        yield f"No global scheduler is running{last}"
+    if (files := lease["files"]) is None:
         return
     if number := files["sites"]:
         yield f"{count(number, 'site')} from files ({fields.line(' '.join(files['options']))})"
     if files["problem"]:
-        yield f"The files of the global scheduler are wrong since {fields.line(files['since'])}: {_wrong(files)}"
+        yield f"The files of the global scheduler are invalid since {fields.line(files['since'])}: {_wrong(files)}"
 
 
 def has_sites(lease: Obj | None) -> bool:
-    """Whether somebody may be bound although there are no Clusters."""
+    """Whether machines may be bound although there are no Clusters."""
     files = _files(lease or {})
     return files is not None and files["sites"] > 0
 
 
-async def remarks(root: Client, configured: Configuration) -> list[str]:
-    """For people who ask what it decides.  `configured`: what the files say that they named."""
+async def remarks(root: Client, configured: SchedulerConfiguration) -> list[str]:
+    """For `explain` and `plan`.  `configured`: by the options of the command."""
     files = _files(await lease_of(root) or {})
-    return [] if files is None else list(_remarks(files, named=configured != Configuration()))
+    return [] if files is None else list(_remarks(files, named=configured != SchedulerConfiguration()))
 
 
 def _remarks(files: Obj, *, named: bool) -> Iterator[str]:
     if not named:
-        yield f"the global scheduler works by {fields.line(' '.join(files['options']))}, which was not said here"
+        yield f"the global scheduler uses {fields.line(' '.join(files['options']))}; this command does not"
     if files["problem"]:
-        yield f"its files are wrong since {fields.line(files['since'])}: {_wrong(files)}"
+        yield f"its files are invalid since {fields.line(files['since'])}: {_wrong(files)}"
 
 
 def _wrong(files: Obj) -> str:
-    return f"{fields.line(files['problem'], LONGEST)}; what they said at {fields.line(files['when'])} counts"
+    return f"{fields.line(files['problem'], LONGEST)}; the version of {fields.line(files['when'])} stays in use"

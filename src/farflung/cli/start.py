@@ -1,4 +1,4 @@
-"""`farflung start`: the hub with workspaces.  What differs from `farflung hub`; the rest is there."""
+"""`farflung start`: what a hub with workspaces has in addition to `farflung hub`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from farflung.cli import fields
-from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
+from farflung.cli.credentials import KUBECONFIG, Administrator, KubeconfigContext, cluster_at, whole_kubeconfig
 from farflung.cli.plugins.contexts import CURRENT, PREVIOUS
-from farflung.cli.scheduler_files import Files
+from farflung.cli.scheduler_files import SchedulerFiles
 from farflung.cli.supervisor import kept_running
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.tenancy import bootstrap
@@ -23,45 +23,44 @@ from farflung.lib import yaml_loader
 from farflung.lib.files import write_private
 from farflung.placement.guard import WithdrawalLimits
 
-PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
-IDENTITY: Final = "controllers.identity"  #: the file that says who the controllers are
-KEPT: Final = "scheduler-files.json"  #: the files of the global scheduler, as they last made sense
-VERBOSE: Final = "3"  #: how much controllers log if the hub logs more than usual
+PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: exports the edge API
+IDENTITY: Final = "controllers.identity"  #: file with the Lease identity of the controllers
+KEPT: Final = "scheduler-files.json"  #: last valid copy of the global scheduler's files
+VERBOSE: Final = "3"  #: log level of the controllers with --verbose
 OPERATOR: Final = Administrator("kcp-admin", (OPERATORS, AUTHENTICATED), has_uid=True)
 SHARD_ADMINISTRATOR: Final = Administrator("shard-admin", (ADMINISTRATORS, AUTHENTICATED))
 ADMINISTRATORS_OF_ALL: Final = (OPERATOR, SHARD_ADMINISTRATOR)
 
-#: controllers ask for these very names
+#: names that controllers use
 CONTEXTS: Final = (
-    Context("base", "base", OPERATOR.name),
-    Context("root", "root", OPERATOR.name),
-    Context("system:admin", "base", SHARD_ADMINISTRATOR.name),
+    KubeconfigContext("base", "base", OPERATOR.name),
+    KubeconfigContext("root", "root", OPERATOR.name),
+    KubeconfigContext("system:admin", "base", SHARD_ADMINISTRATOR.name),
 )
 
 
 def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[str, str]) -> None:
-    """`url`: where the hub is, without a workspace; `tokens`: by the administrators' names.  Who was in a workspace
-    stays there."""
+    """`url`: without a workspace; `tokens`: by user.  Contexts of `kubectl ws` are kept."""
     kept, is_there = kept_workspaces(directory / KUBECONFIG, tokens)
     clusters = {"base": cluster_at(url, ca_pem), "root": cluster_at(f"{url}/clusters/root", ca_pem)}
     clusters |= {one.context: cluster_at(f"{url}/clusters/{one.workspace}", ca_pem) for one in kept}
-    contexts = [*CONTEXTS, *(Context(one.context, one.context, one.user) for one in kept)]
+    contexts = [*CONTEXTS, *(KubeconfigContext(one.context, one.context, one.user) for one in kept)]
     current = CURRENT if is_there else "root"
     write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, contexts, current).encode())
 
 
 def controllers(
-    kubeconfig: Path, limits: WithdrawalLimits, stale_after: float, files: Files, *, verbose: bool
+    kubeconfig: Path, limits: WithdrawalLimits, stale_after: float, files: SchedulerFiles, *, verbose: bool
 ) -> AbstractAsyncContextManager[None]:
-    """The controllers in a process of their own, as long as the block lasts, so that they cannot slow the hub."""
-    told = options(kubeconfig, limits, stale_after, files, verbose=verbose)
-    return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *told])
+    """Run the controllers in a second process until the block ends, so that they cannot slow down the hub."""
+    arguments = options(kubeconfig, limits, stale_after, files, verbose=verbose)
+    return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *arguments])
 
 
 def options(
-    kubeconfig: Path, limits: WithdrawalLimits, stale_after: float, files: Files, *, verbose: bool
+    kubeconfig: Path, limits: WithdrawalLimits, stale_after: float, files: SchedulerFiles, *, verbose: bool
 ) -> list[str]:
-    """What the controllers are told."""
+    """Options of `farflung controllers`."""
     where = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
     identity = ["--identity-file", str(kubeconfig.with_name(IDENTITY))]
     guard = ["--max-withdraw", f"{limits.share}%", "--max-withdraw-number", str(limits.number)]
@@ -73,25 +72,24 @@ def options(
 WORKSPACE: Final = re.compile(r"/clusters/([a-z0-9][a-z0-9:-]*)")
 
 
-class Kept(NamedTuple):
+class KeptContext(NamedTuple):
     context: str  #: CURRENT or PREVIOUS
     user: str
-    workspace: str  #: a path or a cluster
+    workspace: str  #: path or logical cluster
 
 
-def kept_workspaces(kubeconfig: Path, users: Collection[str]) -> tuple[list[Kept], bool]:
-    """Those of the same hub, for one of `users`, as far as the file can be read; and whether one is in the current
-    one."""
+def kept_workspaces(kubeconfig: Path, users: Collection[str]) -> tuple[list[KeptContext], bool]:
+    """Contexts of `kubectl ws` for this hub and these users; and whether one is current."""
     try:
         found = yaml_loader.load(kubeconfig.read_bytes())
     except (OSError, yaml.YAMLError):
         return [], False
-    kept = [one for one in _kept(found) if one.user in users]
+    kept = [one for one in _kept_contexts(found) if one.user in users]
     is_there = fields.text(found, "current-context") == CURRENT and any(one.context == CURRENT for one in kept)
     return kept, is_there
 
 
-def _kept(kubeconfig: Any) -> Iterator[Kept]:
+def _kept_contexts(kubeconfig: Any) -> Iterator[KeptContext]:
     servers = {fields.text(one, "name"): one for one in fields.objects(kubeconfig, "clusters")}
     contexts = {fields.text(one, "name"): one for one in fields.objects(kubeconfig, "contexts")}
     base = fields.text(servers.get("base"), "cluster", "server")
@@ -100,4 +98,4 @@ def _kept(kubeconfig: Any) -> Iterator[Kept]:
         server = fields.text(servers.get(fields.text(context, "context", "cluster")), "cluster", "server")
         found = WORKSPACE.fullmatch(server.removeprefix(base)) if base and server.startswith(base) else None
         if found is not None:
-            yield Kept(name, fields.text(context, "context", "user"), found[1])
+            yield KeptContext(name, fields.text(context, "context", "user"), found[1])

@@ -1,4 +1,4 @@
-"""Keep another process running beside this one."""
+"""Keeps a child process running."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from farflung.lib.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-GRACE: Final = 10.0  #: seconds that it gets to end in order
-SETTLED: Final = 60.0  #: seconds after which an end is no consequence of the start
+GRACE: Final = 10.0  #: seconds between SIGTERM and SIGKILL
+SETTLED: Final = 60.0  #: seconds after which the backoff starts again
 BACKOFF: Final = Backoff(first=0.5, longest=30.0, random=random.random)
 
 
@@ -24,8 +24,8 @@ BACKOFF: Final = Backoff(first=0.5, longest=30.0, random=random.random)
 async def kept_running(
     name: str, command: Sequence[str], *, backoff: Backoff = BACKOFF, grace: float = GRACE
 ) -> AsyncIterator[None]:
-    """It is started again whenever it ends, as long as the block lasts, and ended with it.  It gets a pipe as standard
-    input that closes when this process is gone, however that happened."""
+    """Restart the process whenever it exits, until the block ends.  Its standard input is a pipe that closes when this
+    process ends in any way."""
     keeping = asyncio.create_task(_keep(name, command, backoff, grace), name=name)
     try:
         yield
@@ -45,7 +45,7 @@ async def _keep(name: str, command: Sequence[str], backoff: Backoff, grace: floa
             ended = f"cannot be started: {(error.strerror or str(error)).lower()}"
         failures = 1 if time.monotonic() - began > SETTLED else failures + 1
         pause = backoff.delay(failures)
-        log.warning("%s %s; it is started again in %.1f s", name, ended, pause)
+        log.warning("%s %s; restarting in %.1f s", name, ended, pause)
         await asyncio.sleep(pause)
 
 
@@ -53,7 +53,7 @@ async def _once(command: Sequence[str], grace: float) -> int:
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
-        start_new_session=True,  # ^C in a terminal is for us; we end it when the time has come
+        start_new_session=True,  # ^C in a terminal is for this process only
     )
     try:
         return await process.wait()

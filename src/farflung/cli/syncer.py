@@ -1,4 +1,4 @@
-"""The syncer's composition root: the way to both sides, the journal, the token, and how it ends."""
+"""Composition of a syncer: connections to both sides, journal, token renewal and shutdown."""
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ from farflung.syncer.tokens import renew_tokens, secret_writer
 from farflung.syncer.types import MANAGER, Adopt
 
 JOURNAL: Final = "journal.sqlite"
-PATIENCE: Final = 5.0  #: seconds for the hub to say whose mailbox it is; then the syncer waits for that itself
+CHECK_TIMEOUT: Final = 5.0  #: seconds to check the mailbox; without an answer the syncer starts anyway
 
 Renewing = Callable[[Client, Environment], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SyncerSettings:
     from_kubeconfig: str
     from_context: str
-    from_cluster: str  #: the path of the mailbox, if the kubeconfig does not lead there
+    from_cluster: str  #: path of the mailbox, if the kubeconfig's context is of another workspace
     to_kubeconfig: str
     to_context: str
     name: str
     uid: str
     state: Path
     adopt: Adopt
-    token_secret: str = ""  #: `namespace/name` of the Secret at the edge that the kubeconfig is from
+    token_secret: str = ""  #: `namespace/name` of the Secret that stores the kubeconfig at the edge
     bind_address: str = ""
     verbosity: int = 0
 
 
 class WrongMailbox(Exception):
-    """A sentence: where the kubeconfig leads, and how to get one that leads to the mailbox."""
+    """The kubeconfig is not of this mailbox; the text says how to get the right one."""
 
 
-def run(settings: Settings) -> None:
-    """Until a signal.  What a user can mend is one sentence and exit code 1."""
+def run(settings: SyncerSettings) -> None:
+    """Run until a signal.  Errors of the user are one line and exit code 1."""
     outlet.unblock(klog.lost)
     try:
         uvloop.run(_run(settings))
     except (KubeconfigError, JournalError, WrongMailbox) as error:
-        _give_up(str(error))
+        _exit_with(str(error))
     except OSError as error:
         why = error.strerror or str(error)
-        _give_up(f"cannot use {error.filename}: {why.lower()}" if error.filename else why)
+        _exit_with(f"cannot use {error.filename}: {why.lower()}" if error.filename else why)
 
 
-def _give_up(sentence: str) -> NoReturn:
+def _exit_with(sentence: str) -> NoReturn:
     print(f"farflung syncer: {sentence}", file=sys.stderr)
     sys.exit(1)
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: SyncerSettings) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -87,8 +87,8 @@ async def _run(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Task[None]]:
-    """The task ends only if something fails that trying again does not mend."""
+async def _running(settings: SyncerSettings, log: Logger) -> AsyncIterator[asyncio.Task[None]]:
+    """The task ends only with an error that a retry cannot fix."""
     env = Environment(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
     edge_access = _edge_access(settings)
     hub_access = _hub_access(settings)
@@ -97,7 +97,7 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
     try:
         async with contextlib.AsyncExitStack() as stack:
             edge = Client(await stack.enter_async_context(edge_access.transport()), edge_access.prefix, MANAGER)
-            hub_access, renewing = _renewing(settings, hub_access, edge, log)
+            hub_access, renewing = _token_renewal(settings, hub_access, edge, log)
             mailbox = Client(await stack.enter_async_context(hub_access.transport()), hub_access.prefix, MANAGER)
             if settings.from_cluster:
                 mailbox = mailbox.workspace(settings.from_cluster)
@@ -105,7 +105,7 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
             setting = SyncerOptions(mailbox, edge, settings.name, settings.uid, _now, settings.adopt)
             syncer = Syncer(setting, journal, env, log)
             if settings.bind_address:
-                await stack.enter_async_context(_shown(settings.bind_address, syncer))
+                await stack.enter_async_context(_serve_metrics(settings.bind_address, syncer))
             working = asyncio.create_task(_work(syncer, renewing(mailbox, env)), name="syncer")
             try:
                 yield working
@@ -117,38 +117,37 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
         journal.close()
 
 
-def _edge_access(settings: Settings) -> Access:
-    """In a Pod the cluster is known by itself.  Elsewhere $KUBECONFIG often leads to the hub, which is no edge."""
+def _edge_access(settings: SyncerSettings) -> Access:
+    """The cluster of the Pod by default.  Outside of a Pod there is no default: $KUBECONFIG is often the hub's."""
     if settings.to_kubeconfig or settings.to_context:
         return load(settings.to_kubeconfig or None, context=settings.to_context)
     if not (ACCOUNT / "token").exists():
-        raise KubeconfigError("--to-kubeconfig has to name the way to the cluster: only in a Pod it is known by itself")
+        raise KubeconfigError("--to-kubeconfig is required outside of a Pod")
     return of_service_account(os.environ)
 
 
-def _hub_access(settings: Settings) -> Access:
+def _hub_access(settings: SyncerSettings) -> Access:
     if not Path(settings.from_kubeconfig).exists():
-        writes = f"`farflung syncer-gen {settings.name} --syncer-kubeconfig {settings.from_kubeconfig}` writes it"
-        raise KubeconfigError(f"there is no {settings.from_kubeconfig}; {writes}")
+        writes = f"`farflung syncer-gen {settings.name} --syncer-kubeconfig {settings.from_kubeconfig}` creates it"
+        raise KubeconfigError(f"{settings.from_kubeconfig} not found; {writes}")
     return load(settings.from_kubeconfig, context=settings.from_context)
 
 
-async def _check(mailbox: Client, settings: Settings) -> None:
-    """Whoever gave us the kubeconfig of another mailbox is told at once, if the hub says so now.  Raises
-    WrongMailbox."""
+async def _check(mailbox: Client, settings: SyncerSettings) -> None:
+    """Refuse the kubeconfig of another mailbox, if the hub answers in time.  Raises WrongMailbox."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(CHECK_TIMEOUT):
             await cluster_of(mailbox, settings.uid)
     except WrongMailboxError as error:
         raise WrongMailbox(
-            f"{settings.from_kubeconfig} leads to {error.path}, and not to the mailbox of a SyncTarget with the uid "
-            f"{settings.uid}; `farflung syncer-gen {settings.name} --syncer-kubeconfig FILE` writes one that does"
+            f"{settings.from_kubeconfig} is for {error.path}, which is not the mailbox of the SyncTarget with UID "
+            f"{settings.uid}; `farflung syncer-gen {settings.name} --syncer-kubeconfig FILE` writes the right one"
         ) from None
     except (ClientError, TimeoutError):
         return
 
 
-def _renewing(settings: Settings, access: Access, edge: Client, log: Logger) -> tuple[Access, Renewing]:
+def _token_renewal(settings: SyncerSettings, access: Access, edge: Client, log: Logger) -> tuple[Access, Renewing]:
     def report(sentence: str) -> None:
         if sentence:
             log.warning("cannot renew the token", error=sentence)
@@ -165,8 +164,8 @@ async def _work(syncer: Syncer, renewing: Coroutine[None, None, None]) -> None:
         group.create_task(renewing, name="token")
 
 
-def _shown(address: str, syncer: Syncer) -> contextlib.AbstractAsyncContextManager[int]:
-    """What it shows of itself.  Imported only if somebody wants it: a web server takes memory."""
+def _serve_metrics(address: str, syncer: Syncer) -> contextlib.AbstractAsyncContextManager[int]:
+    """Health and metrics.  Imported lazily, because a web server uses memory."""
     from prometheus_client import CollectorRegistry
 
     from farflung.runtime.health import served

@@ -1,4 +1,4 @@
-"""`farflung syncer-gen`: what to apply to a cluster so that a syncer runs there; and `farflung syncer-revoke`."""
+"""`farflung syncer-gen` and `farflung syncer-revoke`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import click
 
 from farflung.cli import tokens
-from farflung.cli.connection import CLUSTERS, Asking, change, mending
-from farflung.cli.registration import Registered, Wanted, register, revoke
+from farflung.cli.connection import CLUSTERS, ServerOptions, describe_error, modify
+from farflung.cli.registration import Registered, RegistrationRequest, register, revoke
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import files_of_environment, load, merge
 from farflung.lib.files import write_private
@@ -33,8 +33,8 @@ STANDARD_OUTPUT: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """As they are typed."""
+class ManifestOptions:
+    """As typed."""
 
     name: str
     output: str = STANDARD_OUTPUT
@@ -52,15 +52,15 @@ class Options:
     seconds: float = 60.0
 
 
-def generate(options: Options, asking: Asking) -> None:
-    """Prints it, or writes it to a file, and says on standard error what it does.  Raises click.ClickException."""
+def generate(options: ManifestOptions, connection: ServerOptions) -> None:
+    """Print or write the manifest.  Raises click.ClickException."""
     place = options.syncer_kubeconfig or options.output
-    labels, server = labels_of(options.labels), server_of(asking, options.server)
+    labels, server = labels_of(options.labels), server_of(connection, options.server)
     if options.namespace and dns_label(options.namespace):
         raise click.UsageError(f"{options.namespace!r} is not the name of a namespace")
-    wanted = Wanted(
+    wanted = RegistrationRequest(
         options.name,
-        asking.provider,
+        connection.provider,
         lifetime_of(options.lifetime),
         options.seconds,
         resources_of(options.allowed),
@@ -68,16 +68,14 @@ def generate(options: Options, asking: Asking) -> None:
         options.everything,
         find_token(_content(place)),
     )
-    registered = change(asking, lambda client: register(client, wanted, tell, time.time))
+    registered = modify(connection, lambda client: register(client, wanted, report, time.time))
     server = replace(server, url=f"{server.url}{CLUSTERS}{registered.cluster}")
     if options.syncer_kubeconfig:
         _write(place, kubeconfig(server, {"token": registered.token}))
-        tell(f"Wrote {place}; run `{_command(options, registered)}`")
+        report(f"Wrote {place}; run `{_command(options, registered)}`")
         return
-    if is_here(server.url):
-        tell(
-            f"Warning: {server.url} is an address of this machine alone; --server names one that the cluster can reach"
-        )
+    if is_loopback(server.url):
+        report(f"Warning: {server.url} is only reachable from this machine; select another URL with --server")
     syncer = SyncerInstallation(
         options.name,
         registered.uid,
@@ -92,22 +90,22 @@ def generate(options: Options, asking: Asking) -> None:
     )
     _write(place, as_yaml(edge_objects(syncer)))
     if place != STANDARD_OUTPUT:
-        tell(f"Wrote {place}, for the namespace {syncer.home}; in the cluster, run `kubectl apply -f {place}`")
+        report(f"Wrote {place}, for the namespace {syncer.home}; in the cluster, run `kubectl apply -f {place}`")
 
 
-def revoke_access(name: str, asking: Asking) -> None:
-    gone = change(asking, lambda client: revoke(client, Wanted(name, asking.provider, 0, 0.0)))
+def revoke_access(name: str, connection: ServerOptions) -> None:
+    gone = modify(connection, lambda client: revoke(client, RegistrationRequest(name, connection.provider, 0, 0.0)))
     for one in gone:
         click.echo(f"{one} deleted")
     if not gone:
-        tell(f"the syncer of {name} is not registered")
+        report(f"the syncer of {name} is not registered")
 
 
-def tell(sentence: str) -> None:
+def report(sentence: str) -> None:
     click.echo(sentence, err=True)
 
 
-def _command(options: Options, registered: Registered) -> str:
+def _command(options: ManifestOptions, registered: Registered) -> str:
     return (
         f"farflung syncer --from-kubeconfig {options.syncer_kubeconfig} --to-kubeconfig … "
         f"--sync-target-name {options.name} --sync-target-uid {registered.uid}"
@@ -134,7 +132,7 @@ def resources_of(texts: Iterable[str]) -> frozenset[Resource]:
 
 
 def labels_of(texts: Iterable[str]) -> Mapping[str, str]:
-    """`a=b,c=d`; sorted, as they are written."""
+    """`a=b,c=d`, sorted."""
     found: dict[str, str] = {}
     for text in (one for several in texts for one in several.split(",")):
         key, equals, value = text.partition("=")
@@ -144,17 +142,17 @@ def labels_of(texts: Iterable[str]) -> Mapping[str, str]:
     return dict(sorted(found.items()))
 
 
-# --- where the hub is -----------------------------------------------------------------------------
+# --- the hub's address ----------------------------------------------------------------------------
 
 
-def server_of(asking: Asking, told: str) -> MailboxServer:
-    """As the kubeconfig says it, without the path of a workspace.  `told`: another address of the same server."""
+def server_of(connection: ServerOptions, told: str) -> MailboxServer:
+    """The server of the kubeconfig, without a workspace.  `told`: another URL of it."""
     try:
-        address = load(asking.kubeconfig or None, context=asking.context).server
-        section = _cluster_section(asking)
+        address = load(connection.kubeconfig or None, context=connection.context).server
+        section = _cluster_section(connection)
         authority = _authority(section)
     except KubeconfigError as error:
-        raise click.ClickException(mending(error)) from None
+        raise click.ClickException(describe_error(error)) from None
     if told:
         parts = urlsplit(told)
         if parts.scheme != "https" or not parts.netloc or "@" in parts.netloc or parts.path.strip("/") or parts.query:
@@ -165,11 +163,11 @@ def server_of(asking: Asking, told: str) -> MailboxServer:
     return MailboxServer(address, authority, name if isinstance(name, str) else "", insecure)
 
 
-def _cluster_section(asking: Asking) -> Mapping[str, Any]:
+def _cluster_section(connection: ServerOptions) -> Mapping[str, Any]:
     """Empty in a Pod, which has no kubeconfig."""
-    files = [Path(asking.kubeconfig)] if asking.kubeconfig else files_of_environment(os.environ)
+    files = [Path(connection.kubeconfig)] if connection.kubeconfig else files_of_environment(os.environ)
     merged = merge(files)
-    context = merged.contexts.get(asking.context or merged.current, {})
+    context = merged.contexts.get(connection.context or merged.current, {})
     return merged.clusters.get(str(context.get("cluster")), {})
 
 
@@ -184,8 +182,8 @@ def _authority(section: Mapping[str, Any]) -> bytes:
     return b""
 
 
-def is_here(url: str) -> bool:
-    """Whether nobody else can reach it."""
+def is_loopback(url: str) -> bool:
+    """Whether the host is this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -197,7 +195,7 @@ def is_here(url: str) -> bool:
 
 
 def _content(place: str) -> str:
-    """What is in a file by now; nothing, if there is none."""
+    """The current content of the file; empty if there is none."""
     if place == STANDARD_OUTPUT:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What a syncer reports in the status of `the-one`.  Pure; whatever the report is made of, reading it fails nobody."""
+"""A syncer's report in the status of `the-one`.  Pure; accepts any content."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from farflung.placement.names import Part
 from farflung.placement.syncer_config import parse_heartbeat
 from farflung.syncer.report import LONGEST
 
-SILENCE: Final = timedelta(seconds=60)  #: after which a syncer counts as gone, as the hub has it
-NEWS: Final = timedelta(seconds=3)  #: within which a syncer that is heard reports what is new
-EVERY: Final = "*"  #: in the place of a name: all objects of a kind
+SILENCE: Final = timedelta(seconds=60)  #: without a heartbeat, after which a syncer counts as dead, as on the hub
+NEWS: Final = timedelta(seconds=3)  #: until a live syncer reports a change
+EVERY: Final = "*"  #: instead of a name: all objects of a kind
 ADVICE: Final = {
-    "NotOurs": "delete or rename one of the two, or let the syncer adopt what it finds (--adopt)",
-    "Forbidden": "allow the syncer to: `farflung syncer-gen` with --allow, and apply what it prints",
-    "Contested": "find out who changes it in the cluster, too",
+    "NotOurs": "delete or rename one of the two, or let the syncer adopt existing objects (--adopt)",
+    "Forbidden": "allow it: run `farflung syncer-gen` with --allow and apply the manifest",
+    "Contested": "find the other writer in the cluster",
     "NotServedError": "install its definition in the cluster",
 }
 
 
-class Problem(NamedTuple):
+class ReportedProblem(NamedTuple):
     reason: str
     message: str
     tries: int
@@ -45,25 +45,30 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    heard: datetime | None = None  #: when the server took the last one; None: there never was one
-    unreachable: str | None = None  #: why the syncer does not reach its cluster; None: it does, or does not say
+class SyncerReport:
+    heard: datetime | None = None  #: time of the last heartbeat; None: never
+    unreachable: str | None = None  #: why the syncer does not reach its cluster; None: it does, or unknown
     pending: int = 0
     omitted: int = 0  #: problems that are not listed
-    problems: tuple[tuple[tuple[str, ...], str, Problem], ...] = ()  #: of what, in which direction, and what
-    through: Mapping[tuple[str, str], int] | None = None  #: by group and resource: all up to there is at the edge
+    problems: tuple[tuple[tuple[str, ...], str, ReportedProblem], ...] = ()  #: (object, direction, problem)
+    through: Mapping[tuple[str, str], int] | None = (
+        None  #: (group, resource) → all copies up to this resourceVersion are applied
+    )
 
-    def problem(self, part: Part, direction: str) -> Problem | None:
-        """With an object, or with all of its kind."""
+    def problem(self, part: Part, direction: str) -> ReportedProblem | None:
+        """Of the object, or of its whole kind."""
         (group, resource), namespace, name = part
         about = ((group, resource, namespace, name), (group, resource, "", EVERY))
         return next((one for what, way, one in self.problems if what in about and way == direction), None)
 
     def has_brought(self, part: Part, version: Any, written: datetime | None, now: datetime) -> bool:
-        """Whether a copy without problems is at the edge as it was `written` (None: only its version counts), and is
-        now.  Writes of the syncer's own make the version greater, and are no news to it: then it counts that since then
-        nothing was left to do, but what fails for other objects.  Times are of whole seconds, and a report may be older
-        than what is heard next: so it counts when there was time for another one."""
+        """Whether the current version of a copy without problems is applied at the edge.  `written`: when it was last
+        written; None: decide by its resourceVersion only.
+
+        Writes of the syncer itself increase the resourceVersion and are not reported.  Then an idle syncer counts,
+        whose last heartbeat is late enough after the write: timestamps have whole seconds, and a report may be older
+        than its heartbeat.
+        """
         through = (self.through or {}).get((part.kind.group, part.kind.resource))
         if through is None:
             return False
@@ -76,13 +81,13 @@ class Report:
         return self.heard >= written and max(now, self.heard) - written >= NEWS
 
 
-def read(config: Obj) -> Report:
-    """`config`: `the-one`, or nothing."""
+def read(config: Obj) -> SyncerReport:
+    """`config`: `the-one`, or empty."""
     edge = fields.condition(config, EDGE_REACHABLE)
-    said = fields.text(edge, "message") or fields.text(edge, "reason")
-    return Report(
+    text = fields.text(edge, "message") or fields.text(edge, "reason")
+    return SyncerReport(
         _heard(config),
-        fields.line(said) if edge.get("status") == "False" else None,
+        fields.line(text) if edge.get("status") == "False" else None,
         fields.number(config, "status", "objects", "pending"),
         fields.number(config, "status", "problemsOmitted"),
         tuple(map(_problem, fields.objects(config, "status", "problems"))),
@@ -93,8 +98,8 @@ def read(config: Obj) -> Report:
     )
 
 
-def is_alive(report: Report, conditions: Sequence[Mapping[str, Any]] | None, now: datetime) -> bool:
-    """By the clock of the hub, as the SyncTarget shows it, or by ours."""
+def is_alive(report: SyncerReport, conditions: Sequence[Mapping[str, Any]] | None, now: datetime) -> bool:
+    """By the hub's clock, as its condition says, or by ours."""
     if report.heard is None:
         return False
     healthy = any(one.get("type") == HEARTBEAT_HEALTHY and one.get("status") == "True" for one in conditions or ())
@@ -110,9 +115,9 @@ def _heard(config: Obj) -> datetime | None:
         return None
 
 
-def _problem(one: Obj) -> tuple[tuple[str, ...], str, Problem]:
+def _problem(one: Obj) -> tuple[tuple[str, ...], str, ReportedProblem]:
     what = tuple(fields.text(one, name) for name in ("group", "resource", "namespace", "name"))
-    problem = Problem(
+    problem = ReportedProblem(
         fields.line(fields.text(one, "reason")) or "Failing",
         fields.line(fields.text(one, "message"), LONGEST),
         fields.number(one, "tries"),
@@ -121,7 +126,7 @@ def _problem(one: Obj) -> tuple[tuple[str, ...], str, Problem]:
 
 
 def _whole(value: Any) -> int:
-    """Of a text with digits; 0 if it is none."""
+    """Of a string of digits; else 0."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         return int(value)
     return 0

@@ -1,7 +1,4 @@
-"""Tokens for users: handed out, listed and revoked by whoever may write to the hub's directory.
-
-The hub may run meanwhile: it follows the file.
-"""
+"""Tokens of users, for administrators who may write to the hub's directory.  A running hub follows the file."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from farflung.lib.ids import new_token
 from farflung.machinery.times import human
 from farflung.store.base import Unusable
 
-ID_LENGTH: Final = 12  #: characters of a hash that are shown and asked for
+ID_LENGTH: Final = 12  #: characters of a hash in the output
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 LONGEST: Final = timedelta(days=36525)
 
@@ -38,7 +35,7 @@ def duration(text: str | None, option: str = "--expires") -> timedelta | None:
     except OverflowError:
         lasting = timedelta.max
     if found is None:
-        why = "is no duration: write a number and s, m, h, d or w, like 30d"
+        why = "is not a duration: use a number with s, m, h, d or w, like 30d"
     elif not lasting:
         why = "is too short"
     elif lasting > LONGEST:
@@ -50,11 +47,11 @@ def duration(text: str | None, option: str = "--expires") -> timedelta | None:
 
 @contextmanager
 def hub_directory(directory: Path) -> Iterator[Path]:
-    """The file of tokens, which nobody else changes meanwhile."""
+    """The token file, locked."""
     path = directory / TOKENS
     if not path.exists():
         raise click.ClickException(
-            f"{directory} is no hub's directory; start a hub in it, or give another --root-directory"
+            f"{directory} is not the directory of a hub; start a hub in it, or select another --root-directory"
         )
     try:
         with locked(directory):
@@ -66,10 +63,10 @@ def hub_directory(directory: Path) -> Iterator[Path]:
 
 
 def create(directory: Path, name: str, groups: Sequence[str], lasting: timedelta | None, output: str) -> str:
-    """The token, or a kubeconfig with it: shown now, and never again."""
+    """The token, or a kubeconfig with it.  It cannot be shown again."""
     for text in (name, *groups):
         if not text or not text.isprintable():
-            raise click.ClickException(f"{text!r} is no name for a user or a group")
+            raise click.ClickException(f"{text!r} is not a valid name of a user or a group")
     cluster = known_cluster(directory / KUBECONFIG) if output == "kubeconfig" else {}
     now = datetime.now(UTC).replace(microsecond=0)
     with hub_directory(directory) as path:
@@ -80,17 +77,17 @@ def create(directory: Path, name: str, groups: Sequence[str], lasting: timedelta
 
 
 def known_cluster(path: Path) -> dict[str, Any]:
-    """Where the hub is and whom to trust, as the administrator's kubeconfig says."""
+    """URL and CA of the hub, from the administrator's kubeconfig."""
     try:
         clusters = yaml_loader.load(path.read_bytes())["clusters"]
         cluster: dict[str, Any] = next(one["cluster"] for one in clusters if one["name"] == "root")
     except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration):
-        raise click.ClickException(f"{path} does not say where the hub is; start the hub to get a new one") from None
+        raise click.ClickException(f"{path} has no URL of the hub; start the hub to create it again") from None
     return cluster
 
 
 def listed(directory: Path) -> Iterator[list[str]]:
-    """Rows of a table, its head first."""
+    """Rows of a table, the header first."""
     now = datetime.now(UTC)
     with hub_directory(directory) as path:
         tokens = read_tokens(path)
@@ -107,14 +104,14 @@ def expiry(token: TokenRecord, now: datetime) -> str:
 
 
 def revoke(directory: Path, which: Sequence[str]) -> int:
-    """How many were revoked, by the id of a token or the name of a user.  All of them, or an error and none."""
+    """Number of revoked tokens.  Revokes all or, with an error, none."""
     with hub_directory(directory) as path:
         tokens = read_tokens(path)
         doomed: set[str] = set()
         for one in which:
             found = {hashed for hashed, token in tokens.items() if one in (token.name, hashed[:ID_LENGTH])}
             if not found:
-                raise click.ClickException(f"there is no token with the id {one}, and no user {one} has one")
+                raise click.ClickException(f"no token has the id {one}, and no user {one} has a token")
             doomed |= found
         write_tokens(path, {hashed: token for hashed, token in tokens.items() if hashed not in doomed})
     return len(doomed)

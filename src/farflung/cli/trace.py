@@ -1,6 +1,6 @@
-"""`farflung trace`: one object on its way through placement, slice, mailbox and edge, and its status on the way back.
+"""`farflung trace`: one object through placement, slice, mailbox and edge, and its status back.
 
-The engines of the scheduler and of the translator say what should be where; what is there is read, a few mailboxes at a
+The engines of the scheduler and of the translator compute what should exist; the rest is read, a few mailboxes at a
 time.  Nothing is written.
 """
 
@@ -21,12 +21,12 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNC_TARGET_NAME, SYNCER_C
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli import fields, inventory, placement_model, trace_steps
-from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
-from farflung.cli.explain import Seen as Scheduled
+from farflung.cli.connection import HubClient, find_resource, get_placement, workspace_name
+from farflung.cli.explain import ExplainedPlacement
 from farflung.cli.inventory import HiddenError, Inventory
-from farflung.cli.output import shown
-from farflung.cli.trace_source import Sources, machine_conclusion
-from farflung.cli.trace_steps import Facts, Finding, Hidden, State, Subject
+from farflung.cli.output import show_progress
+from farflung.cli.trace_source import TraceSources, machine_conclusion
+from farflung.cli.trace_steps import DestinationTrace, ObservedDestination, StepState, TracedObject, Unreadable
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
@@ -39,110 +39,110 @@ from farflung.syncer.conversion import takes_status
 
 T = TypeVar("T")
 
-AT_ONCE: Final = 16  #: mailboxes that are read at the same time
-LEFT_OVER: Final = 1_000  #: mailboxes beside the destinations that are asked for what is still there
-MANY: Final = 100  #: mailboxes whose reading is shown to whoever waits
+AT_ONCE: Final = 16  #: mailboxes that are read concurrently
+LEFT_OVER: Final = 1_000  #: most mailboxes beside the destinations that are checked for old copies
+MANY: Final = 100  #: mailboxes for which progress is printed
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    kind: str  #: as kubectl takes it
+class TraceRequest:
+    kind: str  #: as in kubectl
     name: str
-    namespace: str = "default"  #: of objects that have one
+    namespace: str = "default"  #: of namespaced objects
     destination: str = ""  #: only Locations and SyncTargets of this name
-    limit: int = 20  #: destinations that are told of; 0: all
+    limit: int = 20  #: destinations to print; 0: all
 
 
 def named(words: Sequence[str]) -> tuple[str, str]:
     """Kind and name of `TYPE/NAME` or `TYPE NAME`.  Raises click.UsageError."""
     parts = words[0].split("/") if len(words) == 1 else list(words)
     if len(parts) != 2 or not all(parts) or "/" in "".join(parts):
-        raise click.UsageError("say which object, as TYPE/NAME or TYPE NAME")
+        raise click.UsageError("give the object as TYPE/NAME or TYPE NAME")
     return parts[0], parts[1]
 
 
-async def trace(hub: Hub, question: Question, now: datetime) -> Obj:
-    """All that can be said, as it is printed for programs."""
+async def trace(hub: HubClient, request: TraceRequest, now: datetime) -> Obj:
+    """The result for JSON and YAML."""
     served = await discover(hub.workspace)
-    resource = find_resource(served, question.kind)
+    resource = find_resource(served, request.kind)
     has_placements = served.find_kind(EDGE_PLACEMENTS.group, EDGE_PLACEMENTS.version, EDGE_PLACEMENTS.kind) is not None
-    tracer = None if resource is None else Tracer(hub, question, resource, now)
+    tracer = None if resource is None else Tracer(hub, request, resource, now)
     if tracer is not None and not has_placements and (answer := await tracer.machine()) is not None:
         return answer
-    await placement_of(hub, "-")  # is there such an API at all
+    await get_placement(hub, "-")  # fails if the workspace has no edge API
     if tracer is None:
-        raise click.ClickException(f"the workspace {workspace_name(hub)} does not serve {question.kind}")
+        raise click.ClickException(f"the workspace {workspace_name(hub)} does not serve {request.kind}")
     return await tracer.traced()
 
 
 class Tracer:
-    def __init__(self, hub: Hub, question: Question, resource: Resource, now: datetime) -> None:
+    def __init__(self, hub: HubClient, request: TraceRequest, resource: Resource, now: datetime) -> None:
         self._hub = hub
-        self._question = question
+        self._request = request
         self._collection = resource.collection
         self._now = now
         kind = Kind(resource.collection.group, resource.collection.plural)
-        namespace = question.namespace if resource.namespaced else ""
-        self._part = Part(kind, namespace, question.name)
+        namespace = request.namespace if resource.namespaced else ""
+        self._part = Part(kind, namespace, request.name)
         has_status = "status" in resource.subresources and takes_status(syncing.Resource(*kind))
-        self._subject = Subject(self._part, category(kind) is Category.EDGE, has_status)
+        self._subject = TracedObject(self._part, category(kind) is Category.EDGE, has_status)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._remarks: list[str] = []
 
     async def traced(self) -> Obj:
         known = await self._inventory()
         locations = placement_model.locations_of(known.locations) if known else {}
-        sources = Sources(self._part, self._collection, locations)
+        sources = TraceSources(self._part, self._collection, locations)
         cluster = await sources.read(self._hub.workspace)
         facts = await self._facts(sources, cluster, known)
         if sources.object(cluster) is None and not facts:
-            raise click.ClickException(f"there is no {self._part} in the workspace {workspace_name(self._hub)}")
+            raise click.ClickException(f"{self._part} not found in the workspace {workspace_name(self._hub)}")
         findings = sorted((trace_steps.find(self._subject, one, self._now) for one in facts), key=lambda one: one.rank)
         placements = sources.placements(cluster)
         return {
             "object": self._object(sources.object(cluster)),
             "placements": placements,
-            **self._told(findings),
+            **self._result(findings),
             "remarks": sorted(set(self._remarks)),
-            **_conclusion(sources.object(cluster), sources.going(cluster), placements, findings),
+            **_conclusion(sources.object(cluster), sources.why_not_placed(cluster), placements, findings),
         }
 
     async def machine(self) -> Obj | None:
-        """What can be said where there are no placements; None: nothing."""
+        """The result in a workspace without placements; None: the object is no machine."""
         obj = await _read(self._hub.workspace, self._collection, self._part.name, self._part.namespace)
         about = machine_conclusion(obj) if isinstance(obj, dict) else None
         if not isinstance(obj, dict) or about is None:
             return None
         conclusion = _concluded(*about)
-        return {"object": self._object(obj), "placements": [], **self._told([]), "remarks": [], **conclusion}
+        return {"object": self._object(obj), "placements": [], **self._result([]), "remarks": [], **conclusion}
 
     async def _inventory(self) -> Inventory | None:
         try:
             return await inventory.read(self._hub.root)
         except HiddenError as error:
-            self._remarks.append(f"what the scheduler has still to do is not known: {error}")
+            self._remarks.append(f"pending work of the scheduler is unknown: {error}")
             return None
 
-    # --- what is known of each destination --------------------------------------------------------
+    # --- destinations ---------------------------------------------------------------------------------
 
-    async def _facts(self, sources: Sources, cluster: str, known: Inventory | None) -> list[Facts]:
+    async def _facts(self, sources: TraceSources, cluster: str, known: Inventory | None) -> list[ObservedDestination]:
         facts = {one.mailbox: one for one in sources.destinations(cluster)}
         if known is not None:
             self._add_undecided(facts, sources, cluster, known)
         workspaces = await self._workspaces()
         left = self._left_over(facts, workspaces)
-        if self._question.destination and not any(self._is_meant(one.place) for one in [*facts.values(), *left]):
-            raise click.ClickException(f"there is no destination {self._question.destination}")
+        if self._request.destination and not any(self._is_meant(one.place) for one in [*facts.values(), *left]):
+            raise click.ClickException(f"destination {self._request.destination} not found")
         asked = [one for one in [*facts.values(), *left] if self._is_meant(one.place)]
         conditions = _conditions(known)
-        with _shown(len(asked)):
+        with _progress(len(asked)):
             reports = await self._reports() if len(asked) >= MANY else None
-            found = await asyncio.gather(*(self._look(one, workspaces, reports) for one in asked))
+            found = await asyncio.gather(*(self._read_destination(one, workspaces, reports) for one in asked))
         kept = [one for one in found if one.placements or _is_of(one.copy, cluster, self._part.kind)]
         await self._read_others(sources, kept, cluster)
         return [
             replace(
-                sources.judged(one, cluster),
+                sources.with_desired_copy(one, cluster),
                 conditions=None if known is None else conditions.get(_target_of(one.mailbox), ()),
                 digest=digest_of(self._part.kind, orjson.dumps(one.copy)) if isinstance(one.copy, dict) else None,
             )
@@ -150,40 +150,44 @@ class Tracer:
         ]
 
     def _is_meant(self, place: Route) -> bool:
-        return self._question.destination in ("", place.target, *place.locations)
+        return self._request.destination in ("", place.target, *place.locations)
 
-    def _add_undecided(self, facts: dict[str, Facts], sources: Sources, cluster: str, known: Inventory) -> None:
-        """Destinations that the scheduler has still to write down."""
+    def _add_undecided(
+        self, facts: dict[str, ObservedDestination], sources: TraceSources, cluster: str, known: Inventory
+    ) -> None:
+        """Destinations that the scheduler has not written yet."""
         for key, document, slices in sources.selecting(cluster):
-            resolved = Scheduled(document, parse_placement(document), known, slices).resolution
+            resolved = ExplainedPlacement(document, parse_placement(document), known, slices).resolution
             for mailbox, place in placement_model.places_of(resolved.destinations).items():
                 if mailbox not in facts:
-                    facts[mailbox] = Facts(place, mailbox, (key.name,), changed=sources.changed(cluster))
+                    facts[mailbox] = ObservedDestination(place, mailbox, (key.name,), changed=sources.changed(cluster))
 
-    async def _workspaces(self) -> dict[str, Obj] | Hidden:
-        """Below the provider's, by their names."""
+    async def _workspaces(self) -> dict[str, Obj] | Unreadable:
+        """Workspaces below the provider's, by name."""
         try:
             found = await self._hub.root.workspace(self._hub.provider).list(WORKSPACES)
         except (Forbidden, NotFound) as error:
-            return Hidden(str(error))
+            return Unreadable(str(error))
         return {one["metadata"]["name"]: one for one in found}
 
-    def _left_over(self, facts: dict[str, Facts], workspaces: dict[str, Obj] | Hidden) -> list[Facts]:
-        """Mailboxes in which there may be a copy that should not be there any more."""
-        if isinstance(workspaces, Hidden):
+    def _left_over(
+        self, facts: dict[str, ObservedDestination], workspaces: dict[str, Obj] | Unreadable
+    ) -> list[ObservedDestination]:
+        """Mailboxes that may still have an old copy."""
+        if isinstance(workspaces, Unreadable):
             return []
         names = sorted(name for name in workspaces if is_mailbox_name(name) and name not in facts)
         if more := names[LEFT_OVER:]:
             some = "1 mailbox was" if len(more) == 1 else f"{len(more)} mailboxes were"
-            self._remarks.append(f"{some} not asked what is left there")
+            self._remarks.append(f"{some} not checked for old copies")
         targets = {name: workspaces[name]["metadata"].get("annotations") or {} for name in names}
         return [
-            Facts(Route(cluster_of(name), "", targets[name].get(SYNC_TARGET_NAME, "")), name)
+            ObservedDestination(Route(cluster_of(name), "", targets[name].get(SYNC_TARGET_NAME, "")), name)
             for name in names[:LEFT_OVER]
         ]
 
     async def _reports(self) -> dict[str, Obj] | None:
-        """Of all syncers at once, by the clusters of their mailboxes; None if they have to be read one by one."""
+        """Of all syncers at once, by the logical cluster of the mailbox; None if they must be read one by one."""
         try:
             found = await inventory.everywhere(
                 self._hub.root.workspace(self._hub.provider), SYNCER_CONFIGS, orjson.loads
@@ -192,8 +196,10 @@ class Tracer:
             return None
         return {fields.cluster_of(one): one for one in found if fields.name_of(one) == CONFIG}
 
-    async def _look(self, facts: Facts, workspaces: dict[str, Obj] | Hidden, reports: dict[str, Obj] | None) -> Facts:
-        workspace = workspaces if isinstance(workspaces, Hidden) else workspaces.get(facts.mailbox)
+    async def _read_destination(
+        self, facts: ObservedDestination, workspaces: dict[str, Obj] | Unreadable, reports: dict[str, Obj] | None
+    ) -> ObservedDestination:
+        workspace = workspaces if isinstance(workspaces, Unreadable) else workspaces.get(facts.mailbox)
         if workspace is None or (facts.placements and facts.slices is None):
             return replace(facts, workspace=workspace)
         client = self._hub.root.workspace(f"{self._hub.provider}:{facts.mailbox}")
@@ -211,16 +217,16 @@ class Tracer:
         there = copy if served else None
         return replace(facts, workspace=workspace, copy=there, served=served, config=config)
 
-    async def _read_others(self, sources: Sources, facts: Iterable[Facts], cluster: str) -> None:
-        """Workspaces from which the same object comes."""
+    async def _read_others(self, sources: TraceSources, facts: Iterable[ObservedDestination], cluster: str) -> None:
+        """Read other workspaces with sources of the same copy."""
         for other in sorted({one for some in facts for one in _origins(some.copy, self._part.kind)} - {cluster}):
             try:
                 await sources.read(self._hub.root.workspace(other), other)
             except ClientError as error:
                 sources.hide(other)
-                self._remarks.append(f"the workspace {other} brings it, too, and cannot be seen: {error}")
+                self._remarks.append(f"the workspace {other} is another source of it, and is not visible: {error}")
 
-    # --- what is told -----------------------------------------------------------------------------
+    # --- result ---------------------------------------------------------------------------------------
 
     def _object(self, obj: Obj | None) -> Obj:
         kind, namespace, name = self._part
@@ -239,8 +245,8 @@ class Tracer:
             **({"deleted": metadata["deletionTimestamp"]} if metadata.get("deletionTimestamp") else {}),
         }
 
-    def _told(self, findings: Sequence[Finding]) -> Obj:
-        shown = findings[: self._question.limit] if self._question.limit else findings
+    def _result(self, findings: Sequence[DestinationTrace]) -> Obj:
+        shown = findings[: self._request.limit] if self._request.limit else findings
         return {
             "destinations": [_destination(one) for one in shown],
             "leftOut": _counted(findings[len(shown) :]),
@@ -248,7 +254,7 @@ class Tracer:
         }
 
 
-def _destination(one: Finding) -> Obj:
+def _destination(one: DestinationTrace) -> Obj:
     names = {"cluster": one.place.cluster, "locationName": one.place.location, "syncTargetName": one.place.target}
     return {
         **names,
@@ -261,70 +267,74 @@ def _destination(one: Finding) -> Obj:
     }
 
 
-def _step(step: trace_steps.Step) -> Obj:
-    said = {"step": step.name, "state": step.state.value, "time": step.time or None, "message": step.message}
-    return {**said, **({"advice": step.advice} if step.advice and step.state is State.STUCK else {})}
+def _step(step: trace_steps.TraceStep) -> Obj:
+    step_fields = {"step": step.name, "state": step.state.value, "time": step.time or None, "message": step.message}
+    return {**step_fields, **({"advice": step.advice} if step.advice and step.state is StepState.STUCK else {})}
 
 
-def _counted(findings: Sequence[Finding]) -> Obj:
-    states = {state.value: sum(one.state is state for one in findings) for state in State}
+def _counted(findings: Sequence[DestinationTrace]) -> Obj:
+    states = {state.value: sum(one.state is state for one in findings) for state in StepState}
     return {"destinations": len(findings), **states}
 
 
-def _conclusion(obj: Obj | None, going: str, placements: Sequence[Obj], findings: Sequence[Finding]) -> Obj:
-    """`going`: why the object goes nowhere by placements; empty: it does."""
+def _conclusion(obj: Obj | None, going: str, placements: Sequence[Obj], findings: Sequence[DestinationTrace]) -> Obj:
+    """`going`: why no placement selects the object; empty: one does."""
     if findings:
         at = {"destination": findings[0].name, "step": findings[0].culprit.name}
         return _concluded(*trace_steps.conclude(findings), at)
     if not going:
         names = ", ".join(one["name"] for one in placements if one["selects"])
-        advice = f"`farflung explain placement {names.partition(',')[0]}` says why"
-        return _concluded(State.STUCK, f"It goes nowhere: EdgePlacement {names} leads to no destination.", advice)
-    nowhere = State.STUCK, f"It goes nowhere: {going}.", ""
+        advice = f"`farflung explain placement {names.partition(',')[0]}` explains why"
+        return _concluded(StepState.STUCK, f"Not placed: EdgePlacement {names} has no destination.", advice)
+    nowhere = StepState.STUCK, f"Not placed: {going}.", ""
     return _concluded(*((machine_conclusion(obj) if obj else None) or nowhere))
 
 
-def _concluded(state: State, message: str, advice: str, at: Mapping[str, str] | None = None) -> Obj:
-    """`at`: where it is stuck, if it is."""
-    where = at if at and state is not State.DONE else {}
+def _concluded(state: StepState, message: str, advice: str, at: Mapping[str, str] | None = None) -> Obj:
+    """`at`: the destination and step, unless everything is done."""
+    where = at if at and state is not StepState.DONE else {}
     return {"conclusion": {"state": state.value, **where, "message": message, "advice": advice}}
 
 
 @contextlib.contextmanager
-def _shown(number: int) -> Iterator[None]:
-    """To whoever sits at a terminal, if it takes long."""
+def _progress(number: int) -> Iterator[None]:
+    """Progress on a terminal, if many mailboxes are read."""
     if number < MANY or not sys.stderr.isatty():
         yield
         return
-    with shown(sys.stderr) as steps, steps.step(f"reading {number} mailboxes"):
+    with show_progress(sys.stderr) as steps, steps.step(f"reading {number} mailboxes"):
         yield
 
 
 def is_stuck(answer: Obj) -> bool:
-    return bool(answer["conclusion"]["state"] == State.STUCK)
+    return bool(answer["conclusion"]["state"] == StepState.STUCK)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
-NOT_SERVED: Final[Obj] = {}  #: in the place of an object of a kind that is not there
+NOT_SERVED: Final[Obj] = {}  #: the kind is not served
 
 
-async def _read(client: Client, collection: Collection, name: str, namespace: str = "") -> Obj | Hidden | None:
-    """None if there is none."""
+async def _read(client: Client, collection: Collection, name: str, namespace: str = "") -> Obj | Unreadable | None:
+    """None if not found."""
     try:
         return await client.get(collection, name, namespace)
     except NotFound as error:
         return None if error.names(name) or error.details.get("kind") == "namespaces" else NOT_SERVED
     except Forbidden as error:
-        return Hidden(str(error))
+        return Unreadable(str(error))
 
 
-def _origins(copy: Obj | Hidden | None, kind: Kind) -> set[str]:
-    """The clusters from which a copy is."""
-    return {key.cluster for key in placement_model.seen(kind, copy).placements} if isinstance(copy, dict) else set()
+def _origins(copy: Obj | Unreadable | None, kind: Kind) -> set[str]:
+    """Logical clusters of its sources."""
+    return (
+        {key.cluster for key in placement_model.observed_object(kind, copy).placements}
+        if isinstance(copy, dict)
+        else set()
+    )
 
 
-def _is_of(copy: Obj | Hidden | None, cluster: str, kind: Kind) -> bool:
+def _is_of(copy: Obj | Unreadable | None, cluster: str, kind: Kind) -> bool:
     return cluster in _origins(copy, kind)
 
 
@@ -333,6 +343,6 @@ def _target_of(mailbox: str) -> str:
 
 
 def _conditions(known: Inventory | None) -> dict[str, Sequence[Any]]:
-    """Of SyncTargets, by their uids."""
+    """Conditions of SyncTargets by uid."""
     targets = known.targets if known else ()
     return {one.uid: list(fields.objects(orjson.loads(one.document), "status", "conditions")) for one in targets}

@@ -1,4 +1,4 @@
-"""An object where it is described, with the placements that may bring it somewhere, and what they make of it there."""
+"""The source of a traced object: its workspace, the placements that select it, and the desired copies."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from farflung.apis.names import NAMESPACES as NAMESPACE_COLLECTION
 from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.cli import fields
 from farflung.cli.machine_world import kind_of
-from farflung.cli.placement_model import Imagined, Locations, mailbox_of, seen
-from farflung.cli.trace_steps import Facts, State, written_to
+from farflung.cli.placement_model import Locations, PlacementModel, mailbox_of, observed_object
+from farflung.cli.trace_steps import ObservedDestination, StepState, written_to
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.statuses import PLACED
@@ -30,29 +30,27 @@ from farflung.placement.types import destinations_of, owners
 
 @dataclass(slots=True)
 class _Source:
-    """One workspace."""
-
     object: Obj | None = None
     namespace: Obj | None = None
     placements: dict[str, Obj] = field(default_factory=dict)
     slices: list[Obj] = field(default_factory=list)
 
 
-class Sources:
-    """One workspace, or several from which the same object comes."""
+class TraceSources:
+    """One or several workspaces with sources of the same copy."""
 
     def __init__(self, part: Part, collection: Collection, locations: Locations) -> None:
         self._part = part
         self._collection = collection
-        self._imagined = Imagined(locations)
+        self._imagined = PlacementModel(locations)
         self._locations = locations
         self._known: dict[str, _Source] = {}
         self._hidden: set[str] = set()
 
-    # --- reading ----------------------------------------------------------------------------------
+    # --- reads ----------------------------------------------------------------------------------------
 
     async def read(self, client: Client, cluster: str = "") -> str:
-        """The cluster of the workspace, which its objects say.  Raises ClientError."""
+        """Returns the logical cluster of the workspace, from its objects.  Raises ClientError."""
         part = self._part
         obj, namespace, placements, slices = await asyncio.gather(
             _read(client, self._collection, part.name, part.namespace),
@@ -70,9 +68,9 @@ class Sources:
     async def _imagine(self, client: Client, cluster: str, source: _Source) -> None:
         if source.namespace is not None:
             namespace = Part(NAMESPACES, "", self._part.namespace)
-            self._imagined.put_object(cluster, namespace, seen(NAMESPACES, source.namespace))
+            self._imagined.put_object(cluster, namespace, observed_object(NAMESPACES, source.namespace))
         if source.object is not None:
-            found = seen(self._part.kind, source.object)
+            found = observed_object(self._part.kind, source.object)
             self._imagined.put_object(cluster, self._part, found)
             if found.customizer:
                 space, _, name = found.customizer.partition("/")
@@ -85,20 +83,20 @@ class Sources:
             self._imagined.put_places(key, places)
 
     def hide(self, cluster: str) -> None:
-        """A workspace that cannot be read."""
+        """The workspace is not visible."""
         self._hidden.add(cluster)
 
-    # --- what is described ------------------------------------------------------------------------
+    # --- placements -----------------------------------------------------------------------------------
 
     def object(self, cluster: str) -> Obj | None:
         return self._known[cluster].object
 
-    def going(self, cluster: str) -> str:
-        """Why the object goes nowhere; empty if some placement selects it."""
+    def why_not_placed(self, cluster: str) -> str:
+        """Why the object is not placed; empty if a placement selects it."""
         source = self._known[cluster]
         found = self._imagined.get(cluster, self._part)
         if category(self._part.kind) is Category.NOWHERE:
-            return f"objects of the kind {self._part.kind} stay where they are"
+            return f"objects of the kind {self._part.kind} are never placed"
         if found is not None and found.ours:
             return "it is a copy itself"
         if found is not None and found.system:
@@ -109,11 +107,9 @@ class Sources:
             return ""
         number = len(source.placements)
         if number == 0:
-            return "there is no EdgePlacement in its workspace"
+            return "its workspace has no EdgePlacement"
         return (
-            f"none of the {number} EdgePlacements selects it"
-            if number > 1
-            else "the only EdgePlacement does not select it"
+            f"none of {number} EdgePlacements selects it" if number > 1 else "the only EdgePlacement does not select it"
         )
 
     def changed(self, cluster: str) -> str:
@@ -124,7 +120,7 @@ class Sources:
         return max([*map(written_to, there), *going], default="")
 
     def selecting(self, cluster: str) -> Iterator[tuple[PlacementKey, Obj, list[Obj]]]:
-        """Placements that bring the object somewhere, with their documents and slices."""
+        """Placements that select the object, with their slices."""
         source, engine = self._known[cluster], self._imagined.engine
         for name in sorted(source.placements):
             key = PlacementKey(cluster, name)
@@ -132,7 +128,7 @@ class Sources:
                 yield key, source.placements[name], self._slices_of(cluster, name)
 
     def _is_whole(self, key: PlacementKey) -> bool:
-        """Whether it is a namespace all of whose contents go there."""
+        """Whether it is a namespace that the placement selects with all objects."""
         return self._part.kind == NAMESPACES and self._part.name in self._imagined.engine.whole_namespaces(key)
 
     def _slices_of(self, cluster: str, name: str) -> list[Obj]:
@@ -141,7 +137,7 @@ class Sources:
         return [one for one in source.slices if any(owner.get("uid") == uid for owner in owners(one))]
 
     def placements(self, cluster: str) -> list[Obj]:
-        """Those that select the object or cannot be understood, as they are printed for programs."""
+        """Placements that select the object or are invalid, for JSON and YAML."""
         source, selecting = self._known[cluster], {key.name for key, _, _ in self.selecting(cluster)}
         found = []
         for name, document in sorted(source.placements.items()):
@@ -162,12 +158,12 @@ class Sources:
         return found
 
     def _about(self, problem: Obj) -> Obj:
-        """Whether it concerns the object: those that are about copies name them."""
+        """`concerns`: whether the problem is about the object; problems of copies name them."""
         named = f"{self._part} in " in problem["message"]
         return {**problem, "concerns": named or "-mb-" not in problem["message"]}
 
     def _clauses(self, source: _Source, document: Obj, what: WorkloadSelector) -> list[str]:
-        """Paths of what in a placement selects the object."""
+        """Paths of the fields of a placement that select the object."""
         part, labels = self._part, _labels(source.object)
         around, namespaced = _labels(source.namespace), bool(self._part.namespace)
         first = len(what.alternatives) - len((document.get("spec") or {}).get("downsync") or ())
@@ -178,22 +174,22 @@ class Sources:
                 found.append(others if at < first else f"spec.downsync[{at - first}]")
         return list(dict.fromkeys(found))
 
-    # --- what should be where ---------------------------------------------------------------------
+    # --- copies ---------------------------------------------------------------------------------------
 
-    def destinations(self, cluster: str) -> list[Facts]:
-        """Where slices say that the object goes, and since when."""
-        found: dict[str, Facts] = {}
+    def destinations(self, cluster: str) -> list[ObservedDestination]:
+        """Destinations of the object by slices, with their times."""
+        found: dict[str, ObservedDestination] = {}
         changed = self.changed(cluster)
         for key, _, slices in self.selecting(cluster):
             listing = _listing(slices)
             for mailbox, place in self._imagined.engine.places(key).items():
-                before = found.get(mailbox) or Facts(place, mailbox, slices={}, changed=changed)
+                before = found.get(mailbox) or ObservedDestination(place, mailbox, slices={}, changed=changed)
                 names = (*before.placements, key.name)
                 found[mailbox] = replace(before, placements=names, slices={**(before.slices or {}), **listing[mailbox]})
         return list(found.values())
 
-    def judged(self, facts: Facts, cluster: str) -> Facts:
-        """With what the copy should be, and what placements say of it."""
+    def with_desired_copy(self, facts: ObservedDestination, cluster: str) -> ObservedDestination:
+        """With the desired copy, and the problems that placements report."""
         copy = Copy(facts.mailbox, self._part)
         wanted = self._imagined.engine.wanted(*copy)
         desired = self._imagined.desired(copy)
@@ -201,9 +197,9 @@ class Sources:
         made_for = self._made_for(facts)
         along = sorted(key.name for key in made_for if key.cluster == cluster and self._stands(key)) if going else []
         hidden = sorted({key.cluster for key in made_for} & self._hidden)
-        doubt = f"the workspace {hidden[0]} brings it, too, and cannot be seen" if hidden else ""
+        doubt = f"the workspace {hidden[0]} is another source of it, and is not visible" if hidden else ""
         if not doubt and not self._locations and self._is_special(cluster):
-            doubt = "whether it is current is not known, because Locations cannot be seen"
+            doubt = "whether it is current is unknown, because Locations are not visible"
         listing = _listing(one for name in along for one in self._slices_of(cluster, name))
         return replace(
             facts,
@@ -218,8 +214,8 @@ class Sources:
             held=self._held(made_for),
         )
 
-    def _made_for(self, facts: Facts) -> frozenset[PlacementKey]:
-        return seen(self._part.kind, facts.copy).placements if isinstance(facts.copy, dict) else frozenset()
+    def _made_for(self, facts: ObservedDestination) -> frozenset[PlacementKey]:
+        return observed_object(self._part.kind, facts.copy).placements if isinstance(facts.copy, dict) else frozenset()
 
     def _stands(self, key: PlacementKey) -> bool:
         return key.name in self._known[key.cluster].placements
@@ -236,7 +232,7 @@ class Sources:
         return next((one["message"] for one in said if one["reason"] == names.WITHDRAWAL_HELD), "")
 
     def _complaints(self, copy: Copy, cluster: str) -> tuple[str, ...]:
-        """What conditions of placements say of this very copy, unless nothing is held back for it."""
+        """Problems of this copy in conditions of placements."""
         head = f"{copy.part} in {copy.mailbox}: "
         return tuple(
             dict.fromkeys(
@@ -251,15 +247,15 @@ class Sources:
 
 
 def _problems(document: Obj) -> Iterator[Obj]:
-    """Conditions of a placement that are not met."""
+    """Conditions that are False."""
     for one in fields.objects(document, "status", "conditions"):
         if one.get("status") == "False":
-            said = {name: fields.text(one, name) for name in ("type", "reason", "message")}
-            yield {**said, "since": fields.text(one, "lastTransitionTime")}
+            texts = {name: fields.text(one, name) for name in ("type", "reason", "message")}
+            yield {**texts, "since": fields.text(one, "lastTransitionTime")}
 
 
 def _listing(slices: Iterable[Obj]) -> dict[str, dict[str, str]]:
-    """By mailbox: the slices that lead there, and when they were written."""
+    """By mailbox: slices with that destination, and when they were written."""
     found: dict[str, dict[str, str]] = {}
     for one in slices:
         for destination in destinations_of(one):
@@ -277,29 +273,29 @@ def _labels(obj: Obj | None) -> dict[str, str]:
 
 
 async def _read(client: Client, collection: Collection, name: str, namespace: str = "") -> Obj | None:
-    """None if it is not there."""
+    """None if not found."""
     if name:
         with suppress(NotFound):
             return await client.get(collection, name, namespace)
     return None
 
 
-def machine_conclusion(obj: Obj) -> tuple[State, str, str] | None:
-    """As of objects that placements bring somewhere; None: it is no machine."""
+def machine_conclusion(obj: Obj) -> tuple[StepState, str, str] | None:
+    """As for placed objects; None: it is no machine."""
     kind = kind_of(obj)
     if not kind:
         return None
     namespace = fields.text(obj, "metadata", "namespace")
     where = f" -n {namespace}" if namespace not in ("", "default") else ""
-    advice = f"`farflung explain {kind.lower()} {fields.name_of(obj)}{where}` says why"
+    advice = f"`farflung explain {kind.lower()} {fields.name_of(obj)}{where}` explains why"
     bound, why = _bound(obj), _refusal(obj, POD_SCHEDULED if kind == POD else PLACED)
     if not bound:
-        return State.STUCK, f"It is bound to no Cluster{f': {why}' if why else '.'}", advice
+        return StepState.STUCK, f"Not bound to a Cluster{f': {why}' if why else '.'}", advice
     if undelivered := _refusal(obj, DELIVERED):
-        return State.STUCK, f"It is bound to {bound}, and not there: {undelivered}", advice
+        return StepState.STUCK, f"Bound to {bound} and not delivered: {undelivered}", advice
     if why:
-        return State.STUCK, f"It is bound to {bound}, as its spec was before: {why}", advice
-    return State.DONE, f"It is bound to {bound}; {advice}.", ""
+        return StepState.STUCK, f"Bound to {bound} for an earlier spec: {why}", advice
+    return StepState.DONE, f"Bound to {bound}; {advice}.", ""
 
 
 def _refusal(obj: Obj, type: str) -> str:

@@ -1,7 +1,8 @@
-"""How far an object is on its way to one destination and back, from what was read of it.  Pure.
+"""The state of an object on its way to one destination and back.  Pure.
 
-find      placed → mailbox → copied → edge → status of one destination: how far it is at each of them
-conclude  the first thing that is stuck, of all destinations
+find      the steps placed, mailbox, copied, edge and status of one destination
+
+conclude  the first stuck step of all destinations
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.cli import fields, syncer_report
 from farflung.cli.output import TABLE, machine_readable
-from farflung.cli.plan_copies import THEIRS
-from farflung.cli.syncer_report import Report
+from farflung.cli.plan_copies import FOREIGN
+from farflung.cli.syncer_report import SyncerReport
 from farflung.controllers.status_summarizer.health import Digest
 from farflung.lib.words import count
 from farflung.machinery import times
@@ -28,19 +29,19 @@ from farflung.placement.syncer_config import moment
 from farflung.placement.types import Route
 from farflung.syncer.types import MANAGER
 
-PATIENCE: Final = timedelta(seconds=30)  #: what takes longer is stuck
-BRIEF: Final = 3  #: conditions and numbers of a status that are told
-TELLING: Final = (
+OVERDUE_AFTER: Final = timedelta(seconds=30)  #: a step that takes longer is stuck
+BRIEF: Final = 3  #: conditions and numbers of a status in the output
+STATUS_NUMBERS: Final = (
     "readyReplicas",
     "availableReplicas",
     "numberReady",
     "succeeded",
     "failed",
-)  #: numbers, the best first
+)  #: numbers of a status, the most useful first
 
 
-class State(StrEnum):
-    """The first that one of several has is that of all."""
+class StepState(StrEnum):
+    """The worst first; the worst state of several is the state of all."""
 
     STUCK = "stuck"
     UNKNOWN = "unknown"
@@ -48,68 +49,68 @@ class State(StrEnum):
     DONE = "done"
 
 
-ORDER: Final = list(State)
+ORDER: Final = list(StepState)
 
 
-class Step(NamedTuple):
+class TraceStep(NamedTuple):
     name: str
-    state: State
+    state: StepState
     message: str
-    time: str = ""  #: RFC 3339; empty: nobody knows
+    time: str = ""  #: RFC 3339; empty: unknown
     advice: str = ""  #: what to do about it
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
-    """Something that could not be read."""
+class Unreadable:
+    """It could not be read."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class TracedObject:
     part: Part
-    goes_on: bool = True  #: from the mailbox to the edge
+    goes_on: bool = True  #: it is applied at the edge, not only copied to the mailbox
     has_status: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What was read of one destination."""
+class ObservedDestination:
+    """The objects of one destination."""
 
     place: Route
     mailbox: str
-    placements: tuple[str, ...] = ()  #: those that bring it there; empty: none does, any more
-    slices: Mapping[str, str] | None = None  #: those that say so, and when they were written
-    changed: str = ""  #: when what all this follows from was last changed
-    workspace: Obj | Hidden | None = None
-    copy: Obj | Hidden | None = None
-    served: bool = True  #: whether the mailbox has the kind
+    placements: tuple[str, ...] = ()  #: that select it for this destination; empty: none any more
+    slices: Mapping[str, str] | None = None  #: with this destination → when they were written
+    changed: str = ""  #: when the source, its namespace or a placement last changed
+    workspace: Obj | Unreadable | None = None
+    copy: Obj | Unreadable | None = None
+    served: bool = True  #: whether the mailbox serves the kind
     desired: Desired = NOTHING
-    doubt: str = ""  #: why nobody knows whether the copy is as it should be
-    along: bool = False  #: it is there for what needs it, which nobody looked at
-    needed: bool = False  #: nothing selects it, but something that is selected needs it
-    complaints: tuple[str, ...] = ()  #: what the placements' conditions say of the copy
-    held: str = ""  #: why it is not withdrawn, though no placement wants it
-    config: Obj | Hidden | None = None  #: `the-one`, where the syncer reports
-    conditions: Sequence[Mapping[str, Any]] | None = None  #: of the SyncTarget; None: nobody knows
+    doubt: str = ""  #: why it is unknown whether the copy is current
+    along: bool = False  #: a namespace or definition that was copied for other objects
+    needed: bool = False  #: not selected, but a namespace or definition of selected objects
+    complaints: tuple[str, ...] = ()  #: of the copy, in conditions of placements
+    held: str = ""  #: why the copy is not withdrawn although no placement selects it
+    config: Obj | Unreadable | None = None  #: `the-one`
+    conditions: Sequence[Mapping[str, Any]] | None = None  #: of the SyncTarget; None: unknown
     digest: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DestinationTrace:
     place: Route
     mailbox: str
     placements: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
 
     @property
-    def culprit(self) -> Step:
-        """The first step that makes the whole what it is."""
+    def culprit(self) -> TraceStep:
+        """The first step with the worst state."""
         return min(self.steps, key=lambda step: ORDER.index(step.state))
 
     @property
-    def state(self) -> State:
+    def state(self) -> StepState:
         return self.culprit.state
 
     @property
@@ -121,131 +122,133 @@ class Finding:
         return ORDER.index(self.state), self.place.location, self.place.target, self.mailbox
 
 
-def find(subject: Subject, facts: Facts, now: datetime) -> Finding:
-    return Finding(facts.place, facts.mailbox, facts.placements, tuple(_steps(subject, facts, now)))
+def find(subject: TracedObject, facts: ObservedDestination, now: datetime) -> DestinationTrace:
+    return DestinationTrace(facts.place, facts.mailbox, facts.placements, tuple(_steps(subject, facts, now)))
 
 
-def _steps(subject: Subject, facts: Facts, now: datetime) -> Iterator[Step]:
+def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> Iterator[TraceStep]:
     yield _placed(facts, now)
     there = isinstance(facts.copy, dict)
     if not facts.slices and facts.placements and not there:
         return
     mailbox = _mailbox(facts, now)
     yield mailbox
-    if mailbox.state is not State.DONE:
+    if mailbox.state is not StepState.DONE:
         return
     yield _copied(facts, now)
     if not isinstance(facts.copy, dict) or not (project.is_ours(facts.copy) or facts.needed):
         return
     if subject.goes_on:
-        report = facts.config if isinstance(facts.config, Hidden) else syncer_report.read(facts.config or {})
+        report = facts.config if isinstance(facts.config, Unreadable) else syncer_report.read(facts.config or {})
         yield _at_edge(subject, facts, facts.copy, report, now)
-        if subject.has_status and not _is_going(facts.copy) and (isinstance(report, Hidden) or report.heard):
+        if subject.has_status and not _is_going(facts.copy) and (isinstance(report, Unreadable) or report.heard):
             yield _status(subject, facts, facts.copy, report, now)
 
 
-def _overdue(since: str, now: datetime) -> State:
+def _overdue(since: str, now: datetime) -> StepState:
     then = moment(since)
-    return State.WAITING if then is not None and now - then <= PATIENCE else State.STUCK
+    return StepState.WAITING if then is not None and now - then <= OVERDUE_AFTER else StepState.STUCK
 
 
 def age(since: str, now: datetime) -> str:
-    """Empty if nobody knows."""
+    """Empty if unknown."""
     return fields.ago(moment(since), now)
 
 
 # --- from the placement to the mailbox ------------------------------------------------------------
 
 
-def _placed(facts: Facts, now: datetime) -> Step:
+def _placed(facts: ObservedDestination, now: datetime) -> TraceStep:
     if facts.slices:
         names = ", ".join(sorted(facts.slices))
-        return Step("placed", State.DONE, f"slice {names}", min(facts.slices.values()))
+        return TraceStep("placed", StepState.DONE, f"slice {names}", min(facts.slices.values()))
     if not facts.placements:
-        return Step("placed", State.DONE, "no EdgePlacement brings it here any more")
-    return Step(
+        return TraceStep("placed", StepState.DONE, "no EdgePlacement selects this destination any more")
+    return TraceStep(
         "placed",
         _overdue(facts.changed, now),
         "the edge scheduler has not placed it here yet",
         facts.changed,
-        f"is the scheduler running? `farflung explain placement {facts.placements[0]}` says what it has still to do",
+        f"is the scheduler running? `farflung explain placement {facts.placements[0]}` shows its pending changes",
     )
 
 
-def _mailbox(facts: Facts, now: datetime) -> Step:
-    if isinstance(facts.workspace, Hidden):
-        if not isinstance(facts.copy, Hidden):
-            return Step("mailbox", State.DONE, facts.mailbox)
-        return Step("mailbox", State.UNKNOWN, f"mailboxes cannot be seen: {facts.workspace.why}")
+def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
+    if isinstance(facts.workspace, Unreadable):
+        if not isinstance(facts.copy, Unreadable):
+            return TraceStep("mailbox", StepState.DONE, facts.mailbox)
+        return TraceStep("mailbox", StepState.UNKNOWN, f"mailboxes are not visible: {facts.workspace.why}")
     running = "is the mailbox controller running?"
     if facts.workspace is None:
         since = max((facts.slices or {}).values(), default=facts.changed)
-        return Step("mailbox", _overdue(since, now), "there is no mailbox yet", "", running)
+        return TraceStep("mailbox", _overdue(since, now), "no mailbox yet", "", running)
     metadata, status = facts.workspace["metadata"], facts.workspace.get("status") or {}
     if _is_going(facts.workspace):
         since = metadata["deletionTimestamp"]
-        return Step("mailbox", _overdue(since, now), "the mailbox is being deleted", since, "is its SyncTarget gone?")
+        return TraceStep(
+            "mailbox", _overdue(since, now), "the mailbox is being deleted", since, "was its SyncTarget deleted?"
+        )
     since = metadata.get("creationTimestamp") or ""
     if status.get("phase") != "Ready":
-        return Step("mailbox", _overdue(since, now), "the mailbox is being made", since, running)
-    return Step("mailbox", State.DONE, facts.mailbox, since)
+        return TraceStep("mailbox", _overdue(since, now), "the mailbox is being created", since, running)
+    return TraceStep("mailbox", StepState.DONE, facts.mailbox, since)
 
 
 # --- in the mailbox -------------------------------------------------------------------------------
 
 
-def _copied(facts: Facts, now: datetime) -> Step:
+def _copied(facts: ObservedDestination, now: datetime) -> TraceStep:
     copy, complaints = facts.copy, "; ".join(facts.complaints)
-    if isinstance(copy, Hidden):
-        return Step("copied", State.UNKNOWN, f"the copy cannot be seen: {copy.why}")
+    if isinstance(copy, Unreadable):
+        return TraceStep("copied", StepState.UNKNOWN, f"the copy is not visible: {copy.why}")
     if copy is None:
         return _missing(facts, complaints, now)
     if not project.is_ours(copy):
         if facts.needed:
-            return Step("copied", State.DONE, "there is one already, which will do", _created(copy))
-        return Step("copied", State.STUCK, THEIRS, _created(copy), "delete or rename one of the two")
+            return TraceStep("copied", StepState.DONE, "it exists already", _created(copy))
+        return TraceStep("copied", StepState.STUCK, FOREIGN, _created(copy), "delete or rename one of the two")
     if _is_going(copy):
         return _withdrawn(facts, copy)
     version, written = f"resourceVersion {copy['metadata'].get('resourceVersion', '')}", written_to(copy)
     if complaints:
-        return Step("copied", State.STUCK, complaints, written)
+        return TraceStep("copied", StepState.STUCK, complaints, written)
     if facts.along:
-        return Step("copied", State.DONE, f"goes along with what needs it, {version}", written)
+        return TraceStep("copied", StepState.DONE, f"copied for other objects, {version}", written)
     if facts.doubt:
-        return Step("copied", State.UNKNOWN, f"{version}; {facts.doubt}", written)
+        return TraceStep("copied", StepState.UNKNOWN, f"{version}; {facts.doubt}", written)
     if not facts.placements and facts.held:
-        return Step("copied", State.STUCK, f"its withdrawal is held, {version}", written, facts.held)
+        return TraceStep("copied", StepState.STUCK, f"its withdrawal is held, {version}", written, facts.held)
     if not facts.placements:
-        message = f"it is to be withdrawn, and is still there, {version}"
-        return Step("copied", _overdue(facts.changed, now), message, written, _TRANSLATOR)
+        message = f"not withdrawn yet, {version}"
+        return TraceStep("copied", _overdue(facts.changed, now), message, written, _TRANSLATOR)
     if facts.desired.problem:
-        return Step("copied", State.STUCK, facts.desired.problem, written)
+        return TraceStep("copied", StepState.STUCK, facts.desired.problem, written)
     if facts.desired.obj is not None and project.updated(copy, facts.desired.obj) is not None:
         since = max(facts.changed, written)
-        return Step("copied", _overdue(since, now), f"not as it is described now, {version}", written, _TRANSLATOR)
-    return Step("copied", State.DONE, f"current, {version}", written)
+        return TraceStep("copied", _overdue(since, now), f"outdated, {version}", written, _TRANSLATOR)
+    return TraceStep("copied", StepState.DONE, f"current, {version}", written)
 
 
 _TRANSLATOR: Final = "is the placement translator running?"
 
 
-def _missing(facts: Facts, complaints: str, now: datetime) -> Step:
+def _missing(facts: ObservedDestination, complaints: str, now: datetime) -> TraceStep:
     if problem := complaints or facts.desired.problem:
-        return Step("copied", State.STUCK, problem)
+        return TraceStep("copied", StepState.STUCK, problem)
     since = max([facts.changed, *(facts.slices or {}).values()])
     if not facts.served:
-        return Step("copied", _overdue(since, now), "the mailbox does not have the kind", "", _TRANSLATOR)
-    return Step("copied", _overdue(since, now), "there is no copy yet", "", _TRANSLATOR)
+        return TraceStep("copied", _overdue(since, now), "the mailbox does not serve the kind", "", _TRANSLATOR)
+    return TraceStep("copied", _overdue(since, now), "no copy yet", "", _TRANSLATOR)
 
 
-def _withdrawn(facts: Facts, copy: Obj) -> Step:
+def _withdrawn(facts: ObservedDestination, copy: Obj) -> TraceStep:
     since, held = copy["metadata"]["deletionTimestamp"], copy["metadata"].get("finalizers") or []
     others = ", ".join(sorted(str(one) for one in held if one != SYNCER_FINALIZER))
-    anew = ", and made anew when it is gone" if facts.placements else ""
+    anew = ", then created again" if facts.placements else ""
     if others and SYNCER_FINALIZER not in held:
         message = f"being withdrawn{anew}; held by the finalizers {others}"
-        return Step("copied", State.STUCK, message, since, "whoever put them there has to take them off")
-    return Step("copied", State.WAITING, f"being withdrawn{anew}", since)
+        return TraceStep("copied", StepState.STUCK, message, since, "their owners must remove them")
+    return TraceStep("copied", StepState.WAITING, f"being withdrawn{anew}", since)
 
 
 def _is_going(obj: Mapping[str, Any]) -> bool:
@@ -257,14 +260,14 @@ def _created(obj: Mapping[str, Any]) -> str:
 
 
 def written_to(obj: Mapping[str, Any]) -> str:
-    """When somebody other than a syncer last wrote something other than the status."""
+    """The last write to anything but the status, by anyone but a syncer."""
     entries = obj["metadata"].get("managedFields") or ()
     kept = [one for one in entries if not one.get("subresource") and one.get("manager") != MANAGER]
     return max([one["time"] for one in kept if one.get("time")], default=_created(obj))
 
 
 def _is_untouched(copy: Mapping[str, Any]) -> bool:
-    """Whether no syncer wrote since: then its version says all."""
+    """Whether no syncer wrote since: then the resourceVersion is decisive."""
     entries = copy["metadata"].get("managedFields") or ()
     theirs = [one.get("time") or "" for one in entries if one.get("subresource") or one.get("manager") == MANAGER]
     return max(theirs, default="") < written_to(copy)
@@ -273,92 +276,96 @@ def _is_untouched(copy: Mapping[str, Any]) -> bool:
 # --- at the edge ----------------------------------------------------------------------------------
 
 
-def _at_edge(subject: Subject, facts: Facts, copy: Obj, report: Report | Hidden, now: datetime) -> Step:
-    if isinstance(report, Hidden):
-        return Step("edge", State.UNKNOWN, f"what the syncer reports cannot be seen: {report.why}")
+def _at_edge(
+    subject: TracedObject, facts: ObservedDestination, copy: Obj, report: SyncerReport | Unreadable, now: datetime
+) -> TraceStep:
+    if isinstance(report, Unreadable):
+        return TraceStep("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}")
     if report.heard is None:
-        return Step("edge", State.STUCK, "no syncer has ever reported", "", _connect(facts.place.target))
+        return TraceStep("edge", StepState.STUCK, "no syncer has ever reported", "", _connect(facts.place.target))
     heard = times.format_seconds(report.heard)
-    ago = f"syncer heard {age(heard, now)} ago"
+    ago = f"heartbeat {age(heard, now)} ago"
     if not syncer_report.is_alive(report, facts.conditions, now):
-        advice = f"is the syncer of {facts.place.target} running, and does it reach the hub?"
-        return Step("edge", State.STUCK, f"the syncer was last heard {age(heard, now)} ago", heard, advice)
+        advice = f"is the syncer of {facts.place.target} running and connected to the hub?"
+        return TraceStep(
+            "edge", StepState.STUCK, f"the last heartbeat of the syncer was {age(heard, now)} ago", heard, advice
+        )
     if report.unreachable is not None:
-        advice = "look at the cluster, and at the syncer's way to it"
+        advice = "check the cluster and the syncer's connection to it"
         message = f"the syncer does not reach its cluster: {report.unreachable}; {ago}"
-        return Step("edge", State.STUCK, message, heard, advice)
+        return TraceStep("edge", StepState.STUCK, message, heard, advice)
     if problem := report.problem(subject.part, "down"):
-        return Step("edge", State.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
+        return TraceStep("edge", StepState.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
     if _is_going(copy):
         since = copy["metadata"]["deletionTimestamp"]
-        return Step("edge", _overdue(since, now), f"the syncer has still to remove it; {ago}", heard, _LOG)
+        return TraceStep("edge", _overdue(since, now), f"the syncer has not deleted it yet; {ago}", heard, _LOG)
     version = copy["metadata"].get("resourceVersion")
     written = None if _is_untouched(copy) else moment(written_to(copy))
     if report.has_brought(subject.part, version, written, now):
-        return Step("edge", State.DONE, f"applied; {ago}", heard)
-    pending = f", with {count(report.pending, 'change')} to bring" if report.pending else ""
-    message = f"the syncer has still to bring it; {ago}{pending}"
-    return Step("edge", _overdue(written_to(copy), now), message, heard, _LOG)
+        return TraceStep("edge", StepState.DONE, f"applied; {ago}", heard)
+    pending = f", {count(report.pending, 'change')} pending" if report.pending else ""
+    message = f"the syncer has not applied it yet; {ago}{pending}"
+    return TraceStep("edge", _overdue(written_to(copy), now), message, heard, _LOG)
 
 
-_LOG: Final = "the syncer's log says what it does"
+_LOG: Final = "see the syncer's log"
 
 
 def _connect(target: str) -> str:
-    return (
-        f"`farflung syncer-gen {target}`, in the workspace of the SyncTarget, prints what makes one run in its cluster"
-    )
+    return f"`farflung syncer-gen {target}`, in the workspace of the SyncTarget, prints its manifest"
 
 
-def _status(subject: Subject, facts: Facts, copy: Obj, report: Report | Hidden, now: datetime) -> Step:
+def _status(
+    subject: TracedObject, facts: ObservedDestination, copy: Obj, report: SyncerReport | Unreadable, now: datetime
+) -> TraceStep:
     digest = facts.digest or Digest()
-    problem = None if isinstance(report, Hidden) else report.problem(subject.part, "status")
+    problem = None if isinstance(report, Unreadable) else report.problem(subject.part, "status")
     if problem is not None:
-        return Step("status", State.STUCK, problem.sentence, digest.observed, problem.advice)
+        return TraceStep("status", StepState.STUCK, problem.sentence, digest.observed, problem.advice)
     if not digest.reporting:
-        return Step("status", State.WAITING, "no status yet")
+        return TraceStep("status", StepState.WAITING, "no status yet")
     if digest.verdict is not None:
         reason, message, since = digest.verdict
-        said = fields.line(f"{reason}: {message}" if message else reason)
+        text = fields.line(f"{reason}: {message}" if message else reason)
         lasting = f", for {age(since, now)}" if age(since, now) else ""
-        state = _overdue(max(since, written_to(copy)), now)  # what was just changed may need a moment
-        return Step("status", state, f"{said}{lasting}", digest.observed, "look at it in its cluster")
-    return Step("status", State.DONE, _brief(digest) or "nothing is wrong", digest.observed)
+        state = _overdue(max(since, written_to(copy)), now)  # a recent change may need a moment
+        return TraceStep("status", state, f"{text}{lasting}", digest.observed, "inspect it in its cluster")
+    return TraceStep("status", StepState.DONE, _brief(digest) or "no problem", digest.observed)
 
 
 def _brief(digest: Digest) -> str:
     good = sorted(name for name, status in digest.conditions.items() if status == "True")
     phases = [digest.texts[name] for name in ("phase",) if name in digest.texts]
-    numbers = [f"{name} {digest.numbers[name]:g}" for name in TELLING if name in digest.numbers]
+    numbers = [f"{name} {digest.numbers[name]:g}" for name in STATUS_NUMBERS if name in digest.numbers]
     return "; ".join(filter(None, [", ".join([*phases, *good][:BRIEF]), ", ".join(numbers[:BRIEF])]))
 
 
 # --- all of them ----------------------------------------------------------------------------------
 
 
-def conclude(findings: Sequence[Finding]) -> tuple[State, str, str]:
-    """Of all destinations together: how it is, a sentence, and what to do about it."""
+def conclude(findings: Sequence[DestinationTrace]) -> tuple[StepState, str, str]:
+    """StepState, message and advice for all destinations together."""
     number = len(findings)
-    counts = {state: sum(one.state is state for one in findings) for state in State}
+    counts = {state: sum(one.state is state for one in findings) for state in StepState}
     first = min(findings, key=lambda one: one.rank)
     state = first.state
-    if state is State.DONE:
+    if state is StepState.DONE:
         return state, f"{_all(number)} up to date.", ""
     sentence = f"{_HEADS[state]} {first.name}: {first.culprit.message}."
     if number > 1:
         verb = "is" if counts[state] == 1 else "are"
         sentence += f" {counts[state]} of {number} destinations {verb} {state.value}."
-    return state, sentence, first.culprit.advice if state is State.STUCK else ""
+    return state, sentence, first.culprit.advice if state is StepState.STUCK else ""
 
 
-_HEADS: Final = {State.STUCK: "Stuck at", State.UNKNOWN: "Not all is known of", State.WAITING: "Under way to"}
+_HEADS: Final = {StepState.STUCK: "Stuck at", StepState.UNKNOWN: "Partly unknown at", StepState.WAITING: "Under way to"}
 
 
 def _all(number: int) -> str:
     return "The only destination is" if number == 1 else f"All {number} destinations are"
 
 
-LONGEST: Final = 500  #: characters of what a condition says
+LONGEST: Final = 500  #: characters of a message
 
 
 def printed(answer: Obj, output: str, now: datetime) -> str:
@@ -385,7 +392,7 @@ def _lines(answer: Obj, now: datetime) -> Iterator[str]:
 def _object(one: Obj, now: datetime) -> str:
     name = f"{one['kind']} {one['namespace']}/{one['name']}" if one["namespace"] else f"{one['kind']} {one['name']}"
     if not one["exists"]:
-        return f"{name} is gone"
+        return f"{name} not found"
     generation = f", generation {one['generation']}" if one["generation"] else ""
     deleted = f", deleted {age(one['deleted'], now)} ago" if "deleted" in one else ""
     return f"{name}{generation}, changed {age(one['changed'], now)} ago{deleted}"
@@ -394,10 +401,10 @@ def _object(one: Obj, now: datetime) -> str:
 def _placement(one: Obj, now: datetime) -> Iterator[str]:
     head = f"EdgePlacement {one['name']}"
     if "problem" in one:
-        yield f"{head} cannot be understood: {fields.line(one['problem'], LONGEST)}"
+        yield f"{head} is invalid: {fields.line(one['problem'], LONGEST)}"
         return
     by = f" by {' and '.join(one['clauses'])}" if one["clauses"] else ""
-    yield f"{head} selects it{by}, and leads to {count(one['destinations'], 'destination')}"
+    yield f"{head} selects it{by}, with {count(one['destinations'], 'destination')}"
     for problem in one["problems"]:
         since = f", for {age(problem['since'], now)}" if age(problem["since"], now) else ""
         message = fields.line(problem["message"], LONGEST) if problem["concerns"] else "because of other objects"
@@ -408,9 +415,9 @@ def _destination(one: Obj, now: datetime) -> Iterator[str]:
     locations = ", ".join(filter(None, [one["locationName"], *one.get("furtherLocationNames", ())]))
     yield f"  {' / '.join(filter(None, [locations, one['syncTargetName']]))}"
     for step in one["steps"]:
-        if step["step"] == "mailbox" and step["state"] == State.DONE:
+        if step["step"] == "mailbox" and step["state"] == StepState.DONE:
             continue
-        state = "" if step["state"] == State.DONE else f"{step['state']}: "
+        state = "" if step["state"] == StepState.DONE else f"{step['state']}: "
         yield f"    {step['step']:<8} {age(step['time'] or '', now):>5}  {state}{fields.line(step['message'], LONGEST)}"
 
 
@@ -418,5 +425,5 @@ def _left_out(counts: Obj) -> str:
     number = counts["destinations"]
     if not number:
         return ""
-    others = [f"{counts[state]} {state}" for state in State if state is not State.DONE and counts[state]]
-    return f"  … and {number} more, {', '.join(others) if others else 'all well'}"
+    others = [f"{counts[state]} {state}" for state in StepState if state is not StepState.DONE and counts[state]]
+    return f"  … and {number} more, {', '.join(others) if others else 'without problems'}"

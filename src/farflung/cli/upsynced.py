@@ -1,7 +1,6 @@
-"""`farflung list-upsynced`: objects that were born at edges, of all places at once.
+"""`farflung list-upsynced`: objects created at edges that the placements of a workspace upsync.
 
-The placements of a workspace say what comes back, and their slices from where; the objects are in the mailboxes of
-those places.
+Slices have the destinations; the objects are in their mailboxes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import click
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.cli import fields
-from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
+from farflung.cli.connection import HubClient, find_resource, get_placement, workspace_name
 from farflung.cli.output import NONE, TABLE, machine_readable, table
 from farflung.cli.placement_model import mailbox_of, places_of
 from farflung.client.discovery import Resource, discover
@@ -34,24 +33,24 @@ from farflung.syncer.types import Part
 from farflung.syncer.types import Resource as Kind
 from farflung.syncer.wanted import SyncScope
 
-AT_ONCE: Final = 8  #: mailboxes that are read at the same time
-ASKED: Final = 20  #: mailboxes that are asked what a word means, if the workspace does not know
+AT_ONCE: Final = 8  #: mailboxes that are read concurrently
+ASKED: Final = 20  #: mailboxes that are asked for the kind, if the workspace does not serve it
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    kind: str  #: as kubectl takes it
-    namespace: str = ""  #: empty: all of them
-    labels: str = ""  #: a selector
+class UpsyncQuery:
+    kind: str  #: as in kubectl
+    namespace: str = ""  #: empty: all
+    labels: str = ""  #: selector
 
 
-async def upsynced(hub: Hub, question: Question) -> Obj:
-    """All of them, as they are printed for programs."""
-    await placement_of(hub, "-")  # is there such an API at all
-    found = await Reading(hub, question).read()
+async def upsynced(hub: HubClient, query: UpsyncQuery) -> Obj:
+    """The result for JSON and YAML."""
+    await get_placement(hub, "-")  # fails if the workspace has no edge API
+    found = await UpsyncReader(hub, query).read()
     return {
         "workspace": workspace_name(hub),
-        "kind": question.kind,
+        "kind": query.kind,
         "items": sorted(found.items, key=_order),
         "remarks": found.remarks,
     }
@@ -63,69 +62,69 @@ def _order(item: Obj) -> list[str]:
 
 
 @dataclass(slots=True)
-class Found:
+class UpsyncResult:
     items: list[Obj] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
 
-class Reading:
-    def __init__(self, hub: Hub, question: Question) -> None:
+class UpsyncReader:
+    def __init__(self, hub: HubClient, query: UpsyncQuery) -> None:
         self._hub = hub
-        self._question = question
+        self._query = query
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._hidden: dict[str, Forbidden] = {}  #: by mailbox
 
-    async def read(self) -> Found:
+    async def read(self) -> UpsyncResult:
         placements, slices = await asyncio.gather(
             *(self._hub.workspace.list(one) for one in (EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES))
         )
-        leading = ways(placements, slices)
-        if not leading:
-            return Found(remarks=[self._nothing_comes_back(placements)])
-        there = await self._there(leading)
+        routes = upsync_routes(placements, slices)
+        if not routes:
+            return UpsyncResult(remarks=[self._explain_nothing(placements)])
+        there = await self._existing(routes)
         resource = await self._resource(there)
         kind = Kind(resource.collection.group, resource.collection.plural)
-        asked = {name: way for name, way in there.items() if way.may_bring(kind)}
+        asked = {name: route for name, route in there.items() if route.may_bring(kind)}
         if not asked:
-            reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} brings {kind} back (spec.upsync)"
-            return Found(remarks=[reason])
-        lists = await asyncio.gather(*(self._look(name, way, resource) for name, way in asked.items()))
-        return Found([item for some in lists for item in some], self._remarks(len(asked)))
+            reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} upsyncs {kind} (spec.upsync)"
+            return UpsyncResult(remarks=[reason])
+        lists = await asyncio.gather(*(self._read_mailbox(name, route, resource) for name, route in asked.items()))
+        return UpsyncResult([item for some in lists for item in some], self._remarks(len(asked)))
 
-    def _nothing_comes_back(self, placements: list[Obj]) -> str:
+    def _explain_nothing(self, placements: list[Obj]) -> str:
         where = f"of the workspace {workspace_name(self._hub)}"
-        if any(map(brings_back, placements)):
-            return f"the EdgePlacements {where} that bring something back lead nowhere"
-        return f"no EdgePlacement {where} brings anything back: spec.upsync says what does"
+        if any(map(has_upsync, placements)):
+            return f"the EdgePlacements {where} with spec.upsync have no destination"
+        return f"no EdgePlacement {where} has spec.upsync"
 
-    async def _there(self, leading: Mapping[str, Way]) -> dict[str, Way]:
-        """Mailboxes that are made already, as far as that can be seen."""
+    async def _existing(self, routes: Mapping[str, UpsyncRoute]) -> dict[str, UpsyncRoute]:
+        """Existing mailboxes, as far as visible."""
         try:
             workspaces = await self._hub.root.workspace(self._hub.provider).list(WORKSPACES)
         except (NotFound, Forbidden):
-            return dict(leading)
+            return dict(routes)
         names = set(map(fields.name_of, workspaces))
-        return {name: way for name, way in leading.items() if name in names}
+        return {name: route for name, route in routes.items() if name in names}
 
     async def _resource(self, mailboxes: Iterable[str]) -> Resource:
-        """What is meant, by the words of the workspace or else of a mailbox."""
+        """The kind as the workspace serves it, or else a mailbox."""
         hidden = ""
         for client in (self._hub.workspace, *map(self._mailbox, list(mailboxes)[:ASKED])):
             try:
-                found = find_resource(await discover(client), self._question.kind)
+                found = find_resource(await discover(client), self._query.kind)
             except Forbidden as error:
                 found, hidden = None, f", as far as you may see: {error}"
             if found is not None:
                 return found
         raise click.ClickException(
             f"neither the workspace {workspace_name(self._hub)} nor a mailbox of its placements serves "
-            f"{self._question.kind}{hidden}"
+            f"{self._query.kind}{hidden}"
         )
 
     def _mailbox(self, name: str) -> Client:
         return self._hub.root.workspace(f"{self._hub.provider}:{name}")
 
-    async def _look(self, mailbox: str, way: Way, resource: Resource) -> list[Obj]:
+    async def _read_mailbox(self, mailbox: str, route: UpsyncRoute, resource: Resource) -> list[Obj]:
         async with self._turns:
             try:
                 objects = await self._listed(self._mailbox(mailbox), resource)
@@ -133,11 +132,13 @@ class Reading:
                 self._hidden[mailbox] = error
                 return []
         kind = Kind(resource.collection.group, resource.collection.plural)
-        return [_item(mailbox, way.place, one) for one in objects if is_upsynced(one) and way.brings(_part(kind, one))]
+        return [
+            _item(mailbox, route.place, one) for one in objects if is_upsynced(one) and route.brings(_part(kind, one))
+        ]
 
     async def _listed(self, mailbox: Client, resource: Resource) -> list[Obj]:
-        """In another version, if the mailbox does not have this one; nothing, if it has none."""
-        selection = Selection(self._question.namespace if resource.namespaced else "", self._question.labels)
+        """In the version that the mailbox serves; empty, if none."""
+        selection = Selection(self._query.namespace if resource.namespaced else "", self._query.labels)
         try:
             return await mailbox.list(resource.collection, selection)
         except NotFound:
@@ -151,8 +152,8 @@ class Reading:
             return []
         first = self._hidden[min(self._hidden)]
         if len(self._hidden) == asked:
-            raise click.ClickException(f"you may not see what is in the mailboxes of these placements: {first}")
-        return [f"{len(self._hidden)} of {asked} mailboxes cannot be seen, and are left out: {first}"]
+            raise click.ClickException(f"you may not read the mailboxes of these placements: {first}")
+        return [f"{len(self._hidden)} of {asked} mailboxes are not visible and are ignored: {first}"]
 
 
 def _part(kind: Kind, obj: Obj) -> Part:
@@ -177,7 +178,7 @@ def printed(answer: Obj, output: str, now: datetime) -> str:
         return machine_readable(answer, output)
     remarks = [f"remark: {fields.line(one, 1000)}" for one in answer["remarks"]]
     if not answer["items"]:
-        return "\n".join([f"Nothing of {answer['kind']} came back from an edge.", *remarks])
+        return "\n".join([f"No upsynced {answer['kind']} found.", *remarks])
     return "\n".join([table(_rows(answer["items"], now)), *remarks])
 
 
@@ -190,11 +191,11 @@ def _rows(items: Iterable[Obj], now: datetime) -> Iterator[list[str]]:
         yield [metadata.get("namespace") or NONE, metadata["name"], locations, one["syncTarget"], age]
 
 
-class Way(NamedTuple):
-    """How objects come back from one place."""
+class UpsyncRoute(NamedTuple):
+    """The upsync of one destination."""
 
     place: Route
-    wanted: SyncScope  #: by the placements that lead there
+    wanted: SyncScope  #: of the placements with this destination
 
     def may_bring(self, resource: Kind) -> bool:
         return self.wanted.may_bring(resource)
@@ -203,27 +204,27 @@ class Way(NamedTuple):
         return self.wanted.brings(*part)
 
 
-def brings_back(placement: Obj) -> bool:
-    """Whether it says that something comes back."""
+def has_upsync(placement: Obj) -> bool:
+    """Whether it has spec.upsync."""
     return bool(parse_workload_selector(placement).upsync)
 
 
-def ways(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, Way]:
-    """By mailbox, for placements that bring something back."""
-    leading: dict[str, set[Destination]] = {}
+def upsync_routes(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, UpsyncRoute]:
+    """By mailbox, for placements with spec.upsync."""
+    routes: dict[str, set[Destination]] = {}
     for one in slices:
         for owner in owners(one):
-            leading.setdefault(fields.text(owner, "uid"), set()).update(destinations_of(one))
+            routes.setdefault(fields.text(owner, "uid"), set()).update(destinations_of(one))
     sets: dict[str, set[UpsyncSet]] = {}
     destinations: set[Destination] = set()
-    for placement in filter(brings_back, placements):
-        found = leading.get(fields.text(placement, "metadata", "uid"), set())
+    for placement in filter(has_upsync, placements):
+        found = routes.get(fields.text(placement, "metadata", "uid"), set())
         destinations |= found
         for mailbox in set(map(mailbox_of, found)):
             sets.setdefault(mailbox, set()).update(parse_workload_selector(placement).upsync)
     understood = {some: _understood(some) for some in set(map(frozenset, sets.values()))}
     return {
-        mailbox: Way(place, understood[frozenset(sets[mailbox])])
+        mailbox: UpsyncRoute(place, understood[frozenset(sets[mailbox])])
         for mailbox, place in sorted(places_of(destinations).items())
     }
 

@@ -218,7 +218,7 @@ class FileEntry:
         return CatalogueError(f"{self.file}: {self._path(key)} must be {expected}, not {quote_value(value)}.")
 
     def twice(self, what: str) -> CatalogueError:
-        return CatalogueError(f"{self.file}: {what} is there twice, {self.path} is the second one.")
+        return CatalogueError(f"{self.file}: {what} is a duplicate, at {self.path}.")
 
     def _inner(self, key: str, value: Any) -> FileEntry:
         if type(value) is not dict:

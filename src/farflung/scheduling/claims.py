@@ -46,10 +46,10 @@ def compute_claim(items: Sequence[Item], flavors: Sequence[str], catalogue: Mapp
 
     A flavor that its item does not list is not a spot machine.  Unknown flavors use neither vcpus nor memory.
     """
-    wishes = []
+    choices = []
     for item, flavor in zip(items, flavors, strict=False):
-        wishes.append(next((wish for wish in item.flavors if wish.id == flavor), FlavorChoice(flavor)))
-    return _claim(items, wishes, catalogue)
+        choices.append(next((choice for choice in item.flavors if choice.id == flavor), FlavorChoice(flavor)))
+    return _claim(items, choices, catalogue)
 
 
 def recount(claim: ResourceClaim, catalogue: Mapping[str, Flavor]) -> ResourceClaim:
@@ -62,15 +62,15 @@ def spot_pool(flavor: str, spot: Spot) -> SpotPool:
     return SpotPool(flavor, spot.policy == "delay", spot.hours * max(1, spot.periods) if spot.hours > 0 else 0)
 
 
-def _claim(items: Sequence[Item], wishes: Sequence[FlavorChoice], catalogue: Mapping[str, Flavor]) -> ResourceClaim:
+def _claim(items: Sequence[Item], choices: Sequence[FlavorChoice], catalogue: Mapping[str, Flavor]) -> ResourceClaim:
     flavors: Counter[str] = Counter()
     pools: Counter[SpotPool] = Counter()
-    for item, wish in zip(items, wishes, strict=False):
+    for item, choice in zip(items, choices, strict=False):
         number = _number(item)
-        if wish.spot is not None:
-            pools[spot_pool(wish.id, wish.spot)] += number
+        if choice.spot is not None:
+            pools[spot_pool(choice.id, choice.spot)] += number
         else:
-            flavors[wish.id] += number
+            flavors[choice.id] += number
     named = tuple(sorted(flavors.items()))
     return ResourceClaim(named, *_size(named, catalogue), _storage(items), _eips(items), tuple(sorted(pools.items())))
 
@@ -106,14 +106,14 @@ def _combinations(items: Sequence[Item], catalogue: Mapping[str, Flavor]) -> Ite
     if not items or not all(item.flavors for item in items):
         return
     for weight, indexes in _best_first([len(item.flavors) for item in items]):
-        wishes = [item.flavors[index] for item, index in zip(items, indexes, strict=True)]
-        claim = _claim(items, wishes, catalogue)
-        liking = 100.0 * weight / (FIRST_CHOICE_WEIGHT * len(items))
-        yield FlavorCombination(tuple(wish.id for wish in wishes), claim, liking, _max_price(wishes))
+        choices = [item.flavors[index] for item, index in zip(items, indexes, strict=True)]
+        claim = _claim(items, choices, catalogue)
+        preference = 100.0 * weight / (FIRST_CHOICE_WEIGHT * len(items))
+        yield FlavorCombination(tuple(choice.id for choice in choices), claim, preference, _max_price(choices))
 
 
-def _max_price(wishes: Sequence[FlavorChoice]) -> float:
-    return min((wish.spot.max_price for wish in wishes if wish.spot and wish.spot.max_price > 0), default=0.0)
+def _max_price(choices: Sequence[FlavorChoice]) -> float:
+    return min((choice.spot.max_price for choice in choices if choice.spot and choice.spot.max_price > 0), default=0.0)
 
 
 def _best_first(lengths: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -53,9 +53,9 @@ class SchedulingEngine:
     """Not thread-safe.  Decisions do not depend on the order in which sites are added."""
 
     def __init__(
-        self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], *, most_judgements: int = MAX_EVALUATIONS
+        self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], *, max_evaluations: int = MAX_EVALUATIONS
     ) -> None:
-        self._max_evaluations = most_judgements
+        self._max_evaluations = max_evaluations
         self._policy = policy
         self._catalogue = catalogue
         self._ledger = ReservationLedger()
@@ -244,8 +244,8 @@ class SchedulingEngine:
         return ranking
 
     def _evaluator(self, request: MachineRequest) -> SiteEvaluator:
-        asked = self._criteria(request)
-        return self._cached(self._evaluators, asked, lambda: SiteEvaluator(self._policy, asked, self._cheapest()))
+        criteria = self._criteria(request)
+        return self._cached(self._evaluators, criteria, lambda: SiteEvaluator(self._policy, criteria, self._cheapest()))
 
     def _fit_evaluator(self, request: MachineRequest) -> FitEvaluator:
         several = request.replicas > 1
@@ -268,11 +268,11 @@ class SchedulingEngine:
 
     def _evict(self, known: dict[Hashable, T]) -> None:
         fewest, most = CACHED_SHAPES
-        may_be_many = len(known) * len(self._states) > self._max_evaluations
-        judgements = sum(map(len, known.values())) if may_be_many else 0
-        while len(known) > most or (len(known) > fewest and judgements > self._max_evaluations):
+        may_exceed = len(known) * len(self._states) > self._max_evaluations
+        evaluations = sum(map(len, known.values())) if may_exceed else 0
+        while len(known) > most or (len(known) > fewest and evaluations > self._max_evaluations):
             key, oldest = min(known.items(), key=lambda item: item[1].used)
-            judgements -= len(oldest)
+            evaluations -= len(oldest)
             del known[key]
 
     def _shape(self, request: MachineRequest) -> Hashable:

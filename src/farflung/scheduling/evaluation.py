@@ -82,7 +82,7 @@ class SiteEvaluator:
         return self._same
 
     def __len__(self) -> int:
-        """Of how many sites it remembers something."""
+        """Number of cached sites."""
         return len(self._known)
 
     def forget(self, key: SiteKey) -> None:
@@ -91,10 +91,10 @@ class SiteEvaluator:
     def describe(self, site: Site) -> SiteEvaluation:
         known = self._known.get(site.key)
         if known is None or known.site is not site:
-            known = self._known[site.key] = self._update_index(site)
+            known = self._known[site.key] = self._evaluate(site)
         return known
 
-    def _update_index(self, site: Site) -> SiteEvaluation:
+    def _evaluate(self, site: Site) -> SiteEvaluation:
         for check in self._checks:
             if reason := check(site):
                 return SiteEvaluation(site, reason, 0)
@@ -138,14 +138,14 @@ class FitEvaluator:
         self._known: dict[SiteKey, Fit] = {}
 
     def __len__(self) -> int:
-        """Of how many sites it remembers something."""
+        """Number of cached sites."""
         return len(self._known)
 
     def of(self, state: SiteState) -> Fit:
         key = state.site.key
         known = self._known.get(key)
         if known is None or known.version != state.version:
-            known = self._known[key] = self._fit_evaluator(state)
+            known = self._known[key] = self._fit(state)
         return known
 
     def shortage(self, state: SiteState) -> Shortage | None:
@@ -155,7 +155,7 @@ class FitEvaluator:
     def forget(self, key: SiteKey) -> None:
         self._known.pop(key, None)
 
-    def _fit_evaluator(self, state: SiteState) -> Fit:
+    def _fit(self, state: SiteState) -> Fit:
         fitted, refusal = fit_replicas(self._need, state, several=self._several, fake_spot=self._fake_spot)
         number = points = 0
         for one in fitted:

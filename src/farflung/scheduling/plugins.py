@@ -66,26 +66,28 @@ def filter_terminating(criteria: Criteria) -> Check | None:
 
 
 def filter_name(criteria: Criteria) -> Check | None:
-    wish = criteria.selector.site
-    if not wish:
+    choice = criteria.selector.site
+    if not choice:
         return None
 
     def check(site: Site) -> str:
         zone = f"{site.region}--{site.zone}"
-        is_it = wish in (site.key.name, str(site.key), zone) or (wish == f"{site.region}--" and site.region)
+        is_it = choice in (site.key.name, str(site.key), zone) or (choice == f"{site.region}--" and site.region)
         return "" if is_it else "not the one asked for"
 
     return check
 
 
 def filter_location_and_operator(criteria: Criteria) -> Check | None:
-    wishes = [(index, name) for index, name in enumerate(criteria.selector.geo._fields) if criteria.selector.geo[index]]
+    choices = [
+        (index, name) for index, name in enumerate(criteria.selector.geo._fields) if criteria.selector.geo[index]
+    ]
     geo, operator = criteria.selector.geo, criteria.selector.operator
-    if not wishes and not operator:
+    if not choices and not operator:
         return None
 
     def check(site: Site) -> str:
-        for index, name in wishes:
+        for index, name in choices:
             if site.geo[index] != geo[index]:
                 return f"wrong {name}"
         return "wrong operator" if operator and site.operator != operator else ""
@@ -97,8 +99,8 @@ def filter_region_and_zone(criteria: Criteria) -> Check | None:
     if not criteria.selector.regions:
         return None
     zones: dict[str, frozenset[str] | None] = {}  #: region → zones; None: all
-    for wish in criteria.selector.regions:
-        zones[wish.region] = _add_zones(zones.get(wish.region, frozenset()), wish)
+    for choice in criteria.selector.regions:
+        zones[choice.region] = _add_zones(zones.get(choice.region, frozenset()), choice)
     anywhere = zones.get("", frozenset())
 
     def check(site: Site) -> str:
@@ -110,8 +112,8 @@ def filter_region_and_zone(criteria: Criteria) -> Check | None:
     return check
 
 
-def _add_zones(zones: frozenset[str] | None, wish: RegionChoice) -> frozenset[str] | None:
-    return None if zones is None or not wish.zones else zones.union(wish.zones)
+def _add_zones(zones: frozenset[str] | None, choice: RegionChoice) -> frozenset[str] | None:
+    return None if zones is None or not choice.zones else zones.union(choice.zones)
 
 
 def filter_tenant(criteria: Criteria) -> Check | None:
@@ -244,9 +246,9 @@ def score_stack_affinity(criteria: Criteria) -> StackScorer | float:
         return 50.0
 
     def score(usage: SiteUsage) -> float:
-        kin = [dict(labels) for tenant, labels in usage.stack_labels if tenant == criteria.tenant]
-        attracted = bool(wanted) and any(wanted.matches(labels) for labels in kin)
-        repelled = bool(unwanted) and any(unwanted.matches(labels) for labels in kin)
+        labels_of_tenant = [dict(labels) for tenant, labels in usage.stack_labels if tenant == criteria.tenant]
+        attracted = bool(wanted) and any(wanted.matches(labels) for labels in labels_of_tenant)
+        repelled = bool(unwanted) and any(unwanted.matches(labels) for labels in labels_of_tenant)
         return 50.0 * attracted + 50.0 * (not repelled)
 
     return score

@@ -60,10 +60,12 @@ class SchedulerPolicy:
 
     def overlooked(self, selector: SiteSelector) -> Mapping[str, str]:
         """Fields of the selector that the policy ignores → the plugin that would use them."""
-        missing = {wish: name for wish, name in FILTER_FIELDS.items() if name not in self.filters}
-        missing |= {wish: name for wish, name in SCORER_FIELDS.items() if not self.weighs(name)}
+        missing = {choice: name for choice, name in FILTER_FIELDS.items() if name not in self.filters}
+        missing |= {choice: name for choice, name in SCORER_FIELDS.items() if not self.weighs(name)}
         return {
-            wish: name for wish, name in missing.items() if getattr(selector, wish) != getattr(EMPTY_SELECTOR, wish)
+            choice: name
+            for choice, name in missing.items()
+            if getattr(selector, choice) != getattr(EMPTY_SELECTOR, choice)
         }
 
 
@@ -101,12 +103,12 @@ def read_policy(text: str) -> SchedulerPolicy:
     try:
         parsed = yaml.parse(text.encode(errors="replace"))
     except Malformed as error:
-        raise PolicyError(f"it is not YAML: {error.why.removeprefix('yaml: ')}") from None
+        raise PolicyError(f"not YAML: {error.why.removeprefix('yaml: ')}") from None
     if parsed.problems:
         raise PolicyError(parsed.problems[0])
     content = parsed.value
     if not isinstance(content, Mapping):
-        raise PolicyError("it has neither predicates nor priorities")
+        raise PolicyError("neither predicates nor priorities")
     _refuse_unknown("the file", content, POLICY_KEYS)
     chosen = tuple(_name(one, FILTERS) for one in _list(content, "predicates", PREDICATE_KEYS))
     weighed = tuple((_name(one, SCORERS), _weight(one)) for one in _list(content, "priorities", PRIORITY_KEYS))
@@ -130,15 +132,15 @@ def _refuse_unknown(what: str, entry: Mapping[Any, Any], keys: Collection[str]) 
     for key in entry:
         if key not in keys:
             near = get_close_matches(str(key), keys, n=1)
-            hint = f"is {near[0]} meant?" if near else f"it may have {', '.join(keys)}"
+            hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(keys)}"
             raise PolicyError(f"{what} has the unknown key {reprlib.repr(key)}; {hint}")
 
 
 def _name(plugin: Mapping[str, Any], known: Collection[str]) -> str:
-    said = plugin.get("name")
-    name = FORMER_NAMES.get(said, said) if isinstance(said, str) else said
+    given = plugin.get("name")
+    name = FORMER_NAMES.get(given, given) if isinstance(given, str) else given
     if not isinstance(name, str) or name not in known:
-        raise PolicyError(f"there is no plugin {said!r} here, only {', '.join(sorted(known))}")
+        raise PolicyError(f"unknown plugin {given!r}; known are {', '.join(sorted(known))}")
     return name
 
 

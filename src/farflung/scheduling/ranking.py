@@ -90,7 +90,7 @@ class Ranking:
                 del self._order[bisect_left(self._order, before)]
             if key in self._refused:
                 self._forget_refusal(key)
-            after = self._evaluator(key)
+            after = self._evaluate(key)
             if after is not None:
                 self._candidates[key] = after
                 if not anew:
@@ -99,7 +99,7 @@ class Ranking:
             self._order = sorted(self._candidates.values())
         self._changed.clear()
 
-    def _evaluator(self, key: SiteKey) -> RankedSite | None:
+    def _evaluate(self, key: SiteKey) -> RankedSite | None:
         state = self._states.get(key)
         if state is None:
             self._matching.discard(key)

@@ -243,20 +243,20 @@ def _addresses(files: Mapping[str, str], sites: Mapping[_Zone, FileEntry]) -> di
     found: Counter[_Zone] = Counter()
     for entry in read_document(EIP_POOLS, files.get(EIP_POOLS, "{}")).entries("eip_pools"):
         pools = [pool for pool in entry.entries("common_pools") if pool.text("status").lower() in ("", "active")]
-        wishes = {place: sites[place].text("eip_type_name") for place in places.get(entry.text("region"), ())}
-        for pool, users in _users(pools, wishes):
+        choices = {place: sites[place].text("eip_type_name") for place in places.get(entry.text("region"), ())}
+        for pool, users in _users(pools, choices):
             free = max(0, pool.count("size") - pool.count("used", default=0) - pool.count("cached", default=0))
             for number, place in enumerate(users):
                 found[place] += free // len(users) + (number < free % len(users))
     return found
 
 
-def _users(pools: Iterable[FileEntry], wishes: Mapping[_Zone, str]) -> Iterator[tuple[FileEntry, list[_Zone]]]:
+def _users(pools: Iterable[FileEntry], choices: Mapping[_Zone, str]) -> Iterator[tuple[FileEntry, list[_Zone]]]:
     """A site may name a pool by name or type; an unknown name restricts nothing."""
     called = [(pool, {pool.text("name"), pool.text("type")}) for pool in pools]
     known = {name for _, names in called for name in names if name}
     for pool, names in called:
-        yield pool, [place for place, wish in wishes.items() if wish in names or wish not in known]
+        yield pool, [place for place, choice in choices.items() if choice in names or choice not in known]
 
 
 def _storage(files: Mapping[str, str]) -> dict[_Zone, dict[str, int]]:

@@ -59,10 +59,10 @@ class SiteUsage:
     def leave(self, reservation: Reservation) -> None:
         del self.stacks[reservation.uid]
         self.add(reservation.claim, -1)
-        kin = reservation.tenant, reservation.labels
-        self.stack_labels[kin] -= 1
-        if not self.stack_labels[kin]:
-            del self.stack_labels[kin]
+        labels_of_tenant = reservation.tenant, reservation.labels
+        self.stack_labels[labels_of_tenant] -= 1
+        if not self.stack_labels[labels_of_tenant]:
+            del self.stack_labels[labels_of_tenant]
 
 
 def _add(totals: dict[K, int], amounts: tuple[tuple[K, int], ...], times: int) -> None:
@@ -187,11 +187,11 @@ class SiteIndex:
     def possible(self, selector: SiteSelector, filters: Collection[str]) -> Collection[SiteKey] | None:
         """A superset of the sites that pass the filters; None: all sites."""
         found = [self._at("site", selector.site)] if selector.site else []
-        if "regionandaz" in filters and selector.regions and all(wish.region for wish in selector.regions):
-            found.append(NO_SITES.union(*(self._at("region", wish.region) for wish in selector.regions)))
+        if "regionandaz" in filters and selector.regions and all(choice.region for choice in selector.regions):
+            found.append(NO_SITES.union(*(self._at("region", choice.region) for choice in selector.regions)))
         if "LocationAndOperator" in filters:
-            wishes = {**selector.geo._asdict(), "operator": selector.operator}
-            found += [self._at(what, value) for what, value in wishes.items() if value]
+            choices = {**selector.geo._asdict(), "operator": selector.operator}
+            found += [self._at(what, value) for what, value in choices.items() if value]
         return min(found, key=len, default=None)
 
     def _at(self, what: str, value: str) -> Collection[SiteKey]:

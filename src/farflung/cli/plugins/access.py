@@ -1,4 +1,4 @@
-"""Which server a command talks to, and as whom: a kubeconfig's context with what the command line says instead."""
+"""Server and user of a command: a kubeconfig's context, with overrides of the command line."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from farflung.cli.plugins.errors import CommandError
-from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, USERS, Entry, Kubeconfig, resolved_path
+from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, USERS, Kubeconfig, KubeconfigEntry, resolved_path
 
 UNCONFIGURED = (
     "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
 )
 
 
-class Access:
-    """One server and one way to log in.  Paths in `cluster` and `user` are absolute."""
+class PluginAccess:
+    """One server and one user.  Paths in `cluster` and `user` are absolute."""
 
     __slots__ = ("cluster", "user")
 
@@ -28,8 +28,8 @@ class Access:
         return str(self.cluster["server"])
 
 
-def resolve(kubeconfig: Kubeconfig, overrides: Mapping[str, str]) -> Access:
-    """The access of the context in use, as the flags in `overrides` change it."""
+def resolve(kubeconfig: Kubeconfig, overrides: Mapping[str, str]) -> PluginAccess:
+    """The access of the current context, with the flags in `overrides`."""
     context = _context(kubeconfig, overrides)
     cluster = _referred(kubeconfig, CLUSTERS, context, "cluster", 'cluster "{}" does not exist')
     user = _user(kubeconfig, context, overrides)
@@ -37,7 +37,7 @@ def resolve(kubeconfig: Kubeconfig, overrides: Mapping[str, str]) -> Access:
     _override_user(user, overrides)
     if not cluster.get("server"):
         raise CommandError(UNCONFIGURED)
-    return Access(cluster, user)
+    return PluginAccess(cluster, user)
 
 
 def context_name(kubeconfig: Kubeconfig, overrides: Mapping[str, str]) -> str:
@@ -74,7 +74,7 @@ def _referred(
     return _with_absolute_paths(found)
 
 
-def _with_absolute_paths(entry: Entry) -> dict[str, Any]:
+def _with_absolute_paths(entry: KubeconfigEntry) -> dict[str, Any]:
     body = dict(entry.body)
     for field in ("certificate-authority", "client-certificate", "client-key", "tokenFile"):
         if body.get(field):

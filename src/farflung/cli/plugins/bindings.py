@@ -1,22 +1,22 @@
-"""`kubectl kcp claims`: see what the exports one is bound to ask for, and grant it."""
+"""`kubectl kcp claims`: list and accept the permission claims of bound exports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from farflung.cli.plugins.commands import Call, Command
+from farflung.cli.plugins.commands import CommandCall, PluginCommand
 from farflung.cli.plugins.errors import ApiFailure, CommandError
 from farflung.cli.plugins.flags import CONNECTION, KUBECONFIG, Flag, seconds
-from farflung.cli.plugins.session import BINDINGS, Session, is_workspace_path, phase, wait_until
+from farflung.cli.plugins.session import BINDINGS, PluginSession, is_workspace_path, phase, wait_until
 
 HEADINGS = ("APIBINDING", "RESOURCE GROUP-VERSION", "STATUS")
 ATTEMPTS = 5
 
 
-def get_claims(call: Call) -> None:
+def get_claims(call: CommandCall) -> None:
     rows = [HEADINGS]
-    with Session(call) as session:
+    with PluginSession(call) as session:
         try:
             for binding in _bindings(session, call.words):
                 rows += _rows(binding)
@@ -30,11 +30,11 @@ def _rows(binding: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield str(binding["metadata"]["name"]), what, str(claim.get("state", ""))
 
 
-def accept_claims(call: Call) -> None:
+def accept_claims(call: CommandCall) -> None:
     if len(call.words) != 1:
         raise CommandError(f"accepts 1 arg(s), received {len(call.words)}")
     name = call.words[0]
-    with Session(call) as session:
+    with PluginSession(call) as session:
         accepted = _accepted(session, name)
     for claim in accepted:
         print(f"claim for {claim_text(claim)} on APIBinding {name} accepted.")
@@ -42,8 +42,8 @@ def accept_claims(call: Call) -> None:
         print(f"APIBinding {name} has no open claims.")
 
 
-def _accepted(session: Session, name: str) -> list[dict[str, Any]]:
-    """Accept all exported claims; those for which that is new."""
+def _accepted(session: PluginSession, name: str) -> list[dict[str, Any]]:
+    """Accept all exported claims; returns those newly accepted."""
     where = session.path(session.location().path, BINDINGS, name)
     for attempt in range(1, ATTEMPTS + 1):
         binding = _found(session, name)
@@ -62,7 +62,7 @@ def _accepted(session: Session, name: str) -> list[dict[str, Any]]:
     return news
 
 
-def _bindings(session: Session, words: list[str]) -> list[dict[str, Any]]:
+def _bindings(session: PluginSession, words: list[str]) -> list[dict[str, Any]]:
     if words:
         return [_found(session, words[0])]
     cluster = session.location().path
@@ -72,7 +72,7 @@ def _bindings(session: Session, words: list[str]) -> list[dict[str, Any]]:
         raise CommandError(f'error listing apibindings in "{cluster}" workspace: {failure}') from None
 
 
-def _found(session: Session, name: str) -> dict[str, Any]:
+def _found(session: PluginSession, name: str) -> dict[str, Any]:
     try:
         return session.connection.get(session.path(session.location().path, BINDINGS, name))
     except ApiFailure as failure:
@@ -85,7 +85,7 @@ def _print_table(rows: list[tuple[str, str, str]]) -> None:
         print(f"{first:<{widths[0]}}   {second:<{widths[1]}}   {third}")
 
 
-CLAIMS = Command(
+CLAIMS = PluginCommand(
     "claims",
     "Operations related to viewing or updating permission claims",
     example="""
@@ -99,11 +99,11 @@ CLAIMS = Command(
 \tkubectl kcp claims accept apibinding cert-manager
 \t""",
     commands=(
-        Command(
+        PluginCommand(
             "get",
             "Operations related to fetching APIs with respect to permission claims",
             commands=(
-                Command(
+                PluginCommand(
                     "apibinding <apibinding_name>",
                     "Get claims related to apibinding",
                     get_claims,
@@ -111,11 +111,11 @@ CLAIMS = Command(
                 ),
             ),
         ),
-        Command(
+        PluginCommand(
             "accept",
             "Operations related to accepting permission claims",
             commands=(
-                Command(
+                PluginCommand(
                     "apibinding <apibinding_name>",
                     "Accept all claims related to apibinding",
                     accept_claims,
@@ -144,12 +144,12 @@ def claim_text(claim: dict[str, Any]) -> str:
 
 
 def is_same_claim(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two claims ask for the same, whatever was answered."""
-    return _asked(one) == _asked(other)
+    """Whether two claims are for the same resources, whatever their state."""
+    return _claim_key(one) == _claim_key(other)
 
 
 def claim_warnings(binding: dict[str, Any]) -> Iterator[str]:
-    """What a consumer should know who has not answered yet."""
+    """Warnings for consumers with unanswered claims."""
     name = binding.get("metadata", {}).get("name", "")
     for claim in exported_claims(binding):
         answers = [answer for answer in answered_claims(binding) if is_same_claim(claim, answer)]
@@ -161,7 +161,7 @@ def claim_warnings(binding: dict[str, Any]) -> Iterator[str]:
 
 
 def accept_all(binding: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """All answers once every exported claim is accepted, and the claims for which that is new."""
+    """All claims, accepted; and those that are newly accepted."""
     answers = [dict(answer) for answer in answered_claims(binding)]
     news = []
     for claim in exported_claims(binding):
@@ -180,7 +180,7 @@ def _claims(binding: dict[str, Any], part: str, field: str) -> list[dict[str, An
     return [claim for claim in found if isinstance(claim, dict)]
 
 
-def _asked(claim: dict[str, Any]) -> tuple[Any, ...]:
+def _claim_key(claim: dict[str, Any]) -> tuple[Any, ...]:
     return (
         claim.get("group") or "",
         claim.get("resource") or "",
@@ -193,12 +193,12 @@ def _asked(claim: dict[str, Any]) -> tuple[Any, ...]:
 BOUND = "Bound"
 
 
-def bind_export(call: Call) -> None:
-    with Session(call) as session:
+def bind_export(call: CommandCall) -> None:
+    with PluginSession(call) as session:
         _bind_export(session, call)
 
 
-def _bind_export(session: Session, call: Call) -> None:
+def _bind_export(session: PluginSession, call: CommandCall) -> None:
     path, export = _reference(call.words)
     name = call.flags.get("name") or export
     cluster = session.location().path
@@ -214,7 +214,7 @@ def _bind_export(session: Session, call: Call) -> None:
 
 
 def _obstacles(binding: dict[str, Any]) -> list[str]:
-    """What the server has against it, each said once."""
+    """Messages of the server, each once."""
     conditions = (binding.get("status") or {}).get("conditions") or ()
     wrong = [one for one in conditions if one.get("status") == "False" and one.get("severity") == "Error"]
     return list(dict.fromkeys(one["message"] for one in wrong if one.get("message")))
@@ -241,11 +241,11 @@ def _binding(name: str, path: str, export: str) -> dict[str, Any]:
     }
 
 
-BIND = Command(
+BIND = PluginCommand(
     "bind",
     "Bind different types into current workspace.",
     commands=(
-        Command(
+        PluginCommand(
             "apiexport <workspace_path:apiexport-name>",
             "Bind to an APIExport",
             bind_export,

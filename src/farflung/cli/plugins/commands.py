@@ -1,4 +1,4 @@
-"""A tree of commands: finds the one that a line means, runs it, and tells what there is to know about it."""
+"""A tree of commands: finds the command of a line, runs it, and prints help."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from farflung.cli.plugins.flags import BOOL, Flag, parse, takes_next_word
 MIN_NAME_WIDTH = 11
 
 
-class Command(NamedTuple):
-    """`flags` are for the command alone, `inherited` for those below it, too; `run` may be missing in a group."""
+class PluginCommand(NamedTuple):
+    """`flags` are of the command alone, `inherited` also of its subcommands; a group may have no `run`."""
 
     use: str
     short: str
-    run: Callable[[Call], None] | None = None
+    run: Callable[[CommandCall], None] | None = None
     long: str = ""
     example: str = ""
     aliases: tuple[str, ...] = ()
     flags: tuple[Flag, ...] = ()
     inherited: tuple[Flag, ...] = ()
-    commands: tuple[Command, ...] = ()
+    commands: tuple[PluginCommand, ...] = ()
     version: str = ""
 
     @property
     def name(self) -> str:
         return self.use.partition(" ")[0]
 
-    def below(self, word: str) -> Command | None:
+    def below(self, word: str) -> PluginCommand | None:
         return next((command for command in self.commands if word in (command.name, *command.aliases)), None)
 
 
-class Call(NamedTuple):
-    """A command as it was typed: its place in the tree, what its flags were given, and its other words."""
+class CommandCall(NamedTuple):
+    """A command line: the path in the tree, flag values and arguments."""
 
-    chain: tuple[Command, ...]
+    chain: tuple[PluginCommand, ...]
     flags: dict[str, str]
     words: list[str]
 
@@ -49,8 +49,8 @@ class Call(NamedTuple):
         print(help_text(self.chain), end="")
 
 
-def main(root: Command, line: list[str], complaint: str) -> int:
-    """Run the command that a line means; the exit code of the program."""
+def main(root: PluginCommand, line: list[str], complaint: str) -> int:
+    """Run a command line; returns the exit code."""
     try:
         _run(root, line)
         sys.stdout.flush()
@@ -66,14 +66,14 @@ def main(root: Command, line: list[str], complaint: str) -> int:
     return 0
 
 
-def _run(root: Command, line: list[str]) -> None:
+def _run(root: PluginCommand, line: list[str]) -> None:
     chain, rest = _found(root, line)
     if len(chain) == 1 and "help" in rest[:1]:
         chain, rest = _found(root, rest[1:])
-        Call(chain, {}, []).show_help()
+        CommandCall(chain, {}, []).show_help()
         return
     parsed = parse(_visible(chain), rest)
-    call = Call(chain, parsed.values, parsed.words)
+    call = CommandCall(chain, parsed.values, parsed.words)
     if call.is_set("help"):
         call.show_help()
     elif call.is_set("version"):
@@ -87,8 +87,8 @@ def _run(root: Command, line: list[str]) -> None:
         call.show_help()
 
 
-def _found(root: Command, line: list[str]) -> tuple[tuple[Command, ...], list[str]]:
-    """The way down the tree that the line names, and the rest of the line."""
+def _found(root: PluginCommand, line: list[str]) -> tuple[tuple[PluginCommand, ...], list[str]]:
+    """The commands that the line names, and the rest of the line."""
     chain, rest, position = [root], list(line), 0
     while position < len(rest) and rest[position] != "--":
         word = rest[position]
@@ -103,19 +103,19 @@ def _found(root: Command, line: list[str]) -> tuple[tuple[Command, ...], list[st
     return tuple(chain), rest
 
 
-def _visible(chain: tuple[Command, ...]) -> list[Flag]:
+def _visible(chain: tuple[PluginCommand, ...]) -> list[Flag]:
     above = [flag for command in chain[:-1] for flag in command.inherited]
     return [*above, *_own(chain[-1])]
 
 
-def _own(command: Command) -> list[Flag]:
+def _own(command: PluginCommand) -> list[Flag]:
     flags = [*command.inherited, *command.flags, Flag("help", f"help for {command.name}", BOOL, "h")]
     if command.version:
         flags.append(Flag("version", f"version for {command.name}", BOOL))
     return flags
 
 
-def help_text(chain: tuple[Command, ...]) -> str:
+def help_text(chain: tuple[PluginCommand, ...]) -> str:
     command = chain[-1]
     path = " ".join(part.name for part in chain)
     sections = [(command.long or command.short).strip(), _usage(chain, path)]
@@ -134,7 +134,7 @@ def help_text(chain: tuple[Command, ...]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _usage(chain: tuple[Command, ...], path: str) -> str:
+def _usage(chain: tuple[PluginCommand, ...], path: str) -> str:
     lines = ["Usage:"]
     if chain[-1].run is not None or len(chain) > 1:
         parents = "".join(f"{part.name} " for part in chain[:-1])
@@ -144,7 +144,7 @@ def _usage(chain: tuple[Command, ...], path: str) -> str:
     return "\n".join(lines)
 
 
-def _command_lines(chain: tuple[Command, ...]) -> str:
+def _command_lines(chain: tuple[PluginCommand, ...]) -> str:
     shorts = {command.name: command.short for command in chain[-1].commands}
     if len(chain) == 1:
         shorts["help"] = "Help about any command"

@@ -1,4 +1,4 @@
-"""Requests to an API server over one connection, and what its refusals mean."""
+"""Requests to an API server over one connection, and its errors."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from farflung.cli.plugins.access import Access
+from farflung.cli.plugins.access import PluginAccess
 from farflung.cli.plugins.errors import ApiFailure, CommandError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-TIMEOUT = 60.0  #: seconds that a server may take for an answer
-ATTEMPTS = 10  #: of a request that the server asks to repeat
+TIMEOUT = 60.0  #: seconds to wait for an answer
+ATTEMPTS = 10  #: of a request that the server asks to retry
 MAX_ANSWER = 512 * 1024 * 1024
 DIALLING_PORTS = {"https": 443, "http": 80}
 WORDS_OF_A_CODE = {401: "Unauthorized", 404: "the server could not find the requested resource"}
 
 
-class Connection:
-    """Speaks to the server of an Access; paths begin with a slash, and names in them are quoted."""
+class PluginConnection:
+    """Connects to the server of a PluginAccess.  Paths begin with a slash; names in them are quoted."""
 
-    def __init__(self, access: Access, verbosity: int = 0) -> None:
+    def __init__(self, access: PluginAccess, verbosity: int = 0) -> None:
         from farflung.cli.plugins.credentials import headers, with_handed_out
 
         self._access = access
@@ -53,7 +53,7 @@ class Connection:
         return self.request("PATCH", path, body, "application/merge-patch+json")
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None, content: str = "") -> dict[str, Any]:
-        """The object that the server answers with; ApiFailure if it refuses, CommandError if it cannot be asked."""
+        """The object in the answer.  Raises ApiFailure if the server refuses, CommandError without an answer."""
         sent = None if body is None else json.dumps(body, ensure_ascii=False).encode()
         headers = list(self._headers)
         if sent is not None:
@@ -80,7 +80,7 @@ class Connection:
             answer = self._wire.getresponse()
             text = answer.read(MAX_ANSWER)
         except (OSError, HTTPException) as error:
-            raise CommandError(f'{method.capitalize()} "{url}": {_told(error)}') from None
+            raise CommandError(f'{method.capitalize()} "{url}": {_describe(error)}') from None
         if self._verbosity >= 6:
             print(f"{method} {url} {answer.status} {answer.reason}", file=sys.stderr)
         return answer, text
@@ -103,7 +103,7 @@ class Connection:
 
 
 class _Wire(HTTPConnection):
-    """A connection whose TLS name may differ from the host that is dialled."""
+    """The TLS name may differ from the host."""
 
     def __init__(self, host: str, port: int, context: SSLContext | None, name: str) -> None:
         super().__init__(host, port, timeout=TIMEOUT)
@@ -142,13 +142,13 @@ def _words(answer: HTTPResponse, text: bytes) -> str:
     return said
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     text = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error) or type(error).__name__
     return f"certificate is not trusted: {text}" if hasattr(error, "verify_message") else str(text).lower()
 
 
 def _proxy(configured: str, scheme: str, host: str) -> tuple[str, int, dict[str, str]] | None:
-    """Host, port and headers of the proxy to go through: the kubeconfig's, else the environment's."""
+    """Host, port and headers of the proxy: of the kubeconfig, else of the environment."""
     url = configured or _environment_proxy(scheme, host)
     if not url:
         return None

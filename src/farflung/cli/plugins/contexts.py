@@ -1,20 +1,19 @@
-"""How a kubeconfig changes when somebody goes to another workspace.
+"""Changes of a kubeconfig by `kubectl ws`.
 
-Two pairs of a cluster and a context belong to the plugin: where one is, and where one was.  Everything else in the
-files stays as it is, whatever it is.
+The plugin owns two pairs of a cluster and a context: the current and the previous workspace.  Other content is kept.
 """
 
 from __future__ import annotations
 
 from farflung.cli.plugins.errors import CommandError
-from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, Entry, Kubeconfig
+from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, Kubeconfig, KubeconfigEntry
 
 CURRENT = "workspace.kcp.io/current"
 PREVIOUS = "workspace.kcp.io/previous"
 
 
 def enter(kubeconfig: Kubeconfig, server: str, context: str) -> None:
-    """Make the current context one for `server` that is otherwise like `context`; remember the one left."""
+    """Make the current context one for `server` that is otherwise like `context`; keep the former one as previous."""
     left = _context(kubeconfig, kubeconfig.current_context or context)
     model = _context(kubeconfig, context)
     model_cluster = _cluster(kubeconfig, model)
@@ -25,7 +24,7 @@ def enter(kubeconfig: Kubeconfig, server: str, context: str) -> None:
 
 
 def go_back(kubeconfig: Kubeconfig) -> None:
-    """Exchange where one is and where one was."""
+    """Exchange the current and the previous context."""
     left = _context(kubeconfig, kubeconfig.current_context)
     previous = kubeconfig.find(CONTEXTS, PREVIOUS)
     if previous is None:
@@ -40,7 +39,7 @@ def go_back(kubeconfig: Kubeconfig) -> None:
 
 
 def add_context(kubeconfig: Kubeconfig, name: str) -> None:
-    """Give the current context's server a context and a cluster of that name, and switch to it."""
+    """Create a context and a cluster of that name for the current server, and switch to it."""
     context = _context(kubeconfig, kubeconfig.current_context)
     kubeconfig.put(CLUSTERS, name, _cluster(kubeconfig, context))
     kubeconfig.put(CONTEXTS, name, _with(context, cluster=name))
@@ -51,27 +50,27 @@ def server_of(kubeconfig: Kubeconfig, context: str) -> str:
     return str(_cluster(kubeconfig, _context(kubeconfig, context)).body.get("server", ""))
 
 
-def _remember(kubeconfig: Kubeconfig, left: Entry) -> None:
+def _remember(kubeconfig: Kubeconfig, left: KubeconfigEntry) -> None:
     if left.body.get("cluster") == CURRENT:
         kubeconfig.put(CLUSTERS, PREVIOUS, _cluster(kubeconfig, left))
         left = _with(left, cluster=PREVIOUS)
     kubeconfig.put(CONTEXTS, PREVIOUS, left)
 
 
-def _context(kubeconfig: Kubeconfig, name: str) -> Entry:
+def _context(kubeconfig: Kubeconfig, name: str) -> KubeconfigEntry:
     found = kubeconfig.find(CONTEXTS, name)
     if found is None:
         raise CommandError(f'current "{name}" context not found')
-    return Entry(dict(found.body), found.origin)
+    return KubeconfigEntry(dict(found.body), found.origin)
 
 
-def _cluster(kubeconfig: Kubeconfig, context: Entry) -> Entry:
+def _cluster(kubeconfig: Kubeconfig, context: KubeconfigEntry) -> KubeconfigEntry:
     name = str(context.body.get("cluster", ""))
     found = kubeconfig.find(CLUSTERS, name)
     if found is None:
         raise CommandError(f'cluster "{name}" not found in kubeconfig')
-    return Entry(dict(found.body), found.origin)
+    return KubeconfigEntry(dict(found.body), found.origin)
 
 
-def _with(entry: Entry, **fields: str) -> Entry:
-    return Entry(entry.body | fields, entry.origin)
+def _with(entry: KubeconfigEntry, **fields: str) -> KubeconfigEntry:
+    return KubeconfigEntry(entry.body | fields, entry.origin)

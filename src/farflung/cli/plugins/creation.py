@@ -1,4 +1,4 @@
-"""Making workspaces and contexts for them, and showing what there is."""
+"""Creating workspaces and contexts, and the tree of workspaces."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ import re
 from typing import Any
 
 from farflung.cli.plugins import contexts
-from farflung.cli.plugins.commands import Call
+from farflung.cli.plugins.commands import CommandCall
 from farflung.cli.plugins.errors import ApiFailure, CommandError
 from farflung.cli.plugins.kubeconfig import CONTEXTS, change_files
 from farflung.cli.plugins.navigation import READY, go, type_of
-from farflung.cli.plugins.session import ROOT, WORKSPACES, Location, Session, parse_server, phase, wait_until
+from farflung.cli.plugins.session import (
+    ROOT,
+    WORKSPACES,
+    PluginSession,
+    WorkspaceLocation,
+    parse_server,
+    phase,
+    wait_until,
+)
 
 READY_TIMEOUT = 60.0
-NO_BREAK = "\N{NO-BREAK SPACE}"  #: what kcp draws trees with
+NO_BREAK = "\N{NO-BREAK SPACE}"  #: as in kcp's trees
 
 
-def create(call: Call) -> None:
+def create(call: CommandCall) -> None:
     if len(call.words) != 1:
         raise CommandError(f"accepts 1 arg(s), received {len(call.words)}")
-    with Session(call) as session:
+    with PluginSession(call) as session:
         _create(session, call, call.words[0])
 
 
-def _create(session: Session, call: Call, name: str) -> None:
+def _create(session: PluginSession, call: CommandCall, name: str) -> None:
     location = session.location()
     kind = call.flags.get("type", "")
     if call.is_set("ignore-existing") and kind and not kind.startswith(f"{ROOT}:"):
@@ -47,8 +55,10 @@ def _create(session: Session, call: Call, name: str) -> None:
         go(session, name, short=False)
 
 
-def _created(session: Session, location: Location, call: Call, name: str) -> tuple[dict[str, Any], bool]:
-    """The workspace, and whether it had been there before."""
+def _created(
+    session: PluginSession, location: WorkspaceLocation, call: CommandCall, name: str
+) -> tuple[dict[str, Any], bool]:
+    """The workspace, and whether it existed before."""
     spec: dict[str, Any] = {}
     if call.flags.get("type"):
         path, _, kind = call.flags["type"].rpartition(":")
@@ -66,7 +76,7 @@ def _created(session: Session, location: Location, call: Call, name: str) -> tup
     return session.connection.get(session.path(location.path, WORKSPACES, name)), True
 
 
-def _wait_until_ready(session: Session, location: Location, workspace: dict[str, Any]) -> None:
+def _wait_until_ready(session: PluginSession, location: WorkspaceLocation, workspace: dict[str, Any]) -> None:
     if phase(workspace) == READY:
         return
     path = session.path(location.path, WORKSPACES, workspace["metadata"]["name"])
@@ -74,11 +84,11 @@ def _wait_until_ready(session: Session, location: Location, workspace: dict[str,
         raise CommandError("timed out waiting for the condition")
 
 
-def create_context(call: Call) -> None:
+def create_context(call: CommandCall) -> None:
     if len(call.words) > 1:
         call.show_help()
         return
-    session = Session(call)
+    session = PluginSession(call)
     before = session.kubeconfig
     server = contexts.server_of(before, before.current_context)
     location = parse_server(server)
@@ -97,12 +107,12 @@ def create_context(call: Call) -> None:
         print(f'Updated context "{name}" and switched to it.')
 
 
-def tree(call: Call) -> None:
-    with Session(call) as session:
+def tree(call: CommandCall) -> None:
+    with PluginSession(call) as session:
         print("\n".join(_tree_lines(session, call.is_set("full"))) + "\n")
 
 
-def _tree_lines(session: Session, full: bool) -> list[str]:
+def _tree_lines(session: PluginSession, full: bool) -> list[str]:
     top = session.location('current config context URL "{}" does not point to workspace').path
     lines = ["."]
     waiting = [(top, "", True, True)]
@@ -116,8 +126,8 @@ def _tree_lines(session: Session, full: bool) -> list[str]:
     return lines
 
 
-def _children(session: Session, path: str, must_be_seen: bool) -> list[str]:
-    """The names of the workspaces in one; none if the user may not look into it or it has no such thing."""
+def _children(session: PluginSession, path: str, must_be_seen: bool) -> list[str]:
+    """Names of the workspaces in one; empty if the user has no access."""
     try:
         items = session.connection.get(session.path(path, WORKSPACES)).get("items") or []
     except ApiFailure as failure:

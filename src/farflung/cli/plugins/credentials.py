@@ -1,4 +1,4 @@
-"""Logging in as a kubeconfig says: tokens, passwords, client certificates and programs that hand them out."""
+"""Credentials of a kubeconfig: tokens, passwords, client certificates and exec plugins."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext, SSLError, VerifyMode
 from typing import Any
 
-from farflung.cli.plugins.access import Access
+from farflung.cli.plugins.access import PluginAccess
 from farflung.cli.plugins.errors import CommandError
 
-PARTIAL_CHAIN = 0x80000  #: of OpenSSL: whatever the kubeconfig trusts is trusted, also if it is no root
+PARTIAL_CHAIN = 0x80000  #: OpenSSL: trust every certificate in the kubeconfig, also intermediate ones
 
 
 def headers(user: dict[str, Any]) -> list[tuple[str, str]]:
-    """The headers that tell the server who asks.  A token is taken before a password, as kubectl does."""
+    """Authentication headers.  A token takes precedence over a password, as in kubectl."""
     found = []
     token = _token(user)
     if token:
@@ -33,8 +33,8 @@ def headers(user: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def with_handed_out(access: Access) -> dict[str, Any]:
-    """The user, with what its exec plugin hands out if it has one."""
+def with_handed_out(access: PluginAccess) -> dict[str, Any]:
+    """The user, with the credentials of its exec plugin, if any."""
     user = access.user
     return user | _executed(user["exec"], access) if isinstance(user.get("exec"), dict) else user
 
@@ -79,7 +79,7 @@ def _load_client_certificate(context: SSLContext, user: dict[str, Any]) -> None:
 
 @contextmanager
 def _file(user: dict[str, Any], field: str) -> Iterator[str | None]:
-    """A path under which OpenSSL finds what the kubeconfig has, without leaving a key on the disk."""
+    """A path from which OpenSSL can read the data, without writing a key to disk."""
     if not user.get(f"{field}-data"):
         yield user.get(field)
         return
@@ -104,8 +104,8 @@ def _decoded(data: str) -> bytes:
     return binascii.a2b_base64(data)
 
 
-def _executed(execution: dict[str, Any], access: Access) -> dict[str, Any]:
-    """What an exec plugin says, in the words of a kubeconfig's user."""
+def _executed(execution: dict[str, Any], access: PluginAccess) -> dict[str, Any]:
+    """The output of an exec plugin, as fields of a kubeconfig user."""
     import subprocess
 
     environment = dict(os.environ)
@@ -130,7 +130,7 @@ def _executed(execution: dict[str, Any], access: Access) -> dict[str, Any]:
     return _as_user(status)
 
 
-def _exec_info(execution: dict[str, Any], access: Access) -> dict[str, Any]:
+def _exec_info(execution: dict[str, Any], access: PluginAccess) -> dict[str, Any]:
     interactive = os.isatty(0) and execution.get("interactiveMode") != "Never"
     spec: dict[str, Any] = {"interactive": interactive}
     if execution.get("provideClusterInfo"):

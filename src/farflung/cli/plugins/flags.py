@@ -1,4 +1,4 @@
-"""Flags as kubectl's plugins take them: anywhere on the line, with or without `=`, and in one letter."""
+"""Flags of kubectl plugins: anywhere on the line, with or without `=`, and short."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from farflung.cli.plugins.errors import CommandError
 
-BOOL = ""  #: the type of a flag that needs no value
+BOOL = ""  #: a flag without a value
 TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -27,13 +27,13 @@ class Flag(NamedTuple):
         return f"{letter}--{self.name} {self.type}".rstrip()
 
 
-class Parsed(NamedTuple):
+class ParsedLine(NamedTuple):
     values: dict[str, str]
     words: list[str]
 
 
-def parse(flags: Iterable[Flag], line: list[str]) -> Parsed:
-    """What the flags on the line were given, and the words that are none."""
+def parse(flags: Iterable[Flag], line: list[str]) -> ParsedLine:
+    """Flag values, and the arguments."""
     known = list(flags)
     names = {flag.name: flag for flag in known}
     letters = {flag.short: flag for flag in known if flag.short}
@@ -52,18 +52,18 @@ def parse(flags: Iterable[Flag], line: list[str]) -> Parsed:
             _parse_letters(letters, word, rest, values)
         else:
             words.append(word)
-    return Parsed(values, words)
+    return ParsedLine(values, words)
 
 
 def takes_next_word(flags: Iterable[Flag], word: str) -> bool:
-    """Whether the word after this flag is its value."""
+    """Whether the next word is the value of this flag."""
     if word.startswith("--"):
         return any(f"--{flag.name}" == word and flag.type != BOOL for flag in flags)
     return any(f"-{flag.short}" == word and flag.type != BOOL for flag in flags if flag.short)
 
 
 def seconds(text: str) -> float:
-    """A duration as Go writes it, like 1m30s."""
+    """A Go duration, like 1m30s."""
     if not re.fullmatch(r"(?:[0-9.]+(?:ns|us|µs|ms|s|m|h))+|0", text):
         raise ValueError(f'time: invalid duration "{text}"')
     return sum(float(number) * UNITS[unit] for number, unit in re.findall(r"([0-9.]+)(ns|us|µs|ms|s|m|h)", text))
@@ -130,7 +130,7 @@ CONNECTION = (
     Flag("username", "Username for basic authentication to the API server"),
 )
 
-#: Those of Go's logging library.  Scripts pass them; of all of them -v alone does something here.
+#: Flags of Go's logging library, which scripts pass; only -v has an effect.
 LOGGING = (
     Flag("add_dir_header", "If true, adds the file directory to the header of the log messages", BOOL),
     Flag("alsologtostderr", "log to standard error as well as files", BOOL),

@@ -1,4 +1,4 @@
-"""`kubectl kcp`: bind APIs, look at their claims, make schemas of CustomResourceDefinitions; and `kubectl kcp ws`."""
+"""`kubectl kcp`: bind APIs, list claims, convert CustomResourceDefinitions to schemas; and `kubectl kcp ws`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from farflung.cli.plugins import commands
 from farflung.cli.plugins.bindings import BIND, CLAIMS
-from farflung.cli.plugins.commands import Command
+from farflung.cli.plugins.commands import PluginCommand
 from farflung.cli.plugins.flags import LOGGING
 from farflung.cli.plugins.snapshot import CRD
 from farflung.cli.plugins.workspace import WORKSPACE
@@ -17,7 +17,7 @@ ABOUT = """Commands for workspaces and the APIs in them, for kcp and for Farflun
 This command provides KCP specific sub-command for kubectl."""
 
 
-KCP = Command(
+KCP = PluginCommand(
     "kcp",
     "kubectl plugin for KCP",
     long=ABOUT,

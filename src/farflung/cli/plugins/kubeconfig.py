@@ -1,4 +1,4 @@
-"""Kubeconfig files: several read as one, and changed without losing anything that somebody else put there."""
+"""Kubeconfig files: several merged into one, and changed without losing other content."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from farflung.cli.plugins import yaml_reader, yaml_writer
 from farflung.cli.plugins.errors import CommandError
 
 CLUSTERS, CONTEXTS, USERS = "clusters", "contexts", "users"
-BODY = {CLUSTERS: "cluster", CONTEXTS: "context", USERS: "user"}  #: where an entry of a section keeps what it says
+BODY = {CLUSTERS: "cluster", CONTEXTS: "context", USERS: "user"}  #: the field with the content of an entry
 PATHS = (
     "certificate-authority",
     "client-certificate",
     "client-key",
     "tokenFile",
-)  #: relative to the file they stand in
+)  #: relative to the file
 
 
-class Entry:
-    """A cluster, context or user, and the file that it comes from."""
+class KubeconfigEntry:
+    """A cluster, context or user, and its file."""
 
     __slots__ = ("body", "origin")
 
@@ -35,7 +35,7 @@ class Entry:
 
 
 class Kubeconfig:
-    """Some files, read as one.  The first file that knows a name, or the current context, decides."""
+    """Merged files.  The first file with a name, or with a current context, takes precedence."""
 
     def __init__(self, documents: dict[Path, dict[str, Any]]) -> None:
         self.documents = documents
@@ -49,15 +49,15 @@ class Kubeconfig:
     def empty(self) -> bool:
         return not any(document.get(section) for document in self.documents.values() for section in BODY)
 
-    def find(self, section: str, name: str) -> Entry | None:
+    def find(self, section: str, name: str) -> KubeconfigEntry | None:
         for path, document in self.documents.items():
             item = _item(document, section, name)
             if item is not None:
-                return Entry(item.get(BODY[section]) or {}, path)
+                return KubeconfigEntry(item.get(BODY[section]) or {}, path)
         return None
 
-    def put(self, section: str, name: str, entry: Entry) -> None:
-        """Write an entry where one of that name is, else beside the one it was made from."""
+    def put(self, section: str, name: str, entry: KubeconfigEntry) -> None:
+        """Write an entry into the file that has its name, else into the file of the entry that it was made from."""
         known = self.find(section, name)
         destination = known.origin if known else entry.origin
         body = copy.deepcopy(entry.body)
@@ -77,14 +77,14 @@ class Kubeconfig:
         self._touch(destination)
 
     def _touch(self, path: Path) -> None:
-        """Files are written in the order of their last change, so that nothing refers to what is not there yet."""
+        """In the order of the last change, so that no reference precedes its target."""
         if path in self.changed:
             self.changed.remove(path)
         self.changed.append(path)
 
 
 def locations(explicit: str, environment: Mapping[str, str]) -> list[Path]:
-    """The files that kubectl would read, in order, there or not."""
+    """The files that kubectl would read, existing or not."""
     if explicit:
         return [Path(explicit)]
     names = [name for name in environment.get("KUBECONFIG", "").split(":") if name]
@@ -94,7 +94,7 @@ def locations(explicit: str, environment: Mapping[str, str]) -> list[Path]:
 
 
 def load(paths: list[Path]) -> Kubeconfig:
-    """What those of the files say that exist."""
+    """The content of existing files."""
     documents = {}
     for path in paths:
         try:
@@ -123,7 +123,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
 
 
 def render(document: dict[str, Any]) -> str:
-    """The text of a file, in the order in which kubectl writes it."""
+    """In the order in which kubectl writes."""
     ordered: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "preferences": {}} | document
     for section in BODY:
         if ordered.get(section):
@@ -161,7 +161,7 @@ def _move_paths(body: dict[str, Any], origin: Path, destination: Path) -> None:
 
 
 def resolved_path(value: str, origin: Path) -> Path:
-    """The file that a kubeconfig at `origin` means by `value`."""
+    """The file of `value` in a kubeconfig at `origin`."""
     return (origin.parent / value).absolute()
 
 
@@ -169,7 +169,7 @@ PATIENCE = 10.0  #: seconds to wait for another writer
 
 
 def change_files(paths: list[Path], edit: Callable[[Kubeconfig], None]) -> Kubeconfig:
-    """Read the files again, edit them and write what changed, while no other kubectl writes them."""
+    """Read the files again, edit them and write the changed ones, under kubectl's lock."""
     with ExitStack() as locks:
         for lock in sorted({lock for path in paths if path.exists() for lock in _locks(path)}):
             locks.enter_context(_locked(lock))
@@ -181,7 +181,7 @@ def change_files(paths: list[Path], edit: Callable[[Kubeconfig], None]) -> Kubec
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Give a file another content at once, keeping its mode, its owner where that is allowed, and links to it."""
+    """Replace the content atomically; keeps mode, symbolic links and, where allowed, the owner."""
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -204,8 +204,8 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _locks(path: Path) -> tuple[Path, Path]:
-    """The lock that kubectl takes, too: a file beside the kubeconfig; and, if that is a link, that of the file itself,
-    which others may have by another name.  Directories are followed first: two ways to one lock are one lock."""
+    """kubectl's lock file beside the kubeconfig and, for a symbolic link, the one beside its target.  Directories are
+    resolved, so that two paths to one lock are equal."""
     return Path(f"{path.parent.resolve() / path.name}.lock"), Path(f"{path.resolve()}.lock")
 
 

@@ -1,4 +1,4 @@
-"""Going from one workspace to another, as `cd` goes from directory to directory."""
+"""Switching workspaces, like `cd`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from farflung.cli.plugins import contexts
 from farflung.cli.plugins.access import context_name, resolve
 from farflung.cli.plugins.bindings import claim_warnings
-from farflung.cli.plugins.commands import Call
+from farflung.cli.plugins.commands import CommandCall
 from farflung.cli.plugins.errors import ApiFailure, CommandError
 from farflung.cli.plugins.kubeconfig import Kubeconfig, change_files
 from farflung.cli.plugins.session import (
     BINDINGS,
     ROOT,
     WORKSPACES,
-    Location,
-    Session,
+    PluginSession,
+    WorkspaceLocation,
     connect,
     is_workspace_path,
     parse_server,
@@ -27,7 +27,7 @@ from farflung.cli.plugins.session import (
 )
 
 if TYPE_CHECKING:
-    from farflung.cli.plugins.connection import Connection
+    from farflung.cli.plugins.connection import PluginConnection
 
 READY = "Ready"
 NOTE = (
@@ -36,8 +36,8 @@ NOTE = (
 )
 
 
-def use(call: Call) -> None:
-    """`kubectl ws WHERE`, and `kubectl ws` alone."""
+def use(call: CommandCall) -> None:
+    """`kubectl ws WHERE`, and `kubectl ws` without arguments."""
     if len(call.words) > 1:
         call.show_help()
         return
@@ -45,13 +45,13 @@ def use(call: Call) -> None:
     if where == ".":
         current(call._replace(words=[]))
         return
-    with Session(call) as session:
+    with PluginSession(call) as session:
         go(session, where, call.is_set("short"))
     if not call.words:
         print(NOTE)
 
 
-def use_given(call: Call) -> None:
+def use_given(call: CommandCall) -> None:
     """`kubectl ws use WHERE`."""
     if call.words:
         use(call)
@@ -59,15 +59,15 @@ def use_given(call: Call) -> None:
         call.show_help()
 
 
-def current(call: Call) -> None:
+def current(call: CommandCall) -> None:
     if call.words:
         call.show_help()
         return
-    report(Session(call).access.server, call.is_set("short"))
+    report(PluginSession(call).access.server, call.is_set("short"))
 
 
-def go(session: Session, where: str, short: bool) -> None:
-    """Switch to a workspace and say so."""
+def go(session: PluginSession, where: str, short: bool) -> None:
+    """Switch to a workspace and print it."""
     if where == "-":
         _go_back(session, short)
         return
@@ -79,7 +79,7 @@ def go(session: Session, where: str, short: bool) -> None:
     elif not is_workspace_path(where):
         raise CommandError(f"invalid workspace name format: {where}")
     elif where == ROOT or where.startswith("system:"):
-        target = Location(session.location().base, where)
+        target = WorkspaceLocation(session.location().base, where)
     elif ":" in where:
         target = _absolute(session, where)
     else:
@@ -101,7 +101,7 @@ def report(server: str, short: bool, kind: str = "") -> None:
         print(f'Current workspace is "{location.path}"' + (f" (type {kind})." if kind else "."))
 
 
-def _go_back(session: Session, short: bool) -> None:
+def _go_back(session: PluginSession, short: bool) -> None:
     kubeconfig = change_files(session.paths, contexts.go_back)
     server = contexts.server_of(kubeconfig, contexts.CURRENT)
     location = parse_server(server)
@@ -111,32 +111,32 @@ def _go_back(session: Session, short: bool) -> None:
     report(server, short)
 
 
-def _connection_to(kubeconfig: Kubeconfig, session: Session) -> Connection:
-    """A connection for the new current context, which may be another server or user than before."""
+def _connection_to(kubeconfig: Kubeconfig, session: PluginSession) -> PluginConnection:
+    """A connection for the new current context, whose server or user may differ."""
     overrides = {name: value for name, value in session.overrides.items() if name not in ("context", "server")}
     return connect(resolve(kubeconfig, overrides), overrides)
 
 
-def _home(session: Session) -> Location:
-    """The host stays the one that the user reaches the hub by, whatever the hub calls itself."""
+def _home(session: PluginSession) -> WorkspaceLocation:
+    """Keeps the host of the user's URL, whatever host name the hub returns."""
     home = session.connection.get(session.path(ROOT, WORKSPACES, "~")).get("spec", {})
     known = parse_server(str(home.get("URL", "")))
     path = known.path if known else str(home.get("cluster", ""))
     if not is_workspace_path(path):
         raise CommandError("the server does not say where the home workspace is")
-    return Location(session.base, path)
+    return WorkspaceLocation(session.base, path)
 
 
-def _parent(location: Location) -> Location:
+def _parent(location: WorkspaceLocation) -> WorkspaceLocation:
     parent, _, _ = location.path.rpartition(":")
     if parent:
-        return Location(location.base, parent)
+        return WorkspaceLocation(location.base, parent)
     if location.path == ROOT:
         raise CommandError(f'current workspace is "{ROOT}"')
     raise CommandError(f'current workspace "{location.path}" has no parent')
 
 
-def _absolute(session: Session, where: str) -> Location:
+def _absolute(session: PluginSession, where: str) -> WorkspaceLocation:
     location = session.location()
     parent, _, name = where.rpartition(":")
     try:
@@ -152,15 +152,15 @@ def _absolute(session: Session, where: str) -> Location:
         groups = None
     if not groups:
         raise CommandError(f"access to workspace {where} denied")
-    return Location(location.base, where)
+    return WorkspaceLocation(location.base, where)
 
 
-def _child(session: Session, name: str) -> tuple[Location, str]:
+def _child(session: PluginSession, name: str) -> tuple[WorkspaceLocation, str]:
     location = session.location()
     workspace = session.connection.get(session.path(location.path, WORKSPACES, name))
     if phase(workspace) != READY:
         raise CommandError(f'workspace "{name}" is not ready')
-    return Location(location.base, f"{location.path}:{name}"), type_of(workspace)
+    return WorkspaceLocation(location.base, f"{location.path}:{name}"), type_of(workspace)
 
 
 def type_of(workspace: dict[str, Any]) -> str:
@@ -168,7 +168,7 @@ def type_of(workspace: dict[str, Any]) -> str:
     return ":".join(part for part in (kind.get("path", ""), kind.get("name", "")) if part)
 
 
-def _warn_of_claims(connection: Connection, location: Location) -> None:
+def _warn_of_claims(connection: PluginConnection, location: WorkspaceLocation) -> None:
     try:
         bindings = connection.get(request_path(location.base, location.path, BINDINGS)).get("items") or []
     except ApiFailure as failure:

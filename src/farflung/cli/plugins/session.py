@@ -1,4 +1,4 @@
-"""What every command that talks to a server needs: the kubeconfig, where it points, and a connection."""
+"""What commands with a server share: the kubeconfig, its workspace and a connection."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from farflung.cli.plugins import access, kubeconfig
-from farflung.cli.plugins.access import Access
-from farflung.cli.plugins.commands import Call
+from farflung.cli.plugins.access import PluginAccess
+from farflung.cli.plugins.commands import CommandCall
 from farflung.cli.plugins.errors import CommandError
 from farflung.cli.plugins.kubeconfig import Kubeconfig
 
 if TYPE_CHECKING:
-    from farflung.cli.plugins.connection import Connection
+    from farflung.cli.plugins.connection import PluginConnection
 
 ROOT = "root"
 WORKSPACES = "/apis/tenancy.kcp.io/v1alpha1/workspaces"
@@ -29,7 +29,7 @@ _LABEL = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _PATH = re.compile(f"{_LABEL}(?::{_LABEL})*")
 
 
-class Location(NamedTuple):
+class WorkspaceLocation(NamedTuple):
     """A workspace on a server: `base` is the URL without `/clusters/…`."""
 
     base: str
@@ -40,15 +40,15 @@ class Location(NamedTuple):
         return f"{self.base}/clusters/{self.path}"
 
 
-class Session:
-    def __init__(self, call: Call) -> None:
+class PluginSession:
+    def __init__(self, call: CommandCall) -> None:
         self.overrides = call.flags
         self.paths: list[Path] = kubeconfig.locations(call.flags.get("kubeconfig", ""), os.environ)
         self.kubeconfig: Kubeconfig = kubeconfig.load(self.paths)
-        self.access: Access = access.resolve(self.kubeconfig, self.overrides)
-        self._connection: Connection | None = None
+        self.access: PluginAccess = access.resolve(self.kubeconfig, self.overrides)
+        self._connection: PluginConnection | None = None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> PluginSession:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,13 +56,13 @@ class Session:
             self._connection.close()
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> PluginConnection:
         if self._connection is None:
             self._connection = connect(self.access, self.overrides)
         return self._connection
 
-    def location(self, words: str = 'current URL "{}" does not point to a workspace') -> Location:
-        """The workspace that the context points to."""
+    def location(self, words: str = 'current URL "{}" does not point to a workspace') -> WorkspaceLocation:
+        """The workspace of the context."""
         found = parse_server(self.access.server)
         if found is None:
             raise CommandError(words.format(self.access.server))
@@ -74,7 +74,7 @@ class Session:
         return found.base if found else self.access.server.rstrip("/")
 
     def path(self, cluster: str, resource: str, name: str = "") -> str:
-        """The path of a request about a workspace."""
+        """The URL path of a resource in a workspace."""
         return request_path(self.base, cluster, resource, name)
 
 
@@ -82,20 +82,20 @@ def request_path(base: str, cluster: str, resource: str, name: str = "") -> str:
     return f"{urlsplit(base).path}/clusters/{cluster}{resource}" + (f"/{quote(name, safe='~')}" if name else "")
 
 
-def connect(access: Access, overrides: dict[str, str]) -> Connection:
-    """Who only asks where they are needs no network, and does not wait for its modules."""
-    from farflung.cli.plugins.connection import Connection
+def connect(access: PluginAccess, overrides: dict[str, str]) -> PluginConnection:
+    """Imported lazily: printing the current workspace needs no network."""
+    from farflung.cli.plugins.connection import PluginConnection
 
     level = overrides.get("v", "0")
-    return Connection(access, int(level) if level.isdigit() else 0)
+    return PluginConnection(access, int(level) if level.isdigit() else 0)
 
 
 def is_workspace_path(path: str) -> bool:
     return _PATH.fullmatch(path) is not None
 
 
-def parse_server(url: str) -> Location | None:
-    """The workspace of a server's URL, if it has one."""
+def parse_server(url: str) -> WorkspaceLocation | None:
+    """The workspace in a server's URL, if any."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -104,11 +104,11 @@ def parse_server(url: str) -> Location | None:
     path = after.partition("/")[0]
     if not found or not is_workspace_path(path):
         return None
-    return Location(f"{parts.scheme}://{parts.netloc}{before}", path)
+    return WorkspaceLocation(f"{parts.scheme}://{parts.netloc}{before}", path)
 
 
 def wait_until(done: Callable[[], bool], timeout: float) -> bool:
-    """Ask again and again; whether it happened in time."""
+    """Retry; False after the timeout."""
     deadline = time.monotonic() + timeout
     while not done():
         if time.monotonic() + POLL_INTERVAL > deadline:

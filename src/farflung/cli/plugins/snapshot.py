@@ -1,4 +1,4 @@
-"""`kubectl kcp crd snapshot`: a CustomResourceDefinition as an APIResourceSchema, without asking any server."""
+"""`kubectl kcp crd snapshot`: a CustomResourceDefinition as an APIResourceSchema, without a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from farflung.cli.plugins.commands import Call, Command
+from farflung.cli.plugins.commands import CommandCall, PluginCommand
 from farflung.cli.plugins.errors import CommandError
 from farflung.cli.plugins.flags import Flag
 
@@ -21,7 +21,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 VERSION = ("name", "served", "storage", "deprecated", "deprecationWarning", "schema", "subresources")
 COLUMN = ("name", "type", "format", "description", "priority", "jsonPath")
-#: The order of the fields in JSON that Go writes.
+#: field order of Go's JSON
 SCHEMA = (
     "id", "$schema", "$ref", "description", "type", "format", "title", "default", "maximum", "exclusiveMaximum",
     "minimum", "exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems",
@@ -36,7 +36,7 @@ SCHEMA_LISTS = ("allOf", "oneOf", "anyOf")
 SCHEMAS = ("not", "items", "additionalProperties", "additionalItems")
 
 
-def snapshot(call: Call) -> None:
+def snapshot(call: CommandCall) -> None:
     form = call.flags.get("output", "yaml")
     complaints = [f"--{flag} is required" for flag in ("filename", "prefix") if not call.flags.get(flag)]
     if form not in FORMATS:
@@ -50,7 +50,7 @@ def snapshot(call: Call) -> None:
 
 
 def resource_schema(definition: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The APIResourceSchema that says what a CustomResourceDefinition says."""
+    """The APIResourceSchema of a CustomResourceDefinition."""
     version, kind = definition.get("apiVersion", ""), definition.get("kind", "")
     if (version, kind) != ("apiextensions.k8s.io/v1", "CustomResourceDefinition"):
         raise CommandError(
@@ -130,8 +130,8 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-    class Loader(base):  # type: ignore[misc]
-        """Two documents that nothing separates would be one with every field twice, and half of it would be lost."""
+    class StrictLoader(base):  # type: ignore[misc]
+        """Refuses duplicate fields: two documents without a separator would be merged."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             mapping: dict[Any, Any] = super().construct_mapping(node, deep)
@@ -140,7 +140,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
             return mapping
 
     try:
-        for document in yaml.load_all(text, Loader):
+        for document in yaml.load_all(text, StrictLoader):
             if document is None:
                 continue
             if not isinstance(document, dict):
@@ -151,7 +151,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _json(value: Any) -> str:
-    """As Go encodes it, which spares HTML some characters."""
+    """With Go's HTML escapes."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -166,7 +166,7 @@ def _yaml(value: Any) -> str:
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
     class Dumper(base):  # type: ignore[misc]
-        """Quotes as Go's library does."""
+        """Quotes like Go's library."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
@@ -180,11 +180,11 @@ def _yaml(value: Any) -> str:
     return text
 
 
-CRD = Command(
+CRD = PluginCommand(
     "crd",
     "CRD related operations",
     commands=(
-        Command(
+        PluginCommand(
             "snapshot -f FILE --prefix PREFIX",
             "Snapshot a CRD and convert it to an APIResourceSchema",
             snapshot,

@@ -1,11 +1,11 @@
-"""`kubectl ws`: its commands and what they say about themselves."""
+"""`kubectl ws`: its commands and help."""
 
 from __future__ import annotations
 
 import sys
 
 from farflung.cli.plugins import commands
-from farflung.cli.plugins.commands import Command
+from farflung.cli.plugins.commands import PluginCommand
 from farflung.cli.plugins.creation import create, create_context, tree
 from farflung.cli.plugins.flags import BOOL, CONNECTION, KUBECONFIG, LOGGING, Flag
 from farflung.cli.plugins.navigation import current, use, use_given
@@ -45,7 +45,7 @@ EXAMPLES = """
 """
 
 COMMANDS = (
-    Command(
+    PluginCommand(
         "create",
         "Creates a new workspace",
         create,
@@ -66,28 +66,28 @@ COMMANDS = (
             KUBECONFIG,
         ),
     ),
-    Command(
+    PluginCommand(
         "create-context [<context-name>] [--overwrite]",
         "Create a kubeconfig context for the current workspace",
         create_context,
         example="kcp workspace create-context",
         flags=(Flag("overwrite", "Overwrite the context if it already exists", BOOL), KUBECONFIG),
     ),
-    Command(
+    PluginCommand(
         "current [--short]",
         "Print the current workspace. Same as 'kubectl ws .'.",
         current,
         example="kcp workspace current",
         flags=(SHORT, KUBECONFIG),
     ),
-    Command(
+    PluginCommand(
         "tree",
         "Print the current workspace tree.",
         tree,
         example="kcp workspace tree",
         flags=(Flag("full", "Show full workspace names", BOOL, "f"), KUBECONFIG),
     ),
-    Command(
+    PluginCommand(
         "use <workspace>|..|.|-|~|<root:absolute:workspace>",
         "Uses the given workspace as the current workspace. "
         "Using - means previous workspace, .. means parent workspace, . mean current, ~ means home workspace",
@@ -96,7 +96,7 @@ COMMANDS = (
     ),
 )
 
-WORKSPACE = Command(
+WORKSPACE = PluginCommand(
     "workspace [create|create-context|use|current|<workspace>|..|.|-|~|<root:absolute:workspace>]",
     "Manages KCP workspaces",
     use,

@@ -1,7 +1,6 @@
-"""Reads the YAML that kubectl, kcp and farflung write, in a fraction of the time that importing PyYAML takes.
+"""A YAML reader for files of kubectl, kcp and farflung, much faster than importing PyYAML.
 
-The reader knows block mappings, block lists and scalars on one line.  Whatever else a file has makes it step aside for
-PyYAML, so both always agree on what a text means.
+It reads block mappings, block lists and scalars on one line.  PyYAML reads everything else, so that both always agree.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _EMPTY = {"{}": dict, "[]": list}
 
 
 class Unfamiliar(Exception):
-    """The text is beyond this reader, which says nothing about whether it is YAML."""
+    """This reader does not support the text, which may be valid YAML."""
 
 
 def load(text: str) -> Any:
-    """The value of one YAML or JSON document, timestamps as text; ValueError if it is none."""
+    """The value of one YAML or JSON document; timestamps stay strings.  Raises ValueError."""
     try:
         return read_block_yaml(text)
     except Unfamiliar:
@@ -41,7 +40,7 @@ def load(text: str) -> Any:
 
 
 def read_block_yaml(text: str) -> Any:
-    """As `load`, or Unfamiliar."""
+    """Like `load`; raises Unfamiliar."""
     if text.lstrip()[:1] == "{":
         return _read_json(text)
     lines = _lines(text)
@@ -54,7 +53,7 @@ def read_block_yaml(text: str) -> Any:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether a plain scalar of this text could be taken for something else than text."""
+    """Whether a plain scalar with this text could be read as another type."""
     return text.lower() in _AMBIGUOUS or _NUMBER_OR_DATE.fullmatch(text) is not None
 
 
@@ -73,7 +72,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Indentation and content of every line that has any."""
+    """Indentation and content of non-empty lines."""
     found: list[tuple[int, str]] = []
     for line in text.split("\n"):
         content = line.lstrip(" ")
@@ -176,8 +175,8 @@ def _double_quoted(text: str) -> str:
 def _load_with_pyyaml(text: str) -> Any:
     import yaml
 
-    class Loader(yaml.SafeLoader):
-        """Dates stay text, as they do in kubectl."""
+    class PlainDateLoader(yaml.SafeLoader):
+        """Dates stay strings, as in kubectl."""
 
         yaml_implicit_resolvers = {
             first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
@@ -185,7 +184,7 @@ def _load_with_pyyaml(text: str) -> Any:
         }
 
     try:
-        return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader
+        return yaml.load(text, PlainDateLoader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Writes YAML as kubectl does: keys in order, lists not indented, quotes only where they are needed."""
+"""Writes YAML like kubectl: sorted keys, unindented lists, minimal quotes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIMPLE = re.compile(r"[\x20-\x7e]+")
 
 
 def dump(value: Any) -> str:
-    """A document of the values that JSON has."""
+    """`document`: of JSON types."""
     lines: list[str] = []
     if isinstance(value, dict) and value:
         _mapping(lines, value, "")
