@@ -1,4 +1,4 @@
-"""What LimitRanges do to new Pods and PersistentVolumeClaims of their namespace: defaults, and bounds."""
+"""LimitRanges: defaults and limits of new Pods and PersistentVolumeClaims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farflung.machinery.quantity import Quantity, parse
 
 ANNOTATION: Final = "kubernetes.io/limit-ranger"
 
-LARGEST: Final = (2**63 - 1) * 10**9  #: in nanos; what is more is shown as this
+LARGEST: Final = (2**63 - 1) * 10**9  #: in nanos; larger amounts are printed as this one
 
 NOTHING: Final[Amounts] = {}
 
@@ -21,7 +21,7 @@ NOTHING: Final[Amounts] = {}
 
 
 def default_pod(pod: Obj, ranges: Iterable[Obj]) -> None:
-    """Give containers the requests and limits that they do not have."""
+    """Set missing requests and limits of containers."""
     for limit_range in ranges:
         requests, limits = _defaults(limit_range)
         if requests or limits:
@@ -59,7 +59,7 @@ def _default_containers(pod: Obj, requests: Obj, limits: Obj) -> None:
 
 
 def check_pod(pod: Obj, ranges: Iterable[Obj]) -> None:
-    """Raises 403 for the first LimitRange that a pod does not keep."""
+    """Raises 403 for the first LimitRange that a pod violates."""
     for limit_range in ranges:
         errors: list[str] = []
         spec = spec_of(pod)
@@ -77,7 +77,7 @@ def check_pod(pod: Obj, ranges: Iterable[Obj]) -> None:
 
 
 def check_claim(claim: Obj, ranges: Iterable[Obj]) -> None:
-    """The same of a PersistentVolumeClaim."""
+    """Raises 403 for the first LimitRange that a PersistentVolumeClaim violates."""
     for limit_range in ranges:
         errors: list[str] = []
         requests = amounts_of((spec_of(claim).get("resources") or {}).get("requests"))
@@ -105,7 +105,7 @@ def _refusal(plural: str, obj: Obj, errors: Sequence[str]) -> ApiError:
 
 
 def name_of(obj: Obj) -> str:
-    """What a refused object is called, even before it gets a name."""
+    """The name of an object in an error, even before it is generated."""
     metadata: Obj = obj.get("metadata") or {}
     return metadata.get("name") or metadata.get("generateName") or "Unknown"
 

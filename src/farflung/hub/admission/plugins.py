@@ -168,7 +168,7 @@ def finish_definition(write: Write) -> None:
 # --- policies and quota ---------------------------------------------------------------------------
 
 
-#: policies do not review policies: one that refuses everything could never be removed
+#: policies do not apply to policies: one that refuses everything could not be deleted
 NOT_REVIEWED: Final = frozenset(
     (POLICIES_GROUP, plural)
     for plural in (
@@ -199,7 +199,7 @@ def has_quota(kind: Kind, operation: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """The plugins of a hub, with what they look up."""
+    """The plugins of a hub, with their dependencies."""
 
     authorizer: Authorizer
     pools: ClusterPools
@@ -242,7 +242,7 @@ class Plugins:
         write.rollbacks.append(partial(give_back, allocated, pool))
 
     def _check_policies(self, write: Write) -> None:
-        """ValidatingAdmissionPolicies of the cluster.  Raises the refusal of the first one that refuses."""
+        """Apply the cluster's ValidatingAdmissionPolicies.  Raises the error of the first one that refuses."""
         call, old = write.call, write.old
         policies = self.policies.of(call.target.cluster)
         if policies is None:
@@ -259,14 +259,14 @@ class Plugins:
         if new is not None and old is not None and call.target.subresource == "scale":
             assert call.kind.scaling is not None
             new, old = call.kind.scaling.scale(new), call.kind.scaling.scale(old)
-        from farflung.hub.admission.policies.review import Review  # a hub without policies need not load CEL
+        from farflung.hub.admission.policies.review import Review  # a hub without policies does not load CEL
         from farflung.hub.admission.policies.session import Session
 
         request = Review(call, operation, new, old, options=options, dry_run=bool(options.get("dryRun")))
         Session(request, call, write.warnings).run(hooks)
 
     def _reserve_quota(self, write: Write) -> None:
-        """Room in the namespace's ResourceQuotas, until the store reports the write or the write has failed."""
+        """Reserve quota of the namespace, until the store reports the write or the write fails."""
         call, target = write.call, write.call.target
         if not self.quotas.are_in(target.cluster, target.namespace):
             return

@@ -1,8 +1,4 @@
-"""What the API server adds to a new Pod beyond defaults: an account with its token, tolerations, a priority.
-
-These need other objects (a ServiceAccount, a PriorityClass) and a random suffix, which the caller brings.  They come
-after the defaults and before `prepare_create`.
-"""
+"""What the API server adds to a new Pod besides defaults: ServiceAccount and token volume, tolerations, priority."""
 
 from __future__ import annotations
 
@@ -37,8 +33,8 @@ def no_priority_class(pod: Obj) -> ApiError:
 
 
 def admit_pod(pod: Obj, *, account: Obj | None, priority_class: Obj | None, suffix: str) -> None:
-    """Add all of it.  `account` is the ServiceAccount of that name, None where none is needed; `priority_class` the
-    one the pod names, or the cluster's default one, if any; `suffix` five random characters."""
+    """`account`: its ServiceAccount, None if it needs none; `priority_class`: the one that the pod names, or the
+    global default; `suffix`: five random characters."""
     add_account(pod, account, suffix)
     add_tolerations(pod)
     add_priority(pod, priority_class)
@@ -87,10 +83,8 @@ def _token_volume(name: str) -> Obj:
 
 
 def add_tolerations(pod: Obj) -> None:
-    """A pod stays for five minutes on a node that is not ready or not reachable, unless it says otherwise.
-
-    This holds for updates too.
-    """
+    """A pod tolerates a node that is not ready or not reachable for five minutes, unless it has such tolerations.
+    This holds for updates too."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
     handled = {t.get("key", "") for t in tolerations if t.get("effect", "") in (NO_EXECUTE, "")}
@@ -104,7 +98,7 @@ def _toleration(key: str) -> Obj:
 
 
 def add_priority(pod: Obj, priority_class: Obj | None) -> None:
-    """Refuses a priority that is not the class's."""
+    """Raises 403 for a priority other than that of the class."""
     spec, chosen = pod["spec"], priority_class or {}
     if chosen:
         spec.setdefault("priorityClassName", (chosen.get("metadata") or {}).get("name", ""))

@@ -1,8 +1,8 @@
-"""How much of every quota is used, kept in step with what is stored.
+"""The used amounts of all ResourceQuotas, which follow the stored objects.
 
-A quota's books are opened with it: what is there is added up once, and from then on every commit adds and takes away
-what it changed.  What a request under way wants is set aside at once, until its write is heard of or has failed: so no
-two requests are given the same room.
+The objects of a namespace are counted when its quota is read; then every commit updates the amounts.  A request
+reserves
+its amounts until the store reports its write or the write fails, so concurrent requests cannot exceed a quota.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Release = Callable[[], None]
 
 
 class Refused(Exception):
-    """A quota has no room for an object; the text says why."""
+    """A quota refuses an object; the text is the reason."""
 
 
 def nothing() -> None:
@@ -43,7 +43,7 @@ def nothing() -> None:
 
 
 class Books:
-    """The books of one quota."""
+    """Used and reserved amounts of one quota."""
 
     def __init__(self, store: Store, key: str, quota: Quota, changed: Callable[[str], None]) -> None:
         self.key = key
@@ -52,7 +52,7 @@ class Books:
         self._store = store
         self._changed = changed
         self._used: dict[str, Quantity] = dict.fromkeys((name for name in quota.hard), ZERO)
-        self._reserved: dict[str, list[Amounts]] = {}  #: key of an object → what requests under way want for it
+        self._reserved: dict[str, list[Amounts]] = {}  #: key of an object → amounts of running requests
         self._subscriptions: list[Subscription] = []
         for home in quota.homes:
             prefix = home + key.removeprefix(HOME).rpartition("/")[0] + "/"
@@ -62,7 +62,7 @@ class Books:
 
     @property
     def used(self) -> Amounts:
-        """What stored objects use."""
+        """Amounts of stored objects."""
         return self._used
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Books:
             self._used[name] = used + amount if sign > 0 else used - amount
 
     def taken(self) -> Amounts:
-        """What stored objects use and requests under way have set aside."""
+        """Amounts of stored objects and of running requests."""
         if not self._reserved:
             return self._used
         total = dict(self._used)
@@ -102,7 +102,7 @@ class Books:
         return partial(self._release, key, wanted)
 
     def _release(self, key: str, wanted: Amounts) -> None:
-        """If it has not been heard of anyway."""
+        """Unless the commit has released them."""
         waiting = [one for one in self._reserved.get(key, ()) if one is not wanted]
         if waiting:
             self._reserved[key] = waiting
@@ -111,18 +111,18 @@ class Books:
 
 
 class Quotas:
-    """Every cluster's."""
+    """The quotas of all clusters."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._books: dict[Place, dict[str, Books]] = {}  #: by key; of namespaces that have quotas
+        self._books: dict[Place, dict[str, Books]] = {}  #: by key; only namespaces with quotas
         self._listeners: list[Callable[[str], None]] = []
         store.subscribe(HOME, self._hear)
         for entry in store.list(HOME).entries:
             self._open(entry)
 
     def listen(self, listener: Callable[[str], None]) -> None:
-        """Hear of the key of every quota that came, changed, or is used more or less than before."""
+        """The listener gets the key of every quota that is created or changed, or whose used amounts change."""
         self._listeners.append(listener)
 
     @property
@@ -169,8 +169,8 @@ class Quotas:
         return (cluster, namespace) in self._books
 
     def reserve(self, key: str, obj: Obj, old: Obj | None, *, resize: bool = False) -> Release:
-        """Set aside what a new object needs, or what a changed one needs more, until the result is called.  Raises
-        Refused if there is not enough."""
+        """Reserve the amounts of a new object, or the increase by a change, until the result is called.  Raises
+        Refused."""
         home = resource_prefix(key)
         if old is not None and home not in GROWING and not (resize and home == PODS):
             return nothing
@@ -202,6 +202,6 @@ def release_all(releases: Iterable[Release]) -> None:
 
 
 def place_of(key: str) -> Place:
-    """The cluster and namespace of a key; a cluster's own objects are in no namespace that has quotas."""
+    """Cluster and namespace of a key; the namespace of a cluster-scoped object is empty."""
     parts = key.split("/")
     return parts[3], parts[4] if len(parts) == 6 else ""

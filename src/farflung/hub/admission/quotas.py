@@ -1,4 +1,4 @@
-"""ResourceQuotas: which objects one is about, what it asks of them, and whether there is room for more."""
+"""ResourceQuotas: the objects that a quota covers, their amounts, and whether they exceed it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from farflung.hub.admission.usage import (
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import ZERO, Quantity
 
-#: if these are limited, each container must say what it wants of them
+#: if a quota limits these, every container must have them
 EXPLICIT: Final = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
-#: whose use may grow with an update; that of others is settled when they are created
+#: prefixes of kinds whose amounts an update can increase
 GROWING: Final = frozenset({SERVICES, CLAIMS})
 
 
@@ -37,18 +37,18 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a ResourceQuota says."""
+    """A parsed ResourceQuota."""
 
     hard: Mapping[str, Quantity]
     scopes: tuple[Scope, ...]
-    homes: frozenset[str]  #: where the objects are that use something of it
+    homes: frozenset[str]  #: prefixes of the kinds that it counts
 
     def covers(self, home: str, obj: Obj) -> bool:
-        """Whether it is about an object."""
+        """Whether it counts an object."""
         return home in self.homes and all(matches(scope, home, obj) for scope in self.scopes)
 
     def usage(self, home: str, obj: Obj) -> dict[str, Quantity]:
-        """What an object uses of it."""
+        """The amounts of an object."""
         if not self.covers(home, obj):
             return {}
         return {name: amount for name, amount in usage_of(home, obj).items() if name in self.hard}
@@ -126,7 +126,7 @@ def _reaches_out(term: Obj) -> bool:
 
 
 def unsaid(quota: Quota, home: str, obj: Obj) -> str:
-    """What a quota needs to know and a pod does not say; empty if nothing."""
+    """The resources that a quota requires and a pod omits, as text; empty if none."""
     if home != PODS or spec_of(obj).get("resources"):
         return ""
     needed = EXPLICIT.intersection(quota.hard)
@@ -142,7 +142,7 @@ def unsaid(quota: Quota, home: str, obj: Obj) -> str:
 
 
 def exceeded(hard: Amounts, used: Amounts, wanted: Amounts) -> list[str]:
-    """The names of what there is not enough of."""
+    """The names of the exceeded resources."""
     return sorted(name for name, amount in wanted.items() if hard[name] < used.get(name, ZERO) + amount)
 
 
@@ -157,7 +157,7 @@ def _shown(amounts: Amounts, names: Iterable[str]) -> str:
 
 
 def growth(after: Amounts, before: Amounts) -> dict[str, Quantity]:
-    """What an object takes beyond what it has; nothing it gives back, and no zeros."""
+    """The positive differences to the former amounts."""
     grown = {name: amount - before.get(name, ZERO) for name, amount in after.items()}
     return {name: amount for name, amount in grown.items() if amount.nanos > 0}
 
@@ -167,6 +167,6 @@ def negative(usage: Amounts) -> list[str]:
 
 
 def status_of(spec_hard: Mapping[str, Any], used: Amounts) -> Obj:
-    """The status that a ResourceQuota should have."""
+    """The desired status of a ResourceQuota."""
     shown = {name: str(used[name]) for name in sorted(spec_hard) if name in used}
     return {"hard": dict(spec_hard), "used": shown}

@@ -53,7 +53,7 @@ class ServicePools:
         return wanted
 
     def _next_address(self) -> str:
-        usable = self.network.num_addresses - 2  # neither the network's own nor the broadcast address
+        usable = self.network.num_addresses - 2  # without the network address and the broadcast address
         for step in range(usable):
             offset = (self._last_address + step) % usable + 1
             address = str(self.network[offset])

@@ -1,4 +1,4 @@
-"""What objects use of the quotas of their namespace, by the names that quotas have for it."""
+"""The amounts that objects use of ResourceQuotas, by the resource names of quotas."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ PODS: Final = "/core/pods/"
 SERVICES: Final = "/core/services/"
 CLAIMS: Final = "/core/persistentvolumeclaims/"
 COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
-#: names that count objects of a kind without saying so
+#: resource names that count objects without the prefix `count/`
 PLAIN_COUNTS: Final = {
     f"/core/{plural}/": plural for plural in ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
 }
-#: groups whose objects are stored under another one
+#: groups whose objects are stored under another group
 SHARED: Final = {"events.k8s.io": "core"}
 
 
 def amounts_of(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
-    """Amounts that can be read; what is wrong with the others is said elsewhere."""
+    """The valid amounts.  Validation reports the others."""
     found: dict[str, Quantity] = {}
     for name, text in (texts or {}).items():
         try:
@@ -40,7 +40,7 @@ def amounts_of(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
 
 
 def home_of(resource: str) -> str:
-    """Where the objects are that use a resource of a quota; empty if there are none."""
+    """The prefix of the objects that a resource name counts; empty if there is none."""
     if resource.startswith(COUNT):
         plural, _, group = resource.removeprefix(COUNT).partition(".")
         return f"/{SHARED.get(group, group) or 'core'}/{plural}/" if plural and "/" not in plural + group else ""
@@ -62,7 +62,7 @@ def _is_compute(resource: str) -> bool:
 
 
 def usage_of(home: str, obj: Obj) -> dict[str, Quantity]:
-    """What one stored or future object uses."""
+    """The amounts of one object."""
     _, group, plural, _ = home.split("/")
     used = {COUNT + (plural if group == "core" else f"{plural}.{group}"): EACH}
     special = SPECIAL.get(home)
@@ -79,7 +79,7 @@ def usage_of(home: str, obj: Obj) -> dict[str, Quantity]:
 
 
 def pod_usage(pod: Obj) -> dict[str, Quantity]:
-    """A pod that has come to its end uses nothing but its place in the store."""
+    """A finished pod uses only an object count."""
     if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return {}
     return compute_usage(pod_requests(pod), pod_limits(pod))
@@ -101,7 +101,7 @@ def compute_usage(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:
 
 
 def pod_requests(pod: Obj) -> dict[str, Quantity]:
-    """What a pod needs at once: all its containers, or the one before them that needs most."""
+    """The effective requests of a pod: the sum of its containers, or the largest init container."""
     found = _of_pod(pod, "requests")
     _add(found, amounts_of(spec_of(pod).get("overhead")))
     return found
@@ -119,8 +119,8 @@ def _of_pod(pod: Obj, member: str) -> dict[str, Quantity]:
     total: dict[str, Quantity] = {}
     for container in spec.get("containers") or ():
         _add(total, _of_container(container, member))
-    staying: dict[str, Quantity] = {}  #: the containers that start before the others and stay
-    first: dict[str, Quantity] = {}  #: the most that is needed before the others start
+    staying: dict[str, Quantity] = {}  #: restartable init containers
+    first: dict[str, Quantity] = {}  #: the maximum while init containers run
     for container in spec.get("initContainers") or ():
         needed = _of_container(container, member)
         if container.get("restartPolicy") == "Always":

@@ -1,8 +1,9 @@
-"""A CustomResourceDefinition that is established, as the hub serves it.
+"""The kinds of an established CustomResourceDefinition.
 
-Its objects are stored in one version and served in any.  Reading one drops what the served version does not know and
-fills in its defaults, whatever was true when the object was written.  The bytes of an object that was written under
-the definition as it is now, in its only version, need none of that.
+Objects are stored in one version and served in any.  Reading an object drops the fields that the served version does
+not
+have, and sets its defaults.  Objects that were written under the current definition, in its only version, are served as
+stored.
 """
 
 from __future__ import annotations
@@ -44,23 +45,23 @@ def is_established(definition: Obj) -> bool:
 
 
 class Compiled:
-    """What a schema comes to."""
+    """A compiled schema."""
 
     def __init__(self, schema: Obj, *, has_rules: bool) -> None:
-        """`has_rules`: whether it may have expressions."""
+        """`has_rules`: whether it may have validation rules."""
         self.structural: Final = compile_structural(schema, OBJECT_META)
         self.validations: Final = validations_of(schema) if has_rules else None
 
 
 def validations_of(schema: Obj) -> Validations | None:
-    from farflung.machinery.cel.crd import compile_validations  # a hub whose kinds have no rules need not load CEL
+    from farflung.machinery.cel.crd import compile_validations  # loaded only if a kind has validation rules
     from farflung.machinery.cel.validation import Validations
 
     tree, _ = compile_validations(schema, "")
     return None if tree is None else Validations(tree)
 
 
-#: By the digest of the schema, as long as a definition has it: clusters have many definitions, and few different ones.
+#: by digest, while a definition uses the schema; many clusters have equal definitions
 COMPILED: Final[WeakValueDictionary[bytes, Compiled]] = WeakValueDictionary()
 
 
@@ -95,8 +96,8 @@ class Version:
 
 class Definition:
     def __init__(self, definition: Obj, settled: Revision, resources: Iterable[Resource] | None = None) -> None:
-        """`settled`: what was written later was written under this definition.  `resources`: what it defines, if that
-        is not quite what it says."""
+        """`settled`: objects of later revisions were written under this definition.  `resources`: None: as in the
+        definition."""
         spec = definition["spec"]
         self._said = (spec, definition["status"]["acceptedNames"])
         self._settled = settled
@@ -110,12 +111,12 @@ class Definition:
 
     @property
     def is_bound(self) -> bool:
-        """Whether a cluster has it from elsewhere."""
+        """Whether the cluster serves it by an APIBinding."""
         return False
 
     @property
     def named(self) -> Obj:
-        """What other definitions must know of it: the names it has."""
+        """The definition reduced to its names, to detect conflicts with other definitions."""
         spec, names = self._said
         return {"spec": {"group": spec["group"], "names": names}, "status": {"acceptedNames": names}}
 
@@ -123,7 +124,7 @@ class Definition:
         return self._said == other._said
 
     def kind(self, version: str) -> Kind:
-        """Everything that is needed to serve a version."""
+        """The kind of one served version."""
         kind = self._kinds.get(version)
         if kind is None:
             resource = next(one for one in self.resources if one.version == version)
@@ -147,7 +148,7 @@ class Definition:
 
         def read(obj: Obj) -> Obj:
             obj["apiVersion"] = api_version
-            with suppress(Malformed):  # an object that was good before its schema changed can still be read
+            with suppress(Malformed):  # an object that was valid before its schema changed can still be read
                 served.structural.conform(obj)
             return obj
 
@@ -163,7 +164,7 @@ class Definition:
         )
 
     def openapi(self, version: str) -> Own:
-        """The definitions that describe a version to clients, by name."""
+        """The OpenAPI definitions of a version, by name."""
         from farflung.hub.catalog.openapi.custom import published
 
         resource = next(one for one in self.resources if one.version == version)
@@ -178,7 +179,7 @@ class CustomConformer:
         self._structural = structural
 
     def conform(self, obj: Obj) -> Conformed:
-        """Raises Malformed if metadata do not fit their type.  What else does not fit is for validation to say."""
+        """Raises Malformed if the metadata do not fit their type.  Validation reports other mismatches."""
         metadata = obj.get("metadata")
         if metadata is not None and type(metadata) is not dict:
             raise Malformed(f"json: cannot unmarshal {NAMES[type(metadata)]} into Go value of type v1.ObjectMeta")

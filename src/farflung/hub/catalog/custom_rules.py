@@ -1,4 +1,4 @@
-"""The rules of a custom resource: those of every object, those of its schema, and its schema's own expressions."""
+"""The rules of a custom resource, by its schema, validation rules and /scale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUS: Final = "status"
 def rules_of(
     resource: Resource, structural: Structural, validations: Validations | None, scaling: CustomScaling | None
 ) -> Rules:
-    """Defaults are in when these rules are asked: they belong to decoding."""
+    """Decoding has set the defaults before these rules run."""
     has_status = resource.subresource(STATUS) is not None
     scaled = no_errors if scaling is None else scaling.validate
     scaled_status = no_errors if scaling is None else scaling.validate_status
@@ -52,7 +52,7 @@ def rules_of(
     )
 
 
-#: an object with such an error is not what the types of the expressions say, or is larger than their costs allow for
+#: expressions are not evaluated after such an error: the object violates their types, or the bounds of their costs
 BLOCKING: Final = frozenset({"Unsupported value", "Required value", "Too long", "Too many"})
 
 
@@ -61,11 +61,11 @@ def is_blocking(error: FieldError) -> bool:
 
 
 def is_nameless(obj: Obj) -> bool:
-    """Which is refused before a schema is asked, and blocks the same way."""
+    """Validation refuses it; expressions are not evaluated either."""
     return not (obj.get("metadata") or {}).get("name")
 
 
-#: said once when an expression might trip over what is wrong already
+#: reported once instead of evaluating the expressions
 UNCHECKED: Final = invalid_value(
     "<nil>",
     None,
@@ -83,7 +83,7 @@ def drop_status(obj: Obj) -> None:
 
 
 def first_status(structural: Structural) -> Callable[[Obj], None]:
-    """What gives a new object the status that its schema has for it, whatever the client sent."""
+    """A function that sets the status of a new object to the default of its schema."""
     if not structural.status_has_default:
         return drop_status
 
@@ -102,7 +102,7 @@ def keep_status(new: Obj, old: Obj) -> None:
 
 
 def keep_all_but_status(new: Obj, old: Obj) -> None:
-    """Of the metadata, only who owns what may change with the status."""
+    """Of the metadata, only managedFields may change with the status."""
     for name in new.keys() - old.keys() - {STATUS}:
         del new[name]
     for name, value in old.items():
@@ -115,7 +115,7 @@ def keep_all_but_status(new: Obj, old: Obj) -> None:
 
 
 def differs(new: Obj, old: Obj) -> bool:
-    """In anything but metadata."""
+    """Whether anything but metadata differs."""
     return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - {"metadata"})
 
 
@@ -195,7 +195,7 @@ def _check_number(obj: Obj, said: str, names: tuple[str, ...]) -> Iterator[Field
 
 
 def mistyped(obj: Obj, names: tuple[str, ...], wanted: type) -> str:
-    """What keeps from finding a value of some type; empty if it is there, or is not there at all."""
+    """The type error at a path; empty if the value has the type or does not exist."""
     value: Any = obj
     for at, name in enumerate(names):
         if value is None:

@@ -1,6 +1,6 @@
-"""Discovery: the documents that tell clients which groups, versions and resources there are.
+"""Discovery documents: groups, versions and resources.
 
-Documents are encoded when first asked for and kept, for as long as their catalogue is.
+A document is encoded at the first request, and cached as long as its catalogue exists.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from farflung.machinery.errors import Obj, method_not_allowed, no_such_path
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-CORE_VERSION: Final = "v1"  #: of the group without a name, which is there even where nothing is in it
+CORE_VERSION: Final = "v1"  #: of the core group, which is listed even if it is empty
 
-#: what else the root document lists
+#: further paths of the root document
 OTHER_PATHS: Final = (
     "/healthz",
     "/livez",
@@ -39,15 +39,15 @@ class Documents:
     __slots__ = ("_catalog", "_encoded", "_open_ended", "_tags")
 
     def __init__(self, catalog: Catalog, *, open_ended: bool = False) -> None:
-        """`open_ended`: resources may come from elsewhere at any time, so every version of a group that is not built in
-        is there, and may have nothing in it yet."""
+        """`open_ended`: resources may be added at any time, so every version of a group that is not built in exists,
+        perhaps without resources."""
         self._catalog = catalog
         self._open_ended = open_ended
         self._encoded: dict[str, bytes] = {}
         self._tags: dict[str, str] = {}
 
     def answer(self, request: Request, path: str) -> Response | None:
-        """The document at a path; None where there is nothing.  Raises ApiError."""
+        """The document at a path; None if there is none.  Raises ApiError."""
         parts = path.removesuffix("/").split("/")[1:]
         match parts:
             case []:
@@ -66,7 +66,7 @@ class Documents:
                 return None
 
     def _top(self, request: Request, top: str) -> Response:
-        """`/api` or `/apis`: the core group or all others, in short or with everything in them."""
+        """`/api` or `/apis`: the core group or all others; plain or aggregated."""
         if negotiation.aggregated(request.headers.get("accept", "")):
             return self._aggregated(request, top)
         if top == "apis":
@@ -95,7 +95,7 @@ class Documents:
         return self._plain(request, name, lambda: resource_list(self._catalog, group, version))
 
     def _nothing(self, request: Request, group: str, version: str) -> Response | None:
-        """A version that nothing is in."""
+        """A version without resources."""
         if not group and not (self._open_ended and version == CORE_VERSION):
             raise no_such_path()
         if group and self._open_ended and self._catalog.is_builtin(group):
@@ -119,7 +119,7 @@ class Documents:
 
 
 def root(catalog: Catalog) -> Obj:
-    """`/`: every path worth asking for."""
+    """`/`: all paths."""
     paths = ["/api", "/apis", *OTHER_PATHS]
     for group in catalog.groups:
         top = f"/apis/{group}" if group else "/api"
@@ -194,7 +194,7 @@ def listed_subresource(resource: Resource, subresource: Subresource) -> Obj:
 
 
 def aggregated(catalog: Catalog, *, core: bool) -> Obj:
-    """The core group, or all the others, with all that is in them."""
+    """Aggregated discovery of the core group, or of all others."""
     items = [aggregated_group(catalog, group) for group in catalog.groups if (group == "") == core]
     return {
         "kind": "APIGroupDiscoveryList",
@@ -241,7 +241,7 @@ def aggregated_resource(resource: Resource) -> Obj:
 
 
 def response_kind(resource: Resource, group: str, version: str, kind: str) -> Obj:
-    """Built-in resources leave out the group and the version that are their own; custom ones say them."""
+    """Built-in resources omit the group and version of their own; custom ones have them."""
     if resource.custom and not version:
         group, version = resource.group, resource.version
     return {"group": group, "version": version, "kind": kind}

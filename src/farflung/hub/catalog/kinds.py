@@ -1,4 +1,4 @@
-"""Everything the hub needs to serve one kind, put together once."""
+"""A kind: its resource, shape, rules, storage form and conversion.  Each is compiled once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from farflung.store.base import Entry, Revision
 Convert = Callable[[Obj], Obj]
 
 NEVER: Final[Revision] = sys.maxsize
-LARGEST: Final = 3 * 1024 * 1024  #: bytes of an object; what is larger could not be sent back either
+LARGEST: Final = 3 * 1024 * 1024  #: bytes of an object
 
 
 def same(obj: Obj) -> Obj:
@@ -34,19 +34,19 @@ def same(obj: Obj) -> Obj:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How a resource that shares another one's storage gets there and back.
+    """Conversion of a resource whose objects are stored in the form of another one.
 
-    Clients see the served form, the store has the stored form, and rules are applied to one of the two.
+    Clients see the served form, the store has the stored form, and rules use one of the two.
     """
 
     group: str
     version: str  #: of the resource whose form is stored
     served: Convert  #: stored → served
-    enter: Convert = same  #: served → the form of the rules
-    present: Convert = same  #: stored → the form of the rules
-    leave: Convert = same  #: the form of the rules → stored
-    renew: Convert = same  #: stored → stored, as it would be written now
-    settled: Revision = NEVER  #: what was written after this is served byte by byte as it is stored
+    enter: Convert = same  #: served → the form that the rules use
+    present: Convert = same  #: stored → the form that the rules use
+    leave: Convert = same  #: the form that the rules use → stored
+    renew: Convert = same  #: stored → stored, as a write would store it now
+    settled: Revision = NEVER  #: objects of later revisions are served as stored
 
 
 CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {
@@ -66,66 +66,66 @@ class Kind:
     resource: Resource
     shape: Shape
     rules: Rules
-    stored_as: Resource  #: the resource whose form is stored; nearly always the kind's own
-    schema: Schema  #: of the form of the rules
+    stored_as: Resource  #: the resource whose form is stored; usually the kind's own
+    schema: Schema  #: of the form that the rules use
     conversion: Conversion | None = None
     scaling: Scaling | None = None  #: of a kind that has /scale
 
     def enter(self, obj: Obj) -> Obj:
-        """What a client sent, in the form of the rules."""
+        """An object that a client sent, in the form that the rules use."""
         return obj if self.conversion is None else self.conversion.enter(obj)
 
     def present(self, stored: Obj) -> Obj:
-        """What is stored, in the form of the rules."""
+        """A stored object, in the form that the rules use."""
         return stored if self.conversion is None else self.conversion.present(stored)
 
     def served(self, stored: Obj) -> Obj:
-        """What is stored, as clients see it."""
+        """A stored object, in the served form."""
         return stored if self.conversion is None else self.conversion.served(stored)
 
     def read(self, entry: Entry) -> Obj:
-        """The object of an entry, as clients see it; the caller's own copy."""
+        """A copy of the object of an entry, in the served form."""
         stored = objects.decode(entry)
         return stored if self.is_plain(entry) else self.served(stored)
 
     def presented(self, entry: Entry) -> Obj:
-        """The object of an entry in the form of the rules; the caller's own copy."""
+        """A copy of the object of an entry, in the form that the rules use."""
         stored = objects.decode(entry)
         return stored if self.is_plain(entry) else self.present(stored)
 
     def is_plain(self, entry: Entry) -> bool:
-        """Whether clients see the bytes that are stored."""
+        """Whether the stored bytes are the served ones."""
         return self.conversion is None or entry.revision > self.conversion.settled
 
     def document(self, entry: Entry) -> bytes:
-        """The object of an entry, as clients see it, in JSON."""
+        """The served JSON of an entry."""
         if self.is_plain(entry):
             return entry.value
         document = objects.encode(self.resource, self.read(entry))
         return document if entry.revision else objects.without_revision(document)
 
     def encode(self, obj: Obj, *, before: int = 0) -> bytes:
-        """An object in the form of the rules, as it is stored.  Raises 413 for one that is too large, unless it was
-        larger `before`: patches must not let it grow, but may mend it."""
+        """The stored bytes of an object in the form that the rules use.  Raises 413 for an object that is too large,
+        unless it was larger `before`: a patch may shrink it."""
         value = objects.encode(self.stored_as, obj if self.conversion is None else self.conversion.leave(obj))
         if len(value) > max(LARGEST, before):
             raise too_large(LARGEST)
         return value
 
     def is_out_of_date(self, entry: Entry, obj: Obj) -> bool:
-        """Whether a custom object would be stored in another form than it is, though clients see no difference:
-        writing it again is how data are brought to another storage version."""
+        """Whether a write without changes would store another form: this migrates objects to another storage
+        version."""
         if not self.resource.custom or self.is_plain(entry):
             return False
         return bool(orjson.loads(self.encode(obj, before=len(entry.value))) != objects.decode(entry))
 
     def renewed(self, entry: Entry) -> Obj:
-        """The object of an entry in its stored form, as it would be written now; the caller's own copy."""
+        """A copy of the object of an entry in its stored form, as a write would store it now."""
         stored = objects.decode(entry)
         return stored if self.conversion is None or self.is_plain(entry) else self.conversion.renew(stored)
 
     def encode_stored(self, obj: Obj) -> bytes:
-        """The same as `encode` for an object that has its stored form already."""
+        """The same as `encode`, for an object in its stored form."""
         return objects.encode(self.stored_as, obj)
 
 

@@ -1,7 +1,8 @@
-"""Objects as bytes: how they are named in the store, encoded, stamped with their revision, and selected.
+"""Objects as bytes: their keys, encoding, resourceVersion and selection.
 
-An object is stored as the JSON that is served.  Its metadata comes first and its resourceVersion stands at a place
-that can be found without parsing, so that a write is encoded once and lists and watch events are spliced.
+An object is stored as the JSON that is served.  Metadata come first, and the resourceVersion is found without parsing:
+so
+a write is encoded once, and lists and watch events are spliced from stored bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from farflung.machinery.errors import Obj, bad_request
 from farflung.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, LabelSelector
 from farflung.store.base import Entry, Revision
 
-#: nothing that a client can fill with any text comes before resourceVersion
+#: no free text of a client comes before resourceVersion
 METADATA_ORDER: Final = (
     "name",
     "generateName",
@@ -45,14 +46,14 @@ EVERY_CLUSTER: Final = "*"
 
 
 def storage_prefix(resource: Resource) -> str:
-    """The prefix under which all objects of a resource are, in every cluster."""
+    """The prefix of all objects of a resource, in all clusters."""
     group = resource.group if resource.storage_group is None else resource.storage_group
     plural = f"{resource.plural}:{resource.identity}" if resource.identity else resource.plural
     return f"/{group or 'core'}/{plural}/"
 
 
 def prefix(resource: Resource, cluster: str, namespace: str = "") -> str:
-    """Where a resource's objects are: all of a cluster's, or those of one namespace.  `*` stands for all clusters."""
+    """The prefix of a resource's objects in a cluster, or in one of its namespaces.  `*`: all clusters."""
     if cluster == EVERY_CLUSTER:
         return storage_prefix(resource)
     start = f"{storage_prefix(resource)}{cluster}/"
@@ -64,7 +65,7 @@ def key(resource: Resource, cluster: str, namespace: str, name: str) -> str:
 
 
 def name_in(key: str) -> tuple[str, str]:
-    """(namespace, name) of a key; the namespace is empty for a cluster's own objects."""
+    """(namespace, name) of a key; the namespace of a cluster-scoped object is empty."""
     parts = key.split("/")
     return (parts[4], parts[5]) if len(parts) == 6 else ("", parts[4])
 
@@ -82,18 +83,18 @@ def _type_head(kind: str, api_version: str) -> bytes:
 
 
 def type_head(resource: Resource) -> bytes:
-    """How every encoded object of a resource begins, up to its metadata."""
+    """The beginning of every encoded object of a resource, up to its metadata."""
     return _type_head(resource.kind, resource.api_version)
 
 
 def list_head(resource: Resource, metadata: Obj) -> bytes:
-    """How a list of a resource's objects begins, up to its first item."""
+    """The beginning of an encoded list of a resource, up to its first item."""
     return _type_head(resource.list_kind, resource.api_version) + b'"metadata":%b,"items":[' % orjson.dumps(metadata)
 
 
 def encode(resource: Resource, obj: Obj) -> bytes:
-    """An object as it is stored and served: kind, apiVersion, metadata, and then the rest in its own order.
-    Raises ApiError for one that is too deep to be written, even inside a list, a Table or a watch event."""
+    """An object as stored and served: kind, apiVersion, metadata, then the rest in its order.  Raises ApiError for an
+    object that is nested too deep, also inside of a list, a Table or a watch event."""
     metadata = obj["metadata"]
     metadata.setdefault("resourceVersion", "")
     document = {
@@ -111,24 +112,24 @@ def encode(resource: Resource, obj: Obj) -> bytes:
 
 
 def without_revision(value: bytes) -> bytes:
-    """An encoded object that never got a resourceVersion (a dry run)."""
+    """An encoded object without its empty resourceVersion, after a dry run."""
     return value.replace(REVISION + b'",', b"", 1).replace(b"," + REVISION + b'"}', b"}", 1)
 
 
 def stamp(value: bytes, revision: Revision) -> bytes:
-    """An encoded object with the revision that wrote it.  Only its name and uid come before that place, so the
-    first mark is the right one."""
+    """An encoded object with its revision.  Only name, namespace and uid come before, so the first match is the right
+    one."""
     start = value.index(REVISION) + len(REVISION)
     return b"%b%d%b" % (value[:start], revision, value[value.index(b'"', start) :])
 
 
 def decode(entry: Entry) -> Obj:
-    """The caller's own copy of an object."""
+    """A copy of an object."""
     return orjson.loads(entry.value)  # type: ignore[no-any-return]
 
 
 def uid_of(entry: Entry) -> str:
-    """Only names come before an encoded object's own uid, and no name contains a quotation mark."""
+    """The first uid in an encoded object is its own: only names come before."""
     start = entry.value.index(UID) + len(UID)
     return entry.value[start : entry.value.index(b'"', start)].decode()
 
@@ -149,7 +150,7 @@ _NO_LABELS: Final[dict[str, str]] = {}
 
 
 def labels_of(entry: Entry) -> dict[str, str]:
-    """Decoded once and kept with the entry."""
+    """Decoded once, and cached in the entry."""
     if entry.note is None:
         entry.note = _decode_labels(entry.value).metadata.labels or _NO_LABELS
     return entry.note  # type: ignore[no-any-return]
@@ -157,15 +158,17 @@ def labels_of(entry: Entry) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource somebody asked for."""
+    """The objects of a resource that a list or watch selects."""
 
     resource: Resource = field(compare=False)
-    read: Callable[[Entry], Obj] = field(compare=False, default=decode)  #: an object as clients see it
+    read: Callable[[Entry], Obj] = field(compare=False, default=decode)  #: the served form of an object
     labels: LabelSelector = EVERYTHING
     fields: FieldSelector = EVERY_FIELD
-    view: str = ""  #: through which they are seen …
-    shows: Callable[[Entry], bool] | None = field(compare=False, default=None)  #: … and which those are …
-    showed: Callable[[Entry], bool] | None = field(compare=False, default=None)  #: … or were, a moment ago
+    view: str = ""  #: of the request
+    shows: Callable[[Entry], bool] | None = field(compare=False, default=None)  #: whether an object is in the view
+    showed: Callable[[Entry], bool] | None = field(
+        compare=False, default=None
+    )  #: whether the former state of an object was in the view
 
     def __bool__(self) -> bool:
         return bool(self.labels) or bool(self.fields) or self.shows is not None
@@ -174,7 +177,7 @@ class Selection:
         return (self.shows is None or self.shows(entry)) and self._selects(entry)
 
     def matched(self, entry: Entry) -> bool:
-        """Of what just changed or went."""
+        """Whether the former state of an object was selected."""
         return (self.showed is None or self.showed(entry)) and self._selects(entry)
 
     def _selects(self, entry: Entry) -> bool:

@@ -1,7 +1,9 @@
-"""What each cluster serves: the built-in kinds, and those that its CustomResourceDefinitions bring.
+"""The kinds that each cluster serves: built-in ones, and those of its CustomResourceDefinitions and APIBindings.
 
-A cluster without definitions shares everything with all others.  When definitions come, change or go, the cluster
-gets another `Served`; requests that are under way finish with the one they began with.
+Clusters without definitions share one `Served`.  When definitions change, the cluster gets another one; running
+requests
+finish with the former.  The store reports a commit before its writer gets a response, so a new definition is served at
+once.
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ from farflung.hub.request.target import Target
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Revision, Store
 
-if TYPE_CHECKING:  # loaded when the first client asks for OpenAPI documents
+if TYPE_CHECKING:  # loaded for the first request for OpenAPI documents
     from farflung.hub.catalog.openapi.schemas import Own
     from farflung.hub.catalog.openapi.serving import OpenAPI, Shelf
 
-#: a resource of a cluster, in whatever version: cluster, group, plural
+#: cluster, group and plural of a resource
 Changed = tuple[str, str, str]
 
 Definitions = tuple[Definition, ...]
 
 
 class Served:
-    """The kinds of one cluster, each made when it is first asked for, and the documents that describe them."""
+    """The kinds of one cluster, each compiled when it is first used, and the documents that describe them."""
 
     def __init__(
         self,
@@ -44,8 +46,8 @@ class Served:
         *,
         open_ended: bool = False,
     ) -> None:
-        """`base`: whose kinds and documents of the built-in resources are used, so that they are made but once;
-        `open_ended`: kinds may come from elsewhere, as they may to whoever has this for a base."""
+        """`base`: has the kinds and documents of the built-in resources, to share them; `open_ended`: kinds may be
+        added by APIBindings."""
         self._base = base
         self._open_ended: bool = base._open_ended if base else open_ended
         self._definitions: Mapping[Path, Definition] = {
@@ -65,7 +67,7 @@ class Served:
         return kind
 
     def of(self, group: str, version: str, plural: str) -> Kind:
-        """A kind that is certainly served."""
+        """The kind of a resource that is always served."""
         kind = self.find(group, version, plural)
         assert kind is not None, f"{plural}.{group}/{version} is not served"
         return kind
@@ -83,11 +85,11 @@ class Served:
 
     @property
     def definitions(self) -> Iterable[Definition]:
-        """Of its custom resources, each once."""
+        """The definitions of its custom resources."""
         return dict.fromkeys(self._definitions.values())
 
     def shape(self, api_version: str, kind: str) -> Shape | None:
-        """What objects of a type look like, if there is such a type at all."""
+        """The shape of a type; None if it is not served."""
         resource = self._types.get((api_version, kind))
         if resource is None:
             return None
@@ -127,11 +129,11 @@ class Kinds:
     """The kinds of all clusters."""
 
     def __init__(self, builtin: Served) -> None:
-        self.builtin = builtin  #: what every cluster serves
+        self.builtin = builtin  #: served by every cluster
         self._clusters: dict[str, Served] = {}
-        self._own: dict[str, Definitions] = {}  #: what clusters define themselves
-        self._bound: dict[str, Definitions] = {}  #: what they have from others
-        #: definitions → what clusters with just these serve: many have the same, and there are thousands of them
+        self._own: dict[str, Definitions] = {}  #: by CustomResourceDefinitions of the cluster
+        self._bound: dict[str, Definitions] = {}  #: by APIBindings of the cluster
+        #: shared by all clusters with exactly these definitions
         self._shared: WeakValueDictionary[Definitions, Served] = WeakValueDictionary()
         nothing = Served(())
         self._views: Callable[[str], Served] = lambda view: nothing
@@ -143,7 +145,7 @@ class Kinds:
 
     @property
     def clusters(self) -> Iterable[str]:
-        """Those that serve more than what is built in."""
+        """Clusters that serve more than the built-in kinds."""
         return tuple(self._clusters)
 
     def bound_names(self, cluster: str, group: str) -> list[Obj]:
@@ -151,7 +153,7 @@ class Kinds:
         return [one.named for one in self.of(cluster).definitions if one.group == group and one.is_bound]
 
     def at(self, cluster: str, view: str = "") -> Served:
-        """What is served of a cluster, through a view of it if one is named."""
+        """The kinds of a cluster, or of a view."""
         return self._views(view) if view else self.of(cluster)
 
     def find(self, target: Target) -> Kind | None:
@@ -160,12 +162,12 @@ class Kinds:
         return self.at(target.cluster, target.view).find(target.group, target.version, target.plural)
 
     def serve(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
-        """From now on a cluster serves these definitions of its own beside the built-in kinds.  `changed`: the
-        resources that are new, that went, or that are not what they were."""
+        """Serve these definitions of the cluster's own beside the built-in kinds.  `changed`: the added, removed and
+        redefined resources."""
         self._follow(self._own, cluster, definitions, changed)
 
     def bind(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
-        """The same of definitions that it has from elsewhere.  They come before its own."""
+        """Serve these definitions by APIBindings.  They take precedence over the cluster's own."""
         self._follow(self._bound, cluster, definitions, changed)
 
     def _follow(
@@ -198,15 +200,15 @@ class Kinds:
         return served
 
     def show(self, views: Callable[[str], Served]) -> None:
-        """What is served through each view, from now on."""
+        """Set the function from a view to its kinds."""
         self._views = views
 
     def identify(self, find: Callable[[Target], Kind | None]) -> None:
-        """How kinds are found whose plural is followed by a colon and the identity of the export they are from."""
+        """Set the function that finds kinds by a plural with a colon and the identity of an APIExport."""
         self._identified = find
 
     def subscribe(self, listener: Callable[[Iterable[Changed]], None]) -> None:
-        """Hear which resources changed, as soon as they did."""
+        """The listener is called with the changed resources, at once."""
         self._listeners.append(listener)
 
 
@@ -214,7 +216,7 @@ DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 
 
 def kinds_in(store: Store, builtin: Served) -> Kinds:
-    """The kinds of every cluster of a store, now and from now on."""
+    """The kinds of every cluster of a store, which follow its CustomResourceDefinitions."""
     kinds = Kinds(builtin)
     DefinitionFollower(store, kinds).start()
     return kinds
@@ -226,16 +228,16 @@ class DefinitionFollower:
     def __init__(self, store: Store, kinds: Kinds) -> None:
         self._store = store
         self._kinds = kinds
-        self._served: dict[str, dict[str, Definition]] = {}  #: cluster → key of a definition → what is served of it
-        #: built-in kinds, and where their objects are, are not for definitions to take over
+        self._served: dict[str, dict[str, Definition]] = {}  #: cluster → key of a definition → the served definition
+        #: definitions cannot replace built-in kinds
         self._builtin = frozenset((one.group, one.plural) for one in kinds.builtin.catalog)
 
     def start(self) -> None:
-        """Serve what is there, and follow from now on."""
+        """Serve the stored definitions, and follow their changes."""
         self._store.subscribe(DEFINITIONS, self._hear)
         present = ((entry.key, entry) for entry in self._store.list(DEFINITIONS).entries)
         for cluster, entries in by_cluster(present).items():
-            # a definition's own revision is not older than its last change, which nobody remembers
+            # the last change of a definition is not newer than its revision
             newest = max(entry.revision for _, entry in entries if entry is not None)
             self._follow(cluster, entries, settled=newest)
 
@@ -244,7 +246,7 @@ class DefinitionFollower:
             self._follow(cluster, entries, settled=self._store.last_assigned)
 
     def _follow(self, cluster: str, entries: Iterable[tuple[str, Entry | None]], *, settled: Revision) -> None:
-        """`settled`: objects that are newer than this were written under the definitions as they are now."""
+        """`settled`: objects of later revisions were written under the current definitions."""
         served = self._served.setdefault(cluster, {})
         changed: set[Changed] = set()
         for key, entry in entries:
@@ -262,7 +264,7 @@ class DefinitionFollower:
 
 
 def by_cluster(entries: Iterable[tuple[str, Entry | None]]) -> dict[str, list[tuple[str, Entry | None]]]:
-    """Keys and what is there, sorted by cluster."""
+    """Keys and entries, by cluster."""
     found: dict[str, list[tuple[str, Entry | None]]] = {}
     for key, entry in entries:
         found.setdefault(objects.cluster_in(key), []).append((key, entry))
@@ -270,7 +272,7 @@ def by_cluster(entries: Iterable[tuple[str, Entry | None]]) -> dict[str, list[tu
 
 
 def followed(entry: Entry, before: Definition | None, settled: Revision) -> Definition | None:
-    """What is served of a definition, the same as before if it says the same; None if it is not established."""
+    """The definition to serve, the same object as before if nothing changed; None if it is not established."""
     definition = objects.decode(entry)
     if not is_established(definition):
         return None

@@ -1,4 +1,4 @@
-"""What a request body must look like: a type of the API and how its values are made to fit."""
+"""Shapes: the schema of a type of the API, and the function that conforms objects to it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Shape:
     schema: Schema
     conformer: Conforms
     custom: bool = False  #: defined by a CustomResourceDefinition
-    merging: Schema | None = None  #: how lists of a custom resource merge, if it takes strategic merge patches
-    encoded: str = ""  #: the definition of a custom resource's bodies in protobuf, if it takes them
+    merging: Schema | None = None  #: for strategic merge patches of a custom resource; None: not supported
+    encoded: str = ""  #: the definition for protobuf bodies of a custom resource; empty: not supported
 
     @property
     def api_version(self) -> str:

@@ -1,4 +1,4 @@
-"""get of `pods/NAME/log`: what a container has printed, and what it prints from now on."""
+"""get of `pods/NAME/log`: the output of a container."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from farflung.machinery.errors import (
 )
 
 CONTENT_TYPE: Final = "text/plain"
-UNREAD: Final = 256 * 1024  #: bytes that a client may leave unread before the log waits for it
-PATIENCE: Final = 0.02  #: seconds between two looks whether it has read them
+UNREAD: Final = 256 * 1024  #: bytes that the client may leave unread before the stream pauses
+PATIENCE: Final = 0.02  #: seconds between checks whether it has read them
 SPECS: Final = ("containers", "initContainers", "ephemeralContainers")
 STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-#: what a kubelet says of the commonest reasons to wait
+#: reason → the kubelet's message
 WAITING: Final = {
     "ErrImagePull": "image can't be pulled",
     "ImagePullBackOff": "trying and failing to pull image",
@@ -45,9 +45,9 @@ class LogsWanted:
 
     pod_uid: str
     container: str
-    attempt: int  #: how often the container was started before
+    attempt: int  #: number of earlier starts of the container
     follow: bool = False
-    tail: int | None = None  #: the last so many lines that are there
+    tail: int | None = None  #: only this many last lines
     since: datetime | None = None
     timestamps: bool = False
     limit: int | None = None  #: bytes
@@ -55,12 +55,11 @@ class LogsWanted:
 
 class Nodes(Protocol):
     def logs(self, node: str, wanted: LogsWanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """The lines, in pieces of any size; none if there are none.  With `follow` those that come later as well, until
-        `ended` says that the container has printed its last."""
+        """The lines, in pieces of any size.  With `follow` also later ones, until `ended` returns True."""
 
 
 def get_log(nodes: Nodes, call: Call) -> Answer:
-    """The whole of the query is checked first, then the pod is looked at, as upstream does it."""
+    """As upstream, validates the query before it reads the pod."""
     pod = objects.decode(call.found())
     wanted = asked_for(call.target.name, call.query, call.tools.clock())
     container = container_of(pod, call.query.get("container", ""))
@@ -113,7 +112,7 @@ def moment(text: str) -> datetime:
 
 
 def ago(now: datetime, seconds: int) -> datetime | None:
-    """None for longer ago than there are dates."""
+    """None for a time before the first date."""
     try:
         return now - timedelta(seconds=seconds)
     except OverflowError:
@@ -124,7 +123,7 @@ def ago(now: datetime, seconds: int) -> datetime | None:
 
 
 def container_of(pod: Obj, name: str) -> str:
-    """The container that is asked for, or the only one there is."""
+    """The requested container; by default the only one."""
     spec, pod_name = pod.get("spec", {}), pod["metadata"]["name"]
     if name:
         if not any(one["name"] == name for part in SPECS for one in spec.get(part) or ()):
@@ -146,7 +145,7 @@ def names_of(spec: Obj, part: str) -> list[str]:
 
 
 def attempt_of(pod: Obj, container: str, *, previous: bool) -> int:
-    """Which start of the container it is about.  Raises ApiError if there was none, in a kubelet's words."""
+    """The start of the container whose output is requested.  Raises the kubelet's errors."""
     which = f"container {go_quote(container)} in pod {go_quote(pod['metadata']['name'])}"
     status = status_of(pod, container)
     if status is None:
@@ -176,7 +175,7 @@ def status_of(pod: Obj, container: str) -> Obj | None:
 
 
 def ended(call: Call, about: LogsWanted, *, previous: bool) -> Callable[[], bool]:
-    """Whether that start of the container is over; cheap to ask as long as the pod does not change."""
+    """A function that tells whether that start of the container has ended; cheap while the pod does not change."""
     seen, over = 0, previous
 
     def is_over() -> bool:
@@ -203,7 +202,7 @@ def runs_still(pod: Obj, about: LogsWanted) -> bool:
 
 
 class Pump:
-    """Takes pieces of a log as fast as the client reads them."""
+    """Sends pieces of a log as fast as the client reads them."""
 
     def __init__(self, pieces: AsyncIterator[bytes], whose: str) -> None:
         self._pieces = pieces

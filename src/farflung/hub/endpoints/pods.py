@@ -41,7 +41,7 @@ from farflung.store.base import Conflict, Entry
 SEVERAL_BUDGETS: Final = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 )
-CLUSTER: Final = "Cluster"  #: what virtual machines are bound to
+CLUSTER: Final = "Cluster"  #: the kind that virtual machines are bound to
 SCALED: Final = {"ReplicaSet": "apps", "StatefulSet": "apps", "ReplicationController": ""}
 
 
@@ -168,13 +168,13 @@ def is_for_cluster(binding: Obj) -> bool:
 
 
 def scheduled(call: Call) -> Obj:
-    """The condition of a pod that is assigned.  What is null has no place in a custom resource."""
+    """The condition PodScheduled.  A custom resource has no null values."""
     probed = {} if call.resource.custom else {"lastProbeTime": None}
     return {"type": POD_SCHEDULED, "status": "True", **probed, "lastTransitionTime": call.now()}
 
 
 def assigned(pod: Obj, binding: Obj, condition: Obj) -> Obj:
-    """Nobody comes to own a field by this, as nobody does upstream."""
+    """As upstream, a binding changes no managedFields."""
     spec = pod["spec"] = {**(pod.get("spec") or {}), "nodeName": binding["target"]["name"]}
     if is_for_cluster(binding):
         spec["clusterName"] = binding["target"]["name"]

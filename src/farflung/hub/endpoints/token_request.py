@@ -1,4 +1,4 @@
-"""create of `serviceaccounts/NAME/token`: a token for a ServiceAccount, perhaps bound to an object, for some time."""
+"""create of `serviceaccounts/NAME/token`: a token for a ServiceAccount, optionally bound to an object."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def described(call: Call, account: ServiceAccount, metadata: Obj) -> Obj:
 
 
 def owners_of(call: Call, request: Obj, manager: str) -> list[Obj]:
-    """Who asked for what: told as of any object, although nothing is stored."""
+    """The managedFields of a TokenRequest, although it is not stored."""
     said = {name: value for name, value in request["spec"].items() if value is not None}
     return managed.after_update(
         request | {"spec": said, "status": {}},
@@ -144,7 +144,7 @@ BINDABLE: Final = {"Pod": Bindable("pods", True), "Secret": Bindable("secrets", 
 
 
 def bound_by(call: Call, reference: Obj | None) -> BoundObjects:
-    """What the token is to live and die with.  Raises ApiError if there is no such object, or it is another one."""
+    """The object to which the token is bound.  Raises ApiError if it does not exist or has another uid."""
     if reference is None:
         return BoundObjects()
     group, _, version = reference.get("apiVersion", "").rpartition("/")
@@ -190,7 +190,7 @@ def another_account(name: str) -> ApiError:
 
 
 def node_of(call: Call, name: str) -> ObjectClaim | None:
-    """Where a Pod is.  A node that is not known here is told by its name alone."""
+    """The node of a Pod.  A node that does not exist here has only a name."""
     if not name:
         return None
     node = call.find("", "nodes", "", name)

@@ -1,9 +1,8 @@
-"""What a policy says about one request.
+"""Evaluation of one policy for one request.
 
     decide(compiled, given, fails=True, limit=10_000_000) ─► Verdict
 
-Nothing but a Verdict comes of it, whatever an expression does, and it ends: every expression has a limit of its own,
-and all of a policy have one together.
+It never raises, and it terminates: every expression has a cost limit, and so have all expressions of a policy together.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from farflung.machinery.cel.language.budget import PER_CALL, PER_OBJECT, OverBud
 from farflung.machinery.cel.language.values import EvaluationError, type_name
 from farflung.machinery.errors import go_quote
 
-PER_POLICY: Final = PER_OBJECT  #: what the validations of a policy may cost, for one binding and parameter
-OF_CONDITIONS: Final = PER_OBJECT // 4  #: and what the conditions of its match may
-LONGEST_MESSAGE: Final = 5 * 1024  #: bytes of what a messageExpression may say
+PER_POLICY: Final = PER_OBJECT  #: cost limit of the validations of a policy, for one binding and parameter
+OF_CONDITIONS: Final = PER_OBJECT // 4  #: cost limit of its matchConditions
+LONGEST_MESSAGE: Final = 5 * 1024  #: bytes of a message
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 _UNKNOWN: Final = object()
@@ -34,25 +33,25 @@ class Objection:
 
 @dataclass(slots=True)
 class Verdict:
-    objections: list[Objection] = field(default_factory=list)  #: that are dealt with as the binding says
-    failures: list[Objection] = field(default_factory=list)  #: that refuse the request, whatever the binding says
-    annotations: list[str] = field(default_factory=list)  #: the keys of what is to be noted in the audit
+    objections: list[Objection] = field(default_factory=list)  #: handled by the binding's validationActions
+    failures: list[Objection] = field(default_factory=list)  #: refuse the request in any case
+    annotations: list[str] = field(default_factory=list)  #: keys of audit annotations
     spent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What an expression did instead of having a value."""
+    """The error of an expression, in place of its value."""
 
     text: str
 
 
 class _OutOfBudgetError(Exception):
-    """All expressions together have cost more than they may."""
+    """The expressions together exceed their cost limit."""
 
 
 class Composition:
-    """`variables`: each is evaluated when it is first used, and costs the policy, not the expression that uses it."""
+    """`variables`: each is evaluated when it is first used.  Its cost counts for the policy, not for the expression."""
 
     __slots__ = ("_expressions", "_given", "_values", "spent", "worked")
 
@@ -61,14 +60,14 @@ class Composition:
         self._given = {**given, VARIABLES: self}
         self._values: dict[str, Any] = {}
         self.spent = 0
-        self.worked = 0  #: of all evaluations, because their values may share parts
+        self.worked = 0  #: of all evaluations, because their values may share data
 
     @property
     def given(self) -> Mapping[str, Any]:
         return self._given
 
     def get(self, name: str) -> object:
-        """Whether there is such a variable: what `has` asks for."""
+        """For `has`: whether the variable exists."""
         return True if name in self._expressions else None
 
     def value(self, name: str) -> Any:
@@ -98,7 +97,7 @@ class Composition:
 
 
 class _Evaluation:
-    """Some expressions that share their variables and a budget."""
+    """Expressions that share variables and a cost limit."""
 
     __slots__ = ("_composition", "_limit", "spent")
 
@@ -129,7 +128,7 @@ class _Evaluation:
 
 
 def decide(compiled: CompiledPolicy, given: Mapping[str, Any], *, fails: bool, limit: int = PER_POLICY) -> Verdict:
-    """`given`: the values of everything but the variables; `fails`: the policy's failurePolicy is Fail."""
+    """`given`: all values except the variables; `fails`: whether failurePolicy is Fail."""
     verdict = Verdict()
     if compiled.conditions:
         conditions = _Evaluation(compiled, given, min(OF_CONDITIONS, limit))
@@ -154,7 +153,7 @@ def decide(compiled: CompiledPolicy, given: Mapping[str, Any], *, fails: bool, l
 def _conditions_hold(
     evaluation: _Evaluation, conditions: Iterable[PolicyExpression], verdict: Verdict, *, fails: bool
 ) -> bool:
-    """One that is false decides; otherwise errors do."""
+    """A false condition decides; otherwise errors do."""
     errors: list[str] = []
     try:
         for condition in conditions:

@@ -1,7 +1,7 @@
-"""Which requests a policy or a binding is about: `matchConstraints` and `matchResources`.
+"""The requests to which a policy or a binding applies: `matchConstraints` and `matchResources`.
 
-What depends on the resource alone is found once for a resource, an operation and a subresource; the rest, the name and
-the labels, for every request.
+The part that depends on the resource is computed once per resource, operation and subresource; names and labels are
+compared per request.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
 
-Names = frozenset[str]  #: of objects; none: all of them
+Names = frozenset[str]  #: of objects; empty: all
 
 
 class Asked(Protocol):
-    """What of a request decides whether it is matched."""
+    """The parts of a request that matching uses."""
 
     @property
     def name(self) -> str: ...
 
     def labels(self) -> tuple[Labels | None, Labels | None]:
-        """Of the object, and of what it was before."""
+        """Of the new and of the old object."""
 
     def namespace_labels(self) -> Labels | None:
-        """Of the namespace that the request is about or in; None if there is none."""
+        """Of the namespace of the request; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Rule:
     operations: Names
     groups: Names
     versions: Names
-    resources: tuple[tuple[str, str], ...]  #: with their subresources
+    resources: tuple[tuple[str, str], ...]  #: resource and subresource
     scope: str
     names: Names
 
@@ -71,7 +71,7 @@ def rule_of(described: Obj) -> Rule:
 
 
 class Matcher:
-    """A `MatchResources`; nothing at all matches everything."""
+    """A `MatchResources`.  An empty one matches everything."""
 
     def __init__(self, described: Obj | None) -> None:
         described = described or {}
@@ -84,8 +84,8 @@ class Matcher:
     def concerning(
         self, operation: str, resource: Resource, subresource: str, equivalents: Sequence[Resource]
     ) -> Match | None:
-        """What is still to be asked of a request for a resource; None if there is nothing to ask.
-        `equivalents`: other forms that the resource's objects are served in."""
+        """The match for a resource; None if no request for it matches.  `equivalents`: other resources that serve the
+        same objects."""
         others = equivalents if self._equivalent else ()
 
         def found(rules: Sequence[Rule]) -> list[tuple[Names, Resource]]:
@@ -107,11 +107,11 @@ class Matcher:
 @dataclass(frozen=True, slots=True)
 class Match:
     matcher: Matcher
-    matched: tuple[tuple[Names, Resource], ...]  #: in the order of preference
+    matched: tuple[tuple[Names, Resource], ...]  #: in order of preference
     excluded: Names
 
     def form(self, asked: Asked) -> Resource | None:
-        """The form in which the policy sees the object; None if the request is none of its business."""
+        """The resource in whose form the policy gets the object; None if the request does not match."""
         if self.excluded and asked.name in self.excluded:
             return None
         for names, resource in self.matched:

@@ -1,7 +1,8 @@
-"""Which policies each cluster has, kept in step with what is stored.
+"""The policies of each cluster, which follow the store.
 
-A commit is heard here before its writer is answered, so a binding counts from the moment its creation is answered.
-What concerns a resource is found when it is first written to, and kept until policies, bindings or kinds change.
+The store reports a commit before its writer gets a response, so a binding applies as soon as it is created.  The
+policies
+of a resource are computed at its first write, and cached until policies, bindings or kinds change.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Policy:
     @cached_property
     def compiled(self) -> CompiledPolicy:
         from farflung.apis.admissionregistration.expressions import (
-            compile_policy,  # a hub without policies need not load CEL
+            compile_policy,  # a hub without policies does not load CEL
         )
 
         return compile_policy(self._spec)
@@ -63,7 +64,7 @@ class Binding:
 
 
 class ParamReference:
-    """Where the parameters of a binding are: one object by its name, or some by their labels."""
+    """The parameters of a binding: one object by name, or several by labels."""
 
     def __init__(self, described: Obj) -> None:
         self.name: str = described.get("name", "")
@@ -73,23 +74,23 @@ class ParamReference:
 
 
 class Bound(NamedTuple):
-    """A binding, as far as it is about a resource."""
+    """A binding that applies to a resource."""
 
     binding: Binding
     match: Match
 
 
 class Hook(NamedTuple):
-    """A policy that may be about a request for a resource."""
+    """A policy that applies to a resource, with its bindings."""
 
     policy: Policy
     match: Match
     bound: tuple[Bound, ...]
-    params: Kind | None  #: None if it has no parameters, or nobody knows their kind
+    params: Kind | None  #: None if it has no parameters, or their kind is not served
 
 
 class ClusterPolicies:
-    """Those of one cluster."""
+    """The policies of one cluster."""
 
     def __init__(self, cluster: str, kinds: Kinds) -> None:
         self._cluster = cluster
@@ -115,11 +116,11 @@ class ClusterPolicies:
         self.forget()
 
     def forget(self) -> None:
-        """What is known of resources, because something about them changed."""
+        """Clear the cache."""
         self._hooks.clear()
 
     def concerning(self, operation: str, resource: Resource, subresource: str) -> tuple[Hook, ...]:
-        """The policies that may have something to say, by name; those without a binding have not."""
+        """The policies with bindings for a resource, by name."""
         key = (path_of(resource), operation, subresource)
         hooks = self._hooks.get(key)
         if hooks is None:
@@ -144,7 +145,7 @@ class ClusterPolicies:
 
 
 def equivalents_of(served: Served, resource: Resource, subresource: str) -> tuple[Resource, ...]:
-    """Other forms in which the same objects are served."""
+    """Other resources that serve the same objects."""
     home = objects.prefix(resource, "")
     return tuple(
         other
@@ -165,7 +166,7 @@ def kind_of(served: Served, described: Obj) -> Kind | None:
 
 
 class Policies:
-    """Every cluster's."""
+    """The policies of all clusters."""
 
     def __init__(self, store: Store, kinds: Kinds) -> None:
         self._kinds = kinds
@@ -177,7 +178,7 @@ class Policies:
         kinds.subscribe(self._forget)
 
     def of(self, cluster: str) -> ClusterPolicies | None:
-        """None for a cluster that has no policies."""
+        """None for a cluster without policies."""
         return self._clusters.get(cluster)
 
     def _hear(self, changes: Sequence[Change]) -> None:

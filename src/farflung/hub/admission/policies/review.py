@@ -1,4 +1,4 @@
-"""A request as policies see it; what is expensive is made when it is first needed."""
+"""A request as policies see it.  Expensive parts are computed when they are first used."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import Labels
 
 OPTIONS: Final = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
-#: what of a namespace's metadata policies are shown
+#: metadata of the namespace that policies see
 SHOWN: Final = frozenset(objects.METADATA_ORDER) - {"namespace", "ownerReferences", "managedFields"}
-#: subresources whose bodies are of a kind of their own, which has one form only: apiVersion and kind
+#: subresources with a kind of their own: apiVersion and kind
 OWN_KINDS: Final = {"scale": (API_VERSION, KIND), "token": ("authentication.k8s.io/v1", "TokenRequest")}
 
 
@@ -35,18 +35,18 @@ class Review:
     def __init__(
         self, call: Call, operation: str, new: Obj | None, old: Obj | None, *, options: Obj, dry_run: bool
     ) -> None:
-        """Objects are in the form of the rules of the call's kind."""
+        """Objects are in the form that the rules of the kind use."""
         self._call = call
         self.operation = operation
         self._new = new
         self._old = old
         self._options = options
         self._dry_run = dry_run
-        self._given: dict[Path, dict[str, Any]] = {}  #: by the form of the object
+        self._given: dict[Path, dict[str, Any]] = {}  #: by resource
         target = call.target
         self.name: str = target.name or ((new or old or {}).get("metadata") or {}).get("name", "")
         self.of_namespace = call.resource.qualified == "namespaces"
-        #: a namespace is in itself
+        #: a Namespace is in itself
         self.namespace = self.name if self.of_namespace else target.namespace
 
     # --- what decides about matches ---------------------------------------------------------------
@@ -140,7 +140,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class UserPermissions(AuthorizerValue):
-    """What a user may do in a cluster, for expressions of policies."""
+    """The `authorizer` of expressions."""
 
     decide: Callable[[str, User, Attributes], Decision]
     user: User
@@ -169,7 +169,7 @@ def labels_of(obj: Obj | None) -> Labels | None:
 
 
 def stored_form(kind: Kind, obj: Obj) -> Obj:
-    """A copy of an object in the form of the rules, as it would be stored."""
+    """A copy of an object in its stored form."""
     copy: Obj = orjson.loads(orjson.dumps(obj))
     encoded: Obj = orjson.loads(kind.encode(copy))
     return encoded

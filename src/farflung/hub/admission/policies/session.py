@@ -1,4 +1,4 @@
-"""Asks all policies that match one request, one after the other."""
+"""Applies all matching policies to one request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from farflung.store.base import Store
 log = logging.getLogger(__name__)
 
 CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
-PER_REQUEST: Final = 2 * PER_POLICY  #: what all policies of a request may cost together
+PER_REQUEST: Final = 2 * PER_POLICY  #: cost limit of all policies of a request
 
 
 class Session:
@@ -30,7 +30,7 @@ class Session:
         self._refusal: ApiError | None = None
 
     def run(self, hooks: Sequence[Hook]) -> None:
-        """Raises the refusal of the first policy that refuses the request.  All are asked, for their warnings."""
+        """Raises the error of the first policy that refuses the request.  All are evaluated, for their warnings."""
         for hook in hooks:
             self._apply(hook)
         if self._refusal is not None:
@@ -90,7 +90,7 @@ class Session:
             self._note(f"has a note {key} about", policy, binding)
 
     def _note(self, what: str, policy: Policy, binding: Binding) -> None:
-        """Names alone: values of an object are not for the log."""
+        """Only names: the log has no values of objects."""
         target, resource = self._call.target, self._call.resource
         log.info(
             "policy %s with binding %s %s %s of %s %s in cluster %s",
@@ -120,12 +120,12 @@ def shown_kind(kind: Obj) -> str:
 
 
 class ConfigurationError(Exception):
-    """A policy or binding that cannot be applied; the text says why."""
+    """A policy or binding that cannot be applied; the text is the reason."""
 
 
 def params_of(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> list[Obj]:
-    """The parameters for a request in a namespace ("": about the cluster's own objects); none if the binding does not
-    apply then.  Raises ConfigurationError."""
+    """The parameters for a request in a namespace (empty: cluster-scoped); empty if the binding does not apply.
+    Raises ConfigurationError."""
     where = reference.namespace
     if not kind.resource.namespaced:
         if where:

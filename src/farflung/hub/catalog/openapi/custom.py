@@ -1,4 +1,4 @@
-"""What clients are told of a custom resource: the schema of its definition, completed with what every object has."""
+"""The published schema of a custom resource: that of its definition, with the fields of every object."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EMBEDDED: Final[Obj] = {
     "metadata": METADATA,
 }
 
-#: keywords that are told as they are
+#: keywords that are published unchanged
 TOLD: Final = frozenset(
     {
         "default",
@@ -106,7 +106,7 @@ def described_list(resource: Resource) -> Obj:
 
 
 def told_of(schema: Obj, depth: int = DEEPEST) -> Obj:
-    """A node of a schema, as clients are told of it."""
+    """The published form of a node of a schema."""
     if not depth:
         return {"x-kubernetes-preserve-unknown-fields": True}
     told: Obj = {}
@@ -126,7 +126,7 @@ def told_of(schema: Obj, depth: int = DEEPEST) -> Obj:
 
 
 def tell_strategies(told: Obj, native: Obj) -> None:
-    """How lists are merged, where a built-in definition has the same lists."""
+    """Add the merge strategies of the lists that a built-in definition has too."""
     if "$ref" in native:
         native = definition(native["$ref"].rpartition("/")[2])
     for name, one in told.get("properties", {}).items():
@@ -149,7 +149,7 @@ def _tell_of_integer_or_string(told: Obj) -> None:
 
 
 def _with_identity(told: Obj) -> Obj:
-    """An embedded object."""
+    """Add apiVersion, kind and metadata to an embedded object."""
     required = told.get("required") or []
     missing = [name for name in ("kind", "apiVersion") if name not in required]
     return {**told, "properties": {**told.get("properties", {}), **EMBEDDED}, "required": [*required, *missing]}

@@ -1,4 +1,4 @@
-"""What a field is when nobody sets it, as version 3 documents say it: Go's zero values, and a few of the API's own."""
+"""Defaults of fields in version 3 documents: Go's zero values, and some of the API's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from farflung.machinery.structs import ONE, SCALARS, SPECIAL, GoField
 
 CORE: Final = "io.k8s.api.core.v1."
 
-#: structs whose `name` is never absent, though it may be empty
+#: structs whose `name` is always encoded, even if it is empty
 NAMED: Final = (
     "LocalObjectReference",
     "ConfigMapEnvSource",
@@ -22,7 +22,7 @@ NAMED: Final = (
     "SecretProjection",
 )
 
-#: (definition, field) → what the API makes of a field that is absent
+#: (definition, field) → the API's default
 DECLARED: Final[Mapping[tuple[str, str], Any]] = {
     **{(CORE + name, "name"): "" for name in NAMED},
     (f"{CORE}ContainerPort", "protocol"): "TCP",
@@ -46,7 +46,7 @@ DECLARED: Final[Mapping[tuple[str, str], Any]] = {
 
 
 class Default(NamedTuple):
-    """None where there is none.  `element` is that of a list's items or a map's values."""
+    """None: no default.  `element`: of the items of a list, or the values of a map."""
 
     own: Any = None
     element: Any = None
@@ -74,7 +74,7 @@ def of_field(definition: str, field: GoField) -> Default:
 
 
 def zero(type_: str) -> Any:
-    """The value of a type that nobody set; None where JSON would not show one."""
+    """The zero value of a type; None if JSON omits it."""
     if type_ in SCALARS:
         return SCALARS[type_]
     if type_ in SPECIAL or any(member.wrapped for member in wire.members(type_)):

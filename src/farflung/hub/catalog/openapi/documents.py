@@ -1,4 +1,4 @@
-"""Whole documents as JSON values: Swagger 2.0 of everything, OpenAPI 3.0 of one group's version."""
+"""Whole documents as JSON values: Swagger 2.0 of all groups, OpenAPI 3.0 of one group and version."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BODY: Final = "body"
 
 
 def swagger(paths: Iterable[Path], own: Own) -> Obj:
-    """All paths, and the definitions they need, in version 2."""
+    """Version 2: all paths, and the definitions that they need."""
     parameters = {name: swagger_parameter(one) for name, one in PARAMETERS.items()}
     return {"swagger": "2.0", "info": INFO, **swagger_part(paths, own), "parameters": parameters}
 
 
 def swagger_part(paths: Iterable[Path], own: Own, told: Container[str] = ()) -> Obj:
-    """What is there beside a document that has told of some definitions already."""
+    """The paths and definitions to add to a document that has some definitions already."""
     schemas = Schemas(V2, own)
     served = list(paths)
     definitions = schemas.closure(needed(served))
@@ -38,7 +38,7 @@ def swagger_part(paths: Iterable[Path], own: Own, told: Container[str] = ()) -> 
 
 
 def openapi(paths: Iterable[Path], own: Own) -> Obj:
-    """The same in version 3."""
+    """Version 3."""
     schemas = Schemas(V3, own)
     served = list(paths)
     return {
@@ -50,7 +50,7 @@ def openapi(paths: Iterable[Path], own: Own) -> Obj:
 
 
 def needed(paths: Iterable[Path]) -> set[str]:
-    """The definitions that operations name themselves."""
+    """The definitions that operations refer to directly."""
     found: set[str] = set()
     for path in paths:
         for operation in path.operations:
@@ -71,7 +71,7 @@ def swagger_path(path: Path, schemas: Schemas) -> Obj:
 
 
 def swagger_operation(operation: Operation, schemas: Schemas) -> Obj:
-    patches = operation.method == "patch"  # kubectl before 1.27 looks there for dryRun, and follows no references
+    patches = operation.method == "patch"  # kubectl before 1.27 searches dryRun there, and follows no references
     parameters = [
         swagger_parameter(PARAMETERS[name]) if patches and name == "dryRun" else swagger_reference(name)
         for name in operation.parameters
@@ -167,7 +167,7 @@ def described(parameter: Parameter) -> Obj:
 
 
 def schema_of(definition: str, schemas: Schemas) -> Obj:
-    """A reference; of what has no definition all we say is that it is an object."""
+    """A reference; `object` for a type without a definition."""
     if definition == operations.TEXT:
         return {"type": "string"}
     return schemas.reference(definition) if schemas.known(definition) else {"type": "object"}
@@ -180,7 +180,7 @@ OPENAPI_PARAMETERS: Final = {name: openapi_parameter(one) for name, one in PARAM
 
 
 def document_names(catalog: Catalog) -> list[str]:
-    """Of the version 3 documents: `api/v1`, `apis/apps/v1`, `version` …"""
+    """The names of the version 3 documents: `api/v1`, `apis/apps/v1`, `version` …"""
     names = {"api", "apis", "version"}
     for group in catalog.groups:
         top = f"apis/{group}" if group else "api"
@@ -190,7 +190,7 @@ def document_names(catalog: Catalog) -> list[str]:
 
 
 def resources_of(catalog: Catalog, name: str) -> tuple[Resource, ...]:
-    """The resources in a document, which has none unless it is that of a group's version."""
+    """The resources in a document; empty unless it is that of a group and version."""
     match name.split("/"):
         case ["api", version]:
             return catalog.resources("", version)

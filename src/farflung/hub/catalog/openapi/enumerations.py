@@ -1,6 +1,5 @@
-"""The string fields that take one of a few values.  Kubernetes leaves them out of the definitions it publishes as
-files, but serves them, and `kubectl explain` shows them.
-"""
+"""The string fields with a fixed set of values.  Kubernetes omits them from the definitions that it publishes as
+files, but serves them, and `kubectl explain` prints them."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ SIGNALS: Final = (
     "SIGWINCH SIGXCPU SIGXFSZ"
 )
 
-#: of one field, `group.version.Kind.field`, or several
+#: one field or several: `group.version.Kind.field`
 TABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "FQDN IPv4 IPv6": ("discovery.v1.EndpointSlice.addressType",),
     "Localhost RuntimeDefault Unconfined": ("core.v1.AppArmorProfile.type", "core.v1.SeccompProfile.type"),

@@ -1,9 +1,10 @@
 """Documents as the protobuf messages of gnostic's OpenAPIv2.proto and OpenAPIv3.proto.
 
 A message is a table: JSON key → number and type of the field.  The type is a scalar, `any` (YAML in a message), the
-name of another message, or one of these in brackets if the field repeats.  What the table does not name goes by its
-rule for keys that begin with `x-`, or else by its rule `*`; both make repeated pairs of a name and a value.  Where a
-message is but a wrapper around one of several things, a function says which.  Other keys are left out.
+name
+of another message, or one of these in brackets if the field repeats.  Other keys follow the rule for keys with `x-`, or
+the rule `*`; both make repeated pairs of a name and a value.  If a message only wraps one of several types, a function
+selects the type.  Keys without a rule are omitted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from farflung.machinery.codec.protobuf_bytes import DELIMITED, FIXED64, VARINT, 
 Rule = Mapping[str, str] | Callable[[Any], str]
 Messages = Mapping[str, Rule]
 
-FIRST, SECOND = tag_of(1, DELIMITED), tag_of(2, DELIMITED)  #: a name and its value; `any` has its YAML second
+FIRST, SECOND = (
+    tag_of(1, DELIMITED),
+    tag_of(2, DELIMITED),
+)  #: a name and its value; `any` has its YAML in the second field
 
 
 class Field(NamedTuple):
@@ -212,7 +216,7 @@ V2: Final[Messages] = {
 
 
 def default_value(value: Any) -> str:
-    """The messages know only plain defaults."""
+    """The messages have only scalar defaults."""
     match value:
         case bool():
             return "2 bool"

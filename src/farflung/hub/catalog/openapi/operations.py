@@ -1,4 +1,4 @@
-"""What can be done at which path, in terms of neither version of OpenAPI."""
+"""The operations of each path, independent of the version of OpenAPI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STREAMS: Final = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 STATUS: Final = f"{META}Status"
 PATCH: Final = f"{META}Patch"
 DELETE_OPTIONS: Final = f"{META}DeleteOptions"
-TEXT: Final = ""  #: where the name of a definition is asked for: a plain string
+TEXT: Final = ""  #: in place of the name of a definition: a plain string
 
 WRITING: Final = ("dryRun", "fieldManager", "fieldValidation")
 DELETING: Final = (
@@ -38,7 +38,7 @@ SELECTING: Final = (
 )
 LISTING: Final = ("allowWatchBookmarks", *SELECTING, "watch")
 
-#: what the connections to a pod, a node or a service are asked with
+#: subresource that connects to a pod, a node or a service → its query parameters
 CONNECTING: Final[Mapping[str, tuple[str, ...]]] = {
     "attach": ("container", "stderr", "stdin", "stdout", "tty"),
     "exec": ("command", "container", "stderr", "stdin", "stdout", "tty"),
@@ -61,13 +61,13 @@ LOGGING: Final = (
 @dataclass(frozen=True, slots=True)
 class Operation:
     method: str
-    action: str  #: get, list, post, put, patch, delete, deletecollection or connect; empty beside resources
+    action: str  #: get, list, post, put, patch, delete, deletecollection or connect; empty: no resource
     identity: str  #: unique in all documents
     description: str
     tag: str
-    kind: Obj = field(default_factory=dict)  #: group, version and kind of what it is done to
+    kind: Obj = field(default_factory=dict)  #: group, version and kind
     parameters: Sequence[str] = ()  #: names of query parameters
-    body: str | None = None  #: the definition of what is sent
+    body: str | None = None  #: the definition of the body
     body_required: bool = True
     consumes: Sequence[str] = ("*/*",)
     produces: Sequence[str] = (JSON, YAML, PROTOBUF)
@@ -82,7 +82,7 @@ class Path:
 
 
 def paths_of(resource: Resource) -> Iterator[Path]:
-    """Everything that can be asked of a resource and its subresources."""
+    """The paths of a resource and its subresources."""
     names = Names(resource)
     if resource.namespaced and "list" in resource.verbs:
         yield Path(f"{names.root}/{resource.plural}", ("pretty",), [listing(names, everywhere=True)])
@@ -98,7 +98,7 @@ def paths_of(resource: Resource) -> Iterator[Path]:
 
 
 class Names:
-    """How the operations on a resource are called and where they are."""
+    """Names and paths of the operations on a resource."""
 
     __slots__ = ("answer", "collection", "inner", "item", "kind", "outer", "resource", "root", "tag", "title")
 
@@ -124,7 +124,7 @@ class Names:
 
     @property
     def patches(self) -> tuple[str, ...]:
-        """Only built-in types know strategies, and what is merged like them."""
+        """Media types of patches.  Strategic merge patches need a built-in type, or a custom one that merges like it."""
         is_strategic = not self.resource.custom or self.resource.merged_like
         return tuple(one for one in PATCHES if is_strategic or one != STRATEGIC_PATCH)
 
@@ -217,7 +217,7 @@ def item_operations(names: Names) -> Iterator[Operation]:
 def changes(
     names: Names, verbs: Sequence[str], definition: str, described: str, end: str = "", kind: Obj | None = None
 ) -> Iterator[Operation]:
-    """Get, put and patch, of an object or of a subresource that has the form of one."""
+    """Get, put and patch of an object, or of a subresource in its form."""
     kind = kind or names.kind
     if "get" in verbs:
         yield Operation(
@@ -325,7 +325,7 @@ def article(kind: str) -> str:
 
 
 def discovery(path: str, tag: str, identity: str, description: str, definition: str) -> Path:
-    """A path that tells what there is."""
+    """The path of a discovery document."""
     produces = (JSON,) if path == "/version/" else (JSON, YAML, PROTOBUF)
     return Path(
         path,

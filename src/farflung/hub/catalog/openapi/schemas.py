@@ -1,9 +1,8 @@
-"""Schemas as clients get them, by the name of their definition.
+"""Published schemas, by the name of their definition.
 
-The definitions we have were made for validators: null is a type, `kind` and `apiVersion` are enumerations, types that
-are more than one in JSON lost their descriptions, fields their enumerations and defaults.  Here they become again what
-Kubernetes serves, in either version of OpenAPI.  A resource may bring definitions of its own, in the terms of version
-3, with references that stand alone.
+The definitions in the package are for validators: null is a type, `kind` and `apiVersion` are enumerations, types with
+several JSON types have no description, fields neither enumerations nor defaults.  This restores what Kubernetes serves,
+in both versions of OpenAPI.  A resource may have definitions of its own, in terms of version 3, with plain references.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ DESCRIPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """In what the two versions of OpenAPI differ."""
+    """The differences between the two versions of OpenAPI."""
 
-    references: str  #: what a reference begins with
-    modern: bool  #: whether references with something beside them are wrapped, alternatives possible, defaults told
-    unions: Mapping[str, Obj]  #: how the types are described that are more than one in JSON
+    references: str  #: prefix of a reference
+    modern: bool  #: wraps references that have siblings; has alternatives and defaults
+    unions: Mapping[str, Obj]  #: schemas of types with several JSON types
 
 
 V2: Final = Dialect(
@@ -62,7 +61,7 @@ Own = Mapping[str, Obj]  #: definitions beside the built-in ones
 
 
 class Schemas:
-    """Definitions in one dialect, rendered when asked for and not kept."""
+    """Definitions in one dialect, rendered on demand and not cached."""
 
     __slots__ = ("_built_in", "_dialect", "_own")
 
@@ -98,7 +97,7 @@ class Schemas:
 
 
 class Renderer:
-    """Copies schemas into a dialect, and tells of every definition that they refer to."""
+    """Copies schemas into a dialect, and collects the definitions that they refer to."""
 
     __slots__ = ("_dialect", "_refer")
 
@@ -107,7 +106,7 @@ class Renderer:
         self._refer = refer
 
     def built_in(self, name: str, definition: Obj) -> Obj:
-        """A definition of the validators', with what it lost."""
+        """A built-in definition, with the restored fields."""
         fields = definition.get("properties")
         if not fields:
             return self.node(definition)
@@ -147,7 +146,7 @@ class Renderer:
 
 
 def restore(schema: Obj, values: tuple[str, ...] | None, default: defaults.Default) -> None:
-    """Give a field its enumeration and its defaults; of a list or map, its elements."""
+    """Restore the enumeration and the default of a field, or of the elements of a list or map."""
     element: Any = schema.get("items") or schema.get("additionalProperties")
     if values:
         (element or schema)["enum"] = values
@@ -157,12 +156,12 @@ def restore(schema: Obj, values: tuple[str, ...] | None, default: defaults.Defau
         element["default"] = default.element
 
 
-UNSAID: Final = frozenset({"allOf", "anyOf", "nullable", "not", "oneOf"})  #: what version 2 has no words for
+UNSAID: Final = frozenset({"allOf", "anyOf", "nullable", "not", "oneOf"})  #: keywords that version 2 does not have
 
 
 def simplified(schema: Obj) -> Obj:
-    """What version 2 can say.  Its clients refuse null and unknown fields wherever they are told of types and fields,
-    so where these are welcome they are told less."""
+    """The schema in terms of version 2.  Its clients refuse null and unknown fields if types and fields are given, so
+    these are omitted where null or unknown fields are allowed."""
     untyped = schema.get("nullable") or schema.get("x-kubernetes-int-or-string")
     open_ended = schema.get("nullable") or schema.get("x-kubernetes-preserve-unknown-fields")
     if not untyped and not open_ended and schema.keys().isdisjoint(UNSAID) and "required" not in schema:
@@ -176,5 +175,5 @@ def simplified(schema: Obj) -> Obj:
 
 
 def wrapped(schema: Obj) -> Obj:
-    """Beside a reference version 3 allows nothing."""
+    """Version 3 allows no siblings of a reference."""
     return {"allOf": [{"$ref": schema.pop("$ref")}], **schema}

@@ -1,11 +1,11 @@
-"""OpenAPI: the documents that tell clients what the resources look like.
+"""OpenAPI documents.
 
-    /openapi/v2             Swagger 2.0 of everything, as JSON or protobuf
-    /openapi/v3             which version 3 documents there are
+    /openapi/v2             Swagger 2.0 of all groups, as JSON or protobuf
+    /openapi/v3             the list of version 3 documents
     /openapi/v3/apis/apps/v1   one of them, as JSON or protobuf
 
-Documents are made when first asked for and kept compressed.  Two catalogues that have a group in common can share
-what describes it: see `Shelf`.
+A document is made at the first request, and cached in compressed form.  Catalogues with equal groups share their
+documents (`Shelf`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from farflung.hub.request import negotiation
 from farflung.hub.request.media_types import JSON
 from farflung.machinery.errors import Obj, method_not_allowed, not_acceptable
 
-PLAIN: Final = "text/plain; charset=utf-8"  #: what the index is sent as
+PLAIN: Final = "text/plain; charset=utf-8"  #: the content type of the list
 PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 PROTOBUF_V3: Final = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 
-#: media type asked for → the one answered
+#: requested media type → media type of the response
 OFFERED_V2: Final = {
     JSON: JSON,
     PROTOBUF_V2.replace(".v1", "@v1"): PROTOBUF_V2,
@@ -48,29 +48,29 @@ OFFERED_V3: Final = {
     PROTOBUF_V3: PROTOBUF_V3,
 }
 
-FAST: Final = 1  #: how hard to compress: these are made while others wait
+FAST: Final = 1  #: compression level: compressing blocks the event loop
 YEAR: Final = 365 * 24 * 3600
 
-#: a resource → the definitions it brings along, by name
+#: a resource → its own definitions, by name
 Brought = Callable[[Resource], Own]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Document:
-    """Encoded once.  `tag` stands for the content."""
+    """Encoded once.  `tag`: the ETag."""
 
     compressed: bytes
     tag: str
-    resources: Sequence[Resource]  #: what it describes
-    told: frozenset[str] = frozenset()  #: names of definitions, of a document that others extend
-    base: Document | None = None  #: the document that this one extends, which is kept for the next
+    resources: Sequence[Resource]  #: described by the document
+    told: frozenset[str] = frozenset()  #: names of its definitions, if other documents extend it
+    base: Document | None = None  #: the document that this one extends; kept for the next one
 
 
 Key = tuple[str, str, tuple[int, ...]]  #: name and media type of a document, identities of the resources in it
 
 
 class Shelf:
-    """Documents by what is in them, kept for as long as somebody uses them."""
+    """Documents by their content, as long as a catalogue uses them."""
 
     __slots__ = ("_documents",)
 
@@ -78,7 +78,7 @@ class Shelf:
         self._documents: WeakValueDictionary[Key, Document] = WeakValueDictionary()
 
     def get(self, name: str, media: str, resources: Sequence[Resource], make: Callable[[], Document]) -> Document:
-        key = (name, media, tuple(map(id, resources)))  # as long as the document lives, so do they
+        key = (name, media, tuple(map(id, resources)))  # the document keeps them alive
         document = self._documents.get(key)
         if document is None:
             document = self._documents[key] = make()
@@ -90,7 +90,7 @@ def nothing(_: Resource) -> Own:
 
 
 class OpenAPI:
-    """The documents of one catalogue.  `brought` gives the definitions that are not built in."""
+    """The documents of one catalogue.  `brought`: gives the definitions that are not built in."""
 
     __slots__ = ("_brought", "_catalog", "_kept", "_names", "_shelf")
 
@@ -102,7 +102,7 @@ class OpenAPI:
         self._names = documents.document_names(catalog)
 
     def answer(self, request: Request, path: str) -> Response | None:
-        """The document at a path; None where there is nothing.  Raises ApiError."""
+        """The document at a path; None if there is none.  Raises ApiError."""
         path = path.removesuffix("/")
         if path != "/openapi/v2" and path != "/openapi/v3" and not path.startswith("/openapi/v3/"):
             return None
@@ -141,7 +141,7 @@ class OpenAPI:
         return f"{prefix}/openapi/v3/{quote(name)}?hash={self._document(name, JSON).tag}"
 
     def _document(self, name: str, media: str) -> Document:
-        """One of the version 3 documents, or without a name that of version 2."""
+        """A version 3 document by its name; without a name the version 2 document."""
         document = self._kept.get((name, media))
         if document is None:
             resources = documents.resources_of(self._catalog, name) if name else tuple(self._catalog)
@@ -156,7 +156,7 @@ class OpenAPI:
         return encoded_document(encode(content, media), resources)
 
     def _everything(self, media: str, resources: Sequence[Resource]) -> Document:
-        """What is built in is the same for all catalogues, so theirs is a copy of that with their own parts put in."""
+        """The built-in part is the same in all catalogues, so this extends a copy of it."""
         built_in = tuple(resource for resource in resources if not resource.custom)
         if len(built_in) == len(resources):
             content = documents.swagger(self._paths(self._names, resources), self._own(resources))
@@ -187,11 +187,11 @@ def encoded_document(
 
 
 def extended(base: bytes, part: Obj, media: str) -> bytes:
-    """A document of version 2 with more paths and definitions."""
+    """A version 2 document with more paths and definitions."""
     if media != JSON:
-        return base + encode(part, media)  # two messages in a row are one that has what both have
+        return base + encode(part, media)  # concatenated messages merge
     for key in ("paths", "definitions"):
-        before, start, after = base.partition(b'"%s":{' % key.encode())  # the first is the document's own
+        before, start, after = base.partition(b'"%s":{' % key.encode())  # the first match is the document's own
         more = orjson.dumps(part[key])[1:-1]
         base = b"".join((before, start, more, b"," if more and not after.startswith(b"}") else b"", after))
     return base
@@ -208,7 +208,7 @@ def encode(content: Obj, media: str) -> bytes:
 
 
 def chosen(request: Request, offered: Mapping[str, str]) -> str:
-    """The media type to answer with.  Raises ApiError 406."""
+    """The media type of the response.  Raises 406."""
     for clause in negotiation.parse(request.headers.get("accept", "")):
         for asked, answered in offered.items():
             if clause.covers(asked):
@@ -219,7 +219,7 @@ def chosen(request: Request, offered: Mapping[str, str]) -> str:
 def respond(
     request: Request, document: Document, media: str, tag: str = "", caching: Sequence[tuple[str, str]] = ()
 ) -> Response:
-    """A document, compressed if the client takes it so; nothing if the client has it."""
+    """A document, compressed if the client accepts it; 304 if the client has it."""
     quoted = f'"{tag or document.tag}"'
     headers = [("ETag", quoted), ("Vary", "Accept"), *caching]
     if has_it(request.headers.get("if-none-match", ""), quoted):
@@ -230,7 +230,7 @@ def respond(
 
 
 def has_it(header: str, quoted: str) -> bool:
-    """Whether an If-None-Match header names a tag."""
+    """Whether an If-None-Match header has a tag."""
     return any(one.strip().removeprefix("W/") in (quoted, "*") for one in header.split(","))
 
 
