@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from farflung.edge.logs import LogFilter, NodeLogs, seek_last
 from farflung.edge.runtimes.log_files import LogWriter, log_file, log_line
-from farflung.hub.endpoints.logs import LogsWanted
+from farflung.hub.endpoints.logs import LogOptions
 
 START = datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC)
 TEXTS = st.lists(st.binary(max_size=8).map(lambda text: text.replace(b"\n", b"|")), max_size=30)
@@ -47,7 +47,7 @@ async def shown(
     timestamps: bool = False,
     limit: int | None = None,
 ) -> bytes:
-    wanted = LogsWanted("uid", "main", 0, follow, tail, since, timestamps, limit)
+    wanted = LogOptions("uid", "main", 0, follow, tail, since, timestamps, limit)
     return b"".join([piece async for piece in NodeLogs(directory).logs("florin", wanted, ended)])
 
 
@@ -111,7 +111,7 @@ async def test_a_followed_log_misses_nothing_while_files_change_under_it(tmp_pat
 
     async def read() -> None:
         nonlocal seen
-        wanted = LogsWanted("uid", "main", 0, follow=True)
+        wanted = LogOptions("uid", "main", 0, follow=True)
         async for piece in NodeLogs(tmp_path).logs("florin", wanted, lambda: over):
             seen += piece
 

@@ -75,7 +75,7 @@ async def test_no_pod_and_no_claim_breaks_the_hub(specs: list[Any], wanted: list
     service = {"type": "NodePort", "ports": [{"name": f"n{port}", "port": port + 1} for port in range(ports)]}
     answer = await hub.post(SERVICES, {"metadata": {"name": "s"}, "spec": service})
     assert answer.status in (201, 403, 422), answer.body
-    books = hub.quotas.books("/core/resourcequotas/root/default/q")
-    assert books is not None
-    assert books.taken() == books.used
-    assert not [name for name, amount in books.used.items() if books.quota.hard[name] < amount or amount.nanos < 0]
+    usage = hub.quotas.usage_of("/core/resourcequotas/root/default/q")
+    assert usage is not None
+    assert usage.taken() == usage.used
+    assert not [name for name, amount in usage.used.items() if usage.quota.hard[name] < amount or amount.nanos < 0]

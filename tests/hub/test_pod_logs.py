@@ -13,7 +13,7 @@ from hub_harness import PODS, Collector, LocalHub, pod
 from farflung.http.messages import Response, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.endpoints import logs
-from farflung.hub.endpoints.logs import LogsWanted
+from farflung.hub.endpoints.logs import LogOptions
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
 
@@ -22,10 +22,10 @@ class Printing:
     """A node whose containers print what a test says."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, LogsWanted]] = []
+        self.asked: list[tuple[str, LogOptions]] = []
         self.printed: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def logs(self, node: str, wanted: LogsWanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def logs(self, node: str, wanted: LogOptions, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
         self.asked.append((node, wanted))
         yield b"first\n"
         while wanted.follow and not ended():
@@ -87,7 +87,7 @@ async def test_a_log_ends_with_what_there_is(hub: LocalHub, nodes: Printing) -> 
     uid = (await hub.get(f"{PODS}/p")).json["metadata"]["uid"]
     since = datetime(2024, 5, 1, 11, 59, 0, tzinfo=UTC)
     assert node == "florin"
-    assert wanted == LogsWanted(uid, "main", 3, tail=5, since=since, timestamps=True, limit=100)
+    assert wanted == LogOptions(uid, "main", 3, tail=5, since=since, timestamps=True, limit=100)
 
 
 async def test_a_followed_log_goes_on_until_the_container_ends(hub: LocalHub, nodes: Printing) -> None:
@@ -130,7 +130,7 @@ async def test_a_log_that_cannot_be_read_ends_without_looking_complete(hub: Loca
         yield b"some\n"
         raise OSError("the disk")
 
-    pump = logs.Pump(broken(), "default/p")
+    pump = logs.LogStream(broken(), "default/p")
     sink = Collector(pump.stop)
     pump.start(sink)
 
@@ -151,7 +151,7 @@ async def test_a_slow_client_is_waited_for() -> None:
         for _ in range(100):
             yield b"x" * 100_000
 
-    pump = logs.Pump(much(), "default/p")
+    pump = logs.LogStream(much(), "default/p")
     sink = Slow(pump.stop)
     pump.start(sink)
     most = 0

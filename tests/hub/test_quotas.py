@@ -276,9 +276,9 @@ async def test_the_books_say_what_a_recount_says_and_nothing_is_over_admitted(ba
         listed = (await hub.get(PODS)).json["items"]
         alive = [one for one in listed if one.get("status", {}).get("phase") != "Failed"]
         cpu = sum(int(one["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for one in alive)
-        books = hub.quotas.books("/core/resourcequotas/root/default/q")
-        assert books is not None
-        assert {name: str(amount) for name, amount in books.taken().items()} == {
+        usage = hub.quotas.usage_of("/core/resourcequotas/root/default/q")
+        assert usage is not None
+        assert {name: str(amount) for name, amount in usage.taken().items()} == {
             "pods": str(len(alive)),
             "requests.cpu": str(cpu),
         }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from farflung.edge.runtimes.log_files import log_file, rotated
-from farflung.hub.endpoints.logs import LogsWanted
+from farflung.hub.endpoints.logs import LogOptions
 from farflung.machinery import times
 
 BLOCK: Final = 64 * 1024
@@ -26,7 +26,7 @@ class NodeLogs:
         """`directory`: of the node."""
         self._directory = directory
 
-    async def logs(self, node: str, wanted: LogsWanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def logs(self, node: str, wanted: LogOptions, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
         log_filter = LogFilter(wanted.since, wanted.limit, timestamps=wanted.timestamps)
         path = log_file(self._directory, wanted.pod_uid, wanted.container, wanted.attempt)
         with LogReader(path) as log:

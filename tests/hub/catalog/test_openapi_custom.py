@@ -14,7 +14,7 @@ from farflung.apis.definitions import META
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request
 from farflung.hub.catalog.openapi.custom import published, told_of
-from farflung.hub.catalog.openapi.serving import PROTOBUF_V2, OpenAPI, Shelf
+from farflung.hub.catalog.openapi.serving import PROTOBUF_V2, DocumentCache, OpenAPI
 from farflung.machinery.errors import Obj
 
 GADGETS = Resource(
@@ -46,7 +46,7 @@ SCHEMA: Obj = {
 DEFINITIONS = published(GADGETS, SCHEMA)
 
 
-def openapi(*custom: Resource, shelf: Shelf | None = None) -> OpenAPI:
+def openapi(*custom: Resource, shelf: DocumentCache | None = None) -> OpenAPI:
     return OpenAPI(Catalog((*builtin.HUB, *custom)), lambda one: DEFINITIONS if one.custom else {}, shelf)
 
 
@@ -106,7 +106,7 @@ def test_a_schema_nested_without_end_is_told_to_a_depth() -> None:
 
 
 def test_the_built_in_part_of_version_2_is_the_same_for_all_and_made_once() -> None:
-    shelf = Shelf()
+    shelf = DocumentCache()
     plain = document(openapi(shelf=shelf), "/openapi/v2")
     extended = document(openapi(GADGETS, shelf=shelf), "/openapi/v2")
     own = {path for path in extended["paths"] if path.startswith("/apis/example.com")}
@@ -118,7 +118,7 @@ def test_the_built_in_part_of_version_2_is_the_same_for_all_and_made_once() -> N
 
 def test_the_same_in_protobuf_is_one_message_after_another() -> None:
     request = Request("GET", "/openapi/v2", headers={"accept": PROTOBUF_V2})
-    shelf = Shelf()
+    shelf = DocumentCache()
     plain = openapi(shelf=shelf).answer(request, "/openapi/v2")
     extended = openapi(GADGETS, shelf=shelf).answer(request, "/openapi/v2")
     assert plain is not None and extended is not None

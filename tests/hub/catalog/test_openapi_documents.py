@@ -14,7 +14,7 @@ from farflung.hub.catalog.openapi.enumerations import VALUES
 from farflung.hub.catalog.openapi.gnostic import V2, V3, Encoder
 from farflung.hub.catalog.openapi.schemas import DESCRIPTIONS as OURS
 from farflung.hub.catalog.openapi.schemas import simplified
-from farflung.hub.catalog.openapi.serving import OpenAPI, Shelf
+from farflung.hub.catalog.openapi.serving import DocumentCache, OpenAPI
 from farflung.machinery.errors import ApiError
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -160,7 +160,7 @@ def test_clients_that_can_are_sent_compressed_documents(everything):
 
 
 def test_catalogues_share_the_documents_of_what_they_have_in_common():
-    shelf = Shelf()
+    shelf = DocumentCache()
     first = OpenAPI(Catalog(builtin.HUB), shelf=shelf)
     second = OpenAPI(Catalog((*builtin.HUB, GADGETS)), lambda _: GADGET_DEFINITIONS, shelf)
     path = "/openapi/v3/apis/rbac.authorization.k8s.io/v1"

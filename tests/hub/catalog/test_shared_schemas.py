@@ -6,16 +6,16 @@ import gc
 
 from definitions import INTEGER, STRING, version
 
-from farflung.hub.catalog.custom_kinds import COMPILED, Version
+from farflung.hub.catalog.custom_kinds import COMPILED, DefinitionVersion
 
 
 def test_versions_with_the_same_schema_are_compiled_once() -> None:
-    one, another = Version(version("v1", a=STRING)), Version(version("v2", a=STRING))
+    one, another = DefinitionVersion(version("v1", a=STRING)), DefinitionVersion(version("v2", a=STRING))
     assert one.structural is another.structural
 
 
 def test_versions_with_other_schemas_do_not_share() -> None:
-    one, another = Version(version(a=STRING)), Version(version(a=INTEGER))
+    one, another = DefinitionVersion(version(a=STRING)), DefinitionVersion(version(a=INTEGER))
     assert one.structural is not another.structural
     assert not one.structural.validate({"spec": {"a": "x"}})
     assert another.structural.validate({"spec": {"a": "x"}})
@@ -27,7 +27,7 @@ def test_what_nobody_has_any_more_is_forgotten() -> None:
         return list(COMPILED)
 
     before = known()
-    used = Version(version(unlike_any_other=STRING))
+    used = DefinitionVersion(version(unlike_any_other=STRING))
     assert not used.structural.has_defaults
     [digest] = set(known()) - set(before)
     del used

@@ -17,7 +17,7 @@ from farflung.hub.admission.policies.matching import CREATE as CREATE_OPERATION
 from farflung.hub.admission.policies.matching import DELETE as DELETE_OPERATION
 from farflung.hub.admission.policies.matching import UPDATE as UPDATE_OPERATION
 from farflung.hub.admission.policies.registry import Policies
-from farflung.hub.admission.quota_tracker import Quotas, Refused
+from farflung.hub.admission.quota_tracker import QuotaExceeded, Quotas
 from farflung.hub.admission.service_pools import ClusterPools
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.certificate_requests import CLIENT, check_signer, requests_administrator
@@ -259,11 +259,11 @@ class Plugins:
         if new is not None and old is not None and call.target.subresource == "scale":
             assert call.kind.scaling is not None
             new, old = call.kind.scaling.scale(new), call.kind.scaling.scale(old)
-        from farflung.hub.admission.policies.review import Review  # a hub without policies does not load CEL
-        from farflung.hub.admission.policies.session import Session
+        from farflung.hub.admission.policies.review import AdmissionRequest  # a hub without policies does not load CEL
+        from farflung.hub.admission.policies.session import PolicyReview
 
-        request = Review(call, operation, new, old, options=options, dry_run=bool(options.get("dryRun")))
-        Session(request, call, write.warnings).run(hooks)
+        request = AdmissionRequest(call, operation, new, old, options=options, dry_run=bool(options.get("dryRun")))
+        PolicyReview(request, call, write.warnings).run(hooks)
 
     def _reserve_quota(self, write: Write) -> None:
         """Reserve quota of the namespace, until the store reports the write or the write fails."""
@@ -273,7 +273,7 @@ class Plugins:
         key = call.key_of(write.name)
         try:
             release = self.quotas.reserve(key, write.new, write.old, resize=target.subresource == "resize")
-        except Refused as error:
+        except QuotaExceeded as error:
             name = limit_ranges.name_of(write.new)
             raise forbidden(call.resource.group, call.resource.plural, name, str(error)) from None
         write.releases.append(release)

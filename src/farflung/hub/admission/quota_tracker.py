@@ -1,8 +1,7 @@
 """The used amounts of all ResourceQuotas, which follow the stored objects.
 
 The objects of a namespace are counted when its quota is read; then every commit updates the amounts.  A request
-reserves
-its amounts until the store reports its write or the write fails, so concurrent requests cannot exceed a quota.
+reserves its amounts until the store reports its write or the write fails, so concurrent requests cannot exceed a quota.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from farflung.hub.admission.quotas import (
     GROWING,
     Quota,
     exceeded,
+    exceeded_text,
     growth,
+    missing_amounts,
     negative,
-    no_room,
     quota_of,
-    unsaid,
 )
 from farflung.hub.admission.usage import PODS, Amounts
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import ZERO, Quantity
 from farflung.store.base import Change, Entry, Store, Subscription, resource_prefix
 
-HOME: Final = "/core/resourcequotas/"
+QUOTAS: Final = "/core/resourcequotas/"
 
-Place = tuple[str, str]  #: cluster, namespace
+NamespaceKey = tuple[str, str]  #: cluster, namespace
 Release = Callable[[], None]
 
 
-class Refused(Exception):
+class QuotaExceeded(Exception):
     """A quota refuses an object; the text is the reason."""
 
 
@@ -42,7 +41,7 @@ def nothing() -> None:
     pass
 
 
-class Books:
+class QuotaUsage:
     """Used and reserved amounts of one quota."""
 
     def __init__(self, store: Store, key: str, quota: Quota, changed: Callable[[str], None]) -> None:
@@ -54,11 +53,12 @@ class Books:
         self._used: dict[str, Quantity] = dict.fromkeys((name for name in quota.hard), ZERO)
         self._reserved: dict[str, list[Amounts]] = {}  #: key of an object → amounts of running requests
         self._subscriptions: list[Subscription] = []
-        for home in quota.homes:
-            prefix = home + key.removeprefix(HOME).rpartition("/")[0] + "/"
-            self._subscriptions.append(store.subscribe(prefix, partial(self._hear, home)))
-            for entry in store.list(prefix).entries:
-                self._count(self._usage(home, entry), 1)
+        namespace = key.removeprefix(QUOTAS).rpartition("/")[0]
+        for prefix in quota.prefixes:
+            objects = f"{prefix}{namespace}/"
+            self._subscriptions.append(store.subscribe(objects, partial(self._on_changes, prefix)))
+            for entry in store.list(objects).entries:
+                self._count(self._usage(prefix, entry), 1)
 
     @property
     def used(self) -> Amounts:
@@ -69,15 +69,15 @@ class Books:
         for subscription in self._subscriptions:
             subscription.cancel()
 
-    def _usage(self, home: str, entry: Entry | None) -> Amounts:
-        return {} if entry is None else self.quota.usage(home, orjson.loads(entry.value))
+    def _usage(self, prefix: str, entry: Entry | None) -> Amounts:
+        return {} if entry is None else self.quota.usage(prefix, orjson.loads(entry.value))
 
-    def _hear(self, home: str, changes: Sequence[Change]) -> None:
+    def _on_changes(self, prefix: str, changes: Sequence[Change]) -> None:
         before = dict(self._used)
         for change in changes:
             self._reserved.pop(change.key, None)
-            self._count(self._usage(home, change.previous), -1)
-            self._count(self._usage(home, change.entry), 1)
+            self._count(self._usage(prefix, change.previous), -1)
+            self._count(self._usage(prefix, change.entry), 1)
         if self._used != before:
             self._changed(self.key)
 
@@ -115,10 +115,10 @@ class Quotas:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._books: dict[Place, dict[str, Books]] = {}  #: by key; only namespaces with quotas
+        self._usages: dict[NamespaceKey, dict[str, QuotaUsage]] = {}  #: by key; only namespaces with quotas
         self._listeners: list[Callable[[str], None]] = []
-        store.subscribe(HOME, self._hear)
-        for entry in store.list(HOME).entries:
+        store.subscribe(QUOTAS, self._on_changes)
+        for entry in store.list(QUOTAS).entries:
             self._open(entry)
 
     def listen(self, listener: Callable[[str], None]) -> None:
@@ -127,73 +127,75 @@ class Quotas:
 
     @property
     def keys(self) -> Iterable[str]:
-        return [key for books in self._books.values() for key in books]
+        return [key for usage in self._usages.values() for key in usage]
 
-    def books(self, key: str) -> Books | None:
-        return self._books.get(place_of(key), {}).get(key)
+    def usage_of(self, key: str) -> QuotaUsage | None:
+        return self._usages.get(namespace_of(key), {}).get(key)
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None:
                 self._close(change.key)
             else:
                 self._open(change.entry)
-                self._tell(change.key)
+                self._notify(change.key)
 
-    def _tell(self, key: str) -> None:
+    def _notify(self, key: str) -> None:
         for listener in self._listeners:
             listener(key)
 
     def _open(self, entry: Entry) -> None:
         quota = quota_of(orjson.loads(entry.value))
-        present = self.books(entry.key)
+        present = self.usage_of(entry.key)
         if present is not None and present.quota == quota:
             return
         self._close(entry.key)
-        books = Books(self._store, entry.key, quota, self._tell)
-        self._books.setdefault(place_of(entry.key), {})[entry.key] = books
+        usage = QuotaUsage(self._store, entry.key, quota, self._notify)
+        self._usages.setdefault(namespace_of(entry.key), {})[entry.key] = usage
 
     def _close(self, key: str) -> None:
-        place = place_of(key)
-        books = self._books.get(place, {}).pop(key, None)
-        if books is not None:
-            books.close()
-        if not self._books.get(place, True):
-            del self._books[place]
+        namespace = namespace_of(key)
+        usage = self._usages.get(namespace, {}).pop(key, None)
+        if usage is not None:
+            usage.close()
+        if not self._usages.get(namespace, True):
+            del self._usages[namespace]
 
     # --- requests ---------------------------------------------------------------------------------
 
     def are_in(self, cluster: str, namespace: str) -> bool:
-        return (cluster, namespace) in self._books
+        return (cluster, namespace) in self._usages
 
     def reserve(self, key: str, obj: Obj, old: Obj | None, *, resize: bool = False) -> Release:
         """Reserve the amounts of a new object, or the increase by a change, until the result is called.  Raises
-        Refused."""
-        home = resource_prefix(key)
-        if old is not None and home not in GROWING and not (resize and home == PODS):
+        QuotaExceeded."""
+        prefix = resource_prefix(key)
+        if old is not None and prefix not in GROWING and not (resize and prefix == PODS):
             return nothing
         covering = [
-            books for _, books in sorted(self._books.get(place_of(key), {}).items()) if books.quota.covers(home, obj)
+            usage
+            for _, usage in sorted(self._usages.get(namespace_of(key), {}).items())
+            if usage.quota.covers(prefix, obj)
         ]
-        for books in covering:
-            if why := unsaid(books.quota, home, obj):
-                raise Refused(f"failed quota: {books.name}: {why}")
-        wanted = [(books, wanted_of(books.quota, home, obj, old)) for books in covering]
-        for books, amounts in wanted:
-            taken = books.taken()
-            if names := exceeded(books.quota.hard, taken, amounts):
-                raise Refused(no_room(books.name, books.quota.hard, taken, amounts, names))
-        releases = [books.reserve(key, amounts) for books, amounts in wanted if amounts]
+        for usage in covering:
+            if why := missing_amounts(usage.quota, prefix, obj):
+                raise QuotaExceeded(f"failed quota: {usage.name}: {why}")
+        wanted = [(usage, wanted_of(usage.quota, prefix, obj, old)) for usage in covering]
+        for usage, amounts in wanted:
+            taken = usage.taken()
+            if names := exceeded(usage.quota.hard, taken, amounts):
+                raise QuotaExceeded(exceeded_text(usage.name, usage.quota.hard, taken, amounts, names))
+        releases = [usage.reserve(key, amounts) for usage, amounts in wanted if amounts]
         return partial(release_all, releases) if releases else nothing
 
 
-def wanted_of(quota: Quota, home: str, obj: Obj, old: Obj | None) -> Amounts:
-    usage = quota.usage(home, obj)
+def wanted_of(quota: Quota, prefix: str, obj: Obj, old: Obj | None) -> Amounts:
+    usage = quota.usage(prefix, obj)
     if names := negative(usage):
-        raise Refused(f"quota usage is negative for resource(s): {','.join(names)}")
-    return growth(usage, {} if old is None else quota.usage(home, old))
+        raise QuotaExceeded(f"quota usage is negative for resource(s): {','.join(names)}")
+    return growth(usage, {} if old is None else quota.usage(prefix, old))
 
 
 def release_all(releases: Iterable[Release]) -> None:
@@ -201,7 +203,7 @@ def release_all(releases: Iterable[Release]) -> None:
         release()
 
 
-def place_of(key: str) -> Place:
+def namespace_of(key: str) -> NamespaceKey:
     """Cluster and namespace of a key; the namespace of a cluster-scoped object is empty."""
     parts = key.split("/")
     return parts[3], parts[4] if len(parts) == 6 else ""

@@ -16,7 +16,7 @@ from farflung.hub.admission.usage import (
     amounts_of,
     compute_usage,
     containers_of,
-    home_of,
+    counted_prefix,
     usage_of,
 )
 from farflung.machinery.errors import Obj
@@ -29,7 +29,7 @@ GROWING: Final = frozenset({SERVICES, CLAIMS})
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class QuotaScope:
     name: str
     operator: str = "Exists"
     values: tuple[str, ...] = ()
@@ -40,39 +40,40 @@ class Quota:
     """A parsed ResourceQuota."""
 
     hard: Mapping[str, Quantity]
-    scopes: tuple[Scope, ...]
-    homes: frozenset[str]  #: prefixes of the kinds that it counts
+    scopes: tuple[QuotaScope, ...]
+    prefixes: frozenset[str]  #: prefixes of the kinds that it counts
 
-    def covers(self, home: str, obj: Obj) -> bool:
+    def covers(self, prefix: str, obj: Obj) -> bool:
         """Whether it counts an object."""
-        return home in self.homes and all(matches(scope, home, obj) for scope in self.scopes)
+        return prefix in self.prefixes and all(matches(scope, prefix, obj) for scope in self.scopes)
 
-    def usage(self, home: str, obj: Obj) -> dict[str, Quantity]:
+    def usage(self, prefix: str, obj: Obj) -> dict[str, Quantity]:
         """The amounts of an object."""
-        if not self.covers(home, obj):
+        if not self.covers(prefix, obj):
             return {}
-        return {name: amount for name, amount in usage_of(home, obj).items() if name in self.hard}
+        return {name: amount for name, amount in usage_of(prefix, obj).items() if name in self.hard}
 
 
 def quota_of(obj: Obj) -> Quota:
     spec = spec_of(obj)
     hard = amounts_of(spec.get("hard"))
     expressions = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    scopes = [Scope(name) for name in spec.get("scopes") or ()]
+    scopes = [QuotaScope(name) for name in spec.get("scopes") or ()]
     scopes += [
-        Scope(one.get("scopeName", ""), one.get("operator", ""), tuple(one.get("values") or ())) for one in expressions
+        QuotaScope(one.get("scopeName", ""), one.get("operator", ""), tuple(one.get("values") or ()))
+        for one in expressions
     ]
-    homes = frozenset(home for home in map(home_of, hard) if home)
-    return Quota(hard, tuple(scopes), homes)
+    prefixes = frozenset(prefix for prefix in map(counted_prefix, hard) if prefix)
+    return Quota(hard, tuple(scopes), prefixes)
 
 
 # --- scopes ---------------------------------------------------------------------------------------
 
 
-def matches(scope: Scope, home: str, obj: Obj) -> bool:
-    if home == CLAIMS and scope.name == "VolumeAttributesClass":
+def matches(scope: QuotaScope, prefix: str, obj: Obj) -> bool:
+    if prefix == CLAIMS and scope.name == "VolumeAttributesClass":
         return _selects(scope, spec_of(obj).get("volumeAttributesClassName") or "")
-    if home != PODS:
+    if prefix != PODS:
         return False
     spec = spec_of(obj)
     match scope.name:
@@ -96,7 +97,7 @@ def _has_deadline(spec: Obj) -> bool:
     return deadline is not None and deadline >= 0
 
 
-def _selects(scope: Scope, value: str) -> bool:
+def _selects(scope: QuotaScope, value: str) -> bool:
     match scope.operator:
         case "Exists":
             return bool(value)
@@ -125,9 +126,9 @@ def _reaches_out(term: Obj) -> bool:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def unsaid(quota: Quota, home: str, obj: Obj) -> str:
+def missing_amounts(quota: Quota, prefix: str, obj: Obj) -> str:
     """The resources that a quota requires and a pod omits, as text; empty if none."""
-    if home != PODS or spec_of(obj).get("resources"):
+    if prefix != PODS or spec_of(obj).get("resources"):
         return ""
     needed = EXPLICIT.intersection(quota.hard)
     missing: dict[str, set[str]] = {}
@@ -146,7 +147,7 @@ def exceeded(hard: Amounts, used: Amounts, wanted: Amounts) -> list[str]:
     return sorted(name for name, amount in wanted.items() if hard[name] < used.get(name, ZERO) + amount)
 
 
-def no_room(name: str, hard: Amounts, used: Amounts, wanted: Amounts, names: Iterable[str]) -> str:
+def exceeded_text(name: str, hard: Amounts, used: Amounts, wanted: Amounts, names: Iterable[str]) -> str:
     names = list(names)
     requested, taken, limited = (_shown(amounts, names) for amounts in (wanted, used, hard))
     return f"exceeded quota: {name}, requested: {requested}, used: {taken}, limited: {limited}"

@@ -39,7 +39,7 @@ def amounts_of(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
     return found
 
 
-def home_of(resource: str) -> str:
+def counted_prefix(resource: str) -> str:
     """The prefix of the objects that a resource name counts; empty if there is none."""
     if resource.startswith(COUNT):
         plural, _, group = resource.removeprefix(COUNT).partition(".")
@@ -48,9 +48,9 @@ def home_of(resource: str) -> str:
         return CLAIMS
     if resource.startswith("services"):
         return SERVICES
-    for home, plural in PLAIN_COUNTS.items():
+    for prefix, plural in PLAIN_COUNTS.items():
         if resource == plural:
-            return home
+            return prefix
     return PODS if resource == "pods" or _is_compute(resource) else ""
 
 
@@ -61,16 +61,16 @@ def _is_compute(resource: str) -> bool:
     return resource != asked and is_extended(asked)
 
 
-def usage_of(home: str, obj: Obj) -> dict[str, Quantity]:
+def usage_of(prefix: str, obj: Obj) -> dict[str, Quantity]:
     """The amounts of one object."""
-    _, group, plural, _ = home.split("/")
+    _, group, plural, _ = prefix.split("/")
     used = {COUNT + (plural if group == "core" else f"{plural}.{group}"): EACH}
-    special = SPECIAL.get(home)
+    special = SPECIAL.get(prefix)
     if special is not None:
         used |= special(obj)
-    elif home in PLAIN_COUNTS:
-        used[PLAIN_COUNTS[home]] = EACH
-    if home == "/core/events/":
+    elif prefix in PLAIN_COUNTS:
+        used[PLAIN_COUNTS[prefix]] = EACH
+    if prefix == "/core/events/":
         used[f"{COUNT}events.events.k8s.io"] = EACH
     return used
 

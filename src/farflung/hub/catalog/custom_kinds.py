@@ -1,9 +1,8 @@
 """The kinds of an established CustomResourceDefinition.
 
 Objects are stored in one version and served in any.  Reading an object drops the fields that the served version does
-not
-have, and sets its defaults.  Objects that were written under the current definition, in its only version, are served as
-stored.
+not have, and sets its defaults.  Objects that were written under the current definition, in its only version, are
+served as stored.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def is_established(definition: Obj) -> bool:
     return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
 
 
-class Compiled:
+class CompiledSchema:
     """A compiled schema."""
 
     def __init__(self, schema: Obj, *, has_rules: bool) -> None:
@@ -62,19 +61,19 @@ def validations_of(schema: Obj) -> Validations | None:
 
 
 #: by digest, while a definition uses the schema; many clusters have equal definitions
-COMPILED: Final[WeakValueDictionary[bytes, Compiled]] = WeakValueDictionary()
+COMPILED: Final[WeakValueDictionary[bytes, CompiledSchema]] = WeakValueDictionary()
 
 
-def compiled(schema: Obj) -> Compiled:
+def compiled(schema: Obj) -> CompiledSchema:
     encoded = orjson.dumps(schema)
     digest = sha256(encoded).digest()
     found = COMPILED.get(digest)
     if found is None:
-        found = COMPILED[digest] = Compiled(schema, has_rules=RULES in encoded)
+        found = COMPILED[digest] = CompiledSchema(schema, has_rules=RULES in encoded)
     return found
 
 
-class Version:
+class DefinitionVersion:
     """One version, compiled when first used."""
 
     def __init__(self, described: Obj) -> None:
@@ -82,7 +81,7 @@ class Version:
         self.schema: Obj = described.get("schema", {}).get("openAPIV3Schema") or ANYTHING
 
     @cached_property
-    def _compiled(self) -> Compiled:
+    def _compiled(self) -> CompiledSchema:
         return compiled(self.schema)
 
     @property
@@ -105,7 +104,9 @@ class Definition:
         self.plural: str = spec["names"]["plural"]
         self.resources = tuple(kinds.resources_of(definition) if resources is None else resources)
         self._stored: str = kinds.stored_version(definition)
-        self._versions: Mapping[str, Version] = {one["name"]: Version(one) for one in spec["versions"]}
+        self._versions: Mapping[str, DefinitionVersion] = {
+            one["name"]: DefinitionVersion(one) for one in spec["versions"]
+        }
         self._scales = {one.version: kinds.scale_paths(definition, one.version) for one in self.resources}
         self._kinds: dict[str, Kind] = {}
 

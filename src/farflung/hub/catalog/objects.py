@@ -1,8 +1,7 @@
 """Objects as bytes: their keys, encoding, resourceVersion and selection.
 
 An object is stored as the JSON that is served.  Metadata come first, and the resourceVersion is found without parsing:
-so
-a write is encoded once, and lists and watch events are spliced from stored bytes.
+so a write is encoded once, and lists and watch events are spliced from stored bytes.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ def labels_of(entry: Entry) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ObjectSelection:
     """The objects of a resource that a list or watch selects."""
 
     resource: Resource = field(compare=False)

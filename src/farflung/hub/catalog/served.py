@@ -1,9 +1,8 @@
 """The kinds that each cluster serves: built-in ones, and those of its CustomResourceDefinitions and APIBindings.
 
 Clusters without definitions share one `Served`.  When definitions change, the cluster gets another one; running
-requests
-finish with the former.  The store reports a commit before its writer gets a response, so a new definition is served at
-once.
+requests finish with the former.  The store reports a commit before its writer gets a response, so a new definition is
+served at once.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from farflung.store.base import Change, Entry, Revision, Store
 
 if TYPE_CHECKING:  # loaded for the first request for OpenAPI documents
     from farflung.hub.catalog.openapi.schemas import Own
-    from farflung.hub.catalog.openapi.serving import OpenAPI, Shelf
+    from farflung.hub.catalog.openapi.serving import DocumentCache, OpenAPI
 
 #: cluster, group and plural of a resource
 Changed = tuple[str, str, str]
@@ -105,10 +104,10 @@ class Served:
         return Documents(self.catalog, open_ended=self._open_ended)
 
     @cached_property
-    def _shelf(self) -> Shelf:
-        from farflung.hub.catalog.openapi.serving import Shelf
+    def _shelf(self) -> DocumentCache:
+        from farflung.hub.catalog.openapi.serving import DocumentCache
 
-        return Shelf() if self._base is None else self._base._shelf
+        return DocumentCache() if self._base is None else self._base._shelf
 
     @cached_property
     def openapi(self) -> OpenAPI:

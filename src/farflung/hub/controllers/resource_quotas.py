@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.hub.admission.quota_tracker import HOME, Quotas
+from farflung.hub.admission.quota_tracker import QUOTAS, Quotas
 from farflung.hub.admission.quotas import status_of
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient, object_path
@@ -23,7 +23,7 @@ class ResourceQuotaController:
         self._client = client
         self._quotas = quotas
         self._pause = pause
-        self._resource = kinds.builtin(HOME)
+        self._resource = kinds.builtin(QUOTAS)
         self._is_started = False
         quotas.listen(self._on_quota)
         self.queue: ReconcileQueue[str] = ReconcileQueue("quotas", self._reconcile, workers=WORKERS)
@@ -41,12 +41,12 @@ class ResourceQuotaController:
             self.queue.add_later(key, self._pause)
 
     async def _reconcile(self, key: str) -> None:
-        entry, books = self._store.get(key), self._quotas.books(key)
-        if entry is None or books is None:
+        entry, usage = self._store.get(key), self._quotas.usage_of(key)
+        if entry is None or usage is None:
             return
         quota = objects.decode(entry)
         present = quota.get("status") or {}
-        wanted = status_of((quota.get("spec") or {}).get("hard") or {}, books.used)
+        wanted = status_of((quota.get("spec") or {}).get("hard") or {}, usage.used)
         if all(same(present.get(part) or {}, wanted[part]) for part in wanted):
             return
         removed = {part: dict.fromkeys((present.get(part) or {}).keys() - wanted[part].keys()) for part in wanted}

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class LogsWanted:
+class LogOptions:
     """Which lines of what one container of a pod has printed."""
 
     pod_uid: str
@@ -54,7 +54,7 @@ class LogsWanted:
 
 
 class Nodes(Protocol):
-    def logs(self, node: str, wanted: LogsWanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+    def logs(self, node: str, wanted: LogOptions, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
         """The lines, in pieces of any size.  With `follow` also later ones, until `ended` returns True."""
 
 
@@ -70,14 +70,14 @@ def get_log(nodes: Nodes, call: Call) -> Answer:
     attempt = attempt_of(pod, container, previous=previous)
     about = wanted(pod["metadata"]["uid"], container, attempt)
     pieces = nodes.logs(node, about, ended(call, about, previous=previous))
-    pump = Pump(pieces, f"{call.target.namespace}/{call.target.name}")
+    pump = LogStream(pieces, f"{call.target.namespace}/{call.target.name}")
     return Stream(pump.start, pump.stop, content_type=CONTENT_TYPE)
 
 
 # --- what is asked for ----------------------------------------------------------------------------
 
 
-def asked_for(name: str, query: Query, now: datetime) -> Callable[[str, str, int], LogsWanted]:
+def asked_for(name: str, query: Query, now: datetime) -> Callable[[str, str, int], LogOptions]:
     """What the query says of any container.  Raises ApiError."""
     tail, limit = number(query, "tailLines"), number(query, "limitBytes")
     seconds, time = number(query, "sinceSeconds"), query.get("sinceTime", "")
@@ -97,7 +97,7 @@ def asked_for(name: str, query: Query, now: datetime) -> Callable[[str, str, int
     if seconds is not None:
         since = ago(now, seconds)
     follow, timestamps = is_true(query.get("follow")), is_true(query.get("timestamps"))
-    return lambda uid, container, attempt: LogsWanted(uid, container, attempt, follow, tail, since, timestamps, limit)
+    return lambda uid, container, attempt: LogOptions(uid, container, attempt, follow, tail, since, timestamps, limit)
 
 
 def number(query: Query, name: str) -> int | None:
@@ -174,7 +174,7 @@ def status_of(pod: Obj, container: str) -> Obj | None:
     return next(found, None)
 
 
-def ended(call: Call, about: LogsWanted, *, previous: bool) -> Callable[[], bool]:
+def ended(call: Call, about: LogOptions, *, previous: bool) -> Callable[[], bool]:
     """A function that tells whether that start of the container has ended; cheap while the pod does not change."""
     seen, over = 0, previous
 
@@ -190,7 +190,7 @@ def ended(call: Call, about: LogsWanted, *, previous: bool) -> Callable[[], bool
     return is_over
 
 
-def runs_still(pod: Obj, about: LogsWanted) -> bool:
+def runs_still(pod: Obj, about: LogOptions) -> bool:
     status = status_of(pod, about.container)
     same = pod["metadata"]["uid"] == about.pod_uid and status is not None
     if not same or status is None or status.get("restartCount", 0) != about.attempt:
@@ -201,7 +201,7 @@ def runs_still(pod: Obj, about: LogsWanted) -> bool:
 # --- on its way -----------------------------------------------------------------------------------
 
 
-class Pump:
+class LogStream:
     """Sends pieces of a log as fast as the client reads them."""
 
     def __init__(self, pieces: AsyncIterator[bytes], whose: str) -> None:

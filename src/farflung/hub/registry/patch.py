@@ -20,7 +20,7 @@ from farflung.hub.registry.pipeline import (
     set_namespace,
     without_cluster_annotation,
 )
-from farflung.hub.registry.update import Change, change_object, check_name, create_or_change
+from farflung.hub.registry.update import ObjectChange, change_object, check_name, create_or_change
 from farflung.hub.request.media_types import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from farflung.hub.request.options import WriteOptions, write_options
 from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, unsupported_media_type
@@ -36,7 +36,7 @@ async def patch(call: Call) -> Answer:
     options = write_options("PatchOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
     patched = patcher(call, call.kind.shape, options)
-    change = Change(lambda present: present, manager=manager_of(call, options))
+    change = ObjectChange(lambda present: present, manager=manager_of(call, options))
 
     def new(present: Obj) -> Obj:
         body = patched(present)
@@ -104,7 +104,7 @@ async def apply(call: Call) -> Answer:
     def new(present: Obj) -> Obj:
         return conformed(call, merged(call, present, applied, options), options)
 
-    change = Change(new)
+    change = ObjectChange(new)
     if call.target.subresource:
         entry = await change_object(call, change, options)
         return respond.with_entry(call, representation, entry, warnings=change.warnings)

@@ -12,7 +12,7 @@ import orjson
 
 from farflung.http.messages import Answer, Response
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.objects import EVERY_CLUSTER, Selection, decode
+from farflung.hub.catalog.objects import EVERY_CLUSTER, ObjectSelection, decode
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
 from farflung.hub.request.negotiation import Representation
@@ -53,7 +53,7 @@ def list_(call: Call) -> Answer | Awaitable[Answer]:
 
 
 async def _list_past(
-    call: Call, representation: Representation, options: ListOptions, selection: Selection, pinned: Pin
+    call: Call, representation: Representation, options: ListOptions, selection: ObjectSelection, pinned: ListPosition
 ) -> Answer:
     limit = 0 if selection else options.limit
     if pinned.revision < call.steady_since():
@@ -68,7 +68,7 @@ async def _list_past(
     return answer if isinstance(answer, Response) else await answer
 
 
-def selection_of(call: Call, options: ListOptions) -> Selection:
+def selection_of(call: Call, options: ListOptions) -> ObjectSelection:
     labels = parse_labels(options.label_selector)
     fields = parse_fields(options.field_selector)
     if call.target.name:  # the deprecated path /watch/ of one object
@@ -77,10 +77,10 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
         if term.field not in ("metadata.name", "metadata.namespace") and term.field not in call.resource.selectable:
             raise bad_request(call.resource.unselectable(term.field))
     read = call.kind.read if call.resource.custom else decode
-    return Selection(call.resource, read, labels, fields, call.target.view, call.shows(), call.showed())
+    return ObjectSelection(call.resource, read, labels, fields, call.target.view, call.shows(), call.showed())
 
 
-def only_key(call: Call, selection: Selection) -> str:
+def only_key(call: Call, selection: ObjectSelection) -> str:
     """The key of the only object that can match; empty if several can."""
     name = selection.fields.exactly("metadata.name")
     if not name or "/" in name or (call.resource.namespaced and not call.target.namespace):
@@ -90,7 +90,7 @@ def only_key(call: Call, selection: Selection) -> str:
     return call.key_of(name)
 
 
-def present(call: Call, selection: Selection, options: ListOptions) -> Page:
+def present(call: Call, selection: ObjectSelection, options: ListOptions) -> Page:
     """The current objects.  An object that is selected by name is looked up."""
     if only := only_key(call, selection):
         entry = call.store.get(only)
@@ -100,7 +100,7 @@ def present(call: Call, selection: Selection, options: ListOptions) -> Page:
     return select(page, selection, options)
 
 
-def select(page: Page, selection: Selection, options: ListOptions) -> Page:
+def select(page: Page, selection: ObjectSelection, options: ListOptions) -> Page:
     """The matching entries of a page, up to the limit."""
     if not selection:
         return page
@@ -126,18 +126,18 @@ INCONSISTENT = -1  #: the revision of a continue token after compaction: continu
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class ListPosition:
     revision: Revision
     after: str = ""  #: a key
 
 
-def pin_of(options: ListOptions, call: Call) -> Pin | None:
+def pin_of(options: ListOptions, call: Call) -> ListPosition | None:
     """The revision that a list must show; None: the current one."""
     if options.continue_:
         if options.resource_version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         revision, start = decode_continue(options.continue_)
-        return Pin(revision, call.prefix + start)
+        return ListPosition(revision, call.prefix + start)
     if not options.resource_version:
         return None
     try:
@@ -146,7 +146,7 @@ def pin_of(options: ListOptions, call: Call) -> Pin | None:
         raise bad_request(f"invalid resource version: {error.message}") from None
     exact = options.match == "Exact" or (not options.match and options.limit > 0 and revision > 0)
     if exact:
-        return Pin(revision)
+        return ListPosition(revision)
     _check_not_future(revision, call)
     return None
 
@@ -165,7 +165,7 @@ def too_large(asked: Revision, current: Revision) -> ApiError:
     return ApiError(504, "Timeout", message, details, headers=[("Retry-After", "1")])
 
 
-def _too_old(pinned: Pin, call: Call) -> ApiError:
+def _too_old(pinned: ListPosition, call: Call) -> ApiError:
     if not pinned.after:
         return expired("The resourceVersion for the provided list is too old.")
     message = (

@@ -12,7 +12,7 @@ from farflung.hub.registry import patch, respond, update
 from farflung.hub.registry.bodies import PatchContext, conform_patched, decode_applied, decode_object, media_type
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import STATUS_FIELDS, manager_of, set_managed_fields
-from farflung.hub.registry.update import Change, change_object
+from farflung.hub.registry.update import ObjectChange, change_object
 from farflung.hub.request.media_types import APPLY_PATCH
 from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import WriteOptions, write_options
@@ -78,7 +78,7 @@ async def apply_scale(call: Call) -> Answer:
         present["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion", "")
         return present
 
-    change = Change(new)
+    change = ObjectChange(new)
     entry = await change_object(call, change, options)
     return scale_answer(call, representation, entry, change.warnings)
 
@@ -110,6 +110,6 @@ async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj],
         present["metadata"]["resourceVersion"] = scale.get("metadata", {}).get("resourceVersion", "")
         return present
 
-    change = Change(new, manager=manager_of(call, options))
+    change = ObjectChange(new, manager=manager_of(call, options))
     entry = await change_object(call, change, options)
     return scale_answer(call, representation, entry, change.warnings)

@@ -33,7 +33,7 @@ ATTEMPTS: Final = 8  #: of a change without a resourceVersion
 
 
 @dataclass(slots=True)
-class Change:
+class ObjectChange:
     """A change of an existing object."""
 
     new: Callable[[Obj], Obj]  #: (a copy of the current object) → the desired one
@@ -52,7 +52,7 @@ async def update(call: Call) -> Answer:
     insists = metadata.get("resourceVersion") or metadata.get("uid")
     sent = orjson.dumps(body.obj)
     manager = manager_of(call, options)
-    change = Change(lambda present: orjson.loads(sent), replaces=True, manager=manager, warnings=body.warnings)
+    change = ObjectChange(lambda present: orjson.loads(sent), replaces=True, manager=manager, warnings=body.warnings)
     if not call.kind.rules.create_on_update or insists or call.target.subresource:
         entry = await change_object(call, change, options)
         return respond.with_entry(call, representation, entry, warnings=change.warnings)
@@ -75,7 +75,7 @@ def check_name(call: Call, metadata: Obj) -> None:
 
 
 async def create_or_change(
-    call: Call, create: Callable[[], Awaitable[Entry]], change: Change, options: WriteOptions
+    call: Call, create: Callable[[], Awaitable[Entry]], change: ObjectChange, options: WriteOptions
 ) -> tuple[Entry, int]:
     """Create the object if it does not exist, otherwise change it; again if another request creates or deletes it in
     between.  Returns the HTTP status as well."""
@@ -100,7 +100,7 @@ def check_may_create(call: Call) -> None:
         raise forbidden(target.group, target.plural, target.name, decision.reason)
 
 
-async def change_object(call: Call, change: Change, options: WriteOptions) -> Entry:
+async def change_object(call: Call, change: ObjectChange, options: WriteOptions) -> Entry:
     """Change the object that the path names.  If another request changes it first, the change is computed again,
     unless the client insists on a resourceVersion.  Nothing is written if nothing changes."""
     try:

@@ -17,7 +17,7 @@ import orjson
 
 from farflung.http.messages import Sink, Stream
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.objects import Selection
+from farflung.hub.catalog.objects import ObjectSelection
 from farflung.hub.catalog.served import Changed
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
@@ -42,7 +42,7 @@ class Topic:
     prefix: str
     only: str  #: the key of the only object that can match; empty if several can
     resource: str  #: with its version
-    selection: Selection
+    selection: ObjectSelection
     representation: Representation
     include: str  #: the `includeObject` of a Table
 
@@ -72,7 +72,7 @@ class Watches:
         topic = Topic(call.prefix, only_key(call, selection), resource, selection, representation, include)
         audience = self._audience(topic, call)
         seconds = float(options.timeout) if options.timeout else self._longest()
-        watcher = Watcher(audience, seconds=seconds, bookmarks=options.bookmarks)
+        watcher = WatchStream(audience, seconds=seconds, bookmarks=options.bookmarks)
         audience.join(watcher)
         try:
             watcher.begin_with(await self._past(audience, options, call.steady_since()))
@@ -151,16 +151,16 @@ class Audience:
         self._watches = watches
         self._store = store
         self._present = respond.Presenter(call, topic.representation)
-        self._members: set[Watcher] = set()
+        self._members: set[WatchStream] = set()
         self._subscription: Subscription | None = None
 
-    def join(self, watcher: Watcher) -> None:
+    def join(self, watcher: WatchStream) -> None:
         if self._subscription is None:
             self._subscription = self._store.subscribe(self.topic.only or self.topic.prefix, self._hear)
         self._members.add(watcher)
         self._watches.count += 1
 
-    def leave(self, watcher: Watcher) -> None:
+    def leave(self, watcher: WatchStream) -> None:
         if watcher not in self._members:
             return
         self._members.remove(watcher)
@@ -254,7 +254,7 @@ def error_event(error: ApiError) -> bytes:
     return b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status())
 
 
-class Watcher:
+class WatchStream:
     """One client.  Live events wait until it is started and has its initial events."""
 
     __slots__ = ("_audience", "_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting")

@@ -53,7 +53,7 @@ class Representation:
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class AcceptClause:
     """One alternative of an Accept header."""
 
     type: str
@@ -94,7 +94,7 @@ def chosen(accept: str, custom: bool, in_protobuf: bool, many: bool, watch: bool
     raise not_acceptable(STREAM_TYPES if watch else ACCEPTED)
 
 
-def shape_of(clause: Clause, media: str) -> tuple[str, str] | None:
+def shape_of(clause: AcceptClause, media: str) -> tuple[str, str] | None:
     """The shape and its version that a clause requests; None if this encoding does not have it."""
     asked = dict(clause.parameters)
     if asked.get("stream", "watch") != "watch":
@@ -106,16 +106,16 @@ def shape_of(clause: Clause, media: str) -> tuple[str, str] | None:
     return (shape, version) if known and media != PROTOBUF else None
 
 
-def parse(accept: str) -> Sequence[Clause]:
+def parse(accept: str) -> Sequence[AcceptClause]:
     """The clauses of a header, best first.  Without a header everything is acceptable."""
     if not accept:
-        return (Clause("*", "*", 1.0, ()),)
+        return (AcceptClause("*", "*", 1.0, ()),)
     clauses = [clause for text in accept.split(",") if (clause := parse_clause(text)) is not None]
     clauses.sort(key=lambda one: (-one.quality, one.type == "*", one.subtype == "*"))
     return clauses
 
 
-def parse_clause(text: str) -> Clause | None:
+def parse_clause(text: str) -> AcceptClause | None:
     media_type, *rest = text.split(";")
     type_, slash, subtype = media_type.strip().partition("/")
     if not slash:
@@ -130,7 +130,7 @@ def parse_clause(text: str) -> Clause | None:
             quality = number(value)
         else:
             parameters.append((name, value))
-    return Clause(type_.strip(), subtype.strip(), quality, tuple(parameters))
+    return AcceptClause(type_.strip(), subtype.strip(), quality, tuple(parameters))
 
 
 def number(text: str) -> float:
@@ -142,7 +142,7 @@ def number(text: str) -> float:
     return value if 0.0 <= value <= 1.0 else 0.0
 
 
-def routable(clauses: Sequence[Clause]) -> bool:
+def routable(clauses: Sequence[AcceptClause]) -> bool:
     """As upstream, only the plain media types route to built-in resources; `application/*` does not."""
     return any(clause.media_type == "*/*" or clause.media_type in ACCEPTED for clause in clauses)
 

@@ -1,6 +1,6 @@
 """Evaluation of one policy for one request.
 
-    decide(compiled, given, fails=True, limit=10_000_000) ─► Verdict
+    decide(compiled, given, fails=True, limit=10_000_000) ─► PolicyDecision
 
 It never raises, and it terminates: every expression has a cost limit, and so have all expressions of a policy together.
 """
@@ -32,7 +32,7 @@ class Objection:
 
 
 @dataclass(slots=True)
-class Verdict:
+class PolicyDecision:
     objections: list[Objection] = field(default_factory=list)  #: handled by the binding's validationActions
     failures: list[Objection] = field(default_factory=list)  #: refuse the request in any case
     annotations: list[str] = field(default_factory=list)  #: keys of audit annotations
@@ -127,9 +127,11 @@ class _Evaluation:
         return value
 
 
-def decide(compiled: CompiledPolicy, given: Mapping[str, Any], *, fails: bool, limit: int = PER_POLICY) -> Verdict:
+def decide(
+    compiled: CompiledPolicy, given: Mapping[str, Any], *, fails: bool, limit: int = PER_POLICY
+) -> PolicyDecision:
     """`given`: all values except the variables; `fails`: whether failurePolicy is Fail."""
-    verdict = Verdict()
+    verdict = PolicyDecision()
     if compiled.conditions:
         conditions = _Evaluation(compiled, given, min(OF_CONDITIONS, limit))
         concerned = _conditions_hold(conditions, compiled.conditions, verdict, fails=fails)
@@ -151,7 +153,7 @@ def decide(compiled: CompiledPolicy, given: Mapping[str, Any], *, fails: bool, l
 
 
 def _conditions_hold(
-    evaluation: _Evaluation, conditions: Iterable[PolicyExpression], verdict: Verdict, *, fails: bool
+    evaluation: _Evaluation, conditions: Iterable[PolicyExpression], verdict: PolicyDecision, *, fails: bool
 ) -> bool:
     """A false condition decides; otherwise errors do."""
     errors: list[str] = []
@@ -170,7 +172,7 @@ def _conditions_hold(
     return not errors
 
 
-def _validate(evaluation: _Evaluation, validation: Validation, verdict: Verdict, *, fails: bool) -> None:
+def _validate(evaluation: _Evaluation, validation: Validation, verdict: PolicyDecision, *, fails: bool) -> None:
     value = evaluation.value(validation.expression)
     if value is True:
         return
@@ -190,7 +192,9 @@ def _message(evaluation: _Evaluation, validation: Validation) -> str:
     return validation.message or f"failed expression: {validation.expression.text.strip()}"
 
 
-def _annotate(compiled: CompiledPolicy, given: Mapping[str, Any], verdict: Verdict, *, fails: bool, limit: int) -> None:
+def _annotate(
+    compiled: CompiledPolicy, given: Mapping[str, Any], verdict: PolicyDecision, *, fails: bool, limit: int
+) -> None:
     evaluation = _Evaluation(compiled, given, limit)
     try:
         for key, expression in compiled.audits.items():
@@ -207,7 +211,7 @@ def _annotate(compiled: CompiledPolicy, given: Mapping[str, Any], verdict: Verdi
     verdict.spent += evaluation.spent
 
 
-def _refuse_annotation(expression: PolicyExpression, value: Any, verdict: Verdict) -> None:
+def _refuse_annotation(expression: PolicyExpression, value: Any, verdict: PolicyDecision) -> None:
     if value is not None:
         why = f"valueExpression '{expression.text}' resulted in unsupported return type: {type_name(value)}. "
         verdict.failures.append(Objection(why + "Return type must be either string or null."))

@@ -22,7 +22,7 @@ DELETE: Final = "DELETE"
 Names = frozenset[str]  #: of objects; empty: all
 
 
-class Asked(Protocol):
+class MatchAttributes(Protocol):
     """The parts of a request that matching uses."""
 
     @property
@@ -36,7 +36,7 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ResourceRule:
     operations: Names
     groups: Names
     versions: Names
@@ -58,9 +58,9 @@ def has(names: Names, name: str) -> bool:
     return name in names or ANY in names
 
 
-def rule_of(described: Obj) -> Rule:
+def rule_of(described: Obj) -> ResourceRule:
     resources = (one.partition("/") for one in described.get("resources") or ())
-    return Rule(
+    return ResourceRule(
         frozenset(described.get("operations") or ()),
         frozenset(described.get("apiGroups") or ()),
         frozenset(described.get("apiVersions") or ()),
@@ -83,12 +83,12 @@ class Matcher:
 
     def concerning(
         self, operation: str, resource: Resource, subresource: str, equivalents: Sequence[Resource]
-    ) -> Match | None:
+    ) -> ResourceMatch | None:
         """The match for a resource; None if no request for it matches.  `equivalents`: other resources that serve the
         same objects."""
         others = equivalents if self._equivalent else ()
 
-        def found(rules: Sequence[Rule]) -> list[tuple[Names, Resource]]:
+        def found(rules: Sequence[ResourceRule]) -> list[tuple[Names, Resource]]:
             exact = [(rule.names, resource) for rule in rules if rule.concerns(operation, resource, subresource)]
             return exact + [
                 (rule.names, other)
@@ -101,16 +101,16 @@ class Matcher:
         matched = found(self._rules) if self._rules else [(frozenset[str](), resource)]
         if not matched or not all(excluded):
             return None
-        return Match(self, tuple(matched), frozenset[str]().union(*excluded))
+        return ResourceMatch(self, tuple(matched), frozenset[str]().union(*excluded))
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ResourceMatch:
     matcher: Matcher
     matched: tuple[tuple[Names, Resource], ...]  #: in order of preference
     excluded: Names
 
-    def form(self, asked: Asked) -> Resource | None:
+    def form(self, asked: MatchAttributes) -> Resource | None:
         """The resource in whose form the policy gets the object; None if the request does not match."""
         if self.excluded and asked.name in self.excluded:
             return None
@@ -119,7 +119,7 @@ class Match:
                 return resource if self._selects(asked) else None
         return None
 
-    def _selects(self, asked: Asked) -> bool:
+    def _selects(self, asked: MatchAttributes) -> bool:
         of_namespaces, of_objects = self.matcher.of_namespaces, self.matcher.of_objects
         if of_namespaces:
             labels = asked.namespace_labels()

@@ -1,8 +1,7 @@
 """The policies of each cluster, which follow the store.
 
 The store reports a commit before its writer gets a response, so a binding applies as soon as it is created.  The
-policies
-of a resource are computed at its first write, and cached until policies, bindings or kinds change.
+policies of a resource are computed at its first write, and cached until policies, bindings or kinds change.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from farflung.apis.builtin.catalog import Path
 from farflung.apis.names import POLICIES_GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.admission.policies.matching import Match, Matcher
+from farflung.hub.admission.policies.matching import Matcher, ResourceMatch
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.served import Changed, Kinds, Served, path_of
@@ -29,7 +28,7 @@ POLICIES: Final = f"/{POLICIES_GROUP}/validatingadmissionpolicies/"
 BINDINGS: Final = f"/{POLICIES_GROUP}/validatingadmissionpolicybindings/"
 
 
-class Policy:
+class AdmissionPolicy:
     """One generation of a ValidatingAdmissionPolicy."""
 
     def __init__(self, described: Obj) -> None:
@@ -40,7 +39,7 @@ class Policy:
         self.fails = self._spec.get("failurePolicy") != "Ignore"
         self.matcher = Matcher(self._spec.get("matchConstraints"))
 
-    def is_same_as(self, other: Policy) -> bool:
+    def is_same_as(self, other: AdmissionPolicy) -> bool:
         return self._identity == other._identity
 
     @cached_property
@@ -52,7 +51,7 @@ class Policy:
         return compile_policy(self._spec)
 
 
-class Binding:
+class PolicyBinding:
     def __init__(self, described: Obj) -> None:
         spec = described["spec"]
         self.name: str = described["metadata"]["name"]
@@ -73,19 +72,19 @@ class ParamReference:
         self.required = described.get("parameterNotFoundAction") == "Deny"
 
 
-class Bound(NamedTuple):
+class ApplicableBinding(NamedTuple):
     """A binding that applies to a resource."""
 
-    binding: Binding
-    match: Match
+    binding: PolicyBinding
+    match: ResourceMatch
 
 
-class Hook(NamedTuple):
+class ApplicablePolicy(NamedTuple):
     """A policy that applies to a resource, with its bindings."""
 
-    policy: Policy
-    match: Match
-    bound: tuple[Bound, ...]
+    policy: AdmissionPolicy
+    match: ResourceMatch
+    bound: tuple[ApplicableBinding, ...]
     params: Kind | None  #: None if it has no parameters, or their kind is not served
 
 
@@ -95,9 +94,9 @@ class ClusterPolicies:
     def __init__(self, cluster: str, kinds: Kinds) -> None:
         self._cluster = cluster
         self._kinds = kinds
-        self._policies: dict[str, Policy] = {}
-        self._bindings: dict[str, Binding] = {}
-        self._hooks: dict[tuple[Path, str, str], tuple[Hook, ...]] = {}
+        self._policies: dict[str, AdmissionPolicy] = {}
+        self._bindings: dict[str, PolicyBinding] = {}
+        self._hooks: dict[tuple[Path, str, str], tuple[ApplicablePolicy, ...]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._policies or self._bindings)
@@ -105,21 +104,21 @@ class ClusterPolicies:
     def follow_policy(self, name: str, entry: Entry | None) -> None:
         before = self._policies.pop(name, None)
         if entry is not None:
-            after = Policy(objects.decode(entry))
+            after = AdmissionPolicy(objects.decode(entry))
             self._policies[name] = before if before is not None and before.is_same_as(after) else after
         self.forget()
 
     def follow_binding(self, name: str, entry: Entry | None) -> None:
         self._bindings.pop(name, None)
         if entry is not None:
-            self._bindings[name] = Binding(objects.decode(entry))
+            self._bindings[name] = PolicyBinding(objects.decode(entry))
         self.forget()
 
     def forget(self) -> None:
         """Clear the cache."""
         self._hooks.clear()
 
-    def concerning(self, operation: str, resource: Resource, subresource: str) -> tuple[Hook, ...]:
+    def concerning(self, operation: str, resource: Resource, subresource: str) -> tuple[ApplicablePolicy, ...]:
         """The policies with bindings for a resource, by name."""
         key = (path_of(resource), operation, subresource)
         hooks = self._hooks.get(key)
@@ -127,21 +126,21 @@ class ClusterPolicies:
             hooks = self._hooks[key] = tuple(self._found(operation, resource, subresource))
         return hooks
 
-    def _found(self, operation: str, resource: Resource, subresource: str) -> Iterable[Hook]:
+    def _found(self, operation: str, resource: Resource, subresource: str) -> Iterable[ApplicablePolicy]:
         served = self._kinds.of(self._cluster)
         equivalents = equivalents_of(served, resource, subresource)
-        bound: dict[str, list[Bound]] = {}
+        bound: dict[str, list[ApplicableBinding]] = {}
         for _, binding in sorted(self._bindings.items()):
             match = binding.matcher.concerning(operation, resource, subresource, equivalents)
             known = bound.setdefault(binding.policy, [])
             if match is not None:
-                known.append(Bound(binding, match))
+                known.append(ApplicableBinding(binding, match))
         for name, policy in sorted(self._policies.items()):
             match = policy.matcher.concerning(operation, resource, subresource, equivalents)
             if match is not None and name in bound:
                 params = None if policy.param_kind is None else kind_of(served, policy.param_kind)
                 if bound[name] or (params is None and policy.param_kind is not None):
-                    yield Hook(policy, match, tuple(bound[name]), params)
+                    yield ApplicablePolicy(policy, match, tuple(bound[name]), params)
 
 
 def equivalents_of(served: Served, resource: Resource, subresource: str) -> tuple[Resource, ...]:

@@ -31,7 +31,7 @@ SHOWN: Final = frozenset(objects.METADATA_ORDER) - {"namespace", "ownerReference
 OWN_KINDS: Final = {"scale": (API_VERSION, KIND), "token": ("authentication.k8s.io/v1", "TokenRequest")}
 
 
-class Review:
+class AdmissionRequest:
     def __init__(
         self, call: Call, operation: str, new: Obj | None, old: Obj | None, *, options: Obj, dry_run: bool
     ) -> None:

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from farflung.hub.admission.policies.evaluation import PER_POLICY, Objection, Verdict, decide
-from farflung.hub.admission.policies.registry import Binding, Hook, ParamReference, Policy
-from farflung.hub.admission.policies.review import Review
+from farflung.hub.admission.policies.evaluation import PER_POLICY, Objection, PolicyDecision, decide
+from farflung.hub.admission.policies.registry import AdmissionPolicy, ApplicablePolicy, ParamReference, PolicyBinding
+from farflung.hub.admission.policies.review import AdmissionRequest
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
@@ -21,22 +21,22 @@ CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 
 PER_REQUEST: Final = 2 * PER_POLICY  #: cost limit of all policies of a request
 
 
-class Session:
-    def __init__(self, request: Review, call: Call, warnings: list[str]) -> None:
+class PolicyReview:
+    def __init__(self, request: AdmissionRequest, call: Call, warnings: list[str]) -> None:
         self._request = request
         self._call = call
         self._warnings = warnings
         self._left = PER_REQUEST
         self._refusal: ApiError | None = None
 
-    def run(self, hooks: Sequence[Hook]) -> None:
+    def run(self, hooks: Sequence[ApplicablePolicy]) -> None:
         """Raises the error of the first policy that refuses the request.  All are evaluated, for their warnings."""
         for hook in hooks:
             self._apply(hook)
         if self._refusal is not None:
             raise self._refusal
 
-    def _apply(self, hook: Hook) -> None:
+    def _apply(self, hook: ApplicablePolicy) -> None:
         policy = hook.policy
         form = hook.match.form(self._request)
         if form is None:
@@ -46,7 +46,7 @@ class Session:
                 policy, None, f"failed to find resource referenced by paramKind: '{shown_kind(policy.param_kind)}'"
             )
             return
-        same_for_all: Verdict | None = None
+        same_for_all: PolicyDecision | None = None
         for binding, match in hook.bound:
             if match.form(self._request) is None:
                 continue
@@ -59,23 +59,23 @@ class Session:
                 params = params_of(
                     self._call.store, self._call.target.cluster, hook.params, binding.param, self._request.namespace
                 )
-            except ConfigurationError as error:
+            except PolicyConfigurationError as error:
                 self._misconfigured(policy, binding, str(error))
                 continue
             for param in params:
                 self._act(policy, binding, self._judge(policy, self._request.given(form, param)))
 
-    def _judge(self, policy: Policy, given: Obj) -> Verdict:
+    def _judge(self, policy: AdmissionPolicy, given: Obj) -> PolicyDecision:
         verdict = decide(policy.compiled, given, fails=policy.fails, limit=min(PER_POLICY, self._left))
         self._left = max(self._left - verdict.spent, 0)
         return verdict
 
-    def _misconfigured(self, policy: Policy, binding: Binding | None, why: str) -> None:
+    def _misconfigured(self, policy: AdmissionPolicy, binding: PolicyBinding | None, why: str) -> None:
         if policy.fails:
             what = "policy" if binding is None else "binding"
             self._refuse(policy, binding, Objection(f"failed to configure {what}: {why}"))
 
-    def _act(self, policy: Policy, binding: Binding, verdict: Verdict) -> None:
+    def _act(self, policy: AdmissionPolicy, binding: PolicyBinding, verdict: PolicyDecision) -> None:
         for objection in verdict.objections:
             if "Deny" in binding.actions:
                 self._refuse(policy, binding, objection)
@@ -89,7 +89,7 @@ class Session:
         for key in verdict.annotations:
             self._note(f"has a note {key} about", policy, binding)
 
-    def _note(self, what: str, policy: Policy, binding: Binding) -> None:
+    def _note(self, what: str, policy: AdmissionPolicy, binding: PolicyBinding) -> None:
         """Only names: the log has no values of objects."""
         target, resource = self._call.target, self._call.resource
         log.info(
@@ -103,7 +103,7 @@ class Session:
             target.cluster,
         )
 
-    def _refuse(self, policy: Policy, binding: Binding | None, objection: Objection) -> None:
+    def _refuse(self, policy: AdmissionPolicy, binding: PolicyBinding | None, objection: Objection) -> None:
         if self._refusal is not None:
             return
         bound = "" if binding is None else f" with binding '{binding.name}'"
@@ -119,27 +119,27 @@ def shown_kind(kind: Obj) -> str:
     return f"{'' if '/' in kind['apiVersion'] else '/'}{kind['apiVersion']}, Kind={kind['kind']}"
 
 
-class ConfigurationError(Exception):
+class PolicyConfigurationError(Exception):
     """A policy or binding that cannot be applied; the text is the reason."""
 
 
 def params_of(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> list[Obj]:
     """The parameters for a request in a namespace (empty: cluster-scoped); empty if the binding does not apply.
-    Raises ConfigurationError."""
+    Raises PolicyConfigurationError."""
     where = reference.namespace
     if not kind.resource.namespaced:
         if where:
-            raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+            raise PolicyConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     elif not where:
         where = namespace
         if not where:
             why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-            raise ConfigurationError(why)
+            raise PolicyConfigurationError(why)
     found = named(store, cluster, kind, reference, where) if reference.name else []
     if not reference.name:
         found = selected(store, cluster, kind, reference, where)
     if not found and reference.required:
-        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+        raise PolicyConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return found
 
 

@@ -45,32 +45,32 @@ DECLARED: Final[Mapping[tuple[str, str], Any]] = {
 }
 
 
-class Default(NamedTuple):
+class FieldDefault(NamedTuple):
     """None: no default.  `element`: of the items of a list, or the values of a map."""
 
     own: Any = None
     element: Any = None
 
 
-NONE: Final = Default()
+NONE: Final = FieldDefault()
 
 
-def of_fields(definition: str) -> Mapping[str, Default]:
+def of_fields(definition: str) -> Mapping[str, FieldDefault]:
     """The defaults of a built-in definition's fields."""
     if not wire.known(definition):
         return {}
     return {name: of_field(definition, field) for name, field in wire.fields(definition).items()}
 
 
-def of_field(definition: str, field: GoField) -> Default:
+def of_field(definition: str, field: GoField) -> FieldDefault:
     if field.shape != ONE:
-        return Default(element=zero(field.type))
+        return FieldDefault(element=zero(field.type))
     declared = DECLARED.get((definition, field.name))
     if declared is not None:
-        return Default(declared)
+        return FieldDefault(declared)
     if field.pointer or (field.omitempty and field.type in SCALARS):
         return NONE
-    return Default(zero(field.type))
+    return FieldDefault(zero(field.type))
 
 
 def zero(type_: str) -> Any:

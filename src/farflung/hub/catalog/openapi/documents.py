@@ -9,7 +9,7 @@ from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.definitions import META, VERSION
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.openapi import operations
-from farflung.hub.catalog.openapi.operations import Operation, Path
+from farflung.hub.catalog.openapi.operations import Operation, PathOperations
 from farflung.hub.catalog.openapi.parameters import PARAMETERS, Parameter
 from farflung.hub.catalog.openapi.schemas import V2, V3, Own, Schemas
 from farflung.machinery.errors import Obj
@@ -20,13 +20,13 @@ REASONS: Final = {"200": "OK", "201": "Created", "202": "Accepted"}
 BODY: Final = "body"
 
 
-def swagger(paths: Iterable[Path], own: Own) -> Obj:
+def swagger(paths: Iterable[PathOperations], own: Own) -> Obj:
     """Version 2: all paths, and the definitions that they need."""
     parameters = {name: swagger_parameter(one) for name, one in PARAMETERS.items()}
     return {"swagger": "2.0", "info": INFO, **swagger_part(paths, own), "parameters": parameters}
 
 
-def swagger_part(paths: Iterable[Path], own: Own, told: Container[str] = ()) -> Obj:
+def swagger_part(paths: Iterable[PathOperations], own: Own, told: Container[str] = ()) -> Obj:
     """The paths and definitions to add to a document that has some definitions already."""
     schemas = Schemas(V2, own)
     served = list(paths)
@@ -37,7 +37,7 @@ def swagger_part(paths: Iterable[Path], own: Own, told: Container[str] = ()) -> 
     }
 
 
-def openapi(paths: Iterable[Path], own: Own) -> Obj:
+def openapi(paths: Iterable[PathOperations], own: Own) -> Obj:
     """Version 3."""
     schemas = Schemas(V3, own)
     served = list(paths)
@@ -49,7 +49,7 @@ def openapi(paths: Iterable[Path], own: Own) -> Obj:
     }
 
 
-def needed(paths: Iterable[Path]) -> set[str]:
+def needed(paths: Iterable[PathOperations]) -> set[str]:
     """The definitions that operations refer to directly."""
     found: set[str] = set()
     for path in paths:
@@ -63,7 +63,7 @@ def needed(paths: Iterable[Path]) -> set[str]:
 # --- version 2 ------------------------------------------------------------------------------------
 
 
-def swagger_path(path: Path, schemas: Schemas) -> Obj:
+def swagger_path(path: PathOperations, schemas: Schemas) -> Obj:
     item: Obj = {one.method: swagger_operation(one, schemas) for one in path.operations}
     if path.parameters:
         item["parameters"] = [swagger_reference(name) for name in path.parameters]
@@ -105,7 +105,7 @@ def swagger_parameter(parameter: Parameter) -> Obj:
 # --- version 3 ------------------------------------------------------------------------------------
 
 
-def openapi_path(path: Path, schemas: Schemas) -> Obj:
+def openapi_path(path: PathOperations, schemas: Schemas) -> Obj:
     item: Obj = {one.method: openapi_operation(one, schemas) for one in path.operations}
     if path.parameters:
         item["parameters"] = [OPENAPI_PARAMETERS[name] for name in path.parameters]
@@ -200,7 +200,7 @@ def resources_of(catalog: Catalog, name: str) -> tuple[Resource, ...]:
             return ()
 
 
-def paths_in(name: str, resources: Sequence[Resource]) -> list[Path]:
+def paths_in(name: str, resources: Sequence[Resource]) -> list[PathOperations]:
     """The paths in a document."""
     path = f"/{name}/"
     match name.split("/"):

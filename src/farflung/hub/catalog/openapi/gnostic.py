@@ -1,10 +1,9 @@
 """Documents as the protobuf messages of gnostic's OpenAPIv2.proto and OpenAPIv3.proto.
 
 A message is a table: JSON key → number and type of the field.  The type is a scalar, `any` (YAML in a message), the
-name
-of another message, or one of these in brackets if the field repeats.  Other keys follow the rule for keys with `x-`, or
-the rule `*`; both make repeated pairs of a name and a value.  If a message only wraps one of several types, a function
-selects the type.  Keys without a rule are omitted.
+name of another message, or one of these in brackets if the field repeats.  Other keys follow the rule for keys with
+`x-`, or the rule `*`; both make repeated pairs of a name and a value.  If a message only wraps one of several types, a
+function selects the type.  Keys without a rule are omitted.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ FIRST, SECOND = (
 )  #: a name and its value; `any` has its YAML in the second field
 
 
-class Field(NamedTuple):
+class MessageField(NamedTuple):
     number: int
     type: str
     repeated: bool
 
 
 class Fields(NamedTuple):
-    named: Mapping[str, Field]
-    extensions: Field | None
-    others: Field | None
+    named: Mapping[str, MessageField]
+    extensions: MessageField | None
+    others: MessageField | None
 
 
 class Encoder:
@@ -60,12 +59,12 @@ class Encoder:
                 parts.append(delimited(tag_of(pair.number, DELIMITED), self._pair(pair.type, key, item)))
         return b"".join(parts)
 
-    def _field(self, field: Field, value: Any) -> bytes:
+    def _field(self, field: MessageField, value: Any) -> bytes:
         if field.repeated:
             return b"".join([self._one(field, item) for item in value])
         return self._one(field, value)
 
-    def _one(self, field: Field, value: Any) -> bytes:
+    def _one(self, field: MessageField, value: Any) -> bytes:
         match field.type:
             case "bool" | "int64":
                 return tag_of(field.number, VARINT) + varint(int(value))
@@ -91,9 +90,9 @@ def fields_of(rule: Mapping[str, str]) -> Fields:
     return Fields(named, extensions, others)
 
 
-def parsed(text: str) -> Field:
+def parsed(text: str) -> MessageField:
     number, _, type_ = text.partition(" ")
-    return Field(int(number), type_.strip("[]"), type_.startswith("["))
+    return MessageField(int(number), type_.strip("[]"), type_.startswith("["))
 
 
 # --- version 2 ------------------------------------------------------------------------------------

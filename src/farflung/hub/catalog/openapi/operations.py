@@ -75,29 +75,29 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class PathOperations:
     path: str
     parameters: Sequence[str]  #: of every operation
     operations: Sequence[Operation]
 
 
-def paths_of(resource: Resource) -> Iterator[Path]:
+def paths_of(resource: Resource) -> Iterator[PathOperations]:
     """The paths of a resource and its subresources."""
-    names = Names(resource)
+    names = OperationNames(resource)
     if resource.namespaced and "list" in resource.verbs:
-        yield Path(f"{names.root}/{resource.plural}", ("pretty",), [listing(names, everywhere=True)])
+        yield PathOperations(f"{names.root}/{resource.plural}", ("pretty",), [listing(names, everywhere=True)])
     collection = list(collection_operations(names))
     if collection:
-        yield Path(names.collection, names.outer, collection)
+        yield PathOperations(names.collection, names.outer, collection)
     item = list(item_operations(names))
     if item:
-        yield Path(names.item, names.inner, item)
+        yield PathOperations(names.item, names.inner, item)
     for subresource in resource.subresources:
         operations = list(subresource_operations(names, subresource))
-        yield Path(f"{names.item}/{subresource.name}", names.inner, operations)
+        yield PathOperations(f"{names.item}/{subresource.name}", names.inner, operations)
 
 
-class Names:
+class OperationNames:
     """Names and paths of the operations on a resource."""
 
     __slots__ = ("answer", "collection", "inner", "item", "kind", "outer", "resource", "root", "tag", "title")
@@ -124,7 +124,7 @@ class Names:
 
     @property
     def patches(self) -> tuple[str, ...]:
-        """Media types of patches.  Strategic merge patches need a built-in type, or a custom one that merges like it."""
+        """Media types of patches.  Strategic ones need a built-in type, or a custom type that merges like one."""
         is_strategic = not self.resource.custom or self.resource.merged_like
         return tuple(one for one in PATCHES if is_strategic or one != STRATEGIC_PATCH)
 
@@ -145,7 +145,7 @@ def group_version_kind(group: str, version: str, kind: str) -> Obj:
     return {"group": group, "version": version, "kind": kind}
 
 
-def listing(names: Names, *, everywhere: bool = False) -> Operation:
+def listing(names: OperationNames, *, everywhere: bool = False) -> Operation:
     resource = names.resource
     anywhere = f"list{names.title}{resource.kind}ForAllNamespaces"
     return Operation(
@@ -161,7 +161,7 @@ def listing(names: Names, *, everywhere: bool = False) -> Operation:
     )
 
 
-def collection_operations(names: Names) -> Iterator[Operation]:
+def collection_operations(names: OperationNames) -> Iterator[Operation]:
     resource = names.resource
     if "list" in resource.verbs:
         yield listing(names)
@@ -194,7 +194,7 @@ def collection_operations(names: Names) -> Iterator[Operation]:
         )
 
 
-def item_operations(names: Names) -> Iterator[Operation]:
+def item_operations(names: OperationNames) -> Iterator[Operation]:
     resource = names.resource
     definition, described = resource.definition, f"the specified {resource.kind}"
     yield from changes(names, resource.verbs, definition, described)
@@ -215,7 +215,7 @@ def item_operations(names: Names) -> Iterator[Operation]:
 
 
 def changes(
-    names: Names, verbs: Sequence[str], definition: str, described: str, end: str = "", kind: Obj | None = None
+    names: OperationNames, verbs: Sequence[str], definition: str, described: str, end: str = "", kind: Obj | None = None
 ) -> Iterator[Operation]:
     """Get, put and patch of an object, or of a subresource in its form."""
     kind = kind or names.kind
@@ -260,7 +260,7 @@ def changes(
         )
 
 
-def subresource_operations(names: Names, subresource: Subresource) -> Iterator[Operation]:
+def subresource_operations(names: OperationNames, subresource: Subresource) -> Iterator[Operation]:
     resource = names.resource
     if subresource.name in CONNECTING:
         yield from connections(names, subresource)
@@ -302,7 +302,7 @@ def subresource_definition(resource: Resource, subresource: Subresource) -> str:
 METHODS: Final = {"create": "post", "delete": "delete", "get": "get", "patch": "patch", "update": "put"}
 
 
-def connections(names: Names, subresource: Subresource) -> Iterator[Operation]:
+def connections(names: OperationNames, subresource: Subresource) -> Iterator[Operation]:
     resource = names.resource
     end = subresource.name[:1].upper() + subresource.name[1:]
     for verb in subresource.verbs:
@@ -324,10 +324,10 @@ def article(kind: str) -> str:
     return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
 
 
-def discovery(path: str, tag: str, identity: str, description: str, definition: str) -> Path:
+def discovery(path: str, tag: str, identity: str, description: str, definition: str) -> PathOperations:
     """The path of a discovery document."""
     produces = (JSON,) if path == "/version/" else (JSON, YAML, PROTOBUF)
-    return Path(
+    return PathOperations(
         path,
         (),
         [Operation("get", "", identity, description, tag, produces=produces, answers={"200": definition})],

@@ -145,7 +145,7 @@ class Renderer:
         return self._dialect.references + name
 
 
-def restore(schema: Obj, values: tuple[str, ...] | None, default: defaults.Default) -> None:
+def restore(schema: Obj, values: tuple[str, ...] | None, default: defaults.FieldDefault) -> None:
     """Restore the enumeration and the default of a field, or of the elements of a list or map."""
     element: Any = schema.get("items") or schema.get("additionalProperties")
     if values:

@@ -5,7 +5,7 @@
     /openapi/v3/apis/apps/v1   one of them, as JSON or protobuf
 
 A document is made at the first request, and cached in compressed form.  Catalogues with equal groups share their
-documents (`Shelf`).
+documents (`DocumentCache`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request, Response
 from farflung.hub.catalog.openapi import documents, gnostic
-from farflung.hub.catalog.openapi.operations import Path
+from farflung.hub.catalog.openapi.operations import PathOperations
 from farflung.hub.catalog.openapi.schemas import Own
 from farflung.hub.request import negotiation
 from farflung.hub.request.media_types import JSON
@@ -69,7 +69,7 @@ class Document:
 Key = tuple[str, str, tuple[int, ...]]  #: name and media type of a document, identities of the resources in it
 
 
-class Shelf:
+class DocumentCache:
     """Documents by their content, as long as a catalogue uses them."""
 
     __slots__ = ("_documents",)
@@ -94,10 +94,10 @@ class OpenAPI:
 
     __slots__ = ("_brought", "_catalog", "_kept", "_names", "_shelf")
 
-    def __init__(self, catalog: Catalog, brought: Brought = nothing, shelf: Shelf | None = None) -> None:
+    def __init__(self, catalog: Catalog, brought: Brought = nothing, shelf: DocumentCache | None = None) -> None:
         self._catalog = catalog
         self._brought = brought
-        self._shelf = shelf or Shelf()
+        self._shelf = shelf or DocumentCache()
         self._kept: dict[tuple[str, str], Document] = {}
         self._names = documents.document_names(catalog)
 
@@ -169,7 +169,7 @@ class OpenAPI:
         whole = extended(gzip.decompress(base.compressed), part, media)
         return encoded_document(whole, resources, base=base)
 
-    def _paths(self, names: Iterable[str], resources: Sequence[Resource]) -> Iterator[Path]:
+    def _paths(self, names: Iterable[str], resources: Sequence[Resource]) -> Iterator[PathOperations]:
         wanted = frozenset(map(id, resources))
         for name in names:
             there = documents.resources_of(self._catalog, name)
