@@ -140,13 +140,9 @@ def _list(value: Any, path: str) -> list[Any]:
 def _check_fields(section: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
     for name in section:
         if name not in known:
-            raise ConfigError(f"{path}{_shown_name(name)} is not supported by embedded edges")
+            raise ConfigError(f"{path}{_shown(name)[1:-1]} is not supported by embedded edges")
 
 
 def _shown(value: Any) -> str:
     text = repr(value) if isinstance(value, str | int | float | bool) else "something else"
     return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def _shown_name(name: str) -> str:
-    return _shown(name)[1:-1]

@@ -125,7 +125,7 @@ class WorkloadClient:
         self.jobs = self._add_cache(JOBS)
 
     def _add_cache(self, collection: Collection) -> WorkloadCache:
-        informer: Informer[Obj] = Informer(self.api, collection, _decode, self._env, self._log_error)
+        informer: Informer[Obj] = Informer(self.api, collection, orjson.loads, self._env, self._log_error)
         informer.subscribe(self._on_change)
         cache = self._caches[collection] = WorkloadCache(informer)
         return cache
@@ -307,8 +307,3 @@ def _is_namespace_terminating(error: ClientError) -> bool:
     return isinstance(causes, list) and any(
         isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
     )
-
-
-def _decode(raw: bytes) -> Obj:
-    obj: Obj = orjson.loads(raw)
-    return obj

@@ -51,7 +51,9 @@ class LogWriter:
             self._rests[stream] = rest
         for line in written:
             self._write(line)
-        self._flush()
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.flush()
 
     def close(self) -> None:
         """Unfinished lines are written as lines."""
@@ -81,11 +83,6 @@ class LogWriter:
         if file is not None:
             with contextlib.suppress(OSError):
                 file.close()
-
-    def _flush(self) -> None:
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.flush()
 
 
 def _parts(moment: datetime, stream: str, line: bytes) -> list[bytes]:

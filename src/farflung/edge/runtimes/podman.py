@@ -146,7 +146,7 @@ class Podman:
             found = await self._inspect(container_id)
             if found is not None and found.exited:
                 return found.finished
-            if found is None and await self._is_removed(container_id):
+            if found is None and await self._does_not_exist(container_id):
                 return ContainerExit(KILLED, self._now(), "Error", "the container was removed by another program")
             if not (await self._podman("wait", container_id)).succeeded:
                 await asyncio.sleep(RETRY_DELAY)
@@ -208,7 +208,7 @@ class Podman:
         result = await self._podman("container", "inspect", container_id)
         return inspected(result.output) if result.succeeded else None
 
-    async def _is_removed(self, container_id: str) -> bool:
+    async def _does_not_exist(self, container_id: str) -> bool:
         return (await self._podman("container", "exists", container_id)).code == podman_arguments.DOES_NOT_EXIST
 
 

@@ -68,18 +68,9 @@ class InspectedContainer(msgspec.Struct, frozen=True, rename="pascal"):
     @property
     def finished(self) -> ContainerExit:
         """Only if `exited`."""
-        return ContainerExit(
-            exit_code=self.state.exit_code,
-            at=datetime.fromisoformat(self.state.finished_at),
-            reason=_reason(self.state),
-            message=self.state.error,
-        )
-
-
-def _reason(state: InspectedState) -> str:
-    if state.oom_killed:
-        return "OOMKilled"
-    return "Completed" if state.exit_code == 0 else "Error"
+        state = self.state
+        reason = "OOMKilled" if state.oom_killed else "Completed" if state.exit_code == 0 else "Error"
+        return ContainerExit(state.exit_code, datetime.fromisoformat(state.finished_at), reason, state.error)
 
 
 def inspected(output: bytes) -> InspectedContainer | None:

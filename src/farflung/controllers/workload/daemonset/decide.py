@@ -34,7 +34,7 @@ from farflung.controllers.workload.model.pods import (
     seconds_until_available,
     seconds_until_replacement,
 )
-from farflung.controllers.workload.model.steps import WorkloadPlan, WriteStep, soonest, update_status
+from farflung.controllers.workload.model.steps import WorkloadPlan, WriteStep, soonest, status_plan
 from farflung.machinery.errors import Obj
 
 REVISION: Final = "controller-revision-hash"
@@ -268,9 +268,7 @@ def plan_status(state: DaemonSetState) -> WorkloadPlan:
         seconds_until_available(ready, state.min_ready_seconds, state.now),
         *(max(0, seconds_until_replacement(pod, state.now)) for pod in ended),
     )
-    if status == owner.get("status"):
-        return WorkloadPlan((), again)
-    return WorkloadPlan((WriteStep(update_status(DAEMON_SETS, owner, status)),), again)
+    return status_plan(DAEMON_SETS, owner, status, again)
 
 
 def revisions_in_use(state: DaemonSetState, revisions: Iterable[Obj]) -> frozenset[str]:

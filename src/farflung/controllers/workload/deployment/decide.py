@@ -41,6 +41,7 @@ from farflung.controllers.workload.model.steps import (
     WriteStep,
     create,
     delete,
+    status_plan,
     update,
     update_status,
 )
@@ -75,25 +76,19 @@ def decide(deployment: Obj, replica_sets: Iterable[Obj], busy: frozenset[str], n
     """
     rollout = observe(deployment, replica_sets)
     if is_terminating(deployment):
-        return _status_plan(deployment, count_status(rollout, now), None)
+        return status_plan(DEPLOYMENTS, deployment, count_status(rollout, now))
     if (paused := _pause_step(deployment, now)) is not None:
         return WorkloadPlan((paused,))
     if rollout.new is not None and (steps := _new_replica_set_steps(rollout, now)):
         return WorkloadPlan(steps)
     if deployment["spec"].get("paused"):
         steps = scale(rollout) or cleanup_steps(rollout)
-        return WorkloadPlan(steps) if steps else _status_plan(deployment, count_status(rollout, now), None)
+        return WorkloadPlan(steps) if steps else status_plan(DEPLOYMENTS, deployment, count_status(rollout, now))
     steps = (scale(rollout) if is_scaling_event(rollout) else ()) or _rollout_steps(rollout, busy, now)
     if steps:
         return WorkloadPlan(steps)
     status = progress_status(rollout, now)
-    return _status_plan(deployment, status, requeue_after(deployment, status, now))
-
-
-def _status_plan(deployment: Obj, status: Obj, again: float | None) -> WorkloadPlan:
-    if status == deployment.get("status"):
-        return WorkloadPlan((), again)
-    return WorkloadPlan((WriteStep(update_status(DEPLOYMENTS, deployment, status)),), again)
+    return status_plan(DEPLOYMENTS, deployment, status, requeue_after(deployment, status, now))
 
 
 def _pause_step(deployment: Obj, now: datetime) -> WriteStep | None:

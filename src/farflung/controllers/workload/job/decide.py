@@ -40,8 +40,8 @@ from farflung.controllers.workload.model.steps import (
     WriteStep,
     delete,
     soonest,
+    status_plan,
     update,
-    update_status,
 )
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
@@ -88,22 +88,14 @@ def decide(job: Obj, pods: Sequence[Obj], suffix: Callable[[], str], now: dateti
         return _plan_finished(state)
     outcome = find_outcome(job, stored_counts(job), state.active, now)
     counts = next_counts(job, pods, over=outcome is not None and outcome.type == FAILED)
-    if counts != stored_counts(job) or _is_new(state):
-        return WorkloadPlan((_status_step(state, counts, None),))
+    # the start time is written before pods are created, because the server may refuse them
+    is_new = not state.suspended and not (job.get("status") or {}).get("startTime")
+    if counts != stored_counts(job) or is_new:
+        return _status_plan(state, counts, None)
     if steps := release_steps(job, pods) or _pod_steps(state, counts, outcome, suffix):
         return WorkloadPlan(steps)
-    step = _status_step(state, counts, outcome)
     again = soonest(seconds_until_deadline(job, now), _next_pod(state, counts, outcome))
-    return WorkloadPlan((), again) if _is_same(job, step) else WorkloadPlan((step,), again)
-
-
-def _is_new(state: JobState) -> bool:
-    """The start time is written before pods are created, because the server may refuse them."""
-    return not state.suspended and not (state.job.get("status") or {}).get("startTime")
-
-
-def _is_same(job: Obj, step: WriteStep) -> bool:
-    return bool(step.write.object["status"] == job.get("status"))  # type: ignore[union-attr]
+    return _status_plan(state, counts, outcome, again)
 
 
 # --- pods -----------------------------------------------------------------------------------------
@@ -173,7 +165,9 @@ def _next_pod(state: JobState, counts: JobCounts, outcome: JobOutcome | None) ->
 # --- status ---------------------------------------------------------------------------------------
 
 
-def _status_step(state: JobState, counts: JobCounts, outcome: JobOutcome | None) -> WriteStep:
+def _status_plan(
+    state: JobState, counts: JobCounts, outcome: JobOutcome | None, again: float | None = None
+) -> WorkloadPlan:
     job, before = state.job, state.job.get("status") or {}
     status: Obj = counts.members(indexed=is_indexed(job))
     if state.active:
@@ -192,7 +186,7 @@ def _status_step(state: JobState, counts: JobCounts, outcome: JobOutcome | None)
         status["completionTime"] = format_seconds(state.now)
     if conditions:
         status["conditions"] = conditions
-    return WriteStep(update_status(JOBS, job, status), event)
+    return status_plan(JOBS, job, status, again, event)
 
 
 def _condition(type: str, status: str, reason: str, message: str, now: datetime) -> Obj:

@@ -60,6 +60,15 @@ def update_status(collection: Collection, obj: Obj, status: Mapping[str, Any]) -
     return UpdateStatus("", collection, metadata["namespace"], metadata["name"], changed)
 
 
+def status_plan(
+    collection: Collection, owner: Obj, status: Obj, requeue_after: float | None = None, event: EventText | None = None
+) -> WorkloadPlan:
+    """Write the status if it changed.  `event`: after the write."""
+    if status == owner.get("status"):
+        return WorkloadPlan((), requeue_after)
+    return WorkloadPlan((WriteStep(update_status(collection, owner, status), event),), requeue_after)
+
+
 def delete(collection: Collection, obj: Obj) -> Delete:
     metadata = obj["metadata"]
     return Delete("", collection, metadata["namespace"], metadata["name"], metadata["uid"])

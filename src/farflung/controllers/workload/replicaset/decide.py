@@ -19,7 +19,7 @@ from farflung.controllers.workload.model.pods import (
     rank_for_deletion,
     seconds_until_available,
 )
-from farflung.controllers.workload.model.steps import WorkloadPlan, WriteStep, update_status
+from farflung.controllers.workload.model.steps import WorkloadPlan, WriteStep, status_plan
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 
@@ -54,9 +54,7 @@ def plan_status(replica_set: Obj, pods: Iterable[Obj], failure: str, now: dateti
     if conditions := _conditions(replica_set, len(active), failure, now):
         status["conditions"] = conditions
     again = seconds_until_available(active, wait, now)
-    if status == replica_set.get("status"):
-        return WorkloadPlan((), again)
-    return WorkloadPlan((WriteStep(update_status(REPLICA_SETS, replica_set, status)),), again)
+    return status_plan(REPLICA_SETS, replica_set, status, again)
 
 
 def _conditions(replica_set: Obj, active: int, failure: str, now: datetime) -> list[Obj]:

@@ -31,7 +31,7 @@ from farflung.controllers.workload.model.steps import (
     create,
     delete,
     soonest,
-    update_status,
+    status_plan,
 )
 from farflung.machinery.errors import Obj
 
@@ -273,9 +273,7 @@ def plan_status(state: StatefulSetState) -> WorkloadPlan:
         seconds_until_replacement(pod, state.now) for pod in pods if is_finished(pod) and not is_terminating(pod)
     )
     again = soonest(seconds_until_available(ready, state.min_ready_seconds, state.now), *renewals)
-    if status == owner.get("status"):
-        return WorkloadPlan((), again)
-    return WorkloadPlan((WriteStep(update_status(STATEFUL_SETS, owner, status)),), again)
+    return status_plan(STATEFUL_SETS, owner, status, again)
 
 
 def revisions_in_use(state: StatefulSetState) -> frozenset[str]:
