@@ -104,7 +104,19 @@ def _check_slice_endpoint(endpoint: Obj, kind: str, path: str, errors: Errors) -
     elif len(addresses) > MOST_ADDRESSES:
         errors.append(too_many(f"{path}.addresses", len(addresses), MOST_ADDRESSES))
     for index, address in enumerate(addresses):
-        _check_slice_address(address, kind, f"{path}.addresses[{index}]", errors)
+        if kind == "FQDN":
+            check_domain(address, f"{path}.addresses[{index}]", errors)
+        elif kind in ("IPv4", "IPv6"):
+            parsed = parse_address(address)
+            if parsed is None or f"IPv{parsed.version}" != kind:
+                example = "10.9.8.7" if kind == "IPv4" else "2001:db8::ffff"
+                errors.append(
+                    invalid_value(
+                        f"{path}.addresses[{index}]", address, f"must be a valid {kind} address, (e.g. {example})"
+                    )
+                )
+            else:
+                check_not_special(address, f"{path}.addresses[{index}]", errors)
     if node := endpoint.get("nodeName"):
         check_name(names.dns_subdomain, node, f"{path}.nodeName", errors)
     if hostname := endpoint.get("hostname"):
@@ -112,18 +124,6 @@ def _check_slice_endpoint(endpoint: Obj, kind: str, path: str, errors: Errors) -
     hints = (endpoint.get("hints") or {}).get("forZones") or ()
     if len(hints) > MOST_HINTS:
         errors.append(too_many(f"{path}.hints.forZones", len(hints), MOST_HINTS))
-
-
-def _check_slice_address(address: str, kind: str, field: str, errors: Errors) -> None:
-    if kind == "FQDN":
-        check_domain(address, field, errors)
-    elif kind in ("IPv4", "IPv6"):
-        parsed = parse_address(address)
-        if parsed is None or f"IPv{parsed.version}" != kind:
-            example = "10.9.8.7" if kind == "IPv4" else "2001:db8::ffff"
-            errors.append(invalid_value(field, address, f"must be a valid {kind} address, (e.g. {example})"))
-        else:
-            check_not_special(address, field, errors)
 
 
 def check_domain(text: str, field: str, errors: Errors) -> None:

@@ -39,15 +39,11 @@ def validate_review(review: Obj) -> list[FieldError]:
     errors = _check_question(spec)
     if not spec.get("user") and not spec.get("groups"):
         errors.insert(
-            _before_selectors(errors),
+            next((at for at, error in enumerate(errors) if "Selector" in error.field), len(errors)),
             invalid_value("spec.user", "", "at least one of user or group must be specified"),
         )
     _check_metadata(review["metadata"], errors)
     return errors
-
-
-def _before_selectors(errors: Errors) -> int:
-    return next((at for at, error in enumerate(errors) if "Selector" in error.field), len(errors))
 
 
 def validate_local_review(review: Obj) -> list[FieldError]:

@@ -209,18 +209,15 @@ def default_storage_class(obj: Obj) -> None:
 
 def validate_storage_class(obj: Obj) -> list[FieldError]:
     errors: Errors = []
-    _check_provisioner(obj.get("provisioner", ""), errors)
-    _check_parameters(obj.get("parameters") or {}, errors)
-    check_supported(obj.get("reclaimPolicy", ""), RECLAIM_POLICIES, "reclaimPolicy", errors)
-    check_choice(obj.get("volumeBindingMode", ""), BINDING_MODES, "volumeBindingMode", errors)
-    return errors
-
-
-def _check_provisioner(provisioner: str, errors: Errors) -> None:
+    provisioner = obj.get("provisioner", "")
     if not provisioner:
         errors.append(required("provisioner"))
     for message in names.qualified_name(provisioner.lower()) if provisioner else ():
         errors.append(invalid_value("provisioner", provisioner, message))
+    _check_parameters(obj.get("parameters") or {}, errors)
+    check_supported(obj.get("reclaimPolicy", ""), RECLAIM_POLICIES, "reclaimPolicy", errors)
+    check_choice(obj.get("volumeBindingMode", ""), BINDING_MODES, "volumeBindingMode", errors)
+    return errors
 
 
 def _check_parameters(parameters: Mapping[str, str], errors: Errors) -> None:

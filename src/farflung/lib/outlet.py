@@ -131,7 +131,8 @@ def unblock(notice: Notice) -> None:
     """From now on, until the process ends, which waits for what is not written.  Two names of one file are one."""
     sys.stdout, sys.stderr = _present(sys.stdout), _present(sys.stderr)
     sys.stdout.flush()
-    together = _are_one(sys.stdout, sys.stderr)
+    first, second = _descriptor(sys.stdout), _descriptor(sys.stderr)
+    together = first is not None and second is not None and os.path.sameopenfile(first, second)
     sys.stderr = _unblocked(sys.stderr, notice)
     sys.stdout = sys.stderr if together else _unblocked(sys.stdout, notice)
 
@@ -157,11 +158,6 @@ def _unblocked(stream: TextIO, notice: Notice) -> TextIO:
     outlet = Outlet(descriptor, notice)
     atexit.register(outlet.drain)
     return io.TextIOWrapper(outlet, stream.encoding, "backslashreplace", line_buffering=True)
-
-
-def _are_one(one: TextIO, other: TextIO) -> bool:
-    first, second = _descriptor(one), _descriptor(other)
-    return first is not None and second is not None and os.path.sameopenfile(first, second)
 
 
 def _descriptor(stream: TextIO) -> int | None:

@@ -99,21 +99,17 @@ def printed(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case float():
-            return _float_text(value)
+            # go's %v: the shortest digits, with an exponent from a million on and below a ten-thousandth
+            exact = Decimal(repr(value))
+            if not value or -4 <= exact.adjusted() < 6:
+                return repr(value).removesuffix(".0")
+            first, *others = map(str, exact.normalize().as_tuple().digits)
+            fraction = f".{''.join(others)}" if others else ""
+            return f"{'-' if value < 0 else ''}{first}{fraction}e{exact.adjusted():+03d}"
         case int():
             return str(value)
         case _:
             return go_text.encoded(value)
-
-
-def _float_text(value: float) -> str:
-    """Go's %v: the shortest digits, with an exponent from a million on and below a ten-thousandth."""
-    exact = Decimal(repr(value))
-    if not value or -4 <= exact.adjusted() < 6:
-        return repr(value).removesuffix(".0")
-    first, *others = map(str, exact.normalize().as_tuple().digits)
-    fraction = f".{''.join(others)}" if others else ""
-    return f"{'-' if value < 0 else ''}{first}{fraction}e{exact.adjusted():+03d}"
 
 
 # --- parsing --------------------------------------------------------------------------------------

@@ -319,7 +319,12 @@ class _Editing:
             return self._map(node, states, level)
         if type(node) is list:
             return self._list(node, states, level)
-        return self._absent(node, states, level)
+        # null is a map that is not there
+        if node is None:
+            for at in _bits(states):
+                if self._adds[at]:
+                    return self._made(at, level)
+        return node
 
     def _map(self, node: dict[str, Any], states: int, level: int) -> dict[str, Any]:
         everywhere, named, added = self._in_map(states)
@@ -390,14 +395,6 @@ class _Editing:
             for index in indexes:
                 indexed[index] = indexed.get(index, 0) | 1 << (at + 1)
         return everywhere, indexed
-
-    def _absent(self, node: Any, states: int, level: int) -> Any:
-        """null is a map that is not there."""
-        if node is None:
-            for at in _bits(states):
-                if self._adds[at]:
-                    return self._made(at, level)
-        return node
 
     def _made(self, at: int, level: int) -> Any:
         """What the steps from this one on, which are all names, make out of nothing."""

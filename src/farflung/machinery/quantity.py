@@ -170,16 +170,13 @@ def written(nanos: int, notation: str) -> str:
     if nanos == 0:
         return "0"
     if notation == BINARY and abs(nanos) >= 1024 * ONE and nanos % ONE == 0:
-        return _written_binary(nanos // ONE)
+        number = nanos // ONE
+        shift = 0
+        while shift < 60 and number % 1024 == 0:
+            number //= 1024
+            shift += 10
+        return f"{number}{SUFFIX_OF_SHIFT[shift]}"
     return _written_decimal(nanos, notation)
-
-
-def _written_binary(number: int) -> str:
-    shift = 0
-    while shift < 60 and number % 1024 == 0:
-        number //= 1024
-        shift += 10
-    return f"{number}{SUFFIX_OF_SHIFT[shift]}"
 
 
 def _written_decimal(nanos: int, notation: str) -> str:

@@ -443,20 +443,21 @@ def _check_audits(policy: str, audits: Sequence[Obj], compiler: PolicyCompiler, 
             check_name(names.qualified_name, f"{policy}/{key}", f"{path}[{index}].key", errors)
         else:
             errors.append(invalid_value(f"{path}[{index}].key", key, "requires metadata.name be non-empty"))
-        _check_value_expression(audit.get("valueExpression", ""), f"{path}[{index}].valueExpression", compiler, errors)
+        text = audit.get("valueExpression", "")
+        trimmed = text.strip()
+        if not trimmed:
+            errors.append(required(f"{path}[{index}].valueExpression", "valueExpression is not specified"))
+        elif len(trimmed.encode(errors="replace")) > LONGEST_VALUE_EXPRESSION:
+            errors.append(
+                required(
+                    f"{path}[{index}].valueExpression", f"must not exceed {LONGEST_VALUE_EXPRESSION} bytes in length"
+                )
+            )
+        elif why := compiler.audit(trimmed).error:
+            errors.append(invalid_value(f"{path}[{index}].valueExpression", text, why))
         if key in seen:
             errors.append(duplicate(f"{path}[{index}].key", key))
         seen.add(key)
-
-
-def _check_value_expression(text: str, field: str, compiler: PolicyCompiler, errors: Errors) -> None:
-    trimmed = text.strip()
-    if not trimmed:
-        errors.append(required(field, "valueExpression is not specified"))
-    elif len(trimmed.encode(errors="replace")) > LONGEST_VALUE_EXPRESSION:
-        errors.append(required(field, f"must not exceed {LONGEST_VALUE_EXPRESSION} bytes in length"))
-    elif why := compiler.audit(trimmed).error:
-        errors.append(invalid_value(field, text, why))
 
 
 def validate_policy_binding(obj: Obj, *, acts: bool) -> list[FieldError]:

@@ -56,21 +56,17 @@ def _default(autoscaler: Obj) -> None:
     if not spec.get("metrics"):
         spec["metrics"] = [_cpu("target", {"type": "Utilization", "averageUtilization": UTILIZATION})]
     if (behavior := spec.get("behavior")) is not None:
-        _default_behavior(behavior)
+        up, down = behavior.setdefault("scaleUp", {}), behavior.setdefault("scaleDown", {})
+        up.setdefault("stabilizationWindowSeconds", 0)
+        everything = {"type": "Percent", "value": 100, "periodSeconds": 15}
+        if up.get("policies") is None:
+            up["policies"] = [{"type": "Pods", "value": 4, "periodSeconds": 15}, dict(everything)]
+        if down.get("policies") is None:
+            down["policies"] = [everything]
+        for rules in (up, down):
+            rules.setdefault("selectPolicy", "Max")
     status.setdefault("desiredReplicas", 0)
     status.setdefault("currentMetrics", None)
-
-
-def _default_behavior(behavior: Obj) -> None:
-    up, down = behavior.setdefault("scaleUp", {}), behavior.setdefault("scaleDown", {})
-    up.setdefault("stabilizationWindowSeconds", 0)
-    everything = {"type": "Percent", "value": 100, "periodSeconds": 15}
-    if up.get("policies") is None:
-        up["policies"] = [{"type": "Pods", "value": 4, "periodSeconds": 15}, dict(everything)]
-    if down.get("policies") is None:
-        down["policies"] = [everything]
-    for rules in (up, down):
-        rules.setdefault("selectPolicy", "Max")
 
 
 def _prepare_create(autoscaler: Obj) -> None:

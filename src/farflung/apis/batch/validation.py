@@ -63,32 +63,24 @@ def wrong_schedule(text: str) -> str:
     if not text:
         return "empty spec string"
     if text.startswith("@"):
-        return _wrong_descriptor(text)
+        if text in DESCRIPTORS:
+            return ""
+        if text.startswith("@every "):
+            duration = text.removeprefix("@every ")
+            if _DURATION.fullmatch(duration):
+                return ""
+            return f"failed to parse duration {text}: time: invalid duration {go_quote(duration)}"
+        return f"unrecognized descriptor: {text}"
     parts = text.split()
     if len(parts) != len(FIELDS):
         return f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
     try:
         for part, bounds in zip(parts, FIELDS, strict=True):
-            _check_field(part, bounds)
+            for expression in filter(None, part.split(",")):
+                _check_range(expression, bounds)
     except _Refused as refused:
         return str(refused)
     return ""
-
-
-def _wrong_descriptor(text: str) -> str:
-    if text in DESCRIPTORS:
-        return ""
-    if text.startswith("@every "):
-        duration = text.removeprefix("@every ")
-        if _DURATION.fullmatch(duration):
-            return ""
-        return f"failed to parse duration {text}: time: invalid duration {go_quote(duration)}"
-    return f"unrecognized descriptor: {text}"
-
-
-def _check_field(text: str, bounds: NumberRange) -> None:
-    for expression in filter(None, text.split(",")):
-        _check_range(expression, bounds)
 
 
 def _check_range(expression: str, bounds: NumberRange) -> None:
@@ -254,7 +246,8 @@ def check_job_spec(spec: Obj, path: str, errors: Errors) -> None:
     if (failures := spec.get("podFailurePolicy")) is not None:
         _check_failure_policy(spec, failures, f"{path}.podFailurePolicy", errors)
     if (policy := spec.get("podReplacementPolicy")) is not None:
-        _check_replacement(spec, policy, f"{path}.podReplacementPolicy", errors)
+        choices = REPLACEMENT_POLICIES if spec.get("podFailurePolicy") is None else ("Failed",)
+        check_supported(policy, choices, f"{path}.podReplacementPolicy", errors)
     check_template(spec.get("template") or {}, f"{path}.template", errors)
     _check_restart(spec, f"{path}.template.spec.restartPolicy", errors)
 
@@ -269,11 +262,6 @@ def _check_indexed(spec: Obj, path: str, errors: Errors) -> None:
     if parallelism is not None and parallelism > MOST_INDEXED:
         why = f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"
         errors.append(invalid_value(f"{path}.parallelism", parallelism, why))
-
-
-def _check_replacement(spec: Obj, policy: str, field: str, errors: Errors) -> None:
-    choices = REPLACEMENT_POLICIES if spec.get("podFailurePolicy") is None else ("Failed",)
-    check_supported(policy, choices, field, errors)
 
 
 def _check_restart(spec: Obj, field: str, errors: Errors) -> None:
@@ -302,7 +290,13 @@ def _check_failure_policy(spec: Obj, policy: Obj, path: str, errors: Errors) -> 
         if codes is not None:
             _check_exit_codes(codes, containers, f"{where}.onExitCodes", errors)
         for index, pattern in enumerate(conditions):
-            _check_condition(pattern, f"{where}.onPodConditions[{index}]", errors)
+            check_name(names.qualified_name, pattern.get("type", ""), f"{where}.onPodConditions[{index}].type", errors)
+            _check_one_of(
+                pattern.get("status", ""),
+                ("False", "True", "Unknown"),
+                f"{where}.onPodConditions[{index}].status",
+                errors,
+            )
         if codes is not None and conditions:
             why = "specifying both OnExitCodes and OnPodConditions is not supported"
             errors.append(invalid_value(where, "", why))
@@ -344,11 +338,6 @@ def _check_exit_codes(codes: Obj, containers: set[str], path: str, errors: Error
         seen.add(value)
     if list(values) != sorted(values):
         errors.append(invalid_value(f"{path}.values", values, "must be ordered"))
-
-
-def _check_condition(pattern: Obj, path: str, errors: Errors) -> None:
-    check_name(names.qualified_name, pattern.get("type", ""), f"{path}.type", errors)
-    _check_one_of(pattern.get("status", ""), ("False", "True", "Unknown"), f"{path}.status", errors)
 
 
 def _validate_job_update(new: Obj, old: Obj) -> Errors:
@@ -436,7 +425,14 @@ def _prepare_cron_job(cron_job: Obj) -> None:
 def _validate_cron_job(cron_job: Obj) -> Errors:
     errors: Errors = []
     spec = spec_of(cron_job)
-    _check_schedule(spec.get("schedule", ""), "spec.schedule", errors)
+    schedule = spec.get("schedule", "")
+    if not schedule:
+        errors.append(required("spec.schedule"))
+    elif "TZ" in schedule:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors.append(invalid_value("spec.schedule", schedule, why))
+    elif wrong := wrong_schedule(schedule):
+        errors.append(invalid_value("spec.schedule", schedule, wrong))
     check_not_negative(spec, ("startingDeadlineSeconds",), "spec", errors)
     if (zone := spec.get("timeZone")) is not None:
         _check_time_zone(zone, "spec.timeZone", errors)
@@ -452,16 +448,6 @@ def _check_job_template(spec: Obj, path: str, errors: Errors) -> None:
         errors.append(invalid_value(f"{path}.selector", spec["selector"], "`selector` will be auto-generated"))
     if spec.get("manualSelector"):
         errors.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
-
-
-def _check_schedule(schedule: str, field: str, errors: Errors) -> None:
-    if not schedule:
-        errors.append(required(field))
-    elif "TZ" in schedule:
-        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(invalid_value(field, schedule, why))
-    elif wrong := wrong_schedule(schedule):
-        errors.append(invalid_value(field, schedule, wrong))
 
 
 def _check_time_zone(zone: str, field: str, errors: Errors) -> None:

@@ -200,7 +200,13 @@ def check_spread(constraints: Sequence[Obj], path: str, errors: Errors) -> None:
     last = {_spread_key(constraint): at for at, constraint in enumerate(constraints)}
     for at, constraint in enumerate(constraints):
         where = f"{path}[{at}]"
-        _check_constraint(constraint, where, errors)
+        skew = constraint.get("maxSkew", 0)
+        if skew <= 0:
+            errors.append(invalid_value(f"{where}.maxSkew", skew, POSITIVE))
+        if not constraint.get("topologyKey"):
+            errors.append(required(f"{where}.topologyKey", "can not be empty"))
+        action = constraint.get("whenUnsatisfiable", "")
+        check_supported(action, ("DoNotSchedule", "ScheduleAnyway"), f"{where}.whenUnsatisfiable", errors)
         key = _spread_key(constraint)
         if last[key] != at:
             errors.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}"))
@@ -209,16 +215,6 @@ def check_spread(constraints: Sequence[Obj], path: str, errors: Errors) -> None:
 
 def _spread_key(constraint: Obj) -> tuple[str, str]:
     return constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
-
-
-def _check_constraint(constraint: Obj, path: str, errors: Errors) -> None:
-    skew = constraint.get("maxSkew", 0)
-    if skew <= 0:
-        errors.append(invalid_value(f"{path}.maxSkew", skew, POSITIVE))
-    if not constraint.get("topologyKey"):
-        errors.append(required(f"{path}.topologyKey", "can not be empty"))
-    action = constraint.get("whenUnsatisfiable", "")
-    check_supported(action, ("DoNotSchedule", "ScheduleAnyway"), f"{path}.whenUnsatisfiable", errors)
 
 
 def _check_spread_options(constraint: Obj, path: str, errors: Errors) -> None:
@@ -231,17 +227,15 @@ def _check_spread_options(constraint: Obj, path: str, errors: Errors) -> None:
     for member in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if (policy := constraint.get(member)) is not None:
             check_supported(policy, ("Honor", "Ignore"), f"{path}.{member}", errors)
-    _check_spread_keys(constraint, f"{path}.matchLabelKeys", errors)
-    check_selector(constraint.get("labelSelector"), f"{path}.labelSelector", errors)
-
-
-def _check_spread_keys(constraint: Obj, path: str, errors: Errors) -> None:
     keys, selector = constraint.get("matchLabelKeys") or (), constraint.get("labelSelector")
     if keys and selector is None:
-        errors.append(field_forbidden(path, "must not be specified when labelSelector is not set"))
+        errors.append(field_forbidden(f"{path}.matchLabelKeys", "must not be specified when labelSelector is not set"))
     selected = set((selector or {}).get("matchLabels") or ())
     selected.update(expression.get("key", "") for expression in (selector or {}).get("matchExpressions") or ())
     for at, key in enumerate(keys):
-        check_name(names.qualified_name, key, f"{path}[{at}]", errors)
+        check_name(names.qualified_name, key, f"{path}.matchLabelKeys[{at}]", errors)
         if key in selected:
-            errors.append(invalid_value(f"{path}[{at}]", key, "exists in both matchLabelKeys and labelSelector"))
+            errors.append(
+                invalid_value(f"{path}.matchLabelKeys[{at}]", key, "exists in both matchLabelKeys and labelSelector")
+            )
+    check_selector(constraint.get("labelSelector"), f"{path}.labelSelector", errors)

@@ -64,23 +64,19 @@ def check_claim_spec(spec: Obj, path: str, errors: Errors) -> None:
         errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
     check_selector(spec.get("selector"), f"{path}.selector", errors)
     check_access_modes(modes, f"{path}.accessModes", errors)
-    _check_size(spec, f"{path}.resources[storage]", errors)
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is None:
+        errors.append(required(f"{path}.resources[storage]"))
+    elif parse(size).nanos <= 0:
+        errors.append(invalid_value(f"{path}.resources[storage]", size, POSITIVE))
+    else:
+        check_quantity("storage", size, f"{path}.resources[storage]", errors)
     for member in ("storageClassName", "volumeAttributesClassName"):
         if name := spec.get(member):
             check_name(names.dns_subdomain, name, f"{path}.{member}", errors)
     if (mode := spec.get("volumeMode")) is not None:
         check_supported(mode, VOLUME_MODES, f"{path}.volumeMode", errors)
     _check_data_sources(spec, path, errors)
-
-
-def _check_size(spec: Obj, field: str, errors: Errors) -> None:
-    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if size is None:
-        errors.append(required(field))
-    elif parse(size).nanos <= 0:
-        errors.append(invalid_value(field, size, POSITIVE))
-    else:
-        check_quantity("storage", size, field, errors)
 
 
 def _check_data_sources(spec: Obj, path: str, errors: Errors) -> None:
@@ -117,11 +113,8 @@ def _check_data_source(source: Obj, path: str, errors: Errors) -> None:
 def _prepare_create(claim: Obj) -> None:
     claim["status"] = {"phase": "Pending"}
     protect(claim, CLAIM)
-    _mirror_data_sources(claim["spec"])
-
-
-def _mirror_data_sources(spec: Obj) -> None:
-    """`dataSource` and `dataSourceRef` are two spellings of one thing."""
+    # `dataSource` and `dataSourceRef` are two spellings of one thing.
+    spec = claim["spec"]
     if spec.get("dataSource") is not None and spec.get("dataSourceRef") is None:
         spec["dataSourceRef"] = dict(spec["dataSource"])
     elif spec.get("dataSourceRef") is not None and spec.get("dataSource") is None:

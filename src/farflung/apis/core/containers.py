@@ -79,20 +79,17 @@ def default_container(container: Obj) -> None:
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():
         if "valueFrom" in variable:
-            _default_value_source(variable["valueFrom"])
+            source = variable["valueFrom"]
+            if (selector := source.get("fieldRef")) is not None:
+                selector.setdefault("apiVersion", "v1")
+            if (selector := source.get("resourceFieldRef")) is not None:
+                selector.setdefault("divisor", "0")
     for member in PROBES:
         if member in container:
             _default_probe(container[member])
     if "lifecycle" in container:
         for hook in HOOKS:
             _default_http((container["lifecycle"].get(hook) or {}).get("httpGet"))
-
-
-def _default_value_source(source: Obj) -> None:
-    if (selector := source.get("fieldRef")) is not None:
-        selector.setdefault("apiVersion", "v1")
-    if (selector := source.get("resourceFieldRef")) is not None:
-        selector.setdefault("divisor", "0")
 
 
 def _default_probe(probe: Obj) -> None:

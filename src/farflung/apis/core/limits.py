@@ -43,20 +43,16 @@ def validate_limit_range(obj: Obj) -> list[FieldError]:
     seen: set[str] = set()
     for index, limit in enumerate(spec_of(obj).get("limits") or ()):
         path, kind = f"spec.limits[{index}]", limit.get("type", "")
-        _check_type(kind, f"{path}.type", errors)
+        if wrong := names.qualified_name(kind):
+            errors += [invalid_value(f"{path}.type", kind, message) for message in wrong]
+        elif "/" not in kind and kind not in LIMIT_TYPES:
+            errors.append(invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
         if kind in seen:
             errors.append(duplicate(f"{path}.type", kind))
         seen.add(kind)
         _check_limit_names(limit, kind, path, errors)
         _check_limit_amounts(limit, path, errors)
     return errors
-
-
-def _check_type(kind: str, field: str, errors: Errors) -> None:
-    if wrong := names.qualified_name(kind):
-        errors += [invalid_value(field, kind, message) for message in wrong]
-    elif "/" not in kind and kind not in LIMIT_TYPES:
-        errors.append(invalid_value(field, kind, "must be a standard limit type or fully qualified"))
 
 
 def _check_limit_names(limit: Obj, kind: str, path: str, errors: Errors) -> None:

@@ -114,13 +114,9 @@ def default_pod(pod: Obj) -> None:
         for container in spec.get(member) or ():
             default_requests(container)
             if spec.get("hostNetwork"):
-                _default_host_ports(container)
+                for port in container.get("ports") or ():
+                    port.setdefault("hostPort", port.get("containerPort", 0))
     _default_pod_requests(spec)
-
-
-def _default_host_ports(container: Obj) -> None:
-    for port in container.get("ports") or ():
-        port.setdefault("hostPort", port.get("containerPort", 0))
 
 
 def _default_pod_requests(spec: Obj) -> None:
@@ -537,7 +533,12 @@ def pod_spec_warnings(spec: Obj, path: str) -> list[str]:
         if variables := container.get("env"):
             _warn_of_hidden_variables(variables, where, warnings)
         if ports := container.get("ports"):
-            _warn_of_repeated_ports(ports, where, warnings)
+            first: dict[tuple[object, ...], int] = {}
+            for at, port in enumerate(ports):
+                key = tuple(port.get(member) for member in ("containerPort", "hostPort", "hostIP", "protocol"))
+                before = first.setdefault(key, at)
+                if before != at:
+                    warnings.append(f"{where}.ports[{at}]: duplicate port definition with {where}.ports[{before}]")
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         why = "must be >= 0; negative values are invalid and will be treated as 1"
         warnings.append(f"{path}.terminationGracePeriodSeconds: {why}")
@@ -552,15 +553,6 @@ def _warn_of_hidden_variables(variables: Iterable[Obj], path: str, warnings: lis
             why = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
             warnings.append(f"{path}.env[{at}]: {why}")
         seen.add(name)
-
-
-def _warn_of_repeated_ports(ports: Iterable[Obj], path: str, warnings: list[str]) -> None:
-    first: dict[tuple[object, ...], int] = {}
-    for at, port in enumerate(ports):
-        key = tuple(port.get(member) for member in ("containerPort", "hostPort", "hostIP", "protocol"))
-        before = first.setdefault(key, at)
-        if before != at:
-            warnings.append(f"{path}.ports[{at}]: duplicate port definition with {path}.ports[{before}]")
 
 
 def _warnings(new: Obj, old: Obj | None) -> list[str]:

@@ -55,17 +55,13 @@ def check_container_security(context: Obj, path: str, *, host_users: bool, error
             errors.append(invalid_value(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`"))
     _check_seccomp(context.get("seccompProfile"), f"{path}.seccompProfile", errors)
     if context.get("allowPrivilegeEscalation") is False:
-        _check_no_escalation(context, path, errors)
+        forbidding = "cannot set `allowPrivilegeEscalation` to false and"
+        if context.get("privileged"):
+            errors.append(invalid_value(path, context, f"{forbidding} `privileged` to true"))
+        if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
+            errors.append(invalid_value(path, context, f"{forbidding} `capabilities.Add` CAP_SYS_ADMIN"))
     _check_windows_options(context.get("windowsOptions"), f"{path}.windowsOptions", errors)
     _check_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile", errors)
-
-
-def _check_no_escalation(context: Obj, path: str, errors: Errors) -> None:
-    forbidding = "cannot set `allowPrivilegeEscalation` to false and"
-    if context.get("privileged"):
-        errors.append(invalid_value(path, context, f"{forbidding} `privileged` to true"))
-    if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
-        errors.append(invalid_value(path, context, f"{forbidding} `capabilities.Add` CAP_SYS_ADMIN"))
 
 
 def check_pod_security(spec: Obj, path: str, errors: Errors) -> None:
@@ -198,18 +194,14 @@ def check_operating_system(spec: Obj, path: str, errors: Errors) -> None:
         case "":
             errors.append(required(f"{path}.os.name", "cannot be empty"))
         case "linux":
-            _check_linux(spec, path, errors)
+            why = "windows options cannot be set for a linux pod"
+            for holder, where in ((spec, path), *containers_of(spec, path)):
+                if (holder.get("securityContext") or {}).get("windowsOptions") is not None:
+                    errors.append(field_forbidden(f"{where}.securityContext.windowsOptions", why))
         case "windows":
             _check_windows(spec, path, errors)
         case other:
             errors.append(not_supported(f"{path}.os", other, ("linux", "windows")))
-
-
-def _check_linux(spec: Obj, path: str, errors: Errors) -> None:
-    why = "windows options cannot be set for a linux pod"
-    for holder, where in ((spec, path), *containers_of(spec, path)):
-        if (holder.get("securityContext") or {}).get("windowsOptions") is not None:
-            errors.append(field_forbidden(f"{where}.securityContext.windowsOptions", why))
 
 
 def _check_windows(spec: Obj, path: str, errors: Errors) -> None:

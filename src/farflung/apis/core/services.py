@@ -105,7 +105,16 @@ def _prepare_update(new: Obj, old: Obj) -> None:
     keep_status(new, old)
     fresh, former = new["spec"], spec_of(old)
     _keep_allocated(fresh, former)
-    _align_addresses(fresh, former)
+    # `clusterIP` is the first of `clusterIPs`: who changed one of them meant the other too.
+    one, was_one = fresh.get("clusterIP", ""), former.get("clusterIP", "")
+    many, were_many = fresh.get("clusterIPs") or [], former.get("clusterIPs") or []
+    if one != was_one and many == were_many:
+        if one:
+            fresh["clusterIPs"] = [one, *many[1:]]
+        else:
+            fresh.pop("clusterIPs", None)
+    elif one == was_one and not many:
+        fresh.pop("clusterIP", None)
     _drop_what_the_type_has_not(fresh, former)
 
 
@@ -130,19 +139,6 @@ def _keep_node_ports(ports: Iterable[Obj], former: Iterable[Obj]) -> None:
         number = known.get((port.get("protocol"), port.get("port")))
         if not port.get("nodePort") and number and number not in used:
             port["nodePort"] = number
-
-
-def _align_addresses(fresh: Obj, former: Obj) -> None:
-    """`clusterIP` is the first of `clusterIPs`: who changed one of them meant the other too."""
-    one, was_one = fresh.get("clusterIP", ""), former.get("clusterIP", "")
-    many, were_many = fresh.get("clusterIPs") or [], former.get("clusterIPs") or []
-    if one != was_one and many == were_many:
-        if one:
-            fresh["clusterIPs"] = [one, *many[1:]]
-        else:
-            fresh.pop("clusterIPs", None)
-    elif one == was_one and not many:
-        fresh.pop("clusterIP", None)
 
 
 def _drop_what_the_type_has_not(fresh: Obj, former: Obj) -> None:
@@ -509,7 +505,9 @@ def _validate_update(new: Obj, old: Obj) -> Errors:
         if headless != (True, True):
             _check_kept(fresh, former, errors)
         if headless == (False, False):
-            _check_kept_families(fresh, former, errors)
+            many, were = fresh.get("ipFamilies") or [], former.get("ipFamilies") or []
+            if many and were and many[0] != were[0]:
+                errors.append(invalid_value("spec.ipFamilies[0]", many, "may not change once set"))
     class_name, was = fresh.get("loadBalancerClass"), former.get("loadBalancerClass")
     if fresh.get("type") == former.get("type") == "LoadBalancer" and class_name != was:
         errors.append(invalid_value("spec.loadBalancerClass", class_name, "may not change once set"))
@@ -530,12 +528,6 @@ def _check_kept(fresh: Obj, former: Obj, errors: Errors) -> None:
         errors.append(invalid_value("spec.clusterIPs[0]", many, "primary clusterIP can not be unset"))
     elif were and many[0] != were[0]:
         errors.append(invalid_value("spec.clusterIPs[0]", many, "may not change once set"))
-
-
-def _check_kept_families(fresh: Obj, former: Obj, errors: Errors) -> None:
-    many, were = fresh.get("ipFamilies") or [], former.get("ipFamilies") or []
-    if many and were and many[0] != were[0]:
-        errors.append(invalid_value("spec.ipFamilies[0]", many, "may not change once set"))
 
 
 def _validate_status(new: Obj, old: Obj) -> Errors:

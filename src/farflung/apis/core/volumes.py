@@ -380,23 +380,19 @@ def _check_projected(source: Obj, path: str, errors: Errors) -> None:
             inner = projection.get(type_)
             if inner is not None:
                 check(inner, f"{where}.{type_}", errors)
-                _check_distinct(type_, inner, paths, path, errors)
+                # two sources may not write the same file
+                repeated = ""
+                for item in inner.get("items") or ():
+                    file = item.get("path", "")
+                    if file in paths:
+                        repeated = repeated or file
+                    paths.add(file)
+                if repeated:
+                    said = repeated if type_ == "downwardAPI" else inner.get("name", "")
+                    errors.append(invalid_value(path, said, "conflicting duplicate paths"))
                 found += 1
         if found > 1:
             errors.append(field_forbidden(where, ONLY_ONE))
-
-
-def _check_distinct(type_: str, projection: Obj, paths: set[str], path: str, errors: Errors) -> None:
-    """Two sources may not write the same file."""
-    repeated = ""
-    for item in projection.get("items") or ():
-        file = item.get("path", "")
-        if file in paths:
-            repeated = repeated or file
-        paths.add(file)
-    if repeated:
-        said = repeated if type_ == "downwardAPI" else projection.get("name", "")
-        errors.append(invalid_value(path, said, "conflicting duplicate paths"))
 
 
 def _check_projected_keys(projection: Obj, path: str, errors: Errors) -> None:

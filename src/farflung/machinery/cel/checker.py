@@ -169,7 +169,13 @@ class Checker:
             return self._optional_select(node)
         node.arguments = [self._check(argument) for argument in node.arguments]
         if node.target is not None:
-            self._find_target(node)
+            assert node.target is not None
+            qualified = self._qualified(node.target)
+            if qualified is not None and f"{qualified}.{node.function}".removeprefix(".") in self._functions:
+                node.function = f"{qualified}.{node.function}".removeprefix(".")
+                node.target = None
+            else:
+                node.target = self._check(node.target)
         function = self._functions.get(node.function.removeprefix("."))
         if function is None:
             node.type = ERROR
@@ -190,15 +196,6 @@ class Checker:
         node.overloads = declared.overloads if declared else ()
         return node
 
-    def _find_target(self, node: ast.Call) -> None:
-        assert node.target is not None
-        qualified = self._qualified(node.target)
-        if qualified is not None and f"{qualified}.{node.function}".removeprefix(".") in self._functions:
-            node.function = f"{qualified}.{node.function}".removeprefix(".")
-            node.target = None
-        else:
-            node.target = self._check(node.target)
-
     def _logical(self, node: ast.Call, function: Function) -> None:
         node.overloads = function.overloads
         node.type = BOOL
@@ -213,7 +210,8 @@ class Checker:
         node.function = function.name
         node.type, node.overloads = self._resolved(function, node.target is not None, found)
         if not node.overloads:
-            signature = self._signature(node)
+            target = f"{self._shown(node.target.type)}." if node.target else ""
+            signature = f"{target}({', '.join(self._shown(argument.type) for argument in node.arguments)})"
             self._complain(node, f"found no matching overload for '{function.name}' applied to '{signature}'")
 
     def _resolved(self, function: Function, member: bool, found: list[Type]) -> _Resolution:
@@ -250,10 +248,6 @@ class Checker:
             return overload.result if self._inference.assign_all(found, overload.arguments) else None
         *arguments, result = self._inference.instantiate((*overload.arguments, overload.result))
         return self._inference.resolve(result) if self._inference.assign_all(found, arguments) else None
-
-    def _signature(self, node: ast.Call) -> str:
-        target = f"{self._shown(node.target.type)}." if node.target else ""
-        return f"{target}({', '.join(self._shown(argument.type) for argument in node.arguments)})"
 
     # --- aggregates -------------------------------------------------------------------------------
 

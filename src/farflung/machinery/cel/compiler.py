@@ -44,10 +44,6 @@ class _Variable:
         self.raw = raw  #: whether it is a JSON value that is not adapted
 
 
-def _constant(value: Any) -> Code:
-    return lambda run: value
-
-
 class Compiler:
     """Makes the code of one tree."""
 
@@ -64,7 +60,7 @@ class Compiler:
     def compile(self, node: Expression) -> Code:
         constant = self._value(node)
         if constant is not NO_VALUE:
-            return _constant(constant)
+            return lambda run: constant
         raw = self._raw(node)
         if raw is not None:
             return selection.adapted(raw, self._adapters.of(node.type))
@@ -125,7 +121,10 @@ class Compiler:
             return selection.fields_of_variable(slot, steps) if steps else selection.variable(slot)
         match node:
             case ast.Select(test_only=False, operand=operand, field=field):
-                return self._raw_field(operand, field)
+                if operand.type.kind not in (TypeKind.OBJECT, TypeKind.MAP):
+                    return None
+                code = self._raw(operand)
+                return None if code is None else self._selected(code, operand.type, field)
             case ast.Call(function=ast.INDEX, arguments=[operand, key]) if operand.type.kind in (
                 TypeKind.LIST,
                 TypeKind.MAP,
@@ -133,12 +132,6 @@ class Compiler:
                 container = self._raw(operand)
                 return None if container is None else self._indexed(container, key)
         return None
-
-    def _raw_field(self, operand: Expression, field: str) -> Code | None:
-        if operand.type.kind not in (TypeKind.OBJECT, TypeKind.MAP):
-            return None
-        code = self._raw(operand)
-        return None if code is None else self._selected(code, operand.type, field)
 
     def _path(self, node: Expression) -> tuple[int, tuple[tuple[str, str], ...]] | None:
         """The variable and the fields, each by property and name, if all of it are fields of objects."""

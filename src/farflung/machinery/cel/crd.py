@@ -106,7 +106,11 @@ class _Compiler:
         items = self.node(schema.get("items"), _items(schema, place))
         rules: list[ValidationRule] = []
         if schema.get("x-kubernetes-validations"):
-            self._check_forms(schema, place.path)
+            path = place.path
+            for index, rule in enumerate(schema["x-kubernetes-validations"]):
+                at = f"{path}.x-kubernetes-validations[{index}]"
+                self.form_errors.extend(_message_errors(rule, at))
+                self.form_errors.extend(_other_form_errors(rule, schema, at))
             if len(self.form_errors) == errors_before:
                 rules = self._rules(schema, place)
         if not (rules or properties or items or additional):
@@ -131,12 +135,6 @@ class _Compiler:
         return found
 
     # --- forms ------------------------------------------------------------------------------------
-
-    def _check_forms(self, schema: Obj, path: str) -> None:
-        for index, rule in enumerate(schema["x-kubernetes-validations"]):
-            at = f"{path}.x-kubernetes-validations[{index}]"
-            self.form_errors.extend(_message_errors(rule, at))
-            self.form_errors.extend(_other_form_errors(rule, schema, at))
 
     # --- expressions ------------------------------------------------------------------------------
 

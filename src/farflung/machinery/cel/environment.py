@@ -68,7 +68,14 @@ class Environment:
     def compile(self, text: str, expected: Type | None = None) -> Checked:
         """The checked expression.  CompileError if it is none, or not of the expected type."""
         try:
-            checked = self._check(text)
+            tree = parse(text)
+            inference = Inference(STEPS + STEPS_PER_CHARACTER * len(text))
+            checker = Checker(self._variables, NAMED, self._functions, inference, self._homogeneous)
+            root = checker.check(tree)
+            issues = checker.issues or constant_issues(checker.nodes)
+            if issues:
+                raise CompileError(text, issues)
+            checked = Checked(text, root, root.type, frozenset(checker.references))
         except TooComplexError:
             raise CompileError(text, [Issue(NOWHERE, "the types of the expression are too complex")]) from None
         except RecursionError:
@@ -76,16 +83,6 @@ class Environment:
         if expected is not None and checked.type != expected:
             raise CompileError(text, [Issue(NOWHERE, f"must evaluate to {expected}")])
         return checked
-
-    def _check(self, text: str) -> Checked:
-        tree = parse(text)
-        inference = Inference(STEPS + STEPS_PER_CHARACTER * len(text))
-        checker = Checker(self._variables, NAMED, self._functions, inference, self._homogeneous)
-        root = checker.check(tree)
-        issues = checker.issues or constant_issues(checker.nodes)
-        if issues:
-            raise CompileError(text, issues)
-        return Checked(text, root, root.type, frozenset(checker.references))
 
 
 #: overload → what the arguments before the one that is looked at may be

@@ -42,17 +42,14 @@ class Inference:
         mark = len(self._trail)
         for source, target in zip(sources, targets, strict=True):
             if not self._assign(source, target):
-                self._take_back(mark)
+                while len(self._trail) > mark:
+                    name, before = self._trail.pop()
+                    if before is None:
+                        del self._bound[name]
+                    else:
+                        self._bound[name] = before
                 return False
         return True
-
-    def _take_back(self, mark: int) -> None:
-        while len(self._trail) > mark:
-            name, before = self._trail.pop()
-            if before is None:
-                del self._bound[name]
-            else:
-                self._bound[name] = before
 
     def instantiate(self, types: Sequence[Type]) -> list[Type]:
         """The types with variables of their own instead of their parameters."""

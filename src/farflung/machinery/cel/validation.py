@@ -128,7 +128,10 @@ class _Walk:
         if type(new) is dict:
             self._visit_map(place, path, new, old if type(old) is dict else {}, before)
         elif type(new) is list and place.items is not None:
-            self._visit_list(place, place.items, path, new, old, before)
+            items = place.items
+            olds = _by_keys(old, place.keys) if place.keys and type(old) is list else {}
+            for index, item in enumerate(new):
+                self.visit(items, (path, f"[{index}]"), item, olds.get(_keys_of(item, place.keys)), before)
 
     def _visit_map(self, place: _Place, path: Path, new: Obj, old: Obj, before: Before) -> None:
         additional = place.additional
@@ -139,11 +142,6 @@ class _Walk:
             value = new.get(name)
             if value is not None:
                 self.visit(child, (path, f".{name}"), value, old.get(name), before)
-
-    def _visit_list(self, place: _Place, items: _Place, path: Path, new: list[Any], old: Any, before: Before) -> None:
-        olds = _by_keys(old, place.keys) if place.keys and type(old) is list else {}
-        for index, item in enumerate(new):
-            self.visit(items, (path, f"[{index}]"), item, olds.get(_keys_of(item, place.keys)), before)
 
     # --- rules ------------------------------------------------------------------------------------
 

@@ -41,7 +41,9 @@ def parse(body: bytes, *, typed: bool = True) -> Parsed:
         raise Malformed(TOO_DEEP) from None
     if _has_distinct_keys(body, value):
         return Parsed(value, [])
-    return _parse_with_duplicates(body, typed)
+    pairs = json.loads(body, object_pairs_hook=_Pairs, parse_int=_number, parse_float=float)
+    problems: dict[str, None] = {}
+    return Parsed(_united(pairs, "", problems, typed), list(problems))
 
 
 def parse_object(body: bytes, *, typed: bool = False) -> Parsed:
@@ -77,12 +79,6 @@ def _has_distinct_keys(body: bytes, value: Any) -> bool:
 
 class _Pairs(list[tuple[str, Any]]):
     """An object as it is written, duplicates and all."""
-
-
-def _parse_with_duplicates(body: bytes, typed: bool) -> Parsed:
-    pairs = json.loads(body, object_pairs_hook=_Pairs, parse_int=_number, parse_float=float)
-    problems: dict[str, None] = {}
-    return Parsed(_united(pairs, "", problems, typed), list(problems))
 
 
 def _number(digits: str) -> int | float:
@@ -223,9 +219,22 @@ def _scalar_end(body: bytes, position: int) -> int:
     if start == ord('"'):
         return _string_end(body, position)
     if start in LITERALS:
-        return _literal_end(body, position, LITERALS[start])
+        literal = LITERALS[start]
+        for offset in range(1, len(literal)):
+            if body[position + offset : position + offset + 1] != literal[offset : offset + 1]:
+                where = f"in literal {literal.decode()} (expecting {chr(literal[offset])!r})"
+                raise _unexpected(body, position + offset, where)
+        return position + len(literal)
     if start in b"-0123456789":
-        return _number_end(body, position)
+        match = INTEGER.match(body, position)
+        if match is None:
+            raise _unexpected(body, position + 1, "in numeric literal")
+        position = match.end()
+        if body[position : position + 1] == b".":
+            position = _digits_end(body, position + 1, "after decimal point in numeric literal")
+        if exponent := EXPONENT_SIGN.match(body, position):
+            position = _digits_end(body, exponent.end(), "in exponent of numeric literal")
+        return position
     raise _unexpected(body, position, "looking for beginning of value")
 
 
@@ -244,26 +253,6 @@ def _string_end(body: bytes, position: int) -> int:
     if position == len(body):
         raise Malformed(END)
     raise _unexpected(body, position, "in string literal")
-
-
-def _literal_end(body: bytes, position: int, literal: bytes) -> int:
-    for offset in range(1, len(literal)):
-        if body[position + offset : position + offset + 1] != literal[offset : offset + 1]:
-            where = f"in literal {literal.decode()} (expecting {chr(literal[offset])!r})"
-            raise _unexpected(body, position + offset, where)
-    return position + len(literal)
-
-
-def _number_end(body: bytes, position: int) -> int:
-    match = INTEGER.match(body, position)
-    if match is None:
-        raise _unexpected(body, position + 1, "in numeric literal")
-    position = match.end()
-    if body[position : position + 1] == b".":
-        position = _digits_end(body, position + 1, "after decimal point in numeric literal")
-    if exponent := EXPONENT_SIGN.match(body, position):
-        position = _digits_end(body, exponent.end(), "in exponent of numeric literal")
-    return position
 
 
 def _digits_end(body: bytes, position: int, where: str) -> int:

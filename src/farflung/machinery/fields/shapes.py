@@ -275,14 +275,11 @@ class StructShape(ObjectShape):
         try:
             return self._fields[name]
         except KeyError:
-            return self._learnt(name)
-
-    def _learnt(self, name: str) -> ChildShape | None:
-        shape = self._member(name)
-        if shape is not None:
-            field = self._fields[name] = ChildShape(shape, named=True, compared=True)
-            return field
-        return self._rest
+            shape = self._member(name)
+            if shape is not None:
+                field = self._fields[name] = ChildShape(shape, named=True, compared=True)
+                return field
+            return self._rest
 
     def _member(self, name: str) -> Shape | None:
         member = self._schema.member(name)

@@ -61,7 +61,9 @@ def _merged(original: Any, patch: Any, schema: Schema | None) -> Any:
             return _plain(patch)
         return _merge_map(original, patch, schema)
     if isinstance(original, list) and isinstance(patch, list) and schema is not None and "merge" in schema.strategies:
-        return _merge_list(original, patch, schema)
+        # merge, then put what the patch names and what only the server had into one order
+        merged, order = _combined(original, patch, schema)
+        return _in_order(merged, order, original, schema.merge_key)
     return _plain(patch)
 
 
@@ -98,12 +100,6 @@ def _retain_keys(original: Obj, patch: Obj) -> None:
 
 
 # --- lists ----------------------------------------------------------------------------------------
-
-
-def _merge_list(original: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
-    """Merge, then put what the patch names and what only the server had into one order."""
-    merged, order = _combined(original, patch, schema)
-    return _in_order(merged, order, original, schema.merge_key)
 
 
 def _combined(original: list[Any], patch: list[Any], schema: Schema) -> tuple[list[Any], list[Any]]:

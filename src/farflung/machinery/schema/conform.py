@@ -204,7 +204,11 @@ class TypeCompiler:
             return list_of(self._type(schema.items))
         if schema.kind == MAP:
             return map_of(self._type(schema.values))
-        return _scalar(schema)
+        if schema.kind == STRING and schema.format == "byte":
+            return BYTES
+        if schema.kind == INTEGER and schema.format == "int32":
+            return INT32
+        return SCALARS[schema.kind]
 
     def _special(self, schema: Schema) -> GoType | None:
         """A type that reads itself."""
@@ -235,14 +239,6 @@ class TypeCompiler:
 def _go_name(schema: Schema) -> str:
     """`v1.ObjectMeta`"""
     return ".".join(schema.name.split(".")[-2:])
-
-
-def _scalar(schema: Schema) -> GoType:
-    if schema.kind == STRING and schema.format == "byte":
-        return BYTES
-    if schema.kind == INTEGER and schema.format == "int32":
-        return INT32
-    return SCALARS[schema.kind]
 
 
 # --- lists and maps -----------------------------------------------------------------------------------

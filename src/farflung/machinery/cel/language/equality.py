@@ -51,15 +51,11 @@ def equal(meter: Meter, left: Any, right: Any) -> bool:
 def _equal_lists(meter: Meter, left: list[Any], right: list[Any]) -> bool:
     meter.work(STEP * (len(left) + 1))
     if type(left) is SetList:
-        return _same_members(left, right)
+        members = {(type(element), element) for element in hashable(left)}
+        return all((type(element), element) in members for element in hashable(right))
     if type(left) is MapList:
         return _equal_by_key(meter, left, right)
     return all(equal(meter, one, other) for one, other in zip(left, right, strict=True))
-
-
-def _same_members(left: SetList, right: list[Any]) -> bool:
-    members = {(type(element), element) for element in hashable(left)}
-    return all((type(element), element) in members for element in hashable(right))
 
 
 def _equal_by_key(meter: Meter, left: MapList, right: list[Any]) -> bool:

@@ -306,7 +306,8 @@ class SchemaPattern:
         try:
             self._search = re2.compile(text.encode("utf-8", "surrogatepass"), options).search
         except re2.error as error:
-            self.why = _why(error)
+            reason = error.args[0] if error.args else ""
+            self.why = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
 
     def matches(self, text: str) -> bool:
         known = self._known
@@ -321,11 +322,6 @@ class SchemaPattern:
 
 def nothing(text: bytes) -> None:
     return None
-
-
-def _why(error: Exception) -> str:
-    reason = error.args[0] if error.args else ""
-    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
 
 
 def pattern_problem(text: str) -> str:
