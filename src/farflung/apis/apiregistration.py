@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of where group versions are served from."""
+"""APIServices: the resource and its printer columns."""
 
 from __future__ import annotations
 

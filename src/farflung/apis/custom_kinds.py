@@ -1,6 +1,6 @@
-"""Fragments of OpenAPI schemas, in the words one would describe a field with.
+"""Kinds that are defined by OpenAPI schemas in Python, and functions that build such schemas.
 
-A fragment is a plain dict and may stand in many schemas: nobody changes one.  `facets` are further keys of the schema.
+A fragment is a plain dict, shared by many schemas: never change one.  `facets` are further keys of the schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of devices and claims."""
+"""Dynamic resource allocation (resource.k8s.io): resources and printer columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of priority and fairness."""
+"""FlowSchemas and PriorityLevelConfigurations: resources, validation and printer columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata that every kind shares: what is wrong with it, in Kubernetes' words and order."""
+"""Validation of `metadata`, which all kinds share, with the messages and in the order of Kubernetes."""
 
 from __future__ import annotations
 

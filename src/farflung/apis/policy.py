@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of disruption budgets."""
+"""PodDisruptionBudgets: the resource, its validation and its printer columns."""
 
 from __future__ import annotations
 

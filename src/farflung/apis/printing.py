@@ -1,4 +1,4 @@
-"""What the printers of several groups share: columns in the API's own words, and cells made of parts of objects."""
+"""Printer columns that several groups share: columns with the API's descriptions, and cell functions."""
 
 from __future__ import annotations
 

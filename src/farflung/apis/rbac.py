@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of who has which role."""
+"""Roles, ClusterRoles and their bindings: resources, validation and printer columns."""
 
 from __future__ import annotations
 

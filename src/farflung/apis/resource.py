@@ -1,4 +1,4 @@
-"""What a resource is: its names, scope, verbs, schema, subresources and what `kubectl get` shows of it."""
+"""The description of a resource: names, scope, verbs, schema, subresources and printer columns."""
 
 from __future__ import annotations
 

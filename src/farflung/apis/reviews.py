@@ -1,4 +1,4 @@
-"""Reviews, which are answered and never stored: authentication.k8s.io and authorization.k8s.io."""
+"""Reviews of authentication.k8s.io and authorization.k8s.io, which are answered and never stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of priority classes."""
+"""PriorityClasses: the resource, its validation and its printer columns."""
 
 from __future__ import annotations
 

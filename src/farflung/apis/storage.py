@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of storage."""
+"""StorageClasses, CSI objects and VolumeAttachments: resources, validation and printer columns."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The rules of a kind: what happens to one object between decoding and storing.
+"""The rules of a kind: defaults, preparation and validation of one object, between decoding and storing.
 
-All of these are pure: they get plain dicts (already type-checked and pruned against the schema) and either change
-the new object in place (`default`, `prepare_*`) or return what is wrong with it (`validate*`).  Metadata that every
-kind shares is checked elsewhere (`metadata.py`).
+The functions are pure.  They get plain dicts that already conform to the schema.  `default` and `prepare_*` change the
+new object in place; `validate*` return errors.  `metadata.py` validates the metadata that all kinds share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the Go types behind the definitions go over the wire: what OpenAPI leaves out.
+"""Facts about the Go types behind the OpenAPI definitions that OpenAPI leaves out, for JSON and protobuf.
 
     fields("io.k8s.api.core.v1.Volume")    every field JSON shows, by name, in the order Go writes them
     members("io.k8s.api.core.v1.Volume")   the struct as Go has it: its inlined structs are members

@@ -1,4 +1,4 @@
-"""Files that survive a crash, and directories that one process uses at a time."""
+"""Crash-safe files and SQLite files, and locked directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random names."""
+"""Random UIDs, name suffixes and tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines in klog's form, which those who run controllers know and search for:
+"""Log lines in the format of klog, as Kubernetes controllers write them:
 
     I0321 06:25:23.108443    9071 controller.go:201] "starting controller" controller="edge-scheduler"
 

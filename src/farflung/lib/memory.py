@@ -1,4 +1,4 @@
-"""Remembering what was computed from a text."""
+"""Bounded caches of functions of texts, and settings of Python's garbage collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small numbers for names, as indexes want them."""
+"""Small reusable integers for names, for use as ids in an index."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Standard output and standard error that never block who writes to them.
+"""Standard output and standard error that never block the event loop.
 
-A pipe that nobody reads is full after 64 KiB, and the next line would stop the whole event loop.  So a thread writes,
-and what waits for it is bounded.  Lines beyond that are lost, counted, and told of where they are missing.
+A pipe without a reader is full after 64 KiB, and the next write would block.  Therefore a thread writes, from a bounded
+queue.  Lines beyond the bound are dropped and counted, and a line in their place reports how many.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers in sentences."""
+"""Counts with singular and plural."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API refuses, as Kubernetes says it.
+"""Errors of the API, with the messages of Kubernetes.
 
     ApiError               an answer that is a failure Status
     FieldError             one thing wrong with one field; several make an `invalid` ApiError

@@ -4,7 +4,7 @@ r"""Kubernetes' JSONPath, as printer columns and selectable fields use it.
     values = path.find(obj)                     for every object
 
 The forms are `.a.b`, `['k\.with\.dots/x']`, `[0]`, `[-1:]`, `[*]`, `.*`, `..name`, `[0,2]`, `[?(@.type=="Ready")]`.
-A key that is absent gives nothing.  What cannot be evaluated raises PathError, and so does asking for too much.
+An absent key selects nothing.  A path that cannot be evaluated, or takes too many steps, raises PathError.
 """
 
 from __future__ import annotations

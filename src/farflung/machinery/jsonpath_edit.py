@@ -1,4 +1,4 @@
-"""Paths that say where in a document something is put.
+"""JSONPath for assignments: paths that select where in a document to write a value.
 
     path = parse("$.spec.template.spec.containers[*].image")
     after, places = path.assigned(document, "nginx:1.27", Allowance())

@@ -1,4 +1,4 @@
-"""Which objects a selector selects, and which selectors select an object, without asking each.
+"""Indexes for label selectors in both directions: the objects of a selector, and the selectors of an object.
 
     LabelIndex      labels by id:     .select(selector)   the ids of labels that match
     SelectorIndex   selectors by id:  .matching(labels)   the ids of selectors that match

@@ -1,7 +1,7 @@
-"""What names may look like, in Kubernetes' words.
+"""Validation of names, with the messages of Kubernetes; and the order of API versions.
 
-Every check takes a text and returns what is wrong with it: a sequence of messages, empty if nothing.  A good name
-costs one length comparison and one match of a compiled pattern; messages are put together only for bad ones.
+Every check takes a text and returns a sequence of error messages, empty for a valid text.  A valid name
+costs one length comparison and one match of a compiled pattern; messages are built only for invalid ones.
 Lengths are counted in bytes of UTF-8, as Go counts them.
 """
 

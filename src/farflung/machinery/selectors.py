@@ -1,4 +1,4 @@
-"""Label and field selectors: their grammar, what is wrong with them, and whether an object matches.
+"""Label and field selectors: parsing, error messages, and matching.
 
 env=prod,tier!=web,region in (eu,us),!canary,n>5        labels
 metadata.name=a,status.phase!=Running                   fields

@@ -1,4 +1,4 @@
-"""The Go structs behind the kinds: facts about their fields that OpenAPI leaves out."""
+"""Fields of the Go structs behind the kinds: facts that OpenAPI leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: what `kubectl get` shows, computed by the server."""
+"""Tables: the server-side output of `kubectl get`."""
 
 from __future__ import annotations
 

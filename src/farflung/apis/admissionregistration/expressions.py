@@ -1,6 +1,6 @@
-"""What the expressions of policies may refer to, and of what types it is.
+"""CEL expressions of admission policies: their variables and types, and their compilation.
 
-Objects and parameters are dyn: a policy may be about several kinds.
+Objects and parameters have the type dyn, since a policy may match several kinds.
 """
 
 from __future__ import annotations

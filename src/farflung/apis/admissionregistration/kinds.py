@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of admission webhooks and policies."""
+"""Webhook configurations and admission policies: resources and printer columns."""
 
 from __future__ import annotations
 

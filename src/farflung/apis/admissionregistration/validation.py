@@ -1,6 +1,6 @@
-"""Rules of webhook configurations and admission policies.
+"""Defaults and validation of webhook configurations and admission policies.
 
-The expressions of MutatingAdmissionPolicies are looked at for presence only.
+The expressions of MutatingAdmissionPolicies must be present, but are not compiled.
 """
 
 from __future__ import annotations

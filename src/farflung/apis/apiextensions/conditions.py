@@ -1,4 +1,4 @@
-"""Which names of a definition are its own, and which another definition of the group has already."""
+"""Conditions of CustomResourceDefinitions: accepted names, establishment, termination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resource that defines resources."""
+"""CustomResourceDefinitions: the resource, its printer columns, and the resources that one defines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is wrong with a definition, gathered without ever becoming much longer than the definition is.
+"""Validation of the schemas in CustomResourceDefinitions.  The number of reported errors is bounded.
 
-Places in schemas are chains: (what is above, the last step).  They become text only where there is something to say.
+A path in a schema is a chain of (parent, step) and becomes text only in an error.
 """
 
 from __future__ import annotations

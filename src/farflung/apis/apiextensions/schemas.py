@@ -1,4 +1,4 @@
-"""JSON schemas as definitions have them: how to walk them, how large they may be, and their Go form."""
+"""JSON schemas in CustomResourceDefinitions: traversal, size limits, and their Go form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a definition gets without asking, and what of it only the server sets."""
+"""Defaults, preparation and validation of CustomResourceDefinitions."""
 
 from __future__ import annotations
 

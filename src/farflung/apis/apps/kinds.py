@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of workloads."""
+"""Workloads of the group apps: resources and printer columns."""
 
 from __future__ import annotations
 

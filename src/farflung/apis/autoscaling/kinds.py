@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of autoscalers, in either version, and of the scale of a workload."""
+"""HorizontalPodAutoscalers (v1 and v2) and Scales: resources and printer columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `scale` subresource: how many replicas there are and should be, the same for every kind that has some."""
+"""The `scale` subresource: conversion between a workload and its Scale object."""
 
 from __future__ import annotations
 

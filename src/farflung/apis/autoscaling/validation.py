@@ -1,6 +1,4 @@
-"""HorizontalPodAutoscalers.
-
-Objects arrive in v1 or v2 and are told apart by their apiVersion.
+"""Defaults and validation of HorizontalPodAutoscalers, in v1 or v2 by their apiVersion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of jobs."""
+"""Jobs and CronJobs: resources and printer columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The syntax of a CronJob's schedule: five fields, or a descriptor such as `@hourly` or `@every 5m`."""
+"""Defaults and validation of Jobs and CronJobs.
+
+A schedule has five fields, or is a descriptor such as `@hourly` or `@every 5m`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is served: an immutable collection of resources, found by group, version and plural."""
+"""An immutable collection of served resources, by group, version and plural."""
 
 from __future__ import annotations
 

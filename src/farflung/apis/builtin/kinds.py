@@ -1,7 +1,7 @@
-"""Everything that is served without a CustomResourceDefinition.
+"""The built-in resources: those served without a CustomResourceDefinition.
 
-HUB        every workspace has these
-WORKLOADS  served where enabled: what only clusters that run something need
+HUB        served in every workspace
+WORKLOADS  served where enabled: only clusters that run pods need them
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of certificate signing requests."""
+"""CertificateSigningRequests: the resource and its printer columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rules of CertificateSigningRequests.
+"""Defaults and validation of CertificateSigningRequests.
 
-Who asks (`spec.username` and its kin) is set by the verb that knows the user, after `prepare_create` has removed what
-the client said about it.  The subresource `approval` writes through `prepare_approval` and `validate_approval`.
+`prepare_create` removes `spec.username`, `uid`, `groups` and `extra`; the create handler then sets them from the
+authenticated user.  The subresource `approval` uses `prepare_approval` and `validate_approval`.
 """
 
 from __future__ import annotations

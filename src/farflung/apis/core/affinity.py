@@ -1,4 +1,4 @@
-"""Where a pod may run: node selectors, affinity, tolerations, taints, spread."""
+"""Validation of pod placement: node selectors, affinity, tolerations, taints, topology spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finalizers that keep claims and volumes from being taken from those who use them."""
+"""PersistentVolumeClaims: protection finalizers, defaults and validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers: defaults and checks of what they run, and of everything hung onto them."""
+"""Containers: defaults and validation, with their ports, environment, probes and mounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of events in their newer form: the same as of the older one."""
+"""Events of `v1` and `events.k8s.io/v1`: validation and printer columns."""
 
 from __future__ import annotations
 

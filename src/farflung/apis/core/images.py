@@ -1,4 +1,4 @@
-"""What the name of an image says about pulling it."""
+"""The default image pull policy, by the tag of the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of LimitRanges and ResourceQuotas."""
+"""Defaults and validation of LimitRanges and ResourceQuotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PersistentVolumes."""
+"""Defaults and validation of PersistentVolumes."""
 
 from __future__ import annotations
 

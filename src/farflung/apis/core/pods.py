@@ -1,4 +1,4 @@
-"""Pods and the templates of pods."""
+"""Defaults, preparation and validation of Pods and pod templates."""
 
 from __future__ import annotations
 

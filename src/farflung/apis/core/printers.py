@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of the core group."""
+"""Printer columns of the core group."""
 
 from __future__ import annotations
 

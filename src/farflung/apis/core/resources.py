@@ -1,4 +1,4 @@
-"""Compute resources: which names there are, requests and limits, and the class of service they amount to."""
+"""Compute resources: valid names, requests and limits, and the quality-of-service class of a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security contexts of pods and containers."""
+"""Validation of security contexts of pods and containers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Services and Endpoints.
+"""Defaults, allocation and validation of Services and Endpoints.
 
-What a Service needs from the cluster's pools (addresses, node ports) is taken by `allocate_service`, which the hub
-calls after `prepare_create` or `prepare_update` and before validation; whatever it returns goes back to the pools if
-the write fails.
+The hub calls `allocate_service` after `prepare_create` or `prepare_update` and before validation.  It allocates
+addresses and node ports from the cluster's pools, and returns them for release if the write fails.
 """
 
 from __future__ import annotations

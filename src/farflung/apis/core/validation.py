@@ -1,4 +1,4 @@
-"""Rules of Namespaces, ConfigMaps, Secrets and ServiceAccounts."""
+"""Defaults and validation of Namespaces, ConfigMaps, Secrets and ServiceAccounts."""
 
 from __future__ import annotations
 

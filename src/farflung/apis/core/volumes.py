@@ -1,4 +1,4 @@
-"""Volumes of pods: their defaults, and what may be wrong with each type."""
+"""Volumes of pods: defaults, and validation by type."""
 
 from __future__ import annotations
 

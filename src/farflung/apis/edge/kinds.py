@@ -1,4 +1,4 @@
-"""edge.kcp.io/v1alpha1: what goes where, what went where, and what came of it."""
+"""edge.kcp.io/v1alpha1: EdgePlacement, SinglePlacementSlice, Customizer; and all kinds of the group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of the copies of an object: their status in a few numbers, and answers to one's own questions."""
+"""StatusSummary, the aggregated status of all copies of an object, and StatusCollector, a CEL query over copies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How objects are selected that go somewhere or come back.
+"""SyncerConfig and EdgeSyncConfig: the objects that a syncer downsyncs and upsyncs, and its report.
 
-A list of names that has `*` alone stands for all names.
+A list of names that contains only `*` selects all names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Clusters and Allocations have in common: their group, taints and tolerations, and what is observed of them."""
+"""globalscheduler.com/v1: Clusters and Allocations."""
 
 from __future__ import annotations
 

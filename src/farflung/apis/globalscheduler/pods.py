@@ -1,4 +1,4 @@
-"""What a Pod may say when it is a virtual machine instead of containers, and what `kubectl get` shows of it."""
+"""Fields and printer columns of Pods that are virtual machines instead of containers."""
 
 from __future__ import annotations
 

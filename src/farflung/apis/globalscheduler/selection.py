@@ -1,4 +1,4 @@
-"""Where virtual machines may go, as Pods and Allocations both say it: Pods in camelCase, Allocations in snake_case."""
+"""The selection of Clusters for virtual machines: in Pods in camelCase, in Allocations in snake_case."""
 
 from __future__ import annotations
 

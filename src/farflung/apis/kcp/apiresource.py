@@ -1,4 +1,4 @@
-"""apiresource.kcp.io: kept so that clients find what they list; nothing is done with these objects."""
+"""apiresource.kcp.io: served for clients that list these kinds.  No controller uses the objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""apis.kcp.io: how one workspace offers APIs and another uses them."""
+"""apis.kcp.io: APIExports, APIBindings, APIResourceSchemas and related kinds."""
 
 from __future__ import annotations
 

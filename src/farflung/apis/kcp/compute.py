@@ -1,7 +1,7 @@
-"""What root:compute exports under the name `kubernetes`: four built-in kinds, as APIResourceSchemas.
+"""The APIExport `kubernetes` of root:compute: four built-in kinds as APIResourceSchemas.
 
-Their schemas are those of the built-in kinds in a structural form.  There is no defaulting, but for what a list's keys
-need: a Deployment that does not say how many replicas it wants has no such field.  A Pod may be a virtual machine.
+Their schemas are the built-in ones in structural form.  Only keys of map lists have defaults: `replicas` of a
+Deployment, for example, stays absent.  A Pod may be a virtual machine.
 """
 
 from __future__ import annotations

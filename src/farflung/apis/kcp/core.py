@@ -1,4 +1,4 @@
-"""core.kcp.io: logical clusters and the shards they live on."""
+"""core.kcp.io: LogicalClusters and Shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All of kcp's kinds: which every workspace has, and which root exports."""
+"""All kinds of kcp: those of every workspace, and those that `root` exports."""
 
 from __future__ import annotations
 

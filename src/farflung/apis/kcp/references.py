@@ -1,4 +1,4 @@
-"""What several of kcp's groups name alike: paths, types, exports, resources."""
+"""Schema fragments that several groups of kcp share: paths, types, exports, resources."""
 
 from __future__ import annotations
 

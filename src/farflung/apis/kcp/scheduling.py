@@ -1,4 +1,4 @@
-"""scheduling.kcp.io: places to run things at, and who runs where."""
+"""scheduling.kcp.io: Locations and Placements."""
 
 from __future__ import annotations
 

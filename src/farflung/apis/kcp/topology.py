@@ -1,4 +1,4 @@
-"""topology.kcp.io: sets of shards.  There is one shard, so nothing is done with these objects."""
+"""topology.kcp.io: Partitions and PartitionSets.  There is one shard, so no controller uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""workload.kcp.io: clusters that run things."""
+"""workload.kcp.io: SyncTargets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of ingresses, network policies and addresses of services."""
+"""Ingresses, NetworkPolicies, IPAddresses and ServiceCIDRs: resources and printer columns."""
 
 from __future__ import annotations
 

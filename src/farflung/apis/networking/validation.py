@@ -1,4 +1,4 @@
-"""Ingress, IngressClass and NetworkPolicy."""
+"""Defaults and validation of Ingresses, IngressClasses and NetworkPolicies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON values as their declared types have them: texts that are times, numbers that are doubles, lists that are sets.
+"""Conversion of JSON values to CEL values of their declared types: times, doubles, sets.
 
     adapters = Adapters()
     adapters.of(type)       makes a value of a meter and a JSON value; None if they are the same

@@ -1,4 +1,4 @@
-"""The least and the most that something can be: a size, or a cost.  Numbers end at 2**64 - 1, as in Go."""
+"""Lower and upper bounds of a size or a cost.  Numbers saturate at 2**64 - 1, as in Go."""
 
 from __future__ import annotations
 

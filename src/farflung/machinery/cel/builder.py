@@ -1,4 +1,4 @@
-"""Makes the nodes of a tree: numbers them, and refuses trees that are too deep to be walked."""
+"""Creates and numbers the nodes of a syntax tree, and refuses trees that are too deep for recursion."""
 
 from __future__ import annotations
 

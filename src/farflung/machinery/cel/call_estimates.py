@@ -1,4 +1,4 @@
-"""What calls of the functions that Kubernetes and cel-go's extensions add can cost, by the sizes of their arguments."""
+"""Cost estimates of calls to functions of Kubernetes and of cel-go's extensions, by the sizes of their arguments."""
 
 from __future__ import annotations
 

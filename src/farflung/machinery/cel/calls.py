@@ -1,4 +1,4 @@
-"""Code that calls functions, and the logic that does not need all its arguments."""
+"""Closures that call functions, and logical operators that evaluate only the operands they need."""
 
 from __future__ import annotations
 

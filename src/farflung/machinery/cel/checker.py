@@ -1,6 +1,6 @@
-"""Finds the type of every node, and which overloads a call may mean; what does not fit is an Issue.
+"""The type checker: sets the type of every node and the overloads of every call; reports errors as Issues.
 
-A check changes the tree: names with dots become Identifiers, calls of namespaced functions lose their target.
+It changes the tree: names with dots become Identifiers, calls of namespaced functions lose their target.
 """
 
 from __future__ import annotations

@@ -1,6 +1,14 @@
-"""The code of a tree: every node becomes a closure, which the closures of its parts are put into.
+"""Compiles a checked tree to nested closures, one per node, and runs it as a Program.
 
-What is the same in every evaluation is computed here, once: literals, lists and maps of them, conversions, patterns.
+Constants are evaluated once, here: literals, lists and maps of literals, conversions, patterns.
+
+    program = Program(checked.tree, {"self": type}, adapters)
+    run = program.start({"self": value}, limit=1_000_000)
+    program.evaluate(run)       the value; raises only EvaluationError or OverBudget
+    run.spent                   its cost, also after an error
+
+Variables are JSON values of their declared types.  A chain of field selections walks the JSON value and adapts only
+its result.  A computed variable is code that returns a CEL value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of a custom resource: `x-kubernetes-validations` of a schema, compiled, or what is wrong with them.
+"""Compilation of the rules of a custom resource, `x-kubernetes-validations` of its schema.
 
     validations, errors = compile_validations(schema, "spec.validation.openAPIV3Schema")
 

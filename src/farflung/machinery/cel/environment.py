@@ -1,4 +1,4 @@
-"""What expressions may refer to, and how a text becomes a checked expression.
+"""The variables, types and functions of expressions; parses and checks an expression.
 
 Environment({"self": STRING}, FUNCTIONS).compile("self.size() < 10", BOOL)
 """

@@ -1,4 +1,4 @@
-"""What is wrong with an expression, shown as cel-go shows it: a line of text, the source, and a mark below it."""
+"""Compile errors in the format of cel-go: a message, the source line, and a mark below it."""
 
 from __future__ import annotations
 

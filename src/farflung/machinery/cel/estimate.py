@@ -1,4 +1,4 @@
-"""What an expression can cost, before there is a value: cel-go's estimate, with the sizes that a schema allows.
+"""Static cost estimates of expressions, as cel-go computes them, with the size limits of a schema.
 
     estimate(checked, root).high      the most that it can cost if `self` is of type `root`
 

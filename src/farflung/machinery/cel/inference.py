@@ -1,4 +1,4 @@
-"""What types the parameters of generic overloads stand for, found by assigning types to one another.
+"""Inference of the type parameters of generic overloads, by assigning types to one another.
 
 The number of steps is limited: types can grow with two to the power of the length of an expression
 (`[1].map(a, {a: a}).map(b, {b: b})` and so on), and comparing them must not.

@@ -1,6 +1,6 @@
 """The types of CEL that the schemas of custom resources declare.
 
-What CEL cannot see has no type: values that may be anything, properties whose names cannot be written, and arrays and
+CEL has no type for, and cannot access: values of any type, properties whose names cannot be escaped, and arrays and
 maps of such values.
 """
 

@@ -1,7 +1,7 @@
-"""Code that gets at parts: fields, keys, indices, and whether they are there.
+"""Closures that select parts of values: fields, keys, indices, and their presence.
 
-Every function takes the code of an operand and gives the code of a part of it.  Objects are dicts by the names of their
-properties, and a property that is null is not there.
+Every function takes the code of an operand and returns the code of the selection.  Objects are dicts by property name,
+and a null property counts as absent.
 """
 
 from __future__ import annotations

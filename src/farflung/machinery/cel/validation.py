@@ -1,4 +1,4 @@
-"""The rules of a custom resource at work: `x-kubernetes-validations` against objects.
+"""Evaluation of the rules of a custom resource, `x-kubernetes-validations`, on objects.
 
     validations = Validations(tree)                  once for a version of a CustomResourceDefinition
     validations.check(new, old, budget, warnings)    for every object: what its rules refuse

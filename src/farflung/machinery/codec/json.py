@@ -1,4 +1,4 @@
-"""JSON bodies: read fast, checked for duplicate fields, refused with Go's words."""
+"""JSON bodies: a fast parser with a check for duplicate fields, and Go's error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who owns which fields of an object: `metadata.managedFields`.
+"""Field ownership, `metadata.managedFields`.
 
     after_update    ownership after a create, an update or a patch
     after_scale     ownership of the parent after its scale was written

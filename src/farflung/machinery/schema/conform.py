@@ -1,4 +1,4 @@
-"""What Go's typed round trip makes of an object: types checked, unknown fields dropped, values in canonical form.
+"""The effect of decoding an object into Go types and encoding it again: type checks, pruning, canonical values.
 
     conformer = compile(schema, wire.fields)      once for a kind
     obj, problems = conformer.conform(body)       for every write

@@ -1,4 +1,4 @@
-"""A schema node: what the API machinery needs to know about the type of a value.
+"""A schema node: the type of a value, for decoding, pruning, patches, server-side apply and protobuf.
 
 Built once from OpenAPI (of a built-in kind or of a CustomResourceDefinition); then decoding, pruning, patches,
 server-side apply and protobuf all walk the same nodes.  References are resolved when a node is first entered, so

@@ -1,6 +1,6 @@
-"""The tree of a CEL expression: what the parser makes, the checker annotates, and the evaluator walks.
+"""The syntax tree of a CEL expression: built by the parser, annotated by the checker, compiled by the compiler.
 
-Macros are gone: `has(a.b)` is a Select with `test_only`, the others are Comprehensions.  Operators are Calls of the
+Macros are expanded: `has(a.b)` is a Select with `test_only`, the others are Comprehensions.  Operators are Calls of the
 functions named below.  A tree is never deeper than MOST_DEPTH, so a walker may recurse if it takes no more than two
 Python frames for a level.
 """

@@ -1,4 +1,4 @@
-"""What an evaluation may cost.
+"""The cost limit of an evaluation.
 
 Costs are counted as cel-go and Kubernetes count them, so that a rule that is over its budget there is over it here.
 They do not bound everything: a `replace` may make a long text of a short one, and two lists that share their elements

@@ -1,4 +1,4 @@
-"""Whether the defaults of a schema may stay: pruned, and valid by the schema they are in."""
+"""Validation of the defaults in a schema: they must be pruned, and valid by their own schema."""
 
 from __future__ import annotations
 

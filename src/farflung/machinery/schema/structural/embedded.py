@@ -1,4 +1,4 @@
-"""Objects within objects: what their apiVersion, kind and metadata must be."""
+"""Embedded objects: conversion and validation of their apiVersion, kind and metadata."""
 
 from __future__ import annotations
 

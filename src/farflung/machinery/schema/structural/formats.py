@@ -1,4 +1,4 @@
-"""The formats of strings that Kubernetes checks in custom resources.  All others are notes to the reader."""
+"""String formats and patterns that Kubernetes validates in custom resources.  Other formats are ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When two JSON values are the same.  Python's `==` is not it: 1 equals True there."""
+"""Equality of JSON values, and keys of items in lists of type map.  In Python's `==`, 1 equals True."""
 
 from __future__ import annotations
 

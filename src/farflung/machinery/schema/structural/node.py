@@ -1,7 +1,7 @@
-"""A structural schema, read once: what pruning, defaulting and validation need to know of every place in an object.
+"""A structural schema as a tree of nodes, for pruning, defaulting and validation.
 
-Schemas are checked when their CustomResourceDefinition is admitted.  Reading one never fails all the same: a keyword
-of the wrong type is a keyword that is not there, and what is nested deeper than `DEEPEST` is anything at all.
+Schemas are validated with their CustomResourceDefinition, yet reading one never fails: a keyword of the wrong type is
+ignored, and below `DEEPEST` levels any value is allowed.
 """
 
 from __future__ import annotations

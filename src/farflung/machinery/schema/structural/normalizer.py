@@ -1,7 +1,7 @@
-"""What an object becomes before it is looked at: unknown fields go, nulls go, defaults come.
+"""Pruning, dropping nulls and defaulting of custom resources, in one walk.
 
-Kubernetes prunes, drops nulls and defaults one after the other.  All three go from the root to the leaves and look at
-one object at a time, so here each object meets all of them before its fields do.
+Kubernetes does these one after the other.  Each walks from the root to the leaves and handles one object at a time, so
+here all three handle an object before its fields.
 
     prune      fields that the schema does not know
     nulls      of fields that may not be null and have no default; the others get their default

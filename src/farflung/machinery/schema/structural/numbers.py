@@ -1,4 +1,4 @@
-"""The types of JSON as the API sees them: integers of 64 bits and floats above all; and how Go prints numbers."""
+"""JSON types as the API distinguishes them, above all 64-bit integers and floats; and numbers as Go prints them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The schema of one version of a custom resource, compiled once.
 
     structural = compile_structural(schema, metadata)
-    problems = structural.conform(obj)      unknown fields and nulls go, defaults come, in place
+    problems = structural.conform(obj)      prunes, drops nulls and sets defaults, in place
     errors = structural.validate(obj, old)
 
 Nothing here fails or recurses without bound, whatever the object: what is followed is the schema.
