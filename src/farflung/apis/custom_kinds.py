@@ -73,7 +73,7 @@ def mapping(description: str, values: Obj, **facets: Any) -> Obj:
 
 
 def anything(description: str, **facets: Any) -> Obj:
-    """An object whose fields nobody knows."""
+    """An object with any fields."""
     return {"description": description, "type": "object", "x-kubernetes-preserve-unknown-fields": True, **facets}
 
 
@@ -87,7 +87,7 @@ def quantity(description: str) -> Obj:
 
 
 def checked(fragment: Obj, *rules: tuple[str, str]) -> Obj:
-    """With CEL rules: what must be true, and what is said if it is not."""
+    """Adds CEL rules: expressions and their messages."""
     validations = [{"rule": rule, "message": message} for rule, message in rules]
     return {**fragment, "x-kubernetes-validations": validations}
 

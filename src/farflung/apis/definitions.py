@@ -31,7 +31,7 @@ def names() -> list[str]:
 
 
 def decoded(name: str) -> dict[str, Any]:
-    """One definition as JSON, made anew: the caller's own."""
+    """A new copy of one definition, as JSON."""
     return msgspec.json.decode(_raw()[name], type=dict[str, Any])
 
 

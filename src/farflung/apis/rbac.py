@@ -58,7 +58,7 @@ CLUSTER_ROLE_BINDINGS = binding_printer(
 )
 
 
-# --- Roles and who has them -----------------------------------------------------------------------
+# --- roles and bindings ---------------------------------------------------------------------------
 
 RBAC: Final = Group(RBAC_GROUP, "v1", "io.k8s.api.rbac.v1.")
 

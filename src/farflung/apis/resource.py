@@ -52,7 +52,7 @@ class Resource:
     storage_group: str | None = None  #: the group its objects are stored under when another one shares them (events)
     deprecated: str = ""  #: the warning that every answer about it carries
     custom: bool = False  #: defined by a CustomResourceDefinition
-    identity: str = ""  #: of the API export it comes from: two exports of one name do not share their objects
+    identity: str = ""  #: of its APIExport: exports of the same name do not share objects
     row_conditions: Conditions | None = None  #: what a row says beside its cells
     merged_like: str = ""  #: the built-in definition by which clients merge the lists of a custom resource
 

@@ -65,7 +65,7 @@ def default_priority_class(obj: Obj) -> None:
 
 
 def prepare_priority_class(obj: Obj) -> None:
-    """It starts to count generations and never goes on."""
+    """The generation is 1 and never increases."""
     obj["metadata"]["generation"] = 1
 
 

@@ -31,7 +31,7 @@ def _raw() -> dict[str, msgspec.Raw]:
 
 
 def known(definition: str) -> bool:
-    """Whether we know how a definition goes over the wire.  Nothing else may be read or written in protobuf."""
+    """Whether the wire facts of a definition are known.  Only such definitions can be read or written in protobuf."""
     return definition in _raw()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Readable by the owner alone from the first byte on, and either all there or not at all.  Without `durable`, a
-    power failure may leave it empty: for files that are made anew if they are damaged."""
+    power failure may leave it empty: for files that are recreated if damaged."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -27,7 +27,7 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """What was made, renamed or removed in it stays so."""
+    """Makes creations, renames and deletions in the directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

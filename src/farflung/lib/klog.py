@@ -69,11 +69,11 @@ class Logger:
             self.stream.write(f"{line}\n")
             self.stream.flush()
         except (OSError, ValueError):
-            pass  # nobody reads it any more
+            pass  # the reader closed the pipe
 
 
 def lost(number: int) -> str:
-    """What is said in the place of lines that nobody read."""
+    """The line in the place of dropped lines."""
     return _line(WARNING, datetime.now(), "klog.py:1", f"{number} lines were lost, because nobody read them", ())
 
 

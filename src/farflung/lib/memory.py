@@ -35,8 +35,8 @@ THRESHOLDS: Final = (20_000, 20, 50)  #: new objects between collections; Python
 
 
 def collect_seldom() -> None:
-    """From now on.  Imports, writes and decisions leave hardly any garbage, and searching for it as often as Python
-    does by itself takes a tenth of their time."""
+    """Raise the thresholds.  Imports, writes and decisions leave hardly any garbage, and Python's own thresholds cost
+    a tenth of their time."""
     gc.set_threshold(*THRESHOLDS)
 
 

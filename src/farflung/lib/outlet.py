@@ -24,7 +24,7 @@ WHOLE: Final = select.PIPE_BUF  #: bytes that no other process that writes to th
 PAUSE: Final = 0.1  #: seconds in which lines gather after some were written
 PATIENCE: Final = 2.0  #: seconds without any progress that the end waits for a reader
 
-Notice = Callable[[int], str]  #: the line, without its end, that tells how many lines were lost
+Notice = Callable[[int], str]  #: the line, without its end, that reports the number of lost lines
 
 
 class Outlet(io.BufferedIOBase):
@@ -67,7 +67,7 @@ class Outlet(io.BufferedIOBase):
         return len(lines)
 
     def drain(self) -> None:
-        """All is written when it returns, unless nobody read anything for so long that nobody will."""
+        """Waits until everything is written, or until the reader has read nothing for too long."""
         self._hurry.set()
         with self._changed:
             while self._busy:
@@ -114,12 +114,12 @@ class Outlet(io.BufferedIOBase):
         try:
             while left:
                 left = left[self._take(left) :]
-        except OSError:  # the disk is full, or nobody reads it any more
+        except OSError:  # the disk is full, or the reader closed the pipe
             return False
         return True
 
     def _take(self, lines: memoryview) -> int:
-        """How many bytes were written.  Whoever else has the file may have made it one that does not wait."""
+        """The number of written bytes.  Another process with the same file may have made it non-blocking."""
         while True:
             try:
                 return os.write(self.name, lines)
@@ -138,7 +138,7 @@ def unblock(notice: Notice) -> None:
 
 
 def drain() -> None:
-    """For who ends the process the short way."""
+    """For callers of os._exit."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(outlet := getattr(stream, "buffer", None), Outlet):
             outlet.drain()

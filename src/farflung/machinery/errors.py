@@ -154,7 +154,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "Too many": "FieldValueTooMany",
     "Internal error": "InternalError",
 }
-MOST_ERRORS: Final = 500  #: said of one object: a request must not get an answer fifty times its size
+MOST_ERRORS: Final = 500  #: of one object: a response must not be fifty times as large as its request
 WITHOUT_VALUE: Final = frozenset({"Required value", "Forbidden", "Too long", "Internal error"})
 
 
@@ -254,7 +254,7 @@ def too_many(field: str, actual: int, limit: int) -> FieldError:
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422: the object breaks rules.  Equal errors are said once, and nobody reads more than the first hundreds."""
+    """422: the object is invalid.  Lists each error once, and at most MOST_ERRORS."""
     unsaid, errors = len(errors) - MOST_ERRORS, errors[:MOST_ERRORS]
     distinct = list(dict.fromkeys(map(str, errors)))
     if unsaid > 0:
@@ -269,7 +269,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
 
 
 class Malformed(ApiError):
-    """400.  `why` is the bare reason in Go's words, for whoever knows more of the request to say more."""
+    """400.  `why` is Go's message alone, so that callers can add context of the request."""
 
     def __init__(self, why: str) -> None:
         super().__init__(400, "BadRequest", why)

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from farflung.machinery import go_text
 
 MOST_STEPS: Final = 100  #: of one path
-MOST_WORK: Final = 50_000  #: values looked at on one path in one object
+MOST_WORK: Final = 50_000  #: values visited by one path in one object
 
 Values = list[Any]
 
@@ -63,7 +63,7 @@ class Path:
         self._steps = steps
 
     def find(self, value: Any) -> Values:
-        """Everything the path leads to.  Raises PathError."""
+        """All selected values.  Raises PathError."""
         return _walk(self._steps, [value], Work())
 
 

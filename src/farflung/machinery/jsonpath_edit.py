@@ -3,8 +3,8 @@
     path = parse("$.spec.template.spec.containers[*].image")
     after, places = path.assigned(document, "nginx:1.27", Allowance())
 
-What a path leads to is what it leads to in the document as it is: of two places of which one is in the other the outer
-one counts, and what is put there is not searched.
+A path selects values of the document before the assignment.  Of two selected values of which one contains the other,
+only the outer one is replaced, and the assigned value is not searched.
 
 A path of names and single indexes (or lists of them) is definite: names that are missing at its end are added.  All
 others change only what is there.  Indexes count from 0, and beyond the end there is nothing.
@@ -225,7 +225,7 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(int(digits, 16))
 
 
-MOST_WORK: Final = 200_000  #: values looked at for one document
+MOST_WORK: Final = 200_000  #: values visited in one document
 MOST_BYTES: Final = 3 << 20  #: that are added to one document; no server takes more
 DEEPEST: Final = 254  #: levels of a document
 
@@ -272,7 +272,7 @@ class AssignmentPath:
         return not self.steps
 
     def assigned(self, document: Any, value: Any, allowance: Allowance, size: int = 0) -> Assigned:
-        """The document with this value in every place that the path leads to.  What is not changed is shared with the
+        """The document with this value at every selected position.  What is not changed is shared with the
         document, and the value with all places: neither may be changed afterwards.  `size`: of the value, in bytes.
         Raises PathError."""
         editing = _Editing(self.steps, self._adds, self._descents, value, allowance, size)

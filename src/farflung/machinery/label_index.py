@@ -16,7 +16,7 @@ from pyroaring import BitMap
 
 from farflung.machinery.selectors import LabelRequirement, Labels, LabelSelector
 
-FEW: Final = 8  #: labels that are looked at one by one sooner than sets are intersected
+FEW: Final = 8  #: up to so many labels are checked one by one, instead of intersecting sets
 
 _NONE: Final = BitMap()
 
@@ -40,7 +40,7 @@ class LabelIndex:
         return id in self._labels
 
     def put(self, id: int, labels: Labels) -> None:
-        """Add an object, or change its labels.  Nobody changes `labels` afterwards."""
+        """Add an object, or change its labels.  The caller must not change `labels` afterwards."""
         before = self._labels.get(id)
         if before is not None:
             if before == labels:

@@ -16,7 +16,7 @@ PLAIN: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2
 PLAIN_MICROS: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
 PLAIN_LENGTH: Final = len("2006-01-02T15:04:05Z")  #: no other form of a time is this long
 
-#: what comes before an element in the layout, the element, and the digits it takes
+#: the text before an element of the layout, the element, and its number of digits
 ELEMENTS: Final = tuple(
     (before, element, re.compile(digits))
     for before, element, digits in (
@@ -137,7 +137,7 @@ def _two(coarse: int, unit: str, fine: int, fine_unit: str) -> str:
 
 
 def _parse_stepwise(text: str, layout: str) -> datetime:
-    """Reads one element of the layout after another, as Go does, to complain about the same one."""
+    """Reads the layout element by element, as Go does, so that errors name the same element."""
     rest = text
     numbers: list[int] = []
     for before, element, digits in ELEMENTS:

@@ -530,7 +530,7 @@ def _without_status(obj: Obj) -> None:
 
 
 def uncalled(new: Obj, old: Obj | None) -> list[str]:
-    """Who counts on a webhook must not believe that somebody asks it."""
+    """Warns that the hub does not call webhooks."""
     return ["webhooks are stored, but this server does not call them"] if old is None else []
 
 

@@ -26,9 +26,9 @@ NO_CONFLICTS: Final = "NoConflicts"
 
 
 def naming(definition: Obj, others: Sequence[Obj]) -> Naming:
-    """What a definition gets of the names it asks for.  `others`: the other definitions of its group and cluster.
+    """The accepted names of a definition.  `others`: the other definitions of its group and cluster.
 
-    Names that it has are never lost.  Of several conflicts the last one is told.
+    Accepted names are never lost.  Of several conflicts the last one is reported.
     """
     wanted, accepted = definition["spec"]["names"], dict(_accepted(definition))
     resources, kinds = _taken(others)
@@ -152,7 +152,7 @@ def terminating(definition: Obj, stage: TerminationStage, now: str) -> Obj:
 
 
 def mark_deleted(definition: Obj) -> None:
-    """What happens to a definition with its deletionTimestamp: it stays until its objects are gone."""
+    """A definition with a deletionTimestamp stays until its objects are deleted."""
     metadata = definition["metadata"]
     finalizers = metadata.get("finalizers") or []
     if CLEANUP not in finalizers:

@@ -41,7 +41,7 @@ def text_of(at: Place) -> str:
 
 
 class Findings:
-    """A list of errors that has an end: who has two hundred mistakes does not read the next one."""
+    """A list of errors that stops growing at its limit."""
 
     __slots__ = ("_text", "errors")
 

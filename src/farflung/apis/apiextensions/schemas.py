@@ -90,7 +90,7 @@ class TooDeep(Exception):
 
 
 def too_large(versions: Sequence[Obj]) -> str:
-    """Why the schemas of a definition are more than can be looked at in good time; empty if they are not."""
+    """Why the schemas of a definition are too large to validate; empty if they are not."""
     everything = (part for version in versions for part in everything_in(schema_of(version) or {}))
     try:
         found = list(islice(everything, MOST_PARTS + 1))
@@ -344,7 +344,7 @@ def _checked(text: str, schema: Obj, field: str) -> tuple[tuple[str, ...] | None
 
 
 def followed(text: str, schema: Obj) -> tuple[tuple[str, ...], Obj | None]:
-    """The names on a path, and the schema it leads to.  Raises BadPath."""
+    """The names on a path, and the schema at its end.  Raises BadPath."""
     steps: list[str] = []
     found: Obj | None = schema
     pieces = (match[0] for match in PIECES.finditer(text))

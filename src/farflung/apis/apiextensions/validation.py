@@ -516,7 +516,7 @@ NOTES: Final = frozenset({"int32", "int64", "float", "double"})
 
 
 def warnings(new: Obj, old: Obj | None) -> list[str]:
-    """Formats that nobody knows check nothing.  An update is warned of new ones only."""
+    """Warnings about unknown formats, which validate nothing.  An update warns only of new ones."""
     before = _unknown_formats(old) if old is not None else {}
     return [f"unrecognized format {go_quote(name)}" for name in _unknown_formats(new) if name not in before]
 

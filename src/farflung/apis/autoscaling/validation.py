@@ -1,5 +1,4 @@
-"""Defaults and validation of HorizontalPodAutoscalers, in v1 or v2 by their apiVersion.
-"""
+"""Defaults and validation of HorizontalPodAutoscalers, in v1 or v2 by their apiVersion."""
 
 from __future__ import annotations
 
@@ -245,7 +244,7 @@ def _check_resource_target(target: Obj, path: str, errors: Errors) -> None:
         errors.append(field_forbidden(f"{path}.averageValue", why))
 
 
-#: in the order in which they are looked at
+#: in the order of validation
 SOURCES: Final[Mapping[str, Callable[[Obj, str, Errors], None]]] = {
     "object": _check_object,
     "external": _check_external,

@@ -201,7 +201,7 @@ def check_signer(signer: str, field: str, errors: Errors) -> None:
 
 
 def _check_parts(whole: str, parts: list[str], check: names.Check, field: str, errors: Errors) -> None:
-    """Only the first bad part is told."""
+    """Reports only the first invalid part."""
     for part in parts:
         if wrong := check(part):
             errors += [invalid_value(field, whole, f"validating label {go_quote(part)}: {text}") for text in wrong]

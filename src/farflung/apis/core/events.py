@@ -148,7 +148,7 @@ def validate_core_event(obj: Obj) -> list[FieldError]:
 
 
 def _check_reporter(event: Obj, errors: Errors) -> None:
-    """What an Event with a time of its own says about who saw what."""
+    """Validates the reporting fields of an Event with an eventTime."""
     controller = event.get("reportingComponent", "")
     if not controller:
         errors.append(required("reportingController"))

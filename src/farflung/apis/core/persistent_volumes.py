@@ -50,7 +50,7 @@ def _check_csi(source: Obj, path: str, errors: Errors) -> None:
     check_present(source, "volumeHandle", path, errors)
 
 
-#: in the order in which they are looked at
+#: in the order of validation
 TYPES: Final[Mapping[str, CheckSource]] = {
     **{
         type_: SOURCES[type_]

@@ -120,7 +120,7 @@ def default_pod(pod: Obj) -> None:
 
 
 def _default_pod_requests(spec: Obj) -> None:
-    """A limit of the whole pod is its request too, for what no container asks for."""
+    """A limit of the pod is its request too, for resources that no container requests."""
     resources = spec.get("resources")
     if not resources or not resources.get("limits"):
         return

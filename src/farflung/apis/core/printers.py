@@ -309,7 +309,7 @@ def access_modes_text(modes: Any) -> str:
 
 
 def storage_class(obj: Obj) -> str:
-    """The older annotation goes before the field."""
+    """The beta annotation has precedence over the field."""
     annotated: str | None = part(obj, "metadata", "annotations").get(BETA_STORAGE_CLASS)
     return annotated if annotated is not None else part(obj, "spec").get("storageClassName") or ""
 

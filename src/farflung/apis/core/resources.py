@@ -162,7 +162,7 @@ def round_amounts(resources: Obj) -> None:
 
 
 def default_requests(container: Obj) -> None:
-    """What is limited and not asked for is asked for up to its limit.  A pod's containers only, not a template's."""
+    """Requests default to limits.  For containers of Pods only, not of templates."""
     resources = container.get("resources")
     if resources and (limits := resources.get("limits")):
         resources["requests"] = {**limits, **(resources.get("requests") or {})}

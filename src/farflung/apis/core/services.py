@@ -104,7 +104,7 @@ def _prepare_update(new: Obj, old: Obj) -> None:
     keep_status(new, old)
     fresh, former = new["spec"], spec_of(old)
     _keep_allocated(fresh, former)
-    # `clusterIP` is the first of `clusterIPs`: who changed one of them meant the other too.
+    # `clusterIP` is the first of `clusterIPs`: a change of one changes the other too.
     one, was_one = fresh.get("clusterIP", ""), former.get("clusterIP", "")
     many, were_many = fresh.get("clusterIPs") or [], former.get("clusterIPs") or []
     if one != was_one and many == were_many:
@@ -141,7 +141,7 @@ def _keep_node_ports(ports: Iterable[Obj], former: Iterable[Obj]) -> None:
 
 
 def _drop_what_the_type_has_not(fresh: Obj, former: Obj) -> None:
-    """When the type changes, what belonged to the old one and was left as it was goes away."""
+    """When the type changes, unchanged fields of the old type are removed."""
     type_, was = fresh.get("type"), former.get("type")
     if type_ == was:
         return

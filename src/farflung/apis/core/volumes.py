@@ -470,7 +470,7 @@ def _check_image(source: Obj, path: str, errors: Errors) -> None:
     check_choice(source.get("pullPolicy", ""), PULL_POLICIES, f"{path}.pullPolicy", errors)
 
 
-#: in the order in which they are looked at
+#: in the order of validation
 SOURCES: Final[Mapping[str, CheckSource]] = {
     "emptyDir": _check_empty_directory,
     "hostPath": check_host_path,

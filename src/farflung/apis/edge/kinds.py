@@ -25,7 +25,7 @@ from farflung.apis.edge.summaries import STATUS_COLLECTOR, STATUS_SUMMARY
 from farflung.apis.edge.syncer_configs import DOWNSYNC, EDGE_SYNC_CONFIG, NON_NAMESPACED, SYNCER_CONFIG, UPSYNC
 from farflung.machinery.errors import Obj
 
-# --- what goes where ------------------------------------------------------------------------------
+# --- EdgePlacement --------------------------------------------------------------------------------
 
 EDGE_PLACEMENT: Final = Described(
     EDGE_GROUP,

@@ -78,10 +78,10 @@ UPSYNC: Final = record(
 )
 
 
-# --- What the syncer of a cluster is told, and what it reports ------------------------------------
+# --- SyncerConfig ---------------------------------------------------------------------------------
 
 
-# --- what it is told ------------------------------------------------------------------------------
+# --- spec -----------------------------------------------------------------------------------------
 
 
 def _resource(description: str, **further: Obj) -> Obj:
@@ -232,7 +232,7 @@ SYNCER_CONFIG: Final = Described(
     categories=(),
 )
 
-# --- as it was told before ------------------------------------------------------------------------
+# --- EdgeSyncConfig, the older form ---------------------------------------------------------------
 
 _SELECTED = record(
     "Objects of one kind.",

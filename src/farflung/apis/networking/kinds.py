@@ -61,7 +61,7 @@ def ingress_cells(obj: Obj, now: datetime) -> list[Any]:
 
 
 def hosts_text(rules: list[Obj]) -> str:
-    """The first hosts; what comes after them is counted by rules, with a host or without."""
+    """The first hosts, and the number of further rules, with or without host."""
     shown: list[str] = []
     for rule in rules:
         if len(shown) == SHOWN_HOSTS:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 INFINITE: Final = 2**64 - 1
 
-TRAVERSAL: Final = 0.1  #: what it costs to look at one character
+TRAVERSAL: Final = 0.1  #: the cost of one character
 REGEX: Final = 0.25  #: what one character of a regular expression multiplies costs by
 
 

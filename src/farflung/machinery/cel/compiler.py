@@ -78,7 +78,7 @@ class Compiler:
     # --- what is known already --------------------------------------------------------------------
 
     def _value(self, node: Expression) -> Any:
-        """Of an expression that always has the same one and costs nothing; NO_VALUE if it has not."""
+        """The value of a constant expression that costs nothing; else NO_VALUE."""
         if node.id not in self._values:
             self._values[node.id] = self._find_value(node)
         return self._values[node.id]

@@ -62,7 +62,7 @@ class RuleNode:
     properties: Mapping[str, RuleNode]  #: by key in JSON
     items: RuleNode | None
     additional: RuleNode | None
-    list_keys: tuple[str, ...]  #: what makes an item the same one before and after a change; empty if nothing does
+    list_keys: tuple[str, ...]  #: keys that correlate items before and after a change; empty if there are none
 
 
 Validations = RuleNode

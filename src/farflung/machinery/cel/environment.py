@@ -85,7 +85,7 @@ class Environment:
         return checked
 
 
-#: overload → what the arguments before the one that is looked at may be
+#: overload → placeholder arguments before the checked one
 CHECKED: Final[dict[str, tuple[str, ...]]] = {
     "string_to_duration": (),
     "string_to_timestamp": (),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-MOST_ISSUES: Final = 100  #: said of one expression
+MOST_ISSUES: Final = 100  #: reported for one expression
 MOST_SNIPPET: Final = 16_384  #: bytes of a source line that is still shown
 NOWHERE: Final = -1  #: the offset of an issue with the expression as a whole
 

@@ -79,7 +79,7 @@ class Inference:
         return of if same else _with(of, parameters)
 
     def finish(self, of: Type) -> Type:
-        """The final type, once nothing will be assigned any more.  What types share is looked at once."""
+        """The final type, after all assignments.  Shared parts of types are resolved once."""
         known = self._finished.get(id(of))
         if known is not None:
             return known[1]

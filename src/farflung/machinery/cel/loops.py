@@ -25,7 +25,7 @@ class Variables:
         self.second = second
 
     def elements(self, collection: Any) -> Iterable[Any]:
-        """What the loop goes over: elements or keys, or pairs of index or key and value if there are two variables."""
+        """The values of the loop: elements or keys, or pairs of index or key and value for two variables."""
         if type(collection) in LISTS:
             return collection if self.second is None else enumerate(collection)
         if type(collection) is dict:
@@ -97,7 +97,7 @@ def build_list(collection: Code, variables: Variables, test: Code | None, elemen
 
 
 def passes(test: Code, run: Run) -> bool:
-    """An element that does not pass costs the look at the accumulator that stays as it is."""
+    """A filtered element costs one read of the unchanged accumulator."""
     outcome = test(run)
     if outcome is True:
         return True

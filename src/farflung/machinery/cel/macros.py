@@ -17,7 +17,7 @@ from farflung.machinery.cel.language.ast import ACCUMULATOR, Expression
 SIMPLE_NAME: Final = "argument must be a simple name"
 NOT_AN_IDENTIFIER: Final = "argument is not an identifier"
 OVERWRITES: Final = "iteration variable overwrites accumulator variable"
-INPUT: Final = "@input"  #: the optional of `optMap`, which is looked at twice
+INPUT: Final = "@input"  #: the optional of `optMap`, which is used twice
 
 
 class MacroError(Exception):

@@ -28,7 +28,7 @@ MESSAGE_OUT_OF_BUDGET: Final = (
     "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
 )
 
-Path = tuple[Any, str] | None  #: the path of what it is in, and what comes behind that
+Path = tuple[Any, str] | None  #: the parent's path and a suffix
 Before = tuple["_Place", Any, Any] | None  #: a place, its value, and its old value
 
 
@@ -247,7 +247,7 @@ def _written(path: Path) -> str:
 
 
 def _keys_of(item: Any, keys: tuple[str, ...]) -> Any:
-    """What tells an item from others; None if it has no such keys."""
+    """The key of an item; None if it lacks key fields."""
     if not keys or type(item) is not dict:
         return None
     values = tuple(item.get(key) for key in keys)

@@ -122,7 +122,7 @@ STRING_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(-?[0-9][0-9.eE+-]*
 
 def readable(body: bytes) -> bytes:
     """A body orjson refused, made readable: Go puts U+FFFD where an escape is half a character.  Bytes that are no
-    UTF-8 are refused, though Go would replace them as well: nobody wants that stored.  Raises Malformed."""
+    UTF-8 are refused, though Go would replace them.  Raises Malformed."""
     check_syntax(body)
     try:
         body.decode()
@@ -263,7 +263,7 @@ def _digits_end(body: bytes, position: int, where: str) -> int:
 
 
 def _unexpected(body: bytes, position: int, where: str) -> Malformed:
-    """At the end Go looks at one more blank; only where it would fit is it the end that is unexpected."""
+    """At the end of the body Go reads one more blank; if a blank is valid there, the error is an unexpected end."""
     byte = body[position] if position < len(body) else ord(" ")
     return Malformed(f"invalid character {_quoted(byte)} {where}")
 

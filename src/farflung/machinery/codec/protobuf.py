@@ -186,7 +186,7 @@ class Message:
         return SPECIAL.get(type_, {})
 
     def _value_writer(self, type_: str) -> WriteValue:
-        """What comes after the tag."""
+        """Reads the value after the tag."""
         if type_ in SCALAR_WRITERS:
             return SCALAR_WRITERS[type_]
         if type_ in SPECIAL_WRITERS:
@@ -255,7 +255,7 @@ def packed_reader(member: GoField, convert: Callable[[int], Any]) -> ReadSpan:
 
 
 def value_reader(member: GoField, read_value: ReadValue) -> ReadSpan:
-    """A value that replaces the one before it; an empty one goes where Go's JSON drops it."""
+    """A value that replaces the previous one; an empty one is dropped where Go's JSON omits it."""
     name = member.name
     dropped: tuple[Any, ...] = (None, "", []) if drops_empty(member) and member.type not in SPECIAL else (None,)
 
@@ -445,7 +445,7 @@ def envelope(body: bytes) -> tuple[str, str, bytes]:
 
 
 def summary(body: bytes, longest: int = 30) -> str:
-    """The beginning of a body nobody can read, for its sender."""
+    """The beginning of an unreadable body, for the error message."""
     if not body:
         return "<empty>"
     head = body[:longest]

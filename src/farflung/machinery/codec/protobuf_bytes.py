@@ -41,7 +41,7 @@ def read_length(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def skip(data: bytes, at: int, end: int, wire: int) -> int:
-    """The place after a value nobody reads; groups are long gone, but still may be sent."""
+    """The position after a skipped value.  Groups are deprecated, but clients may still send them."""
     groups = 0
     while True:
         if wire == VARINT:

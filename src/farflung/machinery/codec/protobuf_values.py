@@ -21,7 +21,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_time(data: bytes, start: int, stop: int, depth: int) -> str | None:
-    """To the second, whatever comes after it."""
+    """Truncated to the second."""
     moment = read_moment(data, start, stop, "Time")
     return None if moment is None else times.format_seconds(moment)
 

@@ -167,7 +167,7 @@ class _Reader:
                 merged.setdefault(name, item)
 
     def _alias(self, anchor: str | None) -> Any:
-        """A copy of what the anchor names: nobody shares parts of an object."""
+        """A copy of the anchor's value, so that no parts of an object are shared."""
         if anchor is None or anchor not in self._anchors:
             raise Malformed(f"yaml: unknown anchor '{anchor}' referenced")
         value = self._anchors[anchor]

@@ -1,8 +1,8 @@
 """What the Go types of the built-in kinds imply for ownership, and OpenAPI does not say.
 
 Ownership of a new object is the difference between Go's empty value of its type and the object.  An empty value is
-not empty JSON: structs that are no pointers, and fields that are never omitted, are in it.  Whoever creates an object
-does not own those (`.spec.template`), only what differs inside them.
+not empty JSON: structs that are no pointers, and fields that are never omitted, are in it.  The creator of an
+object does not own those (`.spec.template`), only differing fields inside them.
 """
 
 from __future__ import annotations

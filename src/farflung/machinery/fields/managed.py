@@ -2,7 +2,7 @@
 
     after_update    ownership after a create, an update or a patch
     after_scale     ownership of the parent after its scale was written
-    for_scale       ownership of a scale, for who applies one
+    for_scale       ownership of a scale, for server-side apply to it
     from_scale      ownership of the parent after its scale was applied
     settle          ownership that is not to be written only because time went by
 
@@ -92,7 +92,7 @@ def _means_reset(sent: Any) -> bool:
 
 
 def handed_over(entries: Entries, taken: Fields, removed: Fields, author: Obj) -> Entries:
-    """Entries after `author`, whose own fields are not looked at, took some fields and some went away."""
+    """Entries after `author` took some fields and some were removed.  The author's own entry is not changed."""
     identity = identity_of(author)
     mine: Fields = {}
     result: Entries = []
@@ -139,7 +139,7 @@ def _without_owners(obj: Obj) -> Obj:
 def after_scale(entries: Entries, *, manager: str, api_version: str, replicas: Fields = REPLICAS) -> Entries:
     """Owners of an object whose number of replicas `manager` changed through the scale subresource.
 
-    `api_version` is the object's; `replicas` is the path of the number in it.  A number that nobody owned stays so.
+    `api_version` is the object's; `replicas` is the path of the number in it.  A number without owner stays without.
     The entry has no time, as upstream's has none.
     """
     if not any(has(one.get("fieldsV1") or {}, replicas) for one in entries):
@@ -149,7 +149,7 @@ def after_scale(entries: Entries, *, manager: str, api_version: str, replicas: F
 
 
 def for_scale(entries: Entries, replicas: Fields) -> Entries:
-    """Owners of a Scale: who owns the number of replicas in the object, which is at the path `replicas` there."""
+    """Owners of a Scale: the owners of the object's replicas, which are at the path `replicas`."""
     return [
         {**one, "apiVersion": SCALE_VERSION, "fieldsV1": REPLICAS}
         for one in entries
@@ -158,7 +158,7 @@ def for_scale(entries: Entries, replicas: Fields) -> Entries:
 
 
 def from_scale(entries: Entries, scaled: Entries, *, api_version: str, replicas: Fields) -> Entries:
-    """Owners of an object whose Scale has got the owners `scaled`.  Those who are new have no time, as upstream's."""
+    """Owners of an object whose Scale has got the owners `scaled`.  New owners have no time, as in Kubernetes."""
     owners = {_author(one): one for one in scaled if has(one["fieldsV1"], REPLICAS)}
     result: Entries = []
     for one in entries:
@@ -194,7 +194,7 @@ def entry(manager: str, operation: str, api_version: str, time: str, fields: Fie
 
 
 def identity_of(one: Obj) -> tuple[str, str, str, str]:
-    """Entries with the same identity are one: appliers stay who they are when they change the version they apply."""
+    """Merges entries of the same manager: an applier keeps its entry when it changes the applied version."""
     operation = one["operation"]
     version = "" if operation == APPLY else one["apiVersion"]
     return one.get("manager") or "", operation, version, one.get("subresource") or ""
@@ -231,7 +231,7 @@ def arranged(entries: Entries) -> Entries:
 
 
 def _order(one: Obj) -> tuple[str, str]:
-    """By operation and time.  Within a second, which is all that times tell, who came later stays later."""
+    """By operation and time.  Entries of the same second keep their order."""
     return one["operation"], one.get("time") or ""
 
 

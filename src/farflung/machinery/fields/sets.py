@@ -25,7 +25,7 @@ Fields = dict[str, Any]  #: a set, or a node in one
 
 MEMBER: Final[Fields] = {}  #: a node: this path is in the set, and nothing below it
 SELF: Final = "."
-MAX_DEPTH: Final = 128  #: nobody owns fields nested deeper than this one by one
+MAX_DEPTH: Final = 128  #: deeper fields are owned as a whole
 
 
 def is_member(node: Fields) -> bool:

@@ -40,7 +40,7 @@ from farflung.machinery.fields.sets import (
 from farflung.machinery.schema.model import LIST, MAP, OBJECT, Schema
 
 METADATA: Final = path("metadata")
-#: identity of an object, and what the server sets by itself: never owned
+#: the identity of an object and fields that the server sets: never owned
 UNOWNED: Final = frozenset({"apiVersion", "kind"})
 UNOWNED_METADATA: Final = frozenset(
     {
@@ -255,7 +255,7 @@ def _note(element: str, changes: Changes, taken: Fields, removed: Fields) -> Non
 
 
 def _given_up(mine: Fields, others: Fields | None, *, named: bool) -> bool:
-    """A struct's field counts as claimed by whoever claims anything in it."""
+    """A manager that claims a part of a struct's field claims the field."""
     if named:
         return others is None
     return is_member(mine) and (others is None or not is_member(others))

@@ -103,7 +103,7 @@ class _Conflicts(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Applier:
-    """Who applies, and how fields are told apart."""
+    """The manager, and the shape that divides objects into fields."""
 
     shape: Root
     manager: str
@@ -142,7 +142,7 @@ def _merged(applier: _Applier, live: Obj | None, applied: Obj, force: bool) -> O
     merged = shape.merged(base, applied) if live is not None else dict(applied)
     emptied: Emptied = []
     if last is not None:
-        kept = union(claims, METADATA)  # which never goes as a whole
+        kept = union(claims, METADATA)  # which is never removed as a whole
         for one in others:
             kept = union(kept, one["fieldsV1"])
         merged = shape.pruned(merged, last["fieldsV1"], kept, emptied) or {}
@@ -172,7 +172,7 @@ def _owners(applier: _Applier, live: Obj | None) -> Entries:
 
 
 def _same_identity(live: Obj, applied: Obj) -> bool:
-    """Whether the configuration repeats what it says of the fields that nobody owns."""
+    """Whether the configuration equals the live object in the fields without owner."""
     metadata = applied.get("metadata") or {}
     mentioned = (UNOWNED_METADATA & metadata.keys()) - {"managedFields"}
     return all(live["metadata"].get(name) == metadata[name] for name in mentioned)

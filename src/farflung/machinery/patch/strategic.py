@@ -188,7 +188,7 @@ def _identity(item: Any, key: str) -> Any:
 
 def _in_order(merged: list[Any], order: Sequence[Any], server: Sequence[Any], key: str) -> list[Any]:
     """Items named in `order` come in that order, the others in the server's; where both are known to the server their
-    old order decides, and otherwise what the patch names comes first."""
+    old order decides; otherwise items of the patch come first."""
 
     def identity(item: Any) -> Any:
         return _identity(item, key)

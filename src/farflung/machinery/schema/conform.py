@@ -41,7 +41,7 @@ Fields = Callable[[str], Mapping[str, GoField]]  #: the name of a definition →
 MOST_PROBLEMS: Final = 100
 MOST_PLANS: Final = 512
 
-ABSENT: Final = object()  #: nothing is written for a field nobody set
+ABSENT: Final = object()  #: an unset field is omitted
 STRUCT: Final = object()  #: a struct is written for it, with what this always has
 
 
@@ -65,7 +65,7 @@ class GoType(NamedTuple):
 
     go: str  #: as Go's messages call it
     convert: Convert  #: of a value that is not null
-    zero: Any  #: the JSON of one that nobody set
+    zero: Any  #: the JSON of an unset value
     exact: type | None = None  #: values of this Python type are as they should be
     nilable: bool = False  #: its zero is nil: a list, a map, bytes
 
@@ -76,7 +76,7 @@ class StructField(NamedTuple):
     name: str
     exact: type | None
     keep: bool  #: empty values are written
-    zero: Any  #: what is written if nobody set it: ABSENT, STRUCT or the value
+    zero: Any  #: the output for an unset field: ABSENT, STRUCT or the value
     convert: Convert
 
 
@@ -111,9 +111,9 @@ def compile(schema: Schema, fields: Fields) -> Conformer:
 
 
 class GoStruct:
-    """A Go struct.  Its fields are compiled when the first value comes, so types may be recursive.
+    """A Go struct.  Its fields are compiled with the first value, so types may be recursive.
 
-    Few sets of fields are ever used together; each has its plan, the entries to look at.
+    Objects have few different sets of fields; each set has a plan: the fields to convert.
     """
 
     __slots__ = ("_compile", "_entries", "_plans", "go", "name")
@@ -211,7 +211,7 @@ class TypeCompiler:
         return SCALARS[schema.kind]
 
     def _special(self, schema: Schema) -> GoType | None:
-        """A type that reads itself."""
+        """A type with its own JSON decoder."""
         match schema.name.rpartition(".")[2]:
             case "Time":
                 return TIME
@@ -445,7 +445,7 @@ def _steps(path: Path) -> list[str | int]:
 
 
 def _described(obj: Obj, unknown: Problems) -> list[str]:
-    """Unknown fields in the order they have in the body, each said once."""
+    """Unknown fields in the order of the body, without duplicates."""
     positions: dict[int, dict[str, int]] = {}
 
     def place(problem: tuple[Path, str]) -> list[int]:

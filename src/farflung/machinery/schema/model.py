@@ -38,7 +38,7 @@ SPECIAL: Final[Mapping[str, str]] = {
 
 
 class Schema:
-    """One node.  `member`, `items` and `values` give child nodes, made when first asked for."""
+    """One node.  `member`, `items` and `values` return child nodes, which are created on first use."""
 
     __slots__ = (
         "_children",

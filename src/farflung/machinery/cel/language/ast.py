@@ -80,7 +80,7 @@ class Identifier(AstNode):
 class Select(AstNode):
     """`operand.field`; with `test_only` it is `has(operand.field)`.
 
-    The operand's type tells how: fields of an object type, keys of a map, either for dyn, inside for an optional.
+    The operand's type decides how: fields of an object type, keys of a map, either for dyn, inside for an optional.
     """
 
     operand: Expression

@@ -16,7 +16,7 @@ PER_OBJECT: Final = 10_000_000  #: the most that all rules of one object may cos
 MOST_WORK: Final = 64 << 20  #: of one evaluation
 MOST_WORK_PER_OBJECT: Final = 4 * MOST_WORK
 STEP: Final = 64  #: one step of Python that no cost accounts for
-SLOW: Final = 16  #: a character that Python looks at
+SLOW: Final = 16  #: a character that Python code processes
 
 OVER: Final = "operation cancelled: actual cost limit exceeded"
 

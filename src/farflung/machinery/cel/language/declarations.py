@@ -1,4 +1,4 @@
-"""How the functions of CEL are declared: one table tells checker, evaluator and estimator what there is.
+"""Declarations of CEL functions: one table for the checker, the compiler and the estimator.
 
 A library is an iterable of Functions.  Operators are functions with the names of `ast.py`; a namespaced function has
 its dots in its name (`optional.of`, `sets.contains`).  Ids of overloads are those of cel-go (`size_string`,

@@ -15,7 +15,7 @@ from typing import Final
 
 class TypeKind(enum.IntEnum):
     DYN = enum.auto()
-    ERROR = enum.auto()  #: of an expression that is wrong in itself: fits everywhere, so that one mistake is said once
+    ERROR = enum.auto()  #: of an invalid expression: assignable everywhere, so that an error is reported once
     NULL = enum.auto()
     BOOL = enum.auto()
     INT = enum.auto()

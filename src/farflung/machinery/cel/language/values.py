@@ -147,7 +147,7 @@ class MapList(list[Any]):
         self.keys = keys
 
     def key_of(self, element: Any) -> Any:
-        """What tells an element apart, hashable if the schema was obeyed."""
+        """The key of an element, hashable if the value fits the schema."""
         if not isinstance(element, dict):
             raise EvaluationError("unexpected data format for element of array with x-kubernetes-list-type=map")
         return tuple(map(element.get, self.keys))

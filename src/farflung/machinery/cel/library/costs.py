@@ -30,7 +30,7 @@ def traversal(value: Any, times: int = 1) -> int:
 
 
 def of_text(arguments: Arguments, _: Any) -> int:
-    """One look at every character of the first argument."""
+    """One traversal of the first argument."""
     return traversal(arguments[0])
 
 
@@ -39,7 +39,7 @@ def of_text_twice(arguments: Arguments, _: Any) -> int:
 
 
 def of_smaller(arguments: Arguments, _: Any) -> int:
-    """A comparison goes on until the smaller one ends."""
+    """A comparison ends with the shorter argument."""
     return ceil(min(size(arguments[0]), size(arguments[1])) * TRAVERSAL)
 
 
@@ -67,7 +67,7 @@ def regex(text: int, pattern: int) -> int:
 
 
 def of_second(arguments: Arguments, _: Any) -> int:
-    """`in` looks at every element."""
+    """`in` visits every element."""
     return size(arguments[1])
 
 

@@ -46,7 +46,7 @@ _UNITS: Final = {
     "m": 60 * NANOS,
     "h": 3600 * NANOS,
 }
-_LONGEST: Final = 100  #: characters of a text that is looked at
+_LONGEST: Final = 100  #: characters of a text that is parsed
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def in_zone(moment: Timestamp, zone: tzinfo) -> datetime:
         raise EvaluationError("timestamp overflow") from None
 
 
-#: function → its id among the overloads, and what it tells of a time
+#: function → its overload id, and its result for a time
 PARTS: Final[dict[str, tuple[str, Callable[[datetime], int]]]] = {
     "getFullYear": ("timestamp_to_year", lambda moment: moment.year),
     "getMonth": ("timestamp_to_month", lambda moment: moment.month - 1),

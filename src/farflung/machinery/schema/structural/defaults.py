@@ -29,7 +29,7 @@ def check_defaults(schema: Any, field: str, metadata: MetadataRules) -> list[Fie
 def _below(
     node: SchemaNode, field: str, metadata: MetadataRules, inside: tuple[SchemaNode, Wrap] | None
 ) -> Iterator[FieldError]:
-    """`inside` the identity of an object, a default is looked at together with the object around it."""
+    """`inside` apiVersion, kind or metadata of an object, a default is validated together with that object."""
     if node.embedded:
         inside = None
     if node.has_default:

@@ -9,7 +9,7 @@ import orjson
 
 
 def identical(value: Any) -> str | bytes:
-    """A key: two values have the same one if and only if they are the same, 1 and 1.0 being two."""
+    """A hashable key, equal for equal values only; 1 and 1.0 are different."""
     if type(value) is str:
         return value
     try:
@@ -26,7 +26,7 @@ def _spelt(value: Any) -> bytes:
 
 
 def unchanged(old: Any, new: Any) -> bool:
-    """Whether nothing happened between two values."""
+    """Whether two values are identical JSON."""
     return old is new or (old == new and identical(old) == identical(new))
 
 
@@ -52,7 +52,7 @@ def key_of(item: Any, names: Sequence[str]) -> Key:
 
 
 def by_key(items: Iterable[Any], names: Sequence[str]) -> dict[Key, Any]:
-    """Items by their keys; of two with the same one, the first."""
+    """Items by key; of duplicates, the first."""
     index: dict[Key, Any] = {}
     for item in items:
         index.setdefault(key_of(item, names), item)

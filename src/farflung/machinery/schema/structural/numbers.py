@@ -74,7 +74,7 @@ OF_TYPE: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 
 def limit_text(limit: int | float, value: int | float) -> str:
-    """A limit as it is said of a value: as an integer of an integer, if it is one."""
+    """A limit as error messages show it: as an integer for integer values, if it is whole."""
     if type(value) is int and float(limit).is_integer():
         return str(int(limit))
     return float_text(float(limit))

@@ -257,7 +257,7 @@ def _is_open(table: Table) -> bool:
 
 
 def _fields(known: dict[str, Table], required: frozenset[str]) -> Fits:
-    """An object whose fields are told by their names."""
+    """An object with named properties."""
     plans: dict[tuple[tuple[str, ...], tuple[type, ...]], Sequence[tuple[str, Fits]]] = {}
 
     def planned(value: dict[str, Any]) -> Sequence[tuple[str, Fits]]:

@@ -30,11 +30,11 @@ from farflung.machinery.schema.structural.node import NodeValue, SchemaNode
 from farflung.machinery.schema.structural.numbers import OF_TYPE, is_multiple, is_number, kind_of, limit_text, plain
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 
-UNKNOWN: Final = object()  #: what was there before cannot be told
+UNKNOWN: Final = object()  #: the old value is unknown
 NOWHERE: Final = "<nil>"  #: the field of an error about the whole object
-MOST: Final = 1000  #: errors of one list or object; nobody reads more, and a hostile one has millions
-ALL: Final = 2000  #: values that are looked at whether they fit or not, because it tells which alternative was meant
-WRONG: Final = 5000  #: values that do not fit of which more is said than that
+MOST: Final = 1000  #: errors of one list or object; a malicious one could have millions
+ALL: Final = 2000  #: visited values, valid or not; they decide which alternative was meant
+WRONG: Final = 5000  #: invalid values that are reported in detail
 
 
 class Findings(NamedTuple):
@@ -178,7 +178,7 @@ class ErrorReport:
     # --- scalars ----------------------------------------------------------------------------------
 
     def _strings(self, node: SchemaNode, value: str, name: str) -> Iterator[tuple[str, FieldError]]:
-        """At most one of these is said of a string."""
+        """Reports at most one error per string."""
         if node.max_length is not None and len(value) > node.max_length:
             yield f"{name} in body should be at most", too_long(self._field(name), node.max_length)
         elif node.min_length is not None and len(value) < node.min_length:

@@ -52,7 +52,7 @@ class Structural:
 
     def conform(self, obj: Obj) -> list[str]:
         """Prune, drop nulls and default, in place.  Tells what was pruned, `unknown field "spec.x"`; raises Malformed
-        if an embedded object's metadata cannot be read.  The object's own metadata is not looked at."""
+        if an embedded object's metadata cannot be read.  The object's own metadata is not checked."""
         return self._changed(self._conform, obj)
 
     def prune(self, obj: Obj) -> list[str]:
