@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 
 from farflung.apis.edge.names import PROJECTED
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 from farflung.machinery.errors import Obj
 from farflung.syncer.types import MANAGER
 
@@ -109,7 +109,7 @@ class LightEdge:
     _watchers: dict[str, set[asyncio.Queue[bytes]]] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         parts = urlsplit(request.target)
         fixed = FIXED.get(parts.path)
         place = None if fixed else place_of(parts.path)

@@ -25,10 +25,10 @@ import uvloop
 from figures import allow_many_connections
 from light_edge import LightEdge
 
-from farflung.client.credentials import Fixed, bearer
-from farflung.client.kubeconfig import Access, load
+from farflung.client.credentials import StaticCredentials, bearer
+from farflung.client.kubeconfig import ClientConfig, load
 from farflung.client.rest import Client
-from farflung.client.transport import HttpTransport, Reply, Request
+from farflung.client.transport import HttpTransport, OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
@@ -74,7 +74,7 @@ class Counted:
     counts: Counts
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         what, opened = purpose(request), False
         try:
             async with self.inner.open(request) as reply:
@@ -87,7 +87,7 @@ class Counted:
             self.counts.watches -= opened and what == "watch"
 
 
-def purpose(request: Request) -> str:
+def purpose(request: OutgoingRequest) -> str:
     if request.method != "GET":
         path = request.target.partition("?")[0]
         if path.endswith(REPORT):
@@ -106,7 +106,7 @@ class Fleet:
     syncers: list[Syncer] = field(default_factory=list)
     edges: list[LightEdge] = field(default_factory=list)
 
-    async def run(self, access: Access, mailboxes: list[tuple[str, str, str, str]], directory: Path) -> None:
+    async def run(self, access: ClientConfig, mailboxes: list[tuple[str, str, str, str]], directory: Path) -> None:
         env = Environment(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
         async with asyncio.TaskGroup() as group:
             for name, uid, cluster, token in mailboxes:
@@ -115,9 +115,9 @@ class Fleet:
             group.create_task(self._turn())
 
     async def _one(
-        self, access: Access, env: Environment, name: str, uid: str, cluster: str, token: str, path: Path
+        self, access: ClientConfig, env: Environment, name: str, uid: str, cluster: str, token: str, path: Path
     ) -> None:
-        identity = Fixed(bearer(token, name))
+        identity = StaticCredentials(bearer(token, name))
         async with HttpTransport(access.server, tls=access.tls, credentials=identity.headers) as transport:
             mailbox = Client(Counted(transport, self.counts), f"/clusters/{cluster}", MANAGER)
             edge = LightEdge()

@@ -6,24 +6,26 @@ import pytest
 
 from farflung.apis.names import Collection
 from farflung.cli.connection import find_resource
-from farflung.client.discovery import Group, Resource, Served, Version
+from farflung.client.discovery import DiscoveredGroup, DiscoveredResource, DiscoveredVersion, ServedResources
 
 
-def resource(group: str, version: str, plural: str, kind: str, *short: str, singular: str = "") -> Resource:
-    return Resource(Collection(group, version, plural, kind), singular, True, frozenset({"list"}), short)
+def resource(group: str, version: str, plural: str, kind: str, *short: str, singular: str = "") -> DiscoveredResource:
+    return DiscoveredResource(Collection(group, version, plural, kind), singular, True, frozenset({"list"}), short)
 
 
-SERVED = Served(
+SERVED = ServedResources(
     (
-        Group("", (Version("v1", (resource("", "v1", "pods", "Pod", "po", singular="pod"),)),)),
-        Group(
+        DiscoveredGroup("", (DiscoveredVersion("v1", (resource("", "v1", "pods", "Pod", "po", singular="pod"),)),)),
+        DiscoveredGroup(
             "group9.test",
             (
-                Version("v2", (resource("group9.test", "v2", "nines", "Nine", "po"),)),
-                Version("v1", (resource("group9.test", "v1", "nines", "Nine"),)),
+                DiscoveredVersion("v2", (resource("group9.test", "v2", "nines", "Nine", "po"),)),
+                DiscoveredVersion("v1", (resource("group9.test", "v1", "nines", "Nine"),)),
             ),
         ),
-        Group("other.test", (Version("v1", (resource("other.test", "v1", "po", "Nine", singular="nine"),)),)),
+        DiscoveredGroup(
+            "other.test", (DiscoveredVersion("v1", (resource("other.test", "v1", "po", "Nine", singular="nine"),)),)
+        ),
     )
 )
 

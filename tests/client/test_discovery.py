@@ -14,10 +14,10 @@ from local_transport import LocalTransport
 from scripted_server import Scripted, ScriptedServer, failure, said
 
 from farflung.apis.names import Collection
-from farflung.client.discovery import Served, discover
-from farflung.client.errors import Forbidden, Garbled, Refused
+from farflung.client.discovery import ServedResources, discover
+from farflung.client.errors import Forbidden, InvalidResponse, Refused
 from farflung.client.rest import Client
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 
 
 @dataclass
@@ -27,8 +27,10 @@ class OldServer:
     inner: LocalTransport
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
-        plain = Request(request.method, request.target, {**request.headers, "Accept": "application/json"}, request.body)
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
+        plain = OutgoingRequest(
+            request.method, request.target, {**request.headers, "Accept": "application/json"}, request.body
+        )
         async with self.inner.open(plain) as reply:
             yield reply
 
@@ -110,7 +112,7 @@ async def test_staleness_is_told_at_once_as_well() -> None:
 
 
 async def test_a_server_without_any_group_serves_nothing() -> None:
-    assert await discover(served_by({})) == Served(())
+    assert await discover(served_by({})) == ServedResources(())
 
 
 async def test_a_refusal_is_raised() -> None:
@@ -136,9 +138,9 @@ NONSENSE = [
 
 @pytest.mark.parametrize("body", NONSENSE)
 async def test_what_is_no_discovery_document_is_garbled(body: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidResponse):
         await discover(served_by({"/apis": Scripted(200, [body])}))
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidResponse):
         await discover(
             served_by(
                 {"/apis": GROUPS, "/apis/acme.io/v1": Scripted(200, [body.replace(b"groups", b"resources"), b"x"])}

@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from hub_process import PATIENCE, HubProcess
 
 from farflung.apis.names import Collection
-from farflung.client import credentials, kubeconfig, tls
-from farflung.client.credentials import Command, Program, TokenFile
+from farflung.client import credentials, dialer, kubeconfig
+from farflung.client.credentials import ExecCommand, ExecCredentials, TokenFile
 from farflung.client.errors import KubeconfigError, Unauthorized, Unreachable
-from farflung.client.kubeconfig import load, of_service_account
+from farflung.client.kubeconfig import in_cluster_config, load
 from farflung.client.rest import Client
 from farflung.http.certificates import ensure_certificates, issue_client_certificate
 
@@ -71,7 +71,7 @@ def program(directory: Path, text: str, name: str = "who-am-i") -> Path:
     return path
 
 
-async def user_name(access: kubeconfig.Access) -> str:
+async def user_name(access: kubeconfig.ClientConfig) -> str:
     async with access.transport() as transport:
         review = await Client(transport, access.prefix).create(REVIEWS, {"apiVersion": "authentication.k8s.io/v1"})
     return str(review["status"]["userInfo"]["username"])
@@ -185,7 +185,7 @@ ENTRIES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"client-certificate-data": "aGVsbG8="}, "only of use together"),
     ({}, {"client-key-data": "aGVsbG8="}, "only of use together"),
     ({}, {"client-certificate-data": "aGVsbG8=", "client-key-data": "aGVsbG8="}, "cannot be used"),
-    ({}, {"token": "two\nlines"}, "what the user has as its token is not a token"),
+    ({}, {"token": "two\nlines"}, "the token of the user is not a token"),
     ({}, {"token": "naïve"}, "is not a token"),
     ({}, {"token": {"a": 1}}, "token is not a text"),
     ({}, {"auth-provider": {"name": "gcp"}}, "an auth-provider is not supported"),
@@ -196,7 +196,7 @@ ENTRIES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"exec": {"args": []}}, "exec does not name a command"),
     ({}, {"exec": {"command": "x", "args": "y"}}, "args and env of exec are not lists"),
     ({}, {"exec": {"command": "x", "env": ["y"]}}, "an entry of env of exec has no name"),
-    ({}, {"exec": {"command": "x", "interactiveMode": "Always"}}, "x wants to ask somebody"),
+    ({}, {"exec": {"command": "x", "interactiveMode": "Always"}}, "x needs a terminal"),
 ]
 
 
@@ -269,7 +269,7 @@ async def test_a_token_file_is_read_again_after_a_while_and_when_it_was_not_beli
     with pytest.raises(KubeconfigError, match=r"cannot read tokenFile .*token: no such file"):
         await tokens.headers()
     path.write_text("\n")
-    with pytest.raises(KubeconfigError, match=r"what is in tokenFile .* is not a token"):
+    with pytest.raises(KubeconfigError, match=r"the content of tokenFile .* is not a token"):
         await tokens.headers()
     path.write_text("first\n")
     assert await tokens.headers() == {"Authorization": "Bearer first"}
@@ -372,14 +372,16 @@ async def test_a_program_that_is_not_there_is_named_with_the_hint_how_to_get_it(
 
 
 async def test_a_program_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
-    asked = Program(Command("sleep", ["1000"], seconds=0.1), None)
+    asked = ExecCredentials(ExecCommand("sleep", ["1000"], seconds=0.1), None)
     with pytest.raises(KubeconfigError, match="it takes too long"):
         await asked.headers()
 
 
 async def test_a_program_is_ended_with_who_asked_it(tmp_path: Path) -> None:
     number = tmp_path / "number"
-    asked = Program(Command("sh", ["-c", f"echo $$ > {number}.new; mv {number}.new {number}; exec sleep 1000"]), None)
+    asked = ExecCredentials(
+        ExecCommand("sh", ["-c", f"echo $$ > {number}.new; mv {number}.new {number}; exec sleep 1000"]), None
+    )
     asking = asyncio.create_task(asked.headers())
     async with asyncio.timeout(PATIENCE):
         while not number.exists():
@@ -465,14 +467,14 @@ async def test_a_pod_is_told_where_its_server_is_and_who_it_is(hub: HubProcess, 
     (tmp_path / "ca.crt").write_bytes((hub.directory / "ca.crt").read_bytes())
     (tmp_path / "token").write_text(hub.token)
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(hub.port)}
-    access = of_service_account(environment, tmp_path)
+    access = in_cluster_config(environment, tmp_path)
     assert access.namespace == "default"
     assert await user_name(access) == "farflung-admin"
     (tmp_path / "namespace").write_text("mine\n")
-    assert of_service_account(environment, tmp_path).namespace == "mine"
-    assert of_service_account({"KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path).server == "https://[fd00::1]:443"
+    assert in_cluster_config(environment, tmp_path).namespace == "mine"
+    assert in_cluster_config({"KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path).server == "https://[fd00::1]:443"
     with pytest.raises(KubeconfigError, match="KUBERNETES_SERVICE_HOST is not set"):
-        of_service_account({}, tmp_path)
+        in_cluster_config({}, tmp_path)
 
 
 def test_a_pod_without_a_kubeconfig_takes_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,7 +500,7 @@ def test_a_machine_without_room_for_files_is_a_trouble_like_any_other(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(KubeconfigError, match=r"cannot be used: .*No such file"):
-        tls.present(ssl.create_default_context(), b"certificate", b"key")
+        dialer.load_client_certificate(ssl.create_default_context(), b"certificate", b"key")
 
 
 # --- another server than the file says ------------------------------------------------------------

@@ -20,21 +20,21 @@ from farflung.client import rest
 from farflung.client.errors import (
     AlreadyExists,
     ClientError,
-    Conflict,
     Expired,
     Forbidden,
-    Garbled,
     Invalid,
+    InvalidResponse,
     NotFound,
     Refused,
     TooMany,
     Unauthorized,
     Unreachable,
-    refusal,
-    refused,
+    UpdateConflict,
+    response_error,
+    status_error,
 )
-from farflung.client.rest import Client, PatchType, Selection
-from farflung.client.transport import Request
+from farflung.client.rest import Client, ListOptions, PatchType
+from farflung.client.transport import OutgoingRequest
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 DEPLOYMENTS = Collection("apps", "v1", "deployments", "Deployment")
@@ -64,7 +64,7 @@ async def test_an_object_is_created_read_updated_patched_applied_and_deleted() -
     assert created["metadata"]["managedFields"][0]["manager"] == "tester"
     assert await client.get(MAPS, "one", "default") == created
     updated = await client.update(MAPS, {**created, "data": {"a": "2"}})
-    with pytest.raises(Conflict):
+    with pytest.raises(UpdateConflict):
         await client.update(MAPS, {**created, "data": {"a": "3"}})
     patched = await client.patch(MAPS, "one", {"data": {"b": "x"}}, "default")
     assert patched["data"] == {"a": "2", "b": "x"}
@@ -73,13 +73,13 @@ async def test_an_object_is_created_read_updated_patched_applied_and_deleted() -
     assert patched["data"] == {"a": "2", "b": "x", "c": "y"}
     applied = await client.apply(MAPS, config_map("one", d="z"))
     assert applied["data"]["d"] == "z"
-    with pytest.raises(Conflict):
+    with pytest.raises(UpdateConflict):
         await Client(client.transport, manager="other").apply(MAPS, config_map("one", d="theirs"))
     forced = await Client(client.transport, manager="other").apply(MAPS, config_map("one", d="theirs"), force=True)
     assert forced["data"]["d"] == "theirs"
-    with pytest.raises(Conflict):
+    with pytest.raises(UpdateConflict):
         await client.delete(MAPS, "one", "default", uid="another")
-    with pytest.raises(Conflict):
+    with pytest.raises(UpdateConflict):
         await client.delete(MAPS, "one", "default", version=updated["metadata"]["resourceVersion"])
     await client.delete(MAPS, "one", "default", uid=created["metadata"]["uid"], propagation="Background")
     with pytest.raises(NotFound):
@@ -109,10 +109,10 @@ async def test_a_list_is_all_pages_and_may_be_selected() -> None:
     assert [one["metadata"]["name"] for one in await client.list(MAPS)] == names
     pages = [len(page.items or ()) async for page in client.pages(MAPS, size=3)]
     assert pages == [3, 3, 2]
-    only = await client.list(MAPS, Selection("default", "a=a", "metadata.name!=a1"))
+    only = await client.list(MAPS, ListOptions("default", "a=a", "metadata.name!=a1"))
     assert [one["metadata"]["name"] for one in only] == ["a0", "a2", "a3"]
-    assert await client.list(MAPS, Selection("elsewhere")) == []
-    await client.delete_collection(MAPS, Selection("default", "a=a"))
+    assert await client.list(MAPS, ListOptions("elsewhere")) == []
+    await client.delete_collection(MAPS, ListOptions("default", "a=a"))
     assert [one["metadata"]["name"] for one in await client.list(MAPS)] == names[4:]
 
 
@@ -134,7 +134,7 @@ async def test_refusals_have_the_class_that_tells_what_to_do() -> None:
     with pytest.raises(Refused) as ahead:
         async for _ in client.watch(MAPS, "999999999999", seconds=1):
             pass
-    assert (ahead.value.ahead, raised.value.ahead) == (True, False)
+    assert (ahead.value.is_future_version, raised.value.is_future_version) == (True, False)
 
 
 async def test_a_watch_tells_what_happens_after_a_version_until_it_is_cut() -> None:
@@ -146,7 +146,7 @@ async def test_a_watch_tells_what_happens_after_a_version_until_it_is_cut() -> N
     enough = asyncio.Event()
 
     async def listen() -> None:
-        async for events in client.watch(MAPS, version, Selection("default", "a=o"), seconds=60):
+        async for events in client.watch(MAPS, version, ListOptions("default", "a=o"), seconds=60):
             heard.extend((event.type, orjson.loads(bytes(event.object))["metadata"]["name"]) for event in events)
             if len(heard) == 2:
                 enough.set()
@@ -199,13 +199,13 @@ async def test_a_list_whose_next_page_is_too_old_or_cut_is_no_list() -> None:
         server = ScriptedServer(
             lambda request, second=second: second if "continue" in query_of(request) else page("a", more="m")
         )
-        with pytest.raises((Expired, Unreachable, Garbled)):
+        with pytest.raises((Expired, Unreachable, InvalidResponse)):
             await Client(server).list(WIDGETS)
 
 
 async def test_a_list_that_leads_back_to_itself_is_given_up() -> None:
     server = ScriptedServer(lambda request: page("a", more="again"))
-    with pytest.raises(Garbled, match="without an end"):
+    with pytest.raises(InvalidResponse, match="without an end"):
         await Client(server).list(WIDGETS)
     assert len(server.requests) == 2
 
@@ -224,13 +224,13 @@ NONSENSE = [
 
 @pytest.mark.parametrize("body", NONSENSE)
 async def test_what_is_no_list_is_garbled(body: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidResponse):
         await Client(ScriptedServer(lambda request: Scripted(200, [body]))).list(WIDGETS)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"<html>", b"[" * 100_000, b'{"a":"\xff"}'])
 async def test_what_is_no_object_is_garbled(body: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidResponse):
         await Client(ScriptedServer(lambda request: Scripted(200, [body]))).get(WIDGETS, "a")
 
 
@@ -282,21 +282,21 @@ LINES = [
 async def test_a_line_that_is_no_event_ends_the_watch_after_those_before_it(line: bytes) -> None:
     names, error = await heard_of([event(0) + line + b"\n" + event(1)])
     assert names == ["w0"]
-    assert isinstance(error, Garbled)
+    assert isinstance(error, InvalidResponse)
 
 
 async def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "LONGEST_EVENT", 1000)
     names, error = await heard_of([event(0), *[b"x" * 100] * 20])
     assert names == ["w0"]
-    assert isinstance(error, Garbled)
+    assert isinstance(error, InvalidResponse)
     assert str(error) == "an event without an end"
 
 
 async def test_a_refused_watch_is_a_refusal() -> None:
     server = ScriptedServer(lambda request: failure(429, "TooManyRequests", retry_after="3"))
     with pytest.raises(TooMany) as raised:
-        async for _ in Client(server).watch(WIDGETS, "5", Selection("n", "a=b"), seconds=77):
+        async for _ in Client(server).watch(WIDGETS, "5", ListOptions("n", "a=b"), seconds=77):
             pass
     assert raised.value.retry_after == 3.0
     assert query_of(server.requests[0]) == {
@@ -312,12 +312,12 @@ async def test_a_refused_watch_is_a_refusal() -> None:
 
 
 def test_answers_of_proxies_are_refusals_too() -> None:
-    error = refusal(502, b"<html>bad gateway" + b"x" * 1000 + b"</html>")
+    error = response_error(502, b"<html>bad gateway" + b"x" * 1000 + b"</html>")
     assert (type(error), error.status, error.reason, len(error.message)) == (Refused, 502, "", 300)
-    assert str(refusal(503, b"")) == "the server answered 503"
-    assert str(refusal(302, b"\xff")) == "\ufffd"
-    assert refusal(500, b"[" * 100_000).status == 500
-    assert refusal(500, b'{"kind":"Status","message":5,"reason":[],"details":7}').message == ""
+    assert str(response_error(503, b"")) == "the server answered 503"
+    assert str(response_error(302, b"\xff")) == "\ufffd"
+    assert response_error(500, b"[" * 100_000).status == 500
+    assert response_error(500, b'{"kind":"Status","message":5,"reason":[],"details":7}').message == ""
 
 
 @pytest.mark.parametrize(
@@ -334,15 +334,15 @@ def test_answers_of_proxies_are_refusals_too() -> None:
     ],
 )
 def test_how_long_to_wait_is_what_the_server_says(header: str, details: dict[str, Any], seconds: float | None) -> None:
-    assert refused(429, {"details": details}, header).retry_after == seconds
+    assert status_error(429, {"details": details}, header).retry_after == seconds
 
 
 def test_an_expired_version_is_known_by_its_reason_too() -> None:
-    assert isinstance(refused(0, {"reason": "Expired"}), Expired)
-    assert isinstance(refused(410, {"reason": "Gone"}), Expired)
+    assert isinstance(status_error(0, {"reason": "Expired"}), Expired)
+    assert isinstance(status_error(410, {"reason": "Gone"}), Expired)
 
 
-def _request_of(server: ScriptedServer) -> Request:
+def _request_of(server: ScriptedServer) -> OutgoingRequest:
     [request] = server.requests
     return request
 

@@ -15,7 +15,7 @@ import pytest
 from simulated_time import monotonic, simulated_environment
 
 from farflung.client.rest import Client
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 from farflung.controllers.edge_scheduler import controller as edge_scheduler
 from farflung.controllers.edge_scheduler.triggers import Triggers
 from farflung.controllers.mailbox import controller as mailbox
@@ -54,7 +54,7 @@ class SilentTransport:
     """A server that does not answer."""
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         await asyncio.get_running_loop().create_future()
         yield  # type: ignore[misc]
 

@@ -9,7 +9,7 @@ from hub_harness import ADMIN_TOKEN, LocalHub
 from local_transport import LocalTransport
 
 from farflung.apis.names import Collection
-from farflung.client.errors import AlreadyExists, Conflict
+from farflung.client.errors import AlreadyExists, UpdateConflict
 from farflung.client.rest import Client
 from farflung.runtime.apply import apply
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
@@ -62,7 +62,7 @@ async def test_the_first_that_fails_ends_it_and_what_was_done_before_is_told() -
     with pytest.raises(AlreadyExists):
         await apply(lambda cluster: client, [create("a"), create("a"), create("b")], written)
     assert told == ["a"]
-    with pytest.raises(Conflict):
+    with pytest.raises(UpdateConflict):
         await apply(lambda cluster: client, [Delete("c", MAPS, "default", "a", "the-uid-of-another")], written)
     assert [one["metadata"]["name"] for one in await client.list(MAPS)] == ["a"]
 

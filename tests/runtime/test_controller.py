@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_server import ScriptedServer, failure
 
 from farflung.apis.names import Collection
-from farflung.client.errors import AlreadyExists, Conflict, Garbled, TooMany, Unreachable
+from farflung.client.errors import AlreadyExists, InvalidResponse, TooMany, Unreachable, UpdateConflict
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
@@ -74,8 +74,8 @@ ERRORS: list[BaseException] = [
     asyncio.CancelledError(),
     ExceptionGroup("several", [ValueError("a"), OSError("b")]),
     Unreachable("away"),
-    Garbled("odd"),
-    Conflict(409, "Conflict", "changed"),
+    InvalidResponse("odd"),
+    UpdateConflict(409, "Conflict", "changed"),
     AlreadyExists(409, "AlreadyExists", "there"),
     TooMany(429, "TooManyRequests", "wait", retry_after=None),
 ]
@@ -357,7 +357,7 @@ async def test_keys_that_failed_without_an_answer_are_looked_at_when_the_server_
     async def reconcile(key: str, worker: int) -> None:
         looks.append(key)
         if key == "refused":
-            raise Garbled("odd")
+            raise InvalidResponse("odd")
         if not answers:
             raise Unreachable("away")
 

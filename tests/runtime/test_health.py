@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from farflung.client.transport import HttpTransport, Request
+from farflung.client.transport import HttpTransport, OutgoingRequest
 from farflung.runtime.health import parts_of, served
 
 GOOD: Mapping[str, Callable[[], bool]] = {"informers": lambda: True}
@@ -17,7 +17,7 @@ GOOD: Mapping[str, Callable[[], bool]] = {"informers": lambda: True}
 async def fetched(port: int, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
     async with (
         HttpTransport(f"http://{host}:{port}") as transport,
-        transport.open(Request(method, path, {"Connection": "close"})) as reply,
+        transport.open(OutgoingRequest(method, path, {"Connection": "close"})) as reply,
     ):
         return reply.status, (await reply.read()).decode()
 

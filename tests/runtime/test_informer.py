@@ -12,7 +12,7 @@ from local_transport import LocalTransport
 from scripted_server import ScriptedServer, failure
 
 from farflung.apis.names import Collection
-from farflung.client.errors import Garbled
+from farflung.client.errors import InvalidResponse
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import CachedObject, Change, Key
@@ -112,7 +112,7 @@ def test_what_we_wrote_is_known_before_it_is_heard_of_and_told_once() -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"metadata": {"name": "a", "resourceVersion": "x"}}, {"metadata": 5}])
 def test_an_answer_that_is_no_object_is_garbled(answer: Any) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidResponse):
         alone().assume(answer)
 
 

@@ -24,7 +24,7 @@ from scripted_server import Scripted, ScriptedServer, failure, said
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError
 from farflung.client.rest import Client
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.leader import Candidate, LeaseRef, Terms
@@ -98,12 +98,12 @@ class Election:
         return [process.name for process in self.at_work.values()]
 
     def lease(self) -> dict[str, Any]:
-        status, body = self.ask(Request("GET", LEASE))
+        status, body = self.ask(OutgoingRequest("GET", LEASE))
         return orjson.loads(body) if status == 200 else {}
 
     def tell(self, method: str, body: Any = None) -> int:
         data = b"" if body is None else orjson.dumps(body)
-        status, _ = self.ask(Request(method, LEASE, JSON, data))
+        status, _ = self.ask(OutgoingRequest(method, LEASE, JSON, data))
         return int(status)
 
 
@@ -114,7 +114,7 @@ class Ledger:
     election: Election
     term: int
 
-    def open(self, request: Request) -> Any:
+    def open(self, request: OutgoingRequest) -> Any:
         self.election.acts.append(self.term)
         return _Answered()
 
@@ -135,7 +135,7 @@ async def _empty() -> Any:
 def election(*names: str, remembered: bool = False) -> Iterator[Election]:
     hub = LocalHub.in_memory()
 
-    async def ask(request: Request) -> tuple[int, bytes]:
+    async def ask(request: OutgoingRequest) -> tuple[int, bytes]:
         path, _, query = request.target.partition("?")
         media = {"content_type": request.headers["Content-Type"]} if request.body else {}
         answer = await hub.request(request.method, path, request.body or None, query=query, **media)
@@ -143,7 +143,9 @@ def election(*names: str, remembered: bool = False) -> Iterator[Election]:
 
     server, close = served_by(ask)
     server(
-        Request("POST", "/api/v1/namespaces", {"Content-Type": "application/json"}, b'{"metadata":{"name":"default"}}')
+        OutgoingRequest(
+            "POST", "/api/v1/namespaces", {"Content-Type": "application/json"}, b'{"metadata":{"name":"default"}}'
+        )
     )
     made = Election(World(server), hub, server, remembered)
     try:
@@ -404,7 +406,7 @@ def candidate(client: Client) -> Candidate:
     return Candidate(LeaseRef(client, "default", "work"), "me", env, lambda: EPOCH, QUIET)
 
 
-def stored(request: Request) -> Scripted:
+def stored(request: OutgoingRequest) -> Scripted:
     if request.method == "GET":
         return failure(404, "NotFound")
     return said({**orjson.loads(request.body), "metadata": {"name": "work", "resourceVersion": "1"}})
@@ -445,7 +447,7 @@ ODD = [
 async def test_odd_answers_are_waited_out(answer: Scripted) -> None:
     odd = 5
 
-    def script(request: Request) -> Scripted:
+    def script(request: OutgoingRequest) -> Scripted:
         nonlocal odd
         odd -= 1
         return answer if odd > 0 else stored(request)

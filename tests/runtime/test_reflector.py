@@ -14,7 +14,7 @@ from scripted_server import Scripted, ScriptedServer, failure, query_of, said
 from farflung.apis.names import Collection
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import Cache, CachedObject, Key
 from farflung.runtime.reflector import Environment, Reflector
@@ -84,7 +84,7 @@ class Heard:
 @dataclass
 class Play:
     heard: Heard
-    requests: list[Request]
+    requests: list[OutgoingRequest]
     pauses: list[float]
 
     @property
@@ -101,7 +101,7 @@ async def play(*script: Scripted, decode: Any = orjson.loads, heard: Heard | Non
     """A reflector that gets these answers, one after the other."""
     answers: Iterator[Scripted] = iter(script)
 
-    def answer(request: Request) -> Scripted:
+    def answer(request: OutgoingRequest) -> Scripted:
         try:
             return next(answers)
         except StopIteration:

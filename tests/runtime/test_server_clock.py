@@ -9,7 +9,7 @@ from scripted_server import Scripted, ScriptedServer, failure, said
 
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.runtime.server_clock import OLD, ServerClock
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -24,7 +24,7 @@ class Machine:
         self.server = ScriptedServer(self._answered)
         self.clock = ServerClock(Client(self.server), self.now, lambda: self.passed)
 
-    def _answered(self, request: Request) -> Scripted:
+    def _answered(self, request: OutgoingRequest) -> Scripted:
         return self.answer
 
     def now(self) -> datetime:

@@ -18,7 +18,7 @@ from simulated_time import monotonic, poll, simulated_environment
 
 from farflung.apis.names import DEPLOYMENTS, EVENTS, NODES, PODS, REPLICA_SETS, Collection
 from farflung.client.errors import ClientError, NotFound
-from farflung.client.rest import Client, Selection
+from farflung.client.rest import Client, ListOptions
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.pods import is_finished
@@ -160,16 +160,16 @@ class Cluster:
         return await self.client.patch(collection, name, patch, "default", subresource)
 
     async def pods(self, labels: str = "") -> list[Obj]:
-        return await self.client.list(PODS, Selection("default", labels))
+        return await self.client.list(PODS, ListOptions("default", labels))
 
     async def replica_sets(self) -> list[Obj]:
-        return await self.client.list(REPLICA_SETS, Selection("default"))
+        return await self.client.list(REPLICA_SETS, ListOptions("default"))
 
     async def said(self, reason: str) -> list[str]:
         """The messages of Events, as they came."""
         assert self.recorder is not None
         await self.recorder.settle()
-        events = await self.client.list(EVENTS, Selection("default"))
+        events = await self.client.list(EVENTS, ListOptions("default"))
         events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [event["message"] for event in events if event["reason"] == reason]
 

@@ -32,10 +32,10 @@ from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.apis.names import SERVICE_ACCOUNTS, Collection
 from farflung.cli.registration import COLLECTIONS, Registered, RegistrationRequest, register
-from farflung.client.errors import ClientError, Conflict, NotFound
+from farflung.client.errors import ClientError, NotFound, UpdateConflict
 from farflung.client.kubeconfig import load, merge
 from farflung.client.rest import Client
-from farflung.client.transport import Reply, Request, Transport
+from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -96,7 +96,7 @@ class Counting:
         self.reports = 0
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         if REPORT in request.target:
             self.reports += 1
         elif request.method != "GET":
@@ -418,7 +418,7 @@ class Link:
             for one in found:
                 name = one["metadata"]["name"]
                 if self.name in name and "deletionTimestamp" not in one["metadata"]:
-                    with suppress(NotFound, Conflict):
+                    with suppress(NotFound, UpdateConflict):
                         await self.cluster.delete(collection, name)
 
 

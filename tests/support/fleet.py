@@ -18,7 +18,7 @@ from simulated_time import monotonic, poll, simulated_environment
 
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.global_scheduler.controller import GlobalScheduler, pods_of
 from farflung.controllers.global_scheduler.controller import GlobalSchedulerSetting as GlobalSetting
@@ -58,10 +58,10 @@ class FaultyTransport(LocalTransport):
 
     before: int = 0
     after: int = 0
-    gate: Callable[[Request], Awaitable[None]] | None = None  #: awaited before a request is sent
+    gate: Callable[[OutgoingRequest], Awaitable[None]] | None = None  #: awaited before a request is sent
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         if self.gate is not None:
             await self.gate(request)
         if self.before > 0:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from farflung.client.errors import Unreachable
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 from farflung.http import messages
 
 Function = messages.Handler
@@ -61,11 +61,11 @@ class LocalTransport:
     function: Function
     token: str
     up: bool = True
-    requests: list[Request] = field(default_factory=list)
+    requests: list[OutgoingRequest] = field(default_factory=list)
     _sinks: set[_Sink] = field(default_factory=set)
 
     @property
-    def writes(self) -> list[Request]:
+    def writes(self) -> list[OutgoingRequest]:
         return [request for request in self.requests if request.method != "GET"]
 
     def has_told(self, plural: str) -> bool:
@@ -83,7 +83,7 @@ class LocalTransport:
             sink.abort()
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         if not self.up:
             raise Unreachable("connection refused")
         self.requests.append(request)

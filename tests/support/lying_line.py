@@ -11,7 +11,7 @@ import orjson
 from fleet import FaultyTransport
 from local_transport import LocalReply
 
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 
 PAGE = b"<html><body>nothing here</body></html>"
 #: lists that hold less than there is, or nothing; half of an answer; another server, that knows nothing of ours, or of
@@ -25,7 +25,7 @@ class LyingTransport(FaultyTransport):
     lies: int = 0  #: how many are still to be told
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         if self.up and self.lies > 0 and self._is_elsewhere(request):
             self.lies -= 1
             yield _reply(200 if self.lie == "page" else 404, PAGE)
@@ -37,7 +37,7 @@ class LyingTransport(FaultyTransport):
             else:
                 yield reply
 
-    def _is_elsewhere(self, request: Request) -> bool:
+    def _is_elsewhere(self, request: OutgoingRequest) -> bool:
         """Whether it is another server that answers."""
         return self.lie in ("page", "absent") or (self.lie == "unlisted" and "limit=" in request.target)
 
@@ -49,7 +49,7 @@ class LyingTransport(FaultyTransport):
         self.before = self.after = self.lies = 0
 
 
-def _is_read(request: Request) -> bool:
+def _is_read(request: OutgoingRequest) -> bool:
     return request.method == "GET" and "watch=" not in request.target
 
 

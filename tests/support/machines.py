@@ -13,7 +13,7 @@ from fleet import EDGE, WORKLOAD, Fleet, fleet
 from hub_harness import MERGE_PATCH
 from platform_harness import APIS, MASTER, OPERATOR
 
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Flavor
@@ -73,10 +73,10 @@ class Machines:
         assert scheduler is not None
         await self.fleet.eventually(lambda: scheduler.idle, "rest")
 
-    def interpose(self, matches: Callable[[Request], bool], act: Callable[[], Awaitable[object]]) -> None:
+    def interpose(self, matches: Callable[[OutgoingRequest], bool], act: Callable[[], Awaitable[object]]) -> None:
         """Something happens once, right before such a request is sent."""
 
-        async def gate(request: Request) -> None:
+        async def gate(request: OutgoingRequest) -> None:
             if matches(request):
                 self.fleet.masters.gate = None
                 await act()

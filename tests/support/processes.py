@@ -16,14 +16,14 @@ from typing import Any
 from local_transport import LocalReply
 
 from farflung.client.errors import Unreachable
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 
 STEP = 0.25  #: seconds of one tick
 ROUNDS = 14  #: of each event loop in one tick, more than anything here takes
 EPOCH = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 Answer = tuple[int, bytes]
-Server = Callable[[Request], Answer]
+Server = Callable[[OutgoingRequest], Answer]
 
 
 class Loop(asyncio.SelectorEventLoop):
@@ -123,7 +123,7 @@ class Process:
             self.loop.run_forever()
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         """As a Transport."""
         if self.killed or not self.link.up:
             raise Unreachable("connection refused")
@@ -150,11 +150,11 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-def served_by(ask: Callable[[Request], Awaitable[Answer]]) -> tuple[Server, Callable[[], None]]:
+def served_by(ask: Callable[[OutgoingRequest], Awaitable[Answer]]) -> tuple[Server, Callable[[], None]]:
     """A server with an event loop of its own that answers at once, and how to end it."""
     loop = asyncio.new_event_loop()
 
-    def server(request: Request) -> Answer:
+    def server(request: OutgoingRequest) -> Answer:
         async def asked() -> Answer:
             return await ask(request)
 

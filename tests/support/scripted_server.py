@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 from local_transport import LocalReply
 
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 
 Chunk = bytes | Exception
 
@@ -31,17 +31,17 @@ def failure(code: int, reason: str = "", **headers: str) -> Scripted:
     return said(status, code, **headers)
 
 
-def query_of(request: Request) -> dict[str, str]:
+def query_of(request: OutgoingRequest) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(request.target).query).items()}
 
 
 @dataclass
 class ScriptedServer:
-    answer: Callable[[Request], Scripted]
-    requests: list[Request] = field(default_factory=list)
+    answer: Callable[[OutgoingRequest], Scripted]
+    requests: list[OutgoingRequest] = field(default_factory=list)
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         self.requests.append(request)
         scripted = self.answer(request)
         yield LocalReply(scripted.status, scripted.headers, lambda: _chunks(scripted.chunks))

@@ -16,7 +16,7 @@ from translated import config_map
 
 from farflung.apis.edge.names import RELEASE_ORPHANS, SYNCER_FINALIZER
 from farflung.client.errors import NotFound
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
 from farflung.syncer import syncer
 from farflung.syncer.conversion import is_downsynced
@@ -444,7 +444,7 @@ async def test_a_server_in_the_place_of_the_edge_that_knows_half_of_it_ends_noth
     async with at_rest(tmp_path) as world:
         asked = 0
 
-        async def unknown(request: Request) -> None:
+        async def unknown(request: OutgoingRequest) -> None:
             nonlocal asked
             if request.target == root:
                 asked += 1

@@ -16,7 +16,7 @@ from syncing import DEPLOYMENTS, MAPS, NAMESPACES
 from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden, Unreachable
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
 from farflung.syncer.informers import KindInformers
 from farflung.syncer.types import Part, Resource
@@ -51,7 +51,7 @@ async def test_what_came_from_the_edge_stays_in_the_mailbox_until_it_is_known_wh
 ) -> None:
     heard = asyncio.Event()
 
-    async def gate(request: Request) -> None:
+    async def gate(request: OutgoingRequest) -> None:
         if f"/{late}?" in request.target:
             await heard.wait()
 
@@ -112,7 +112,7 @@ async def restart_hearing_the_edge_first(world: World) -> None:
     """The syncer knows all objects of the edge, and has looked at them, before it knows its configuration."""
     heard = asyncio.Event()
 
-    async def gate(request: Request) -> None:
+    async def gate(request: OutgoingRequest) -> None:
         if "/syncerconfigs?" in request.target:
             await heard.wait()
 
@@ -152,12 +152,12 @@ async def test_a_withdrawn_namespace_reports_an_object_that_becomes_an_orphan_la
     the namespace."""
     refused, silent = asyncio.Event(), asyncio.Event()
 
-    async def refuse(request: Request) -> None:
+    async def refuse(request: OutgoingRequest) -> None:
         if request.method == "DELETE" and "/configmaps/" in request.target:
             refused.set()
             raise Unreachable("no answer")
 
-    async def hold(request: Request) -> None:
+    async def hold(request: OutgoingRequest) -> None:
         if "/namespaces?" in request.target:
             await silent.wait()
 
@@ -204,7 +204,7 @@ async def test_a_copy_held_just_before_a_crash_is_released_although_its_kind_is_
         await world.link.settled()
         held = asyncio.Event()
 
-        async def crash(request: Request) -> None:
+        async def crash(request: OutgoingRequest) -> None:
             """Nothing gets to the disk after the finalizer was sent."""
             if request.method == "PATCH" and "/clusterroles/" in request.target:
                 world.link.forget()
@@ -244,7 +244,7 @@ async def test_what_a_restored_hub_holds_is_followed_although_the_hub_refuses_li
     """A hub that starts may answer 403 for a moment.  The syncer reports no problem of a kind that is not wanted."""
     refused: set[str] = set()
 
-    async def refuse(request: Request) -> None:
+    async def refuse(request: OutgoingRequest) -> None:
         path = request.target.partition("?")[0]
         if request.method == "GET" and path.endswith(("/clusterroles", "/configmaps")):
             refused.add(path.rpartition("/")[2])
@@ -300,7 +300,7 @@ async def test_what_came_from_the_edge_is_withdrawn_from_a_restored_hub_although
     """The backup was made after the configuration changed, and before the syncer withdrew what it had brought."""
     proceed = asyncio.Event()
 
-    async def hold(request: Request) -> None:
+    async def hold(request: OutgoingRequest) -> None:
         if request.method == "DELETE":
             await proceed.wait()
 
@@ -324,7 +324,7 @@ async def test_what_came_from_the_edge_is_withdrawn_although_a_list_did_not_show
     async with at_rest(tmp_path) as world:
         line = world.line("hub")
 
-        async def lie(request: Request) -> None:
+        async def lie(request: OutgoingRequest) -> None:
             line.tell("empty", 1 if "/configmaps?" in request.target and "limit=" in request.target else 0)
 
         line.gate = lie
@@ -403,7 +403,7 @@ async def test_objects_that_wait_for_a_namespace_are_forgotten_with_it(tmp_path:
     """The syncer never applied the namespace, and its mailbox is replaced: nothing is at the edge, so nothing is an
     orphan."""
 
-    async def gate(request: Request) -> None:
+    async def gate(request: OutgoingRequest) -> None:
         if request.target.partition("?")[0] == "/api/v1/namespaces/shop":
             raise Unreachable("the request was lost")
 

@@ -12,7 +12,7 @@ from syncing import CONFIGS, MAPS, NAMESPACES, Link, linked, scope
 from translated import binding, config_map, namespace
 
 from farflung.apis.edge.names import PROJECTED
-from farflung.client.rest import Client, Selection
+from farflung.client.rest import Client, ListOptions
 from farflung.http import messages
 from farflung.machinery.errors import Obj
 
@@ -60,7 +60,7 @@ def led_astray(link: Link, other: str) -> Any:
 
 
 async def contents(client: Client) -> list[Obj]:
-    copies = Selection(labels=f"{PROJECTED}=yes")
+    copies = ListOptions(labels=f"{PROJECTED}=yes")
     return [*await client.list(CONFIGS), *await client.list(NAMESPACES, copies), *await client.list(MAPS, copies)]
 
 

@@ -12,7 +12,7 @@ from syncing import Link, linked
 
 from farflung.apis.names import NODES
 from farflung.client.errors import Forbidden, NotFound, Unreachable
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
 
 TARGETS = f"/clusters/root:compute{WORKLOAD}/synctargets"
@@ -48,7 +48,7 @@ def reported(link: Link) -> list[Obj]:
 
 
 def withheld(error: Exception) -> Any:
-    async def gate(request: Request) -> None:
+    async def gate(request: OutgoingRequest) -> None:
         if "/api/v1/nodes" in request.target:
             raise error
 
@@ -122,7 +122,7 @@ async def test_a_cluster_that_withholds_its_nodes_reports_none_and_why_and_count
 async def test_nodes_that_may_be_listed_and_not_watched_are_counted_again_and_again(tmp_path: Path) -> None:
     async with linked(tmp_path, starts=False) as link:
 
-        async def gate(request: Request) -> None:
+        async def gate(request: OutgoingRequest) -> None:
             if "/api/v1/nodes" in request.target and "watch=" in request.target:
                 raise FORBIDDEN
 

@@ -16,7 +16,7 @@ from translated import config_map, namespace
 
 from farflung.client.errors import ClientError, Unreachable
 from farflung.client.rest import Client
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
 from farflung.runtime.reflector import Environment
 from farflung.syncer import syncer
@@ -38,7 +38,7 @@ class Server:
     targets: list[str] = field(default_factory=list)
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         self.targets.append(request.target)
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         if not status:

@@ -10,7 +10,7 @@ from translated import config_map, deployment, namespace
 
 from farflung.apis.edge.names import DOWNSYNCED, SYNCER_FINALIZER
 from farflung.client.errors import Forbidden
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.syncer import downsync, upsync
 
 GONE = "the hub cannot be reached"
@@ -122,7 +122,7 @@ async def test_that_the_hub_refuses_reports_is_no_sign_that_it_is_gone(tmp_path:
         await furnished(link)
         await link.settled()
 
-        async def refuse(request: Request) -> None:
+        async def refuse(request: OutgoingRequest) -> None:
             if request.method == "PATCH":
                 raise Forbidden(403, "Forbidden", "not you")
 

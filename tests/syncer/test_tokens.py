@@ -21,10 +21,10 @@ from registered import LIFETIME, Registry, name_of, registry
 
 from farflung.cli.registration import Registered, revoke
 from farflung.client.credentials import bearer
-from farflung.client.errors import Forbidden, Garbled, KubeconfigError, Unauthorized, Unreachable
-from farflung.client.kubeconfig import Access
+from farflung.client.errors import Forbidden, InvalidResponse, KubeconfigError, Unauthorized, Unreachable
+from farflung.client.kubeconfig import ClientConfig
 from farflung.client.rest import Client
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
 from farflung.runtime.reflector import Environment
 from farflung.syncer.tokens import (
@@ -131,7 +131,7 @@ class Line:
         self.used: list[str] = []
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         self.inner.token = (await self.keeper.headers())["Authorization"].removeprefix("Bearer ")
         self.used.append(self.inner.token)
         async with self.inner.open(request) as reply:
@@ -395,8 +395,8 @@ async def test_what_is_told_never_has_a_token_in_it(tmp_path: Path) -> None:
             """Who is between us and the hub, and repeats what we say."""
 
             @asynccontextmanager
-            async def open(self, request: Request) -> AsyncIterator[Reply]:
-                raise Garbled(f"bad gateway: {await found.keeper.headers()}")
+            async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
+                raise InvalidResponse(f"bad gateway: {await found.keeper.headers()}")
                 yield
 
         async def sleep(seconds: float) -> None:
@@ -416,7 +416,9 @@ async def test_an_access_without_such_a_token_stays_as_it_is(tmp_path: Path) -> 
         return {"Authorization": "Bearer of-an-administrator"}
 
     forgotten: list[str] = []
-    access = Access("https://hub", "/clusters/x", "default", None, None, headers, None, lambda: forgotten.append("x"))
+    access = ClientConfig(
+        "https://hub", "/clusters/x", "default", None, None, headers, None, lambda: forgotten.append("x")
+    )
     problems: list[str] = []
     wrapped, keeper = renew_tokens(access, tmp_path / "new" / "state", lambda: 0.0, problems.append)
     assert await wrapped.credentials() == await headers()

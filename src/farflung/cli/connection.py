@@ -15,7 +15,7 @@ import click
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.kcp.names import WORKSPACES
-from farflung.client.discovery import Resource, Served
+from farflung.client.discovery import DiscoveredResource, ServedResources
 from farflung.client.errors import (
     ClientError,
     Forbidden,
@@ -60,7 +60,7 @@ class HubClient:
 
 def hub_client(client: Client, provider: str = PROVIDER, server: str = "") -> HubClient:
     """`client`: of the workspace with the placements."""
-    client = client.rehearsing()
+    client = client.with_dry_run()
     return HubClient(client, client.workspace("root"), provider, server)
 
 
@@ -189,7 +189,7 @@ async def _find_missing(server: Client, path: str) -> str:
         except Forbidden:
             above, _, name = above.rpartition(":")
         except NotFound as error:
-            if not error.names(name):
+            if not error.is_about(name):
                 return NONE_AT_ALL
             return f"there is no workspace {above}:{name}; {await _suggest(server, above, name)}"
         else:
@@ -216,7 +216,7 @@ async def _suggest(server: Client, above: str, name: str) -> str:
     return f"did you mean {above}:{alike[0]}?" if alike else OTHERS
 
 
-def find_resource(served: Served, word: str) -> Resource | None:
+def find_resource(served: ServedResources, word: str) -> DiscoveredResource | None:
     """The resource with this plural, singular, kind or short name, also with group (`nines.group9.test`) or with
     version and group (`nines.v1.group9.test`).  Plurals take precedence, then the order of discovery."""
     name, _, rest = word.lower().partition(".")
@@ -226,17 +226,17 @@ def find_resource(served: Served, word: str) -> Resource | None:
     return min(found, key=lambda one: one.collection.plural != name, default=None)
 
 
-def _candidates(served: Served, group: str) -> list[Resource]:
+def _candidates(served: ServedResources, group: str) -> list[DiscoveredResource]:
     return [one for one in served.resources() if group in ("", one.collection.group)]
 
 
-def _every(served: Served) -> list[Resource]:
+def _every(served: ServedResources) -> list[DiscoveredResource]:
     return [one for group in served.groups for version in group.versions for one in version.resources]
 
 
-def _is_of(one: Resource, name: str, group: str) -> bool:
+def _is_of(one: DiscoveredResource, name: str, group: str) -> bool:
     return one.collection.group == group and name in _names(one)
 
 
-def _names(one: Resource) -> set[str]:
+def _names(one: DiscoveredResource) -> set[str]:
     return {one.collection.plural, one.singular, one.collection.kind.lower(), *one.short_names} - {""}

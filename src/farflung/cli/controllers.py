@@ -28,7 +28,7 @@ from farflung.cli.reloader import Reloader
 from farflung.cli.scheduler_configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
 from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.client.errors import KubeconfigError
-from farflung.client.kubeconfig import Access, load
+from farflung.client.kubeconfig import ClientConfig, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.edge_scheduler.observe import observe
@@ -69,7 +69,7 @@ class AccessOptions:
     cluster: str = ""
     server: str = ""  #: URL, if not the kubeconfig's
 
-    def access(self) -> Access:
+    def access(self) -> ClientConfig:
         chosen = {"context": self.context, "cluster": self.cluster, "user": self.user}
         return load(self.kubeconfig or None, **chosen, server=self.server)
 
@@ -255,7 +255,7 @@ async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
         yield Servers(provider, root, everywhere)
 
 
-def _access_to_all(everywhere: AccessOptions) -> Access:
+def _access_to_all(everywhere: AccessOptions) -> ClientConfig:
     try:
         return everywhere.access()
     except KubeconfigError as error:

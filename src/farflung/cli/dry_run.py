@@ -11,7 +11,7 @@ import orjson
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import LAST_APPLIED, Collection
 from farflung.cli.connection import HubClient, get_placement
-from farflung.client.errors import ClientError, Conflict, NotFound
+from farflung.client.errors import ClientError, NotFound, UpdateConflict
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 
@@ -42,7 +42,7 @@ async def dry_run_placement(hub: HubClient, wanted: Obj) -> tuple[str, Obj]:
                 raise DryRunRefused("it is being deleted")
             after = await hub.workspace.update(EDGE_PLACEMENTS, applied(live, wanted))
             return SAME if after.get("spec") == live.get("spec") else CHANGED, after
-        except Conflict:
+        except UpdateConflict:
             if attempt == ATTEMPTS - 1:
                 raise
     raise ClientError("too many conflicts with other writers")

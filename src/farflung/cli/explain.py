@@ -17,7 +17,7 @@ from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
 from farflung.cli.placement_model import observed_object
 from farflung.client.discovery import discover
 from farflung.client.errors import Forbidden, NotFound
-from farflung.client.rest import Client, Selection
+from farflung.client.rest import Client, ListOptions
 from farflung.controllers.edge_scheduler import decide
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -296,7 +296,7 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-COPIES: Final = Selection(labels=f"{PROJECTED}={YES}")
+COPIES: Final = ListOptions(labels=f"{PROJECTED}={YES}")
 
 
 async def being_withdrawn(hub: HubClient, mailboxes: Iterable[str], key: PlacementKey) -> dict[str, list[Part]]:

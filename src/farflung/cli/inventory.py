@@ -12,8 +12,8 @@ import msgspec
 from farflung.apis.edge.names import SINGLE_PLACEMENT_SLICES, SOURCE_PLACEMENT
 from farflung.apis.kcp.names import API_EXPORTS, LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
-from farflung.client.errors import ClientError, Expired, Forbidden, Garbled, NotFound
-from farflung.client.rest import Client, Selection
+from farflung.client.errors import ClientError, Expired, Forbidden, InvalidResponse, NotFound
+from farflung.client.rest import Client, ListOptions
 from farflung.machinery.errors import Obj
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
@@ -84,7 +84,7 @@ async def everywhere(
         except Forbidden as error:
             raise _hidden(exporting, collection, name, "list", "apiexports/content", error) from None
         except msgspec.MsgspecError as error:
-            raise Garbled(f"invalid {collection.kind}: {error}") from None
+            raise InvalidResponse(f"invalid {collection.kind}: {error}") from None
     raise AssertionError("unreachable")
 
 
@@ -124,7 +124,7 @@ def _plural(collection: Collection) -> str:
 async def slices_of(workspace: Client, name: str) -> list[Obj]:
     """The slices of a placement: the one of its name, and further ones by label."""
     labelled = await workspace.list(
-        SINGLE_PLACEMENT_SLICES, Selection(labels=f"{SOURCE_PLACEMENT}={source_label(name)}")
+        SINGLE_PLACEMENT_SLICES, ListOptions(labels=f"{SOURCE_PLACEMENT}={source_label(name)}")
     )
     placement = Placement(ObjectKey("", name))
     found = {obj["metadata"]["name"]: obj for obj in labelled if is_extra(placement, obj)}

@@ -28,7 +28,7 @@ from farflung.cli.output import TABLE, machine_readable
 from farflung.cli.plan_copies import CopyPlan, change_document
 from farflung.cli.plan_machines import DryRunObject, is_machine_object
 from farflung.cli.scheduler_configuration import SchedulerConfiguration
-from farflung.client.discovery import Resource, Served, discover
+from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import Refused
 from farflung.controllers.edge_scheduler import decide
 from farflung.lib.words import count
@@ -71,7 +71,7 @@ async def plan(
     return _result(hub, about_placements, about_objects, destinations, [*sorted(set(copies.remarks)), *remarks])
 
 
-def _needs_no_placements(served: Served, wanted: Sequence[Manifest]) -> bool:
+def _needs_no_placements(served: ServedResources, wanted: Sequence[Manifest]) -> bool:
     """Virtual machines can be planned in workspaces without the edge API."""
     is_served = served.find_kind(EDGE_PLACEMENTS.group, EDGE_PLACEMENTS.version, EDGE_PLACEMENTS.kind) is not None
     objs = [one.obj for one in wanted]
@@ -179,7 +179,7 @@ def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Man
 
 
 async def _about(
-    hub: HubClient, served: Served, copies: CopyPlan | None, manifest: Manifest, new: Set[str], *, delete: bool
+    hub: HubClient, served: ServedResources, copies: CopyPlan | None, manifest: Manifest, new: Set[str], *, delete: bool
 ) -> Obj:
     """`new`: namespaces that are created too.  Includes input of `_place_machines` and `_destinations`."""
     metadata = manifest.obj["metadata"]
@@ -200,7 +200,7 @@ async def _about(
     return about
 
 
-def _resource(hub: HubClient, served: Served, obj: Obj) -> Resource:
+def _resource(hub: HubClient, served: ServedResources, obj: Obj) -> DiscoveredResource:
     group, _, version = obj["apiVersion"].rpartition("/")
     found = served.find_kind(group, version, obj["kind"])
     if found is None:

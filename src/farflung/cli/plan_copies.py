@@ -24,7 +24,7 @@ from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli.differences import differences, syncer_config_changes
 from farflung.cli.placement_model import Locations, PlacementModel, observed_object
-from farflung.client.discovery import Resource, Served, discover
+from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
@@ -79,12 +79,12 @@ class CopyPlan:
         self._observed: dict[Copy, ObservedObject] = {}
         self._guessed = False  #: mailboxes are not visible: assume that they have what they should
         self._documents: dict[PlacementKey, Obj] = {}  #: after the change
-        self._served: dict[str, dict[Kind, Resource]] = {}  #: by workspace: kinds that are placed
+        self._served: dict[str, dict[Kind, DiscoveredResource]] = {}  #: by workspace: kinds that are placed
         self.remarks: list[str] = []
 
     # --- current state --------------------------------------------------------------------------------
 
-    async def read(self, client: Client, served: Served, cluster: str) -> None:
+    async def read(self, client: Client, served: ServedResources, cluster: str) -> None:
         """Read a workspace with placements."""
         self._served[cluster] = travelling(served.resources())
         kinds = {

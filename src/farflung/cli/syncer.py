@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 import uvloop
 
 from farflung.client.errors import ClientError, KubeconfigError
-from farflung.client.kubeconfig import ACCOUNT, Access, load, of_service_account
+from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
 from farflung.lib import klog, outlet
 from farflung.lib.backoff import Backoff
@@ -117,16 +117,16 @@ async def _running(settings: SyncerSettings, log: Logger) -> AsyncIterator[async
         journal.close()
 
 
-def _edge_access(settings: SyncerSettings) -> Access:
+def _edge_access(settings: SyncerSettings) -> ClientConfig:
     """The cluster of the Pod by default.  Outside of a Pod there is no default: $KUBECONFIG is often the hub's."""
     if settings.to_kubeconfig or settings.to_context:
         return load(settings.to_kubeconfig or None, context=settings.to_context)
     if not (ACCOUNT / "token").exists():
         raise KubeconfigError("--to-kubeconfig is required outside of a Pod")
-    return of_service_account(os.environ)
+    return in_cluster_config(os.environ)
 
 
-def _hub_access(settings: SyncerSettings) -> Access:
+def _hub_access(settings: SyncerSettings) -> ClientConfig:
     if not Path(settings.from_kubeconfig).exists():
         writes = f"`farflung syncer-gen {settings.name} --syncer-kubeconfig {settings.from_kubeconfig}` creates it"
         raise KubeconfigError(f"{settings.from_kubeconfig} not found; {writes}")
@@ -147,7 +147,9 @@ async def _check(mailbox: Client, settings: SyncerSettings) -> None:
         return
 
 
-def _token_renewal(settings: SyncerSettings, access: Access, edge: Client, log: Logger) -> tuple[Access, Renewing]:
+def _token_renewal(
+    settings: SyncerSettings, access: ClientConfig, edge: Client, log: Logger
+) -> tuple[ClientConfig, Renewing]:
     def report(sentence: str) -> None:
         if sentence:
             log.warning("cannot renew the token", error=sentence)

@@ -27,7 +27,7 @@ from farflung.cli.inventory import HiddenError, Inventory
 from farflung.cli.output import show_progress
 from farflung.cli.trace_source import TraceSources, machine_conclusion
 from farflung.cli.trace_steps import DestinationTrace, ObservedDestination, StepState, TracedObject, Unreadable
-from farflung.client.discovery import Resource, discover
+from farflung.client.discovery import DiscoveredResource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.status_summarizer.health import digest_of
@@ -76,7 +76,7 @@ async def trace(hub: HubClient, request: TraceRequest, now: datetime) -> Obj:
 
 
 class Tracer:
-    def __init__(self, hub: HubClient, request: TraceRequest, resource: Resource, now: datetime) -> None:
+    def __init__(self, hub: HubClient, request: TraceRequest, resource: DiscoveredResource, now: datetime) -> None:
         self._hub = hub
         self._request = request
         self._collection = resource.collection
@@ -320,7 +320,7 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
     try:
         return await client.get(collection, name, namespace)
     except NotFound as error:
-        return None if error.names(name) or error.details.get("kind") == "namespaces" else NOT_SERVED
+        return None if error.is_about(name) or error.details.get("kind") == "namespaces" else NOT_SERVED
     except Forbidden as error:
         return Unreadable(str(error))
 

@@ -19,9 +19,9 @@ from farflung.cli import fields
 from farflung.cli.connection import HubClient, find_resource, get_placement, workspace_name
 from farflung.cli.output import NONE, TABLE, machine_readable, table
 from farflung.cli.placement_model import mailbox_of, places_of
-from farflung.client.discovery import Resource, discover
+from farflung.client.discovery import DiscoveredResource, discover
 from farflung.client.errors import Forbidden, NotFound
-from farflung.client.rest import Client, Selection
+from farflung.client.rest import Client, ListOptions
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.select import UpsyncSet, parse_workload_selector
@@ -106,7 +106,7 @@ class UpsyncReader:
         names = set(map(fields.name_of, workspaces))
         return {name: route for name, route in routes.items() if name in names}
 
-    async def _resource(self, mailboxes: Iterable[str]) -> Resource:
+    async def _resource(self, mailboxes: Iterable[str]) -> DiscoveredResource:
         """The kind as the workspace serves it, or else a mailbox."""
         hidden = ""
         for client in (self._hub.workspace, *map(self._mailbox, list(mailboxes)[:ASKED])):
@@ -124,7 +124,7 @@ class UpsyncReader:
     def _mailbox(self, name: str) -> Client:
         return self._hub.root.workspace(f"{self._hub.provider}:{name}")
 
-    async def _read_mailbox(self, mailbox: str, route: UpsyncRoute, resource: Resource) -> list[Obj]:
+    async def _read_mailbox(self, mailbox: str, route: UpsyncRoute, resource: DiscoveredResource) -> list[Obj]:
         async with self._turns:
             try:
                 objects = await self._listed(self._mailbox(mailbox), resource)
@@ -136,9 +136,9 @@ class UpsyncReader:
             _item(mailbox, route.place, one) for one in objects if is_upsynced(one) and route.brings(_part(kind, one))
         ]
 
-    async def _listed(self, mailbox: Client, resource: Resource) -> list[Obj]:
+    async def _listed(self, mailbox: Client, resource: DiscoveredResource) -> list[Obj]:
         """In the version that the mailbox serves; empty, if none."""
-        selection = Selection(self._query.namespace if resource.namespaced else "", self._query.labels)
+        selection = ListOptions(self._query.namespace if resource.namespaced else "", self._query.labels)
         try:
             return await mailbox.list(resource.collection, selection)
         except NotFound:

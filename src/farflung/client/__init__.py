@@ -1,1 +1,1 @@
-"""Talk to any Kubernetes API: ours, kcp's, a real cluster's."""
+"""A client for any Kubernetes API: a hub, kcp, a cluster."""

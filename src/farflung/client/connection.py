@@ -1,4 +1,4 @@
-"""One connection to a server that speaks HTTP/1.1: requests go out, answers come in, one at a time."""
+"""A client's HTTP/1.1 connection: one request and response at a time."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Final, cast
 
 import httptools
 
-from farflung.client.errors import ClientError, Garbled, Unreachable
+from farflung.client.errors import ClientError, InvalidResponse, Unreachable
 
-LONGEST_HEAD: Final = 256 * 1024  #: bytes of a status line and headers
-ENOUGH: Final = 1024 * 1024  #: bytes that wait to be read, after which the server has to
-PIECE: Final = 256 * 1024  #: bytes that are unpacked at once
-UNPACKED: Final = 32 + zlib.MAX_WBITS  #: for zlib: whichever of gzip and deflate it is
+MOST_HEAD_BYTES: Final = 256 * 1024  #: bytes of a status line and headers
+BUFFERED_BYTES: Final = 1024 * 1024  #: unread bytes above which reading from the socket pauses
+DECOMPRESSED_BYTES: Final = 256 * 1024  #: bytes that are decompressed at once
+ANY_FORMAT: Final = 32 + zlib.MAX_WBITS  #: for zlib: gzip or deflate
 
 
-class Connection(asyncio.Protocol):
-    """Made by a loop.  `begin` an exchange, await its `head`, read its `chunks`; when it `is_over`, begin the next."""
+class ClientConnection(asyncio.Protocol):
+    """Created by the event loop.  `begin` a request, await `head`, read `chunks`, then `finish`."""
 
     def __init__(self) -> None:
         self.wire: asyncio.Transport | None = None
         self.idle_since = 0.0
         self._lost: ClientError | None = None
         self._over = True
-        self._answered = False  #: a byte of the answer has come
+        self._answered = False  #: the response has begun
         self._reset()
 
     def _reset(self) -> None:
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
         self._error: ClientError | None = None
         self._wake: asyncio.Future[None] | None = None
 
-    # --- an exchange ------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     def begin(self, request: bytes) -> None:
         assert self.wire is not None
@@ -50,18 +50,18 @@ class Connection(asyncio.Protocol):
         self.wire.write(request)
 
     async def head(self) -> None:
-        """Until status and headers are known.  Raises ClientError."""
+        """Wait for status and headers.  Raises ClientError."""
         while not self._head_done:
             self._check()
             await self._news()
 
     async def chunks(self, patience: float) -> AsyncIterator[bytes]:
-        """The body as it arrives, until it ends.  Raises ClientError, also after so many seconds of silence."""
+        """The body as it arrives.  Raises ClientError, also after `patience` seconds without data."""
         while True:
             while self._chunks:
                 chunk = self._chunks.popleft()
                 self._waiting -= len(chunk)
-                if self._paused and self._waiting < ENOUGH // 2 and self.wire is not None:
+                if self._paused and self._waiting < BUFFERED_BYTES // 2 and self.wire is not None:
                     self._paused = False
                     self.wire.resume_reading()
                 yield chunk
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
                 raise Unreachable("no answer in time") from None
 
     def finish(self) -> bool:
-        """No more of it is read.  Whether the connection can be used again."""
+        """End the response.  Returns whether the connection can be reused."""
         self._over = True
         good = self._ended and self._reusable and not self._chunks and self._lost is None and self._error is None
         if not good:
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """It was closed before the server can have heard the request."""
+        """Whether it was closed before the server can have read the request."""
         return self._lost is not None and not self._answered
 
     @property
@@ -114,38 +114,38 @@ class Connection(asyncio.Protocol):
         self._tell()
         self.close()
 
-    # --- what the loop says -----------------------------------------------------------------------
+    # --- callbacks of the event loop --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.wire = cast(asyncio.Transport, transport)  # uvloop's are none by name
+        self.wire = cast(asyncio.Transport, transport)  # uvloop's transports are not subclasses
 
     def data_received(self, data: bytes) -> None:
         if self._over or self._ended:
             self._reusable = False
-            self.close()  # nobody asked
+            self.close()  # no request is pending
             return
         self._answered = True
         if not self._head_done:
             self._seen += len(data)
-            if self._seen > LONGEST_HEAD and not self._is_body(data):
-                self._fail(Garbled("not an answer of HTTP: headers without an end"))
+            if self._seen > MOST_HEAD_BYTES and not self._is_body(data):
+                self._fail(InvalidResponse("not an answer of HTTP: headers without an end"))
                 return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(Garbled("not an answer of HTTP: an upgrade that nobody asked for"))
+            self._fail(InvalidResponse("not an answer of HTTP: an upgrade that nobody asked for"))
         except httptools.HttpParserError as error:
             if not self._ended:
-                self._fail(Garbled(f"not an answer of HTTP: {error}"))
+                self._fail(InvalidResponse(f"not an answer of HTTP: {error}"))
             self._reusable = False
 
     def _is_body(self, data: bytes) -> bool:
-        """One large read may hold the end of the headers and much of the body."""
-        return len(data) > LONGEST_HEAD and b"\r\n\r\n" in data[:LONGEST_HEAD]
+        """Whether one large read has the end of the headers and a part of the body."""
+        return len(data) > MOST_HEAD_BYTES and b"\r\n\r\n" in data[:MOST_HEAD_BYTES]
 
     def eof_received(self) -> None:
         if self._head_done and not self._ended and not self._measured:
-            self.on_message_complete()  # its end is that of the connection
+            self.on_message_complete()  # the end of the connection ends the body
             self._reusable = False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
         self._lost = Unreachable(str(error) if error else "the server closed the connection")
         self._tell()
 
-    # --- what the parser says ---------------------------------------------------------------------
+    # --- callbacks of the parser ------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         if self._ended:
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
             return
         self.status = status
         self._measured = "content-length" in self.headers or "transfer-encoding" in self.headers or status in (204, 304)
-        self._unpacker = zlib.decompressobj(UNPACKED) if self.headers.get("content-encoding") in PACKED else None
+        self._unpacker = zlib.decompressobj(ANY_FORMAT) if self.headers.get("content-encoding") in COMPRESSED else None
         self._head_done = True
         self._tell()
 
@@ -181,8 +181,8 @@ class Connection(asyncio.Protocol):
                 self._chunks.append(piece)
                 self._waiting += len(piece)
         except zlib.error as error:
-            self._fail(Garbled(f"not an answer of HTTP: {error}"))
-        if self._waiting > ENOUGH and not self._paused and self.wire is not None:
+            self._fail(InvalidResponse(f"not an answer of HTTP: {error}"))
+        if self._waiting > BUFFERED_BYTES and not self._paused and self.wire is not None:
             self._paused = True
             self.wire.pause_reading()
         self._tell()
@@ -193,19 +193,19 @@ class Connection(asyncio.Protocol):
             yield body
             return
         while body:
-            yield unpacker.decompress(body, PIECE)
+            yield unpacker.decompress(body, DECOMPRESSED_BYTES)
             body = unpacker.unconsumed_tail
-            if self._waiting > MOST_UNPACKED:
+            if self._waiting > MOST_DECOMPRESSED:
                 raise zlib.error("it unpacks to too much")
 
     def on_message_complete(self) -> None:
         if not self._head_done:
-            self.headers = {}  # it was only told to go on
+            self.headers = {}  # a 1xx response
             return
         if not self._ended:
             self._ended, self._reusable = True, self._parser.should_keep_alive()
             self._tell()
 
 
-PACKED: Final = frozenset({"gzip", "x-gzip", "deflate"})
-MOST_UNPACKED: Final = 64 * ENOUGH  #: bytes that may wait to be read, of what arrived as a few
+COMPRESSED: Final = frozenset({"gzip", "x-gzip", "deflate"})
+MOST_DECOMPRESSED: Final = 64 * BUFFERED_BYTES  #: unread bytes of a compressed body

@@ -1,4 +1,4 @@
-"""Who we are, for each request: a token, a file that somebody renews, or a program that knows."""
+"""Credentials of requests: static headers, a token file, or an exec plugin."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ import msgspec
 import orjson
 from multidict import CIMultiDict
 
-from farflung.client.errors import NONSENSE, KubeconfigError
+from farflung.client.errors import DECODE_ERRORS, KubeconfigError
 
-TOKEN_SECONDS: Final = 60.0  #: how long a token that was read from a file counts; clusters rotate them
-EXEC_SECONDS: Final = 60.0  #: how long a program may take that finds out who we are
+TOKEN_SECONDS: Final = 60.0  #: how long a token file is cached; clusters rotate tokens
+EXEC_SECONDS: Final = 60.0  #: time limit of an exec plugin
 EXEC_VERSION: Final = "client.authentication.k8s.io/v1"
 
 
-class Identity(Protocol):
+class CredentialProvider(Protocol):
     async def headers(self) -> Mapping[str, str]:
         """Raises KubeconfigError."""
 
     def forget(self) -> None:
-        """The server did not believe it, so what is remembered may be too old."""
+        """Drop cached credentials after a 401."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
-    said: Mapping[str, str] = field(default_factory=dict)
+class StaticCredentials:
+    values: Mapping[str, str] = field(default_factory=dict)
 
     async def headers(self) -> Mapping[str, str]:
-        return self.said
+        return self.values
 
     def forget(self) -> None:
         pass
 
 
-NOBODY: Final = Fixed()
+NO_CREDENTIALS: Final = StaticCredentials()
 
 
 def bearer(token: str, source: str) -> Mapping[str, str]:
@@ -58,7 +58,7 @@ def basic(name: str, password: str) -> Mapping[str, str]:
 
 
 class TokenFile:
-    """A token that somebody else renews.  One that was read once counts until there is another."""
+    """A token in a file that another process renews.  If the file cannot be read, the last token is used."""
 
     def __init__(self, path: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -85,26 +85,24 @@ class TokenFile:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise KubeconfigError(f"cannot read tokenFile {self._path}: {reason}") from None
-        return bearer(token, f"what is in tokenFile {self._path}")
+        return bearer(token, f"the content of tokenFile {self._path}")
 
 
 @dataclass(frozen=True, slots=True)
-class Impersonating:
-    """Somebody who acts as another."""
-
-    inner: Identity
-    said: CIMultiDict[str]
+class ImpersonatingCredentials:
+    inner: CredentialProvider
+    values: CIMultiDict[str]
 
     async def headers(self) -> Mapping[str, str]:
         whole = CIMultiDict(await self.inner.headers())
-        whole.extend(self.said)
+        whole.extend(self.values)
         return whole
 
     def forget(self) -> None:
         self.inner.forget()
 
 
-# --- programs -------------------------------------------------------------------------------------
+# --- exec plugins ---------------------------------------------------------------------------------
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,14 +120,14 @@ _credential: Final = msgspec.json.Decoder(_Credential)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """What to run.  `cluster`: what it is told of the server, if it wants to know."""
+class ExecCommand:
+    """`cluster`: the cluster info for the plugin, if it requests it."""
 
     program: str
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     version: str = EXEC_VERSION
-    hint: str = ""  #: how to get the program
+    hint: str = ""  #: installHint
     cluster: Mapping[str, Any] | None = None
     seconds: float = EXEC_SECONDS
 
@@ -137,19 +135,19 @@ class Command:
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
             spec["cluster"] = self.cluster
-        told = {"apiVersion": self.version, "kind": "ExecCredential", "spec": spec}
-        return {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": orjson.dumps(told, default=str).decode()}
+        info = {"apiVersion": self.version, "kind": "ExecCredential", "spec": spec}
+        return {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": orjson.dumps(info, default=str).decode()}
 
-    def trouble(self, what: str) -> KubeconfigError:
-        told = f"{self.program} does not say who we are: {what}"
-        return KubeconfigError(f"{told}; {self.hint}" if self.hint else told)
+    def error(self, what: str) -> KubeconfigError:
+        message = f"{self.program} returns no credentials: {what}"
+        return KubeconfigError(f"{message}; {self.hint}" if self.hint else message)
 
 
-class Program:
-    """Asks a program, and again when what it said is over or was not believed."""
+class ExecCredentials:
+    """Runs an exec plugin, and again when its credentials expire or are refused."""
 
-    def __init__(self, command: Command, present: Callable[[bytes, bytes], None] | None) -> None:
-        """`present`: take a client certificate and its key for new connections; None: there is no TLS."""
+    def __init__(self, command: ExecCommand, present: Callable[[bytes, bytes], None] | None) -> None:
+        """`present`: use a client certificate and key for new connections; None without TLS."""
         self._command = command
         self._present = present
         self._headers: Mapping[str, str] | None = None
@@ -159,7 +157,7 @@ class Program:
     async def headers(self) -> Mapping[str, str]:
         async with self._running:
             if self._headers is None or (self._until is not None and datetime.now(UTC) >= self._until):
-                self._take(await self._ask())
+                self._take(await self._run())
             assert self._headers is not None
             return self._headers
 
@@ -171,22 +169,22 @@ class Program:
         self._until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
         headers: Mapping[str, str] = {}
         if status.token:
-            headers = bearer(status.token, f"what {self._command.program} says")
+            headers = bearer(status.token, f"the token of {self._command.program}")
         certificate, key = status.client_certificate_data, status.client_key_data
         if certificate and key and self._present is not None:
             self._present(certificate.encode(), key.encode())
         elif not headers:
-            raise self._command.trouble("neither a token nor a certificate with its key")
+            raise self._command.error("neither a token nor a certificate with its key")
         self._headers = headers
 
-    async def _ask(self) -> _Status:
+    async def _run(self) -> _Status:
         output, code = await self._output()
         if code != 0:
-            raise self._command.trouble(f"it ended with exit code {code}")
+            raise self._command.error(f"it ended with exit code {code}")
         try:
             return _credential.decode(output).status
-        except NONSENSE:
-            raise self._command.trouble("it does not print an ExecCredential") from None
+        except DECODE_ERRORS:
+            raise self._command.error("it does not print an ExecCredential") from None
 
     async def _output(self) -> tuple[bytes, int]:
         try:
@@ -199,12 +197,12 @@ class Program:
             )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise self._command.trouble(f"it cannot be run: {reason.lower()}") from None
+            raise self._command.error(f"it cannot be run: {reason.lower()}") from None
         try:
             async with asyncio.timeout(self._command.seconds):
                 output, _ = await process.communicate()
         except TimeoutError:
-            raise self._command.trouble("it takes too long") from None
+            raise self._command.error("it takes too long") from None
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What a server serves: the whole of it at once from servers that can, else group by group."""
+"""Discovery of the resources of a server: aggregated if the server supports it, otherwise per group version."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Final, TypeVar
 import msgspec
 
 from farflung.apis.names import Collection
-from farflung.client.errors import NONSENSE, Garbled, NotFound, Refused
+from farflung.client.errors import DECODE_ERRORS, InvalidResponse, NotFound, Refused
 from farflung.client.rest import Client
 
-WHOLE: Final = "APIGroupDiscoveryList"
-#: the best first
+AGGREGATED: Final = "APIGroupDiscoveryList"
+#: most preferred first
 ACCEPTED: Final = ",".join(
     (
-        f"application/json;g=apidiscovery.k8s.io;v=v2;as={WHOLE}",
-        f"application/json;g=apidiscovery.k8s.io;v=v2beta1;as={WHOLE}",
+        f"application/json;g=apidiscovery.k8s.io;v=v2;as={AGGREGATED}",
+        f"application/json;g=apidiscovery.k8s.io;v=v2beta1;as={AGGREGATED}",
         "application/json",
     )
 )
-AT_ONCE: Final = 8  #: groups that are asked for at the same time
+CONCURRENT: Final = 8  #: concurrent requests
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """One kind of objects, in one version."""
+class DiscoveredResource:
+    """A resource in one version."""
 
     collection: Collection
     singular: str
@@ -37,32 +37,32 @@ class Resource:
     verbs: frozenset[str]
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    subresources: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: and their verbs
+    subresources: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: with their verbs
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class DiscoveredVersion:
     name: str
-    resources: tuple[Resource, ...]
-    stale: bool = False  #: who serves it does not answer; what is said of it may be old, or missing
+    resources: tuple[DiscoveredResource, ...]
+    stale: bool = False  #: the server of the group did not respond, so the resources may be old or missing
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """`versions`: the preferred one first, as the server sorts them."""
+class DiscoveredGroup:
+    """`versions`: preferred version first."""
 
     name: str  #: empty: the core group
-    versions: tuple[Version, ...]
+    versions: tuple[DiscoveredVersion, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """Everything, as of one moment."""
+class ServedResources:
+    """The discovered resources of a server."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[DiscoveredGroup, ...]
 
-    def resources(self) -> Iterator[Resource]:
-        """Each in the first of the versions that have it."""
+    def resources(self) -> Iterator[DiscoveredResource]:
+        """Each resource in its preferred version."""
         for group in self.groups:
             seen: set[str] = set()
             for resource in (one for version in group.versions for one in version.resources):
@@ -70,8 +70,8 @@ class Served:
                     seen.add(resource.collection.plural)
                     yield resource
 
-    def find(self, group: str, plural: str, version: str = "") -> Resource | None:
-        """In that version, or in the preferred one of those that have it."""
+    def find(self, group: str, plural: str, version: str = "") -> DiscoveredResource | None:
+        """A resource in a version, or in its preferred one."""
         for one in (one for one in self.groups if one.name == group):
             for served in one.versions:
                 for resource in served.resources if version in ("", served.name) else ():
@@ -79,7 +79,7 @@ class Served:
                         return resource
         return None
 
-    def find_kind(self, group: str, version: str, kind: str) -> Resource | None:
+    def find_kind(self, group: str, version: str, kind: str) -> DiscoveredResource | None:
         for one in (one for one in self.groups if one.name == group):
             for resource in (each for served in one.versions if served.name == version for each in served.resources):
                 if resource.collection.kind == kind:
@@ -87,28 +87,28 @@ class Served:
         return None
 
 
-async def discover(client: Client) -> Served:
-    """Raises ClientError.  A group that another server serves, and that does not answer, is stale."""
+async def discover(client: Client) -> ServedResources:
+    """Raises ClientError.  A group whose aggregated server does not respond is stale."""
     core, named = await asyncio.gather(_part(client, "/api"), _part(client, "/apis"))
-    return Served((*core, *named))
+    return ServedResources((*core, *named))
 
 
-async def _part(client: Client, path: str) -> tuple[Group, ...]:
+async def _part(client: Client, path: str) -> tuple[DiscoveredGroup, ...]:
     try:
         body = await client.raw(path, accept=ACCEPTED)
     except NotFound:
         return ()
-    said = _decoded(body, _Answer)
-    if said.kind == WHOLE:
-        return tuple(_group_of(item) for item in said.items or ())
-    if said.kind == "APIVersions":
-        return await _listed(client, [_Named("", [_GroupVersion(version) for version in said.versions or ()])])
-    if said.kind != "APIGroupList":
-        raise Garbled(f"{path} is not a discovery document, but of the kind {said.kind[:50]!r}")
-    return await _listed(client, said.groups or [])
+    document = _decoded(body, _Answer)
+    if document.kind == AGGREGATED:
+        return tuple(_group_of(item) for item in document.items or ())
+    if document.kind == "APIVersions":
+        return await _listed(client, [_Named("", [_GroupVersion(version) for version in document.versions or ()])])
+    if document.kind != "APIGroupList":
+        raise InvalidResponse(f"{path} is not a discovery document, but of the kind {document.kind[:50]!r}")
+    return await _listed(client, document.groups or [])
 
 
-# --- all at once ----------------------------------------------------------------------------------
+# --- aggregated discovery -------------------------------------------------------------------------
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -148,30 +148,30 @@ class _WholeGroup(msgspec.Struct, frozen=True):
     versions: list[_WholeVersion] | None = None
 
 
-def _group_of(said: _WholeGroup) -> Group:
-    name = said.metadata.name
-    return Group(name, tuple(_version_of(name, version) for version in said.versions or ()))
+def _group_of(document: _WholeGroup) -> DiscoveredGroup:
+    name = document.metadata.name
+    return DiscoveredGroup(name, tuple(_version_of(name, version) for version in document.versions or ()))
 
 
-def _version_of(group: str, said: _WholeVersion) -> Version:
-    resources = tuple(_resource_of(group, said.version, resource) for resource in said.resources or ())
-    return Version(said.version, resources, said.freshness == "Stale")
+def _version_of(group: str, document: _WholeVersion) -> DiscoveredVersion:
+    resources = tuple(_resource_of(group, document.version, resource) for resource in document.resources or ())
+    return DiscoveredVersion(document.version, resources, document.freshness == "Stale")
 
 
-def _resource_of(group: str, version: str, said: _WholeResource) -> Resource:
-    kind = said.response_kind or _Kind()
-    return Resource(
-        Collection(group, version, said.resource, kind.kind),
-        said.singular_resource,
-        said.scope == "Namespaced",
-        frozenset(said.verbs),
-        tuple(said.short_names or ()),
-        tuple(said.categories or ()),
-        {one.subresource: frozenset(one.verbs) for one in said.subresources or ()},
+def _resource_of(group: str, version: str, document: _WholeResource) -> DiscoveredResource:
+    kind = document.response_kind or _Kind()
+    return DiscoveredResource(
+        Collection(group, version, document.resource, kind.kind),
+        document.singular_resource,
+        document.scope == "Namespaced",
+        frozenset(document.verbs),
+        tuple(document.short_names or ()),
+        tuple(document.categories or ()),
+        {one.subresource: frozenset(one.verbs) for one in document.subresources or ()},
     )
 
 
-# --- group by group -------------------------------------------------------------------------------
+# --- discovery per group version ------------------------------------------------------------------
 
 
 class _GroupVersion(msgspec.Struct, frozen=True):
@@ -185,7 +185,7 @@ class _Named(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """Any of the three things that a server may say."""
+    """One of the three document types of discovery."""
 
     kind: str = ""
     items: list[_WholeGroup] | None = None
@@ -207,38 +207,40 @@ class _List(msgspec.Struct, frozen=True):
     resources: list[_Listed] | None = None
 
 
-async def _listed(client: Client, groups: Iterable[_Named]) -> tuple[Group, ...]:
-    turns = asyncio.Semaphore(AT_ONCE)
+async def _listed(client: Client, groups: Iterable[_Named]) -> tuple[DiscoveredGroup, ...]:
+    turns = asyncio.Semaphore(CONCURRENT)
 
-    async def version_of(group: str, version: str) -> Version:
+    async def version_of(group: str, version: str) -> DiscoveredVersion:
         async with turns:
             return await _version_listed(client, group, version)
 
-    async def group_of(said: _Named) -> Group:
-        preferred = said.preferred_version or said.versions[0] if said.versions else None
-        names = sorted((one.version for one in said.versions), key=lambda name: preferred != _GroupVersion(name))
-        return Group(said.name, tuple(await asyncio.gather(*(version_of(said.name, name) for name in names))))
+    async def group_of(document: _Named) -> DiscoveredGroup:
+        preferred = document.preferred_version or document.versions[0] if document.versions else None
+        names = sorted((one.version for one in document.versions), key=lambda name: preferred != _GroupVersion(name))
+        return DiscoveredGroup(
+            document.name, tuple(await asyncio.gather(*(version_of(document.name, name) for name in names)))
+        )
 
-    return tuple(await asyncio.gather(*(group_of(said) for said in groups)))
+    return tuple(await asyncio.gather(*(group_of(document) for document in groups)))
 
 
-async def _version_listed(client: Client, group: str, version: str) -> Version:
+async def _version_listed(client: Client, group: str, version: str) -> DiscoveredVersion:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
-        said = _decoded(await client.raw(path), _List).resources or []
+        document = _decoded(await client.raw(path), _List).resources or []
     except Refused as error:
         if error.status != 404 and error.status < 500:
             raise
-        return Version(version, (), stale=True)
+        return DiscoveredVersion(version, (), stale=True)
     subresources: dict[str, dict[str, frozenset[str]]] = {}
-    for one in said:
+    for one in document:
         plural, _, subresource = one.name.partition("/")
         if subresource:
             subresources.setdefault(plural, {})[subresource] = frozenset(one.verbs or ())
-    return Version(
+    return DiscoveredVersion(
         version,
         tuple(
-            Resource(
+            DiscoveredResource(
                 Collection(group, version, one.name, one.kind),
                 one.singular_name,
                 one.namespaced,
@@ -247,7 +249,7 @@ async def _version_listed(client: Client, group: str, version: str) -> Version:
                 tuple(one.categories or ()),
                 subresources.get(one.name, {}),
             )
-            for one in said
+            for one in document
             if "/" not in one.name
         ),
     )
@@ -256,5 +258,5 @@ async def _version_listed(client: Client, group: str, version: str) -> Version:
 def _decoded(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
-    except NONSENSE as error:
-        raise Garbled(f"not a discovery document: {error}") from None
+    except DECODE_ERRORS as error:
+        raise InvalidResponse(f"not a discovery document: {error}") from None

@@ -1,19 +1,19 @@
-"""What can go wrong between a client and a server.
+"""Errors of requests.
 
 ClientError
-├── Unreachable        no answer: refused, reset, timed out, TLS
-├── Garbled            an answer, but not one that a Kubernetes API gives
-├── KubeconfigError    nobody says where the server is, or who we are there
-│   └── NoKubeconfig   there is none where kubectl would look, either
-└── Refused            a failure Status
-    ├── Unauthorized   401
-    ├── Forbidden      403
-    ├── NotFound       404
-    ├── AlreadyExists  409, reason AlreadyExists
-    ├── Conflict       409, any other reason
-    ├── Expired        410: a resourceVersion or a continue token that is too old
-    ├── Invalid        422
-    └── TooMany        429
+├── Unreachable          no response: refused, reset, timed out, TLS
+├── InvalidResponse      a response that no Kubernetes API sends
+├── KubeconfigError      missing or invalid configuration or credentials
+│   └── NoKubeconfig     no kubeconfig was named, and none exists
+└── Refused              a failure Status
+    ├── Unauthorized     401
+    ├── Forbidden        403
+    ├── NotFound         404
+    ├── AlreadyExists    409, reason AlreadyExists
+    ├── UpdateConflict   409, any other reason
+    ├── Expired          410: an old resourceVersion or continue token
+    ├── Invalid          422
+    └── TooMany          429
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ import orjson
 
 from farflung.machinery.errors import Obj
 
-LONGEST: Final = 300  #: characters of an answer that is not a Status
+LONGEST: Final = 300  #: characters of a response that is not a Status
 
-#: what decoders raise for bytes that make no sense to them: also for text that is none, and for what is nested too deep
-NONSENSE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+#: errors of decoders for invalid data
+DECODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class ClientError(Exception):
-    """Something a client may try again, or not."""
+    """An error of a request, which may be retried."""
 
-    retry_after: float | None = None  #: seconds that the server asked for
+    retry_after: float | None = None  #: seconds, from the server
 
 
 class Unreachable(ClientError):
     pass
 
 
-class Garbled(ClientError):
+class InvalidResponse(ClientError):
     pass
 
 
 class KubeconfigError(ClientError):
-    """A sentence that says what to mend, and where.  Files and programs are asked while clients run, too."""
+    """The message says what to fix, and where.  Also raised while a client runs, because files and plugins are read
+    again."""
 
 
 class NoKubeconfig(KubeconfigError):
@@ -55,7 +56,7 @@ class NoKubeconfig(KubeconfigError):
 
 
 class Refused(ClientError):
-    """The server understood, and said no."""
+    """The server responded with a failure Status."""
 
     def __init__(
         self, status: int, reason: str, message: str, details: Obj | None = None, retry_after: float | None = None
@@ -68,8 +69,9 @@ class Refused(ClientError):
         self.retry_after = retry_after
 
     @property
-    def ahead(self) -> bool:
-        """It was asked for a resourceVersion that it does not have yet; or not any more, if it went back to a copy."""
+    def is_future_version(self) -> bool:
+        """Whether the requested resourceVersion is newer than the server's.  This also happens after the server was
+        restored from a backup."""
         causes = self.details.get("causes")
         return isinstance(causes, list) and any(
             isinstance(cause, dict) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
@@ -85,8 +87,8 @@ class Forbidden(Refused):
 
 
 class NotFound(Refused):
-    def names(self, name: str) -> bool:
-        """Whether the server says that this very object is not there; not, that it knows nothing of such objects."""
+    def is_about(self, name: str) -> bool:
+        """Whether the named object does not exist, as opposed to its resource."""
         return self.reason == "NotFound" and self.details.get("name") == name
 
 
@@ -94,7 +96,7 @@ class AlreadyExists(Refused):
     pass
 
 
-class Conflict(Refused):
+class UpdateConflict(Refused):
     pass
 
 
@@ -114,30 +116,30 @@ BY_STATUS: Final[Mapping[int, type[Refused]]] = {
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
-    409: Conflict,
+    409: UpdateConflict,
     410: Expired,
     422: Invalid,
     429: TooMany,
 }
 
 
-def refusal(status: int, body: bytes, retry_after: str = "") -> Refused:
-    """What an answer with a failure code says; also one of a proxy, that knows nothing of Statuses."""
+def response_error(status: int, body: bytes, retry_after: str = "") -> Refused:
+    """The error of a response with a failure code, also of a proxy that sends no Status."""
     try:
-        said = orjson.loads(body)
+        status_object = orjson.loads(body)
     except orjson.JSONDecodeError:
-        said = None
-    if not isinstance(said, dict) or said.get("kind") != "Status":
+        status_object = None
+    if not isinstance(status_object, dict) or status_object.get("kind") != "Status":
         text = body[:LONGEST].decode(errors="replace").strip()
-        return refused(status, {"message": text}, retry_after)
-    return refused(status, said, retry_after)
+        return status_error(status, {"message": text}, retry_after)
+    return status_error(status, status_object, retry_after)
 
 
-def refused(code: int, status: Obj, retry_after: str = "") -> Refused:
-    """`status`: an object of that kind, from an answer or from an ERROR event."""
+def status_error(code: int, status: Obj, retry_after: str = "") -> Refused:
+    """`status`: a Status object, from a response or an ERROR event."""
     reason, message, details = status.get("reason"), status.get("message"), status.get("details")
     kind = BY_STATUS.get(code, Refused)
-    if kind is Conflict and reason == "AlreadyExists":
+    if kind is UpdateConflict and reason == "AlreadyExists":
         kind = AlreadyExists
     if reason == "Expired":
         kind = Expired

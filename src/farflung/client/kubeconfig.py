@@ -1,4 +1,4 @@
-"""Where a server is and who we are there, as kubeconfig files say it, or as a Pod is told by its cluster."""
+"""Kubeconfig files and in-cluster configuration: server and credentials of a client."""
 
 from __future__ import annotations
 
@@ -16,49 +16,47 @@ from urllib.parse import SplitResult, urlsplit
 import yaml
 from multidict import CIMultiDict
 
-from farflung.client import tls
+from farflung.client import dialer
 from farflung.client.credentials import (
     EXEC_VERSION,
-    NOBODY,
-    Command,
-    Fixed,
-    Identity,
-    Impersonating,
-    Program,
+    NO_CREDENTIALS,
+    CredentialProvider,
+    ExecCommand,
+    ExecCredentials,
+    ImpersonatingCredentials,
+    StaticCredentials,
     TokenFile,
     basic,
     bearer,
 )
+from farflung.client.dialer import proxy_to
 from farflung.client.errors import KubeconfigError, NoKubeconfig
-from farflung.client.proxies import proxy_to
-from farflung.client.transport import Credentials, HttpTransport, nothing
+from farflung.client.transport import Credentials, HttpTransport, do_nothing
 from farflung.lib import yaml_loader
-
-__all__ = ["Access", "KubeconfigError", "load", "server_url"]
 
 Section = dict[str, Any]
 
 DEFAULT_FILE: Final = Path("~/.kube/config")
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SECTIONS: Final = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
-EXTENSION: Final = "client.authentication.k8s.io/exec"  #: what a kubeconfig says to programs
+EXTENSION: Final = "client.authentication.k8s.io/exec"  #: extension with the configuration of an exec plugin
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """One context of a kubeconfig."""
+class ClientConfig:
+    """Server and credentials of one context."""
 
     server: str  #: scheme, host and port
-    prefix: str  #: the path of the API at the server, without a slash at the end
+    prefix: str  #: the path of the API, without a trailing slash
     namespace: str
     tls: ssl.SSLContext | None  #: None for plain HTTP
     server_name: str | None
     credentials: Credentials
     proxy: str | None
-    forget: Callable[[], None] = nothing  #: what is remembered of the credentials
+    forget: Callable[[], None] = do_nothing  #: drops cached credentials
 
     def transport(self) -> HttpTransport:
-        """Must be called inside a running loop."""
+        """Must be called in a running event loop."""
         return HttpTransport(
             self.server,
             tls=self.tls,
@@ -69,18 +67,20 @@ class Access:
         )
 
 
-def load(path: str | None = None, *, context: str = "", cluster: str = "", user: str = "", server: str = "") -> Access:
-    """From this file, or those of $KUBECONFIG, or ~/.kube/config, or what a Pod is told.  `context`, `cluster`, `user`
-    and `server`, a URL or host:port, count instead of what the file says.  Raises KubeconfigError; NoKubeconfig if no
-    file is said either."""
+def load(
+    path: str | None = None, *, context: str = "", cluster: str = "", user: str = "", server: str = ""
+) -> ClientConfig:
+    """Load this file, those of $KUBECONFIG, ~/.kube/config, or the in-cluster configuration.  `context`, `cluster`,
+    `user` and `server` (a URL or host:port) override the file.  Raises KubeconfigError; NoKubeconfig if no file was
+    named and none exists."""
     files = [Path(path)] if path else files_of_environment(os.environ)
     if not any(map(_exists, files)):
         if not path and (ACCOUNT / "token").exists():
-            found = of_service_account(os.environ)
+            found = in_cluster_config(os.environ)
             return replace(found, server=server_url(server, secured=True)) if server else found
         missing = KubeconfigError if path else NoKubeconfig
         raise missing(f"there is no {os.pathsep.join(map(str, files))}")
-    return access(merge(files), context=context, cluster=cluster, user=user, server=server)
+    return client_config(merge(files), context=context, cluster=cluster, user=user, server=server)
 
 
 def files_of_environment(environment: Mapping[str, str]) -> list[Path]:
@@ -92,8 +92,8 @@ def files_of_environment(environment: Mapping[str, str]) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """Several files as one: of each name the first that says something of it counts."""
+class MergedKubeconfig:
+    """Several files as one.  The first entry of each name wins."""
 
     source: str
     current: str
@@ -102,8 +102,8 @@ class Merged:
     users: Mapping[str, Section]
 
 
-def merge(files: list[Path]) -> Merged:
-    """Those that do not exist say nothing."""
+def merge(files: list[Path]) -> MergedKubeconfig:
+    """Missing files are skipped."""
     current = ""
     found: dict[str, dict[str, Section]] = {section: {} for section, _ in SECTIONS}
     for file in files:
@@ -115,11 +115,11 @@ def merge(files: list[Path]) -> Merged:
             for name, one in _entries(file, content, section, inner):
                 found[section].setdefault(name, {**one, "": file.parent})
     source = os.pathsep.join(map(str, files))
-    return Merged(source, current, found["clusters"], found["contexts"], found["users"])
+    return MergedKubeconfig(source, current, found["clusters"], found["contexts"], found["users"])
 
 
 def _exists(file: Path) -> bool:
-    """Also if nobody lets us look: reading it says why."""
+    """True also for a file without access: reading it reports why."""
     try:
         file.stat()
     except OSError as error:
@@ -167,43 +167,44 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-# --- one context ----------------------------------------------------------------------------------
+# --- contexts -------------------------------------------------------------------------------------
 
 
-def access(merged: Merged, *, context: str = "", cluster: str = "", user: str = "", server: str = "") -> Access:
+def client_config(
+    merged: MergedKubeconfig, *, context: str = "", cluster: str = "", user: str = "", server: str = ""
+) -> ClientConfig:
     chosen: Section = {}
     if name := context or merged.current:
         chosen = _named(merged.contexts, name, "context", merged.source)
     elif not cluster:
         raise KubeconfigError(f"no context is chosen in {merged.source}; `kubectl config use-context` chooses one")
-    where_name, who_name = cluster or _text(chosen, "cluster"), user or _text(chosen, "user")
-    if not where_name:
+    cluster_name, user_name = cluster or _text(chosen, "cluster"), user or _text(chosen, "user")
+    if not cluster_name:
         raise KubeconfigError(f"context {name!r} in {merged.source} does not name a cluster")
-    where = _named(merged.clusters, where_name, "cluster", merged.source)
-    who = _named(merged.users, who_name, "user", merged.source) if who_name else {}
+    cluster_section = _named(merged.clusters, cluster_name, "cluster", merged.source)
+    user_section = _named(merged.users, user_name, "user", merged.source) if user_name else {}
     if server:
-        where = {**where, "server": _instead(server, where, who)}
-    return _access(where, who, _text(chosen, "namespace") or "default")
+        cluster_section = {**cluster_section, "server": _instead(server, cluster_section, user_section)}
+    return _access(cluster_section, user_section, _text(chosen, "namespace") or "default")
 
 
-def _instead(server: str, where: Section, who: Section) -> str:
-    """Another server than the file says, below the same path unless it has one of its own."""
-    secured = where.get("insecure-skip-tls-verify") is True or any(
+def _instead(server: str, cluster: Section, user: Section) -> str:
+    """Another server than the cluster's, with the same path unless it has its own."""
+    secured = cluster.get("insecure-skip-tls-verify") is True or any(
         _text(section, name) or _text(section, f"{name}-data")
-        for section, name in ((where, "certificate-authority"), (who, "client-certificate"))
+        for section, name in ((cluster, "certificate-authority"), (user, "client-certificate"))
     )
     url = server_url(server, secured=secured)
-    return url if _url(url).path.strip("/") else url.rstrip("/") + _url(_text(where, "server")).path
+    return url if _url(url).path.strip("/") else url.rstrip("/") + _url(_text(cluster, "server")).path
 
 
-def server_url(said: str, *, secured: bool) -> str:
-    """The URL of a server that may be said as host:port alone, which is HTTP unless something is said about TLS, as
-    with clients of Kubernetes.  Raises KubeconfigError."""
-    if "://" in said:
-        return _url(said).geturl()
-    url = _url(f"{'https' if secured else 'http'}://{said}")
+def server_url(server: str, *, secured: bool) -> str:
+    """The URL of a server.  host:port means HTTP unless TLS is configured, as in client-go.  Raises KubeconfigError."""
+    if "://" in server:
+        return _url(server).geturl()
+    url = _url(f"{'https' if secured else 'http'}://{server}")
     if url.path.strip("/") or url.query or url.fragment:
-        raise KubeconfigError(f"{said!r} is neither the URL of a server nor host:port")
+        raise KubeconfigError(f"{server!r} is neither the URL of a server nor host:port")
     return url.geturl()
 
 
@@ -213,19 +214,19 @@ def _named(entries: Mapping[str, Section], name: str, what: str, source: str) ->
     return entries[name]
 
 
-def _access(where: Section, who: Section, namespace: str) -> Access:
-    parts = _url(_text(where, "server"))
-    context = _tls(where, who) if parts.scheme == "https" else None
-    identity = _identity(where, who, context)
-    return Access(
+def _access(cluster: Section, user: Section, namespace: str) -> ClientConfig:
+    parts = _url(_text(cluster, "server"))
+    context = _tls(cluster, user) if parts.scheme == "https" else None
+    credentials = _credentials(cluster, user, context)
+    return ClientConfig(
         f"{parts.scheme}://{parts.netloc}",
         parts.path.rstrip("/"),
         namespace,
         context,
-        _text(where, "tls-server-name") or None,
-        identity.headers,
-        proxy_to(parts, _text(where, "proxy-url")),
-        identity.forget,
+        _text(cluster, "tls-server-name") or None,
+        credentials.headers,
+        proxy_to(parts, _text(cluster, "proxy-url")),
+        credentials.forget,
     )
 
 
@@ -244,18 +245,20 @@ def _url(text: str) -> SplitResult:
 # --- TLS ------------------------------------------------------------------------------------------
 
 
-def _tls(where: Section, who: Section) -> ssl.SSLContext:
-    context = tls.context(_data(where, "certificate-authority"), insecure=where.get("insecure-skip-tls-verify") is True)
-    certificate, key = _data(who, "client-certificate"), _data(who, "client-key")
+def _tls(cluster: Section, user: Section) -> ssl.SSLContext:
+    context = dialer.tls_context(
+        _data(cluster, "certificate-authority"), insecure=cluster.get("insecure-skip-tls-verify") is True
+    )
+    certificate, key = _data(user, "client-certificate"), _data(user, "client-key")
     if bool(certificate) != bool(key):
         raise KubeconfigError("a client-certificate and a client-key are only of use together")
     if certificate:
-        tls.present(context, certificate, key)
+        dialer.load_client_certificate(context, certificate, key)
     return context
 
 
 def _data(section: Section, name: str) -> bytes:
-    """What `name-data` says, or the file that `name` names."""
+    """The data of `name-data`, or of the file `name`."""
     if data := _text(section, f"{name}-data"):
         try:
             return base64.b64decode(data, validate=True)
@@ -280,99 +283,99 @@ def _beside(section: Section, path: str) -> Path:
     return Path(section.get("", ".")) / path
 
 
-# --- who we are -----------------------------------------------------------------------------------
+# --- credentials ----------------------------------------------------------------------------------
 
 
-def _identity(where: Section, who: Section, context: ssl.SSLContext | None) -> Identity:
-    identity = _own_identity(where, who, context)
-    acting = _acting(who)
-    return Impersonating(identity, acting) if acting else identity
+def _credentials(cluster: Section, user: Section, context: ssl.SSLContext | None) -> CredentialProvider:
+    credentials = _own_credentials(cluster, user, context)
+    impersonation = _impersonation(user)
+    return ImpersonatingCredentials(credentials, impersonation) if impersonation else credentials
 
 
-def _own_identity(where: Section, who: Section, context: ssl.SSLContext | None) -> Identity:
-    if who.get("exec"):
-        present = None if context is None else partial(tls.present, context)
-        return Program(_command(where, who), present)
-    if file := _text(who, "tokenFile"):
-        return TokenFile(_beside(who, file))
-    if token := _text(who, "token"):
-        return Fixed(bearer(token, "what the user has as its token"))
-    if name := _text(who, "username"):
-        return Fixed(basic(name, _text(who, "password")))
-    if who.get("auth-provider"):
+def _own_credentials(cluster: Section, user: Section, context: ssl.SSLContext | None) -> CredentialProvider:
+    if user.get("exec"):
+        present = None if context is None else partial(dialer.load_client_certificate, context)
+        return ExecCredentials(_command(cluster, user), present)
+    if file := _text(user, "tokenFile"):
+        return TokenFile(_beside(user, file))
+    if token := _text(user, "token"):
+        return StaticCredentials(bearer(token, "the token of the user"))
+    if name := _text(user, "username"):
+        return StaticCredentials(basic(name, _text(user, "password")))
+    if user.get("auth-provider"):
         raise KubeconfigError("an auth-provider is not supported; an exec plugin does the same")
-    return NOBODY
+    return NO_CREDENTIALS
 
 
-def _acting(who: Section) -> CIMultiDict[str]:
-    """`as` and what belongs to it.  Whoever is asked to act as another must not act as itself."""
-    said: CIMultiDict[str] = CIMultiDict()
-    groups, extra = who.get("as-groups") or [], who.get("as-user-extra") or {}
+def _impersonation(user: Section) -> CIMultiDict[str]:
+    """The headers for `as` and related fields."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    groups, extra = user.get("as-groups") or [], user.get("as-user-extra") or {}
     if not isinstance(groups, list) or not isinstance(extra, dict):
         raise KubeconfigError("as-groups is not a list, or as-user-extra is not an object")
     for header, name in (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid")):
-        if value := _text(who, name):
-            said.add(header, value)
+        if value := _text(user, name):
+            headers.add(header, value)
     for group in groups:
-        said.add("Impersonate-Group", str(group))
+        headers.add("Impersonate-Group", str(group))
     for name, values in extra.items():
         for value in values if isinstance(values, list) else [values]:
-            said.add(f"Impersonate-Extra-{name}", str(value))
-    if said and "Impersonate-User" not in said:
+            headers.add(f"Impersonate-Extra-{name}", str(value))
+    if headers and "Impersonate-User" not in headers:
         raise KubeconfigError("as-uid, as-groups and as-user-extra are of no use without as")
-    if not all(text.isprintable() and text.isascii() for pair in said.items() for text in pair):
-        raise KubeconfigError("whom to act as is not a text that can be sent")
-    return said
+    if not all(text.isprintable() and text.isascii() for pair in headers.items() for text in pair):
+        raise KubeconfigError("the impersonated user cannot be sent in a header")
+    return headers
 
 
-def _command(where: Section, who: Section) -> Command:
-    said = who["exec"]
-    if not isinstance(said, dict) or not _text(said, "command"):
+def _command(cluster: Section, user: Section) -> ExecCommand:
+    command = user["exec"]
+    if not isinstance(command, dict) or not _text(command, "command"):
         raise KubeconfigError("exec does not name a command")
-    program, arguments, environment = _text(said, "command"), said.get("args") or [], said.get("env") or []
+    program, arguments, environment = _text(command, "command"), command.get("args") or [], command.get("env") or []
     if not isinstance(arguments, list) or not isinstance(environment, list):
         raise KubeconfigError("args and env of exec are not lists")
     if not all(isinstance(one, dict) and _text(one, "name") for one in environment):
         raise KubeconfigError("an entry of env of exec has no name")
-    if said.get("interactiveMode") == "Always":
-        raise KubeconfigError(f"{program} wants to ask somebody, and there is nobody to ask")
-    return Command(
-        str(_beside(who, program)) if os.sep in program else program,
+    if command.get("interactiveMode") == "Always":
+        raise KubeconfigError(f"{program} needs a terminal, which is not supported")
+    return ExecCommand(
+        str(_beside(user, program)) if os.sep in program else program,
         [str(argument) for argument in arguments],
         {_text(one, "name"): _text(one, "value") for one in environment},
-        _text(said, "apiVersion") or EXEC_VERSION,
-        _text(said, "installHint"),
-        _told(where) if said.get("provideClusterInfo") is True else None,
+        _text(command, "apiVersion") or EXEC_VERSION,
+        _text(command, "installHint"),
+        _cluster_info(cluster) if command.get("provideClusterInfo") is True else None,
     )
 
 
-def _told(where: Section) -> Mapping[str, Any]:
-    """What a program hears of the server."""
+def _cluster_info(cluster: Section) -> Mapping[str, Any]:
+    """The cluster info for an exec plugin."""
     names = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
-    told = {name: where[name] for name in names if where.get(name)}
-    if authority := _data(where, "certificate-authority"):
-        told["certificate-authority-data"] = base64.b64encode(authority).decode()
-    for one in where.get("extensions") or ():
+    info = {name: cluster[name] for name in names if cluster.get(name)}
+    if authority := _data(cluster, "certificate-authority"):
+        info["certificate-authority-data"] = base64.b64encode(authority).decode()
+    for one in cluster.get("extensions") or ():
         if isinstance(one, dict) and one.get("name") == EXTENSION:
-            told["config"] = one.get("extension")
-    return told
+            info["config"] = one.get("extension")
+    return info
 
 
-def of_service_account(environment: Mapping[str, str], directory: Path = ACCOUNT) -> Access:
-    """What every container of a cluster is told."""
+def in_cluster_config(environment: Mapping[str, str], directory: Path = ACCOUNT) -> ClientConfig:
+    """The configuration that Kubernetes gives every container."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise KubeconfigError("there is no kubeconfig, and KUBERNETES_SERVICE_HOST is not set")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace = directory / "namespace"
-    identity = TokenFile(directory / "token")
-    return Access(
+    credentials = TokenFile(directory / "token")
+    return ClientConfig(
         server,
         "",
         namespace.read_text().strip() if namespace.exists() else "default",
         _tls({"certificate-authority": str(directory / "ca.crt")}, {}),
         None,
-        identity.headers,
+        credentials.headers,
         proxy_to(_url(server)),
-        identity.forget,
+        credentials.forget,
     )

@@ -1,4 +1,4 @@
-"""The verbs of a Kubernetes API, on plain dicts.  Whatever goes wrong is a ClientError."""
+"""The verbs of the Kubernetes API on dicts.  All errors are ClientErrors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import msgspec
 import orjson
 
 from farflung.apis.names import Collection
-from farflung.client.errors import NONSENSE, Garbled, refusal
-from farflung.client.transport import Reply, Request, Transport
+from farflung.client.errors import DECODE_ERRORS, InvalidResponse, response_error
+from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.version import __version__
 from farflung.machinery.errors import Obj
 
-PAGE: Final = 500  #: objects asked for at once
-WATCH_PATIENCE: Final = 150.0  #: seconds of silence; a server sends a bookmark each minute
+PAGE: Final = 500  #: objects per request
+WATCH_PATIENCE: Final = 150.0  #: seconds without data; servers send a bookmark each minute
 LONGEST_EVENT: Final = 64 * 1024 * 1024  #: bytes of one line of a watch
-REHEARSAL: Final = {"dryRun": "All", "fieldValidation": "Strict"}  #: in the query of a write that is not done
+DRY_RUN_QUERY: Final = {"dryRun": "All", "fieldValidation": "Strict"}  #: query of a dry run
 USER_AGENT: Final = f"farflung/{__version__}"
 
 
@@ -42,8 +42,8 @@ class Typed(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class Page(msgspec.Struct, frozen=True, rename="camel"):
-    """Some objects of a list, as they came."""
+class ObjectPage(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of a list, with undecoded objects."""
 
     api_version: str = ""
     kind: str = ""
@@ -51,20 +51,20 @@ class Page(msgspec.Struct, frozen=True, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
     def documents(self) -> Iterator[bytes]:
-        """Each of them with its apiVersion and kind, which servers say only once for all.  Raises Garbled."""
-        said = {"apiVersion": self.api_version, "kind": self.kind.removesuffix("List")}
-        head = orjson.dumps(said)[:-1] + b","
+        """The objects with apiVersion and kind, which servers omit in lists.  Raises InvalidResponse."""
+        parameters = {"apiVersion": self.api_version, "kind": self.kind.removesuffix("List")}
+        head = orjson.dumps(parameters)[:-1] + b","
         for raw in self.items or ():
             try:
                 typed = _typed.decode(raw)
-            except NONSENSE as error:
-                raise Garbled(f"not an object: {error}") from None
+            except DECODE_ERRORS as error:
+                raise InvalidResponse(f"not an object: {error}") from None
             document = bytes(raw)
             yield document if typed.kind else head + document.lstrip()[1:]
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One line of a watch.  Types: ADDED, MODIFIED, DELETED, BOOKMARK, ERROR."""
+    """An event of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
 
     type: str
     object: msgspec.Raw
@@ -72,50 +72,50 @@ class Event(msgspec.Struct, frozen=True):
 
 Events = list[Event]
 
-_page = msgspec.json.Decoder(Page)
+_page = msgspec.json.Decoder(ObjectPage)
 _typed = msgspec.json.Decoder(Typed)
 _event = msgspec.json.Decoder(Event)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Which objects of a collection; nothing said means all."""
+class ListOptions:
+    """Selects objects of a collection; empty: all."""
 
     namespace: str = ""
     labels: str = ""
     fields: str = ""
 
     def query(self) -> dict[str, str]:
-        said = {"labelSelector": self.labels, "fieldSelector": self.fields}
-        return {name: value for name, value in said.items() if value}
+        parameters = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: value for name, value in parameters.items() if value}
 
 
-EVERYTHING: Final = Selection()
+EVERYTHING: Final = ListOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One API: `prefix` is the path of its root, as `/clusters/root:shop`, without a slash at the end."""
+    """`prefix`: the path of the API, such as `/clusters/root:shop`, without a trailing slash."""
 
     transport: Transport
     prefix: str = ""
-    manager: str = ""  #: who writes, in managedFields
-    rehearses: bool = False  #: writes are checked and answered as if they had been done, and are not done
+    manager: str = ""  #: field manager
+    dry_run: bool = False  #: writes are validated but not persisted
 
-    def rehearsing(self) -> Client:
-        """The same, and nothing that it writes is kept.  What the server would only warn of, it refuses."""
-        return replace(self, rehearses=True)
+    def with_dry_run(self) -> Client:
+        """A client whose writes are dry runs with strict field validation."""
+        return replace(self, dry_run=True)
 
     def at(self, prefix: str) -> Client:
         """Another API of the same server."""
         return replace(self, prefix=prefix)
 
     def workspace(self, cluster: str) -> Client:
-        """`cluster`: a name, a path, or `*` for all of them."""
+        """`cluster`: a name, a path, or `*` for all workspaces."""
         return self.at(f"/clusters/{_segment(cluster)}")
 
     def view(self, url: str, cluster: str = "*") -> Client:
-        """What a view shows of a workspace, or of all that it shows.  The server is the one we talk to already."""
+        """A view of an export, of one workspace or of all.  Only the path of the URL is used."""
         return self.at(f"{urlsplit(url).path.rstrip('/')}/clusters/{_segment(cluster)}")
 
     # --- reading ----------------------------------------------------------------------------------
@@ -124,13 +124,13 @@ class Client:
         return await self._object("GET", collection.path(namespace, name, subresource))
 
     async def raw(self, path: str, *, accept: str = "application/json") -> bytes:
-        """What is at this path of the API, as it came."""
+        """The response body for a path."""
         async with self.transport.open(self._request("GET", path, accept=accept)) as reply:
             await _check(reply)
             return await reply.read()
 
     async def date(self) -> datetime | None:
-        """What time it is at the server, to the second, as it says in the head of any answer; None if it does not."""
+        """The server's time from the Date header, with a precision of one second; None without one."""
         async with self.transport.open(self._request("GET", "/version")) as reply:
             await reply.read()
             try:
@@ -138,37 +138,37 @@ class Client:
             except (ValueError, OverflowError):
                 return None
 
-    async def list(self, collection: Collection, selection: Selection = EVERYTHING) -> list[Obj]:
-        """All of them.  Raises Expired if that took longer than the server remembers."""
+    async def list(self, collection: Collection, selection: ListOptions = EVERYTHING) -> list[Obj]:
+        """All objects.  Raises Expired if the server compacted the list meanwhile."""
         found: list[Obj] = []
         async for page in self.pages(collection, selection):
             found += map(_decoded, page.documents())
         return found
 
     async def pages(
-        self, collection: Collection, selection: Selection = EVERYTHING, *, size: int = PAGE
-    ) -> AsyncIterator[Page]:
-        """As they come.  Who stops at the first that fails has seen a part of the list."""
+        self, collection: Collection, selection: ListOptions = EVERYTHING, *, size: int = PAGE
+    ) -> AsyncIterator[ObjectPage]:
+        """The pages of a list."""
         query = {**selection.query(), "limit": str(size)}
         path = collection.path(selection.namespace)
         while True:
             body = await self._send("GET", path, query)
             try:
                 page = _page.decode(body)
-            except NONSENSE as error:
-                raise Garbled(f"{path} is not a list: {error}") from None
+            except DECODE_ERRORS as error:
+                raise InvalidResponse(f"{path} is not a list: {error}") from None
             yield page
             if not page.metadata.continue_:
                 return
             if page.metadata.continue_ == query.get("continue"):
-                raise Garbled(f"{path} is a list without an end")
+                raise InvalidResponse(f"{path} is a list without an end")
             query["continue"] = page.metadata.continue_
 
     async def watch(
-        self, collection: Collection, since: str, selection: Selection = EVERYTHING, *, seconds: int
+        self, collection: Collection, since: str, selection: ListOptions = EVERYTHING, *, seconds: int
     ) -> AsyncIterator[Events]:
-        """Changes after a resourceVersion, those that arrive together at once, until the server ends it, which it is
-        asked to do after so many seconds."""
+        """Changes after a resourceVersion, in batches as they arrive, until the server ends the watch after
+        `seconds`."""
         query = {
             **selection.query(),
             "watch": "true",
@@ -191,12 +191,12 @@ class Client:
     # --- writing ----------------------------------------------------------------------------------
 
     async def create(self, collection: Collection, obj: Obj, namespace: str = "", subresource: str = "") -> Obj:
-        """`subresource`: of the object that `obj` names, as `token` of a ServiceAccount."""
+        """`subresource`: of the object that `obj` names, such as `token` of a ServiceAccount."""
         name = obj["metadata"]["name"] if subresource else ""
         return await self._object("POST", collection.path(namespace, name, subresource), body=obj)
 
     async def update(self, collection: Collection, obj: Obj, subresource: str = "") -> Obj:
-        """With the resourceVersion that `obj` has.  Raises Conflict if it is not that any more."""
+        """Raises UpdateConflict if the resourceVersion of `obj` is not current."""
         metadata = obj["metadata"]
         path = collection.path(metadata.get("namespace", ""), metadata["name"], subresource)
         return await self._object("PUT", path, body=obj)
@@ -212,7 +212,7 @@ class Client:
         how: PatchType = PatchType.MERGE,
         force: bool = False,
     ) -> Obj:
-        """`force`: take over fields of others, when applying."""
+        """`force`: take ownership of conflicting fields, for apply."""
         path = collection.path(namespace, name, subresource)
         query = {"force": "true"} if force else {}
         return await self._object("PATCH", path, query, body=patch, media=how.value)
@@ -233,9 +233,8 @@ class Client:
         propagation: str = "",
         grace: int | None = None,
     ) -> Obj:
-        """The object, if it is still there with something to finish first; else that or a Status, as the server likes.
-        Raises Conflict if it is another one by now than `uid` or `version` say.  `grace`: seconds that it gets to end;
-        None: as many as it says itself."""
+        """Returns the object if it is terminating, otherwise the object or a Status.  Raises UpdateConflict if `uid` or
+        `version` differ.  `grace`: grace period in seconds; None: the object's default."""
         if not name:
             raise ValueError("nothing is named, which would delete everything")
         preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
@@ -246,15 +245,15 @@ class Client:
             options["propagationPolicy"] = propagation
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        if self.rehearses:
-            options["dryRun"] = ["All"]  # with a body, the query does not count
+        if self.dry_run:
+            options["dryRun"] = ["All"]  # with a body, the server ignores the query
         return await self._object("DELETE", collection.path(namespace, name), body=options)
 
-    async def delete_collection(self, collection: Collection, selection: Selection = EVERYTHING) -> None:
-        """All that are selected, of those that are there now."""
+    async def delete_collection(self, collection: Collection, selection: ListOptions = EVERYTHING) -> None:
+        """Delete all selected objects."""
         await self._send("DELETE", collection.path(selection.namespace), selection.query())
 
-    # --- the wire ---------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     def _request(
         self,
@@ -265,19 +264,19 @@ class Client:
         media: str = "application/json",
         patience: float = 60.0,
         accept: str = "application/json",
-    ) -> Request:
-        said = dict(query or {})
+    ) -> OutgoingRequest:
+        parameters = dict(query or {})
         if self.manager and method in ("POST", "PUT", "PATCH"):
-            said["fieldManager"] = self.manager
-        if self.rehearses and method != "GET":
-            said |= REHEARSAL
-        target = f"{self.prefix}{path}?{urlencode(said)}" if said else f"{self.prefix}{path}"
+            parameters["fieldManager"] = self.manager
+        if self.dry_run and method != "GET":
+            parameters |= DRY_RUN_QUERY
+        target = f"{self.prefix}{path}?{urlencode(parameters)}" if parameters else f"{self.prefix}{path}"
         headers = {"Accept": accept, "User-Agent": USER_AGENT}
         data = b""
         if body is not None:
             headers["Content-Type"] = media
             data = orjson.dumps(body)
-        return Request(method, target, headers, data, patience)
+        return OutgoingRequest(method, target, headers, data, patience)
 
     async def _send(self, method: str, path: str, query: Mapping[str, str] | None = None, **how: Any) -> bytes:
         async with self.transport.open(self._request(method, path, query, **how)) as reply:
@@ -294,29 +293,28 @@ def _segment(cluster: str) -> str:
 
 async def _check(reply: Reply) -> None:
     if not 200 <= reply.status < 300:
-        raise refusal(reply.status, await reply.read(), reply.header("Retry-After"))
+        raise response_error(reply.status, await reply.read(), reply.header("Retry-After"))
 
 
 def _decoded(data: bytes | msgspec.Raw) -> Obj:
     try:
         obj = orjson.loads(bytes(data))
     except orjson.JSONDecodeError as error:
-        raise Garbled(f"not JSON: {error}") from None
+        raise InvalidResponse(f"not JSON: {error}") from None
     if not isinstance(obj, dict):
-        raise Garbled("not an object")
+        raise InvalidResponse("not an object")
     return obj
 
 
 class _Lines:
-    """Lines out of chunks.  What is not a whole line yet is kept in pieces, so that a long line costs no more than its
-    bytes."""
+    """Splits chunks into lines, in linear time."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
 
     def of(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk ends.  Raises Garbled if there is no end to be seen."""
+        """The lines that end in this chunk.  Raises InvalidResponse for an overlong line."""
         *lines, rest = chunk.split(b"\n")
         if lines and self._pieces:
             lines[0] = b"".join([*self._pieces, lines[0]])
@@ -326,21 +324,21 @@ class _Lines:
             self._pieces.append(rest)
             self._size += len(rest)
         if self._size > LONGEST_EVENT:
-            raise Garbled("an event without an end")
+            raise InvalidResponse("an event without an end")
         return lines
 
     def end(self) -> None:
         if b"".join(self._pieces).strip():
-            raise Garbled("a watch that ends in the middle of an event")
+            raise InvalidResponse("a watch that ends in the middle of an event")
 
 
-def _events_of(lines: Sequence[bytes]) -> tuple[Events, Garbled | None]:
-    """The events up to the first line that is none, and what is wrong with that one."""
+def _events_of(lines: Sequence[bytes]) -> tuple[Events, InvalidResponse | None]:
+    """The events before the first invalid line, and its error."""
     events: Events = []
     for line in lines:
         if line.strip():
             try:
                 events.append(_event.decode(line))
-            except NONSENSE as error:
-                return events, Garbled(f"not an event of a watch: {error}")
+            except DECODE_ERRORS as error:
+                return events, InvalidResponse(f"not an event of a watch: {error}")
     return events, None

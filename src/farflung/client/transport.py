@@ -1,4 +1,4 @@
-"""Requests and replies, and the sockets they travel by."""
+"""Requests and replies over a pool of connections."""
 
 from __future__ import annotations
 
@@ -12,59 +12,60 @@ from urllib.parse import urlsplit
 
 from multidict import CIMultiDict
 
-from farflung.client.connection import Connection
-from farflung.client.errors import ClientError, Garbled, Unreachable
-from farflung.client.line import Line
+from farflung.client.connection import ClientConnection
+from farflung.client.dialer import Dialer
+from farflung.client.errors import ClientError, InvalidResponse, Unreachable
 
-IDLE_SECONDS: Final = 30.0  #: after which a connection that nobody used is closed
-WHOLE: Final = 10  #: times its patience, all of an answer may take
+IDLE_SECONDS: Final = 30.0  #: before an unused connection is closed
+WHOLE: Final = 10  #: the timeout of a whole reply, as a multiple of `patience`
 LONGEST_REPLY: Final = 512 * 1024 * 1024  #: bytes; more than any list should be
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class OutgoingRequest:
     method: str
     target: str  #: path and query, percent-encoded
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    patience: float = 60.0  #: seconds until an answer begins, and without a byte of it, after which nobody waits
+    patience: float = 60.0  #: timeout in seconds for the start of the reply, and between its bytes
 
 
 class Reply(Protocol):
-    """The head of an answer, and a body still to be read."""
+    """Status and headers; the body is read later."""
 
     @property
     def status(self) -> int: ...
 
     def header(self, name: str) -> str:
-        """Empty if it is not there."""
+        """Empty without that header."""
 
     async def read(self) -> bytes:
-        """All of the body.  Raises a ClientError if it ends too early."""
+        """The whole body.  Raises ClientError if it is incomplete."""
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives.  Ends as the body ends; raises a ClientError if it is cut off."""
+        """The body as it arrives.  Raises ClientError if it is incomplete."""
 
 
 class Transport(Protocol):
-    def open(self, request: Request) -> AbstractAsyncContextManager[Reply]:
-        """Send it, and read as long as the block lasts.  Raises a ClientError if there is no answer."""
+    def open(self, request: OutgoingRequest) -> AbstractAsyncContextManager[Reply]:
+        """Send a request.  The reply can be read inside the context.  Raises ClientError without a reply."""
 
 
-Credentials = Callable[[], Awaitable[Mapping[str, str]]]  #: headers that say who we are, asked for each request
+#: returns the headers with credentials, called for each request
+Credentials = Callable[[], Awaitable[Mapping[str, str]]]
 
 
-async def nobody() -> Mapping[str, str]:
+async def no_credentials() -> Mapping[str, str]:
     return {}
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     pass
 
 
 class HttpTransport:
-    """HTTP/1.1 to one server, by as many connections as there are requests at the same time.  `close` it, or use it as
-    a context."""
+    """HTTP/1.1 to one server, with a connection per concurrent request.  Must be closed, or used as a context
+    manager."""
 
     def __init__(
         self,
@@ -72,20 +73,18 @@ class HttpTransport:
         *,
         tls: ssl.SSLContext | None = None,
         server_name: str | None = None,
-        credentials: Credentials = nobody,
+        credentials: Credentials = no_credentials,
         proxy: str | None = None,
-        on_unauthorized: Callable[[], None] = nothing,
-        longest: int = LONGEST_REPLY,
+        on_unauthorized: Callable[[], None] = do_nothing,
     ) -> None:
-        """`server`: scheme, host and port; `on_unauthorized` hears of each 401; `longest`: bytes of an answer that is
-        read as a whole.  Must be made inside a running loop."""
+        """`server`: scheme, host and port; `on_unauthorized`: called after each 401.  Must be created in a running
+        event loop."""
         parts = urlsplit(server)
         self._address = f"{parts.scheme}://{parts.netloc}"
-        self._line = Line(parts, tls, server_name, urlsplit(proxy) if proxy else None)
+        self._dialer = Dialer(parts, tls, server_name, urlsplit(proxy) if proxy else None)
         self._credentials = credentials
         self._on_unauthorized = on_unauthorized
-        self._longest = longest
-        self._idle: list[Connection] = []
+        self._idle: list[ClientConnection] = []
         self._closed = False
 
     async def __aenter__(self) -> HttpTransport:
@@ -100,7 +99,7 @@ class HttpTransport:
             self._idle.pop().close()
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         head = self._head(request, await self._credentials())
         try:
             async with asyncio.timeout(request.patience):
@@ -110,33 +109,32 @@ class HttpTransport:
         if connection.status == 401:
             self._on_unauthorized()
         try:
-            yield HttpReply(connection, request.patience, self._longest)
+            yield HttpReply(connection, request.patience)
         finally:
             if connection.finish():
                 self._keep(connection)
 
-    def _head(self, request: Request, credentials: Mapping[str, str]) -> bytes:
-        headers = CIMultiDict({"Host": self._line.host, "Accept-Encoding": "identity"})
+    def _head(self, request: OutgoingRequest, credentials: Mapping[str, str]) -> bytes:
+        headers = CIMultiDict({"Host": self._dialer.host, "Accept-Encoding": "identity"})
         headers.extend(credentials)
         headers.update(request.headers)
         if request.body or request.method in ("POST", "PUT", "PATCH"):
             headers["Content-Length"] = str(len(request.body))
-        headers.extend(self._line.headers)
-        target = f"{self._address}{request.target}" if self._line.is_relayed else request.target
+        headers.extend(self._dialer.headers)
+        target = f"{self._address}{request.target}" if self._dialer.is_relayed else request.target
         lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if any("\r" in line or "\n" in line for line in lines):
-            raise Garbled("a header with the end of a line in it")
+            raise InvalidResponse("a header with the end of a line in it")
         return "\r\n".join([*lines, "", ""]).encode() + request.body
 
-    async def _answered(self, request: Request, head: bytes) -> Connection:
-        """A connection that is about to bring the answer.  The server may have closed one that was not used for a
-        while; a question that changes nothing is then asked again."""
+    async def _answered(self, request: OutgoingRequest, head: bytes) -> ClientConnection:
+        """A connection with the head of the reply.  A GET is retried if the server closed an idle connection."""
         again = request.method == "GET"
         while True:
             connection = self._spare()
             fresh = connection is None
             if connection is None:
-                connection = await self._line.connect()
+                connection = await self._dialer.connect()
             try:
                 connection.begin(head)
                 await connection.head()
@@ -150,7 +148,7 @@ class HttpTransport:
             else:
                 return connection
 
-    def _spare(self) -> Connection | None:
+    def _spare(self) -> ClientConnection | None:
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
@@ -159,7 +157,7 @@ class HttpTransport:
             connection.close()
         return None
 
-    def _keep(self, connection: Connection) -> None:
+    def _keep(self, connection: ClientConnection) -> None:
         if self._closed:
             connection.close()
             return
@@ -170,10 +168,9 @@ class HttpTransport:
 
 
 class HttpReply:
-    def __init__(self, connection: Connection, patience: float, longest: int) -> None:
+    def __init__(self, connection: ClientConnection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
-        self._longest = longest
 
     @property
     def status(self) -> int:
@@ -188,8 +185,8 @@ class HttpReply:
             async with asyncio.timeout(self._patience * WHOLE):
                 async for chunk in self.chunks():
                     size += len(chunk)
-                    if size > self._longest:
-                        raise Garbled(f"an answer of more than {self._longest} bytes")
+                    if size > LONGEST_REPLY:
+                        raise InvalidResponse(f"an answer of more than {LONGEST_REPLY} bytes")
                     pieces.append(chunk)
         except TimeoutError:
             raise Unreachable("no answer in time") from None

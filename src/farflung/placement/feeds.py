@@ -14,7 +14,7 @@ import orjson
 from farflung.apis.edge.names import CUSTOMIZERS, EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, SYNCER_CONFIGS
 from farflung.apis.kcp.names import LOCATIONS, WORKSPACES
 from farflung.apis.names import Collection
-from farflung.client.discovery import Resource, Served, discover
+from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import ClientError
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
@@ -189,7 +189,7 @@ class DiscoveryCache:
         return known.versions.get(kind, ())
 
 
-def _versions(served: Served, kind: Kind) -> Iterable[str]:
+def _versions(served: ServedResources, kind: Kind) -> Iterable[str]:
     for group in served.groups:
         if group.name == kind.group:
             for version in group.versions:
@@ -197,7 +197,7 @@ def _versions(served: Served, kind: Kind) -> Iterable[str]:
                     yield version.name
 
 
-def travelling(resources: Iterable[Resource]) -> dict[Kind, Resource]:
+def travelling(resources: Iterable[DiscoveredResource]) -> dict[Kind, DiscoveredResource]:
     """Kinds whose objects can be followed and go somewhere."""
     found = {
         Kind(one.collection.group, one.collection.plural): one for one in resources if {"list", "watch"} <= one.verbs

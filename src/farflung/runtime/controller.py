@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from farflung.client.errors import AlreadyExists, ClientError, Conflict, Unreachable
+from farflung.client.errors import AlreadyExists, ClientError, Unreachable, UpdateConflict
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.workqueue import WorkQueue
@@ -96,7 +96,7 @@ class Controller(Generic[K]):
             self._unreached.add(key)
         else:
             self._unreached.discard(key)
-        if isinstance(error, Conflict | AlreadyExists):
+        if isinstance(error, UpdateConflict | AlreadyExists):
             self._log.info("somebody else wrote first", v=3, controller=self.name, key=str(key))
         else:
             said = (

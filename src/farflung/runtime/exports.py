@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from farflung.apis.kcp.names import API_EXPORTS, PATH_ANNOTATION, URLS_READY
-from farflung.client.errors import ClientError, Forbidden, Garbled, NotFound
+from farflung.client.errors import ClientError, Forbidden, InvalidResponse, NotFound
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -97,11 +97,11 @@ class _Export(msgspec.Struct, frozen=True):
 
 
 def understood(export: Obj) -> _Export:
-    """Raises Garbled."""
+    """Raises InvalidResponse."""
     try:
         return msgspec.convert(export, _Export)
     except msgspec.ValidationError as error:
-        raise Garbled(f"not an APIExport: {error}") from None
+        raise InvalidResponse(f"not an APIExport: {error}") from None
 
 
 def path_of(export: Obj) -> str:

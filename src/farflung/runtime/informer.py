@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from farflung.apis.names import Collection
-from farflung.client.rest import EVERYTHING, Client, Selection
+from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Cache, CachedObject, Change, Key
 from farflung.runtime.reflector import Environment, Reflector, number, where
@@ -35,7 +35,7 @@ class Informer(Generic[T]):
         decode: Callable[[bytes], T],
         env: Environment,
         trouble: Trouble,
-        selection: Selection = EVERYTHING,
+        selection: ListOptions = EVERYTHING,
     ) -> None:
         self.collection = collection
         self._client = client

@@ -19,9 +19,9 @@ from typing import Final
 import msgspec
 
 from farflung.apis.names import LEASES
-from farflung.client.errors import AlreadyExists, ClientError, Conflict, Garbled, NotFound, Unreachable
+from farflung.client.errors import AlreadyExists, ClientError, InvalidResponse, NotFound, Unreachable, UpdateConflict
 from farflung.client.rest import Client
-from farflung.client.transport import Reply, Request, Transport
+from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
@@ -172,7 +172,7 @@ class Candidate:
             async with asyncio.timeout(seconds):
                 return await self._take()
         except (ClientError, TimeoutError) as error:
-            if not isinstance(error, Conflict | AlreadyExists):
+            if not isinstance(error, UpdateConflict | AlreadyExists):
                 self._log.error(error, "cannot take the lease")
             return False
 
@@ -205,9 +205,9 @@ class Candidate:
         try:
             lease = msgspec.convert(found, Lease)
         except msgspec.ValidationError as error:
-            raise Garbled(f"not a Lease: {error}") from None
+            raise InvalidResponse(f"not a Lease: {error}") from None
         if not lease.metadata.resource_version:
-            raise Garbled("a Lease without a resourceVersion")
+            raise InvalidResponse("a Lease without a resourceVersion")
         if self._seen.spec is None or self._seen.metadata != lease.metadata:
             self._since = self._env.monotonic()
         self._seen = lease
@@ -269,7 +269,7 @@ class _Guarded:
     allowed: Callable[[], bool]
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         if request.method != "GET" and not self.allowed():
             raise Unreachable("we do not lead any more")
         async with self.inner.open(request) as reply:

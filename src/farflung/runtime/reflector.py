@@ -18,8 +18,17 @@ import msgspec
 
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.names import Collection
-from farflung.client.errors import NONSENSE, ClientError, Expired, Garbled, Refused, TooMany, Unauthorized, refused
-from farflung.client.rest import EVERYTHING, Client, Event, Selection
+from farflung.client.errors import (
+    DECODE_ERRORS,
+    ClientError,
+    Expired,
+    InvalidResponse,
+    Refused,
+    TooMany,
+    Unauthorized,
+    status_error,
+)
+from farflung.client.rest import EVERYTHING, Client, Event, ListOptions
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import CachedObject, Key
 
@@ -100,7 +109,7 @@ class Reflector(Generic[T]):
         decode: Callable[[bytes], T],
         sink: Sink[T],
         env: Environment,
-        selection: Selection = EVERYTHING,
+        selection: ListOptions = EVERYTHING,
     ) -> None:
         """`decode` may raise ValueError for an invalid object: the sink keeps the last valid version."""
         self._client = client
@@ -145,7 +154,7 @@ class Reflector(Generic[T]):
 
     async def _pause(self, error: ClientError) -> None:
         verb = "watch" if self._since else "list"
-        if isinstance(error, Refused) and (error.ahead or _is_final(error)):
+        if isinstance(error, Refused) and (error.is_future_version or _is_final(error)):
             self._since = ""
         self._failures += 1
         if isinstance(error, Expired) and verb == "watch" and self._failures == 1:
@@ -165,7 +174,7 @@ class Reflector(Generic[T]):
                 for reader, known in zip(readers, found, strict=True):
                     known.extend(self._known(reader, key, of_object, document))
         if not version:
-            raise Garbled("a list without a resourceVersion")
+            raise InvalidResponse("a list without a resourceVersion")
         revision = number(version)
         self._since, self._failures = version, self._lists
         self._lists += 1
@@ -188,7 +197,7 @@ class Reflector(Generic[T]):
             if useful:
                 self._failures = self._lists = 0
         if not useful:
-            raise Garbled("a watch that ended at once")
+            raise InvalidResponse("a watch that ended at once")
 
     def _handle(self, event: Event) -> None:
         if event.type == "ERROR":
@@ -196,7 +205,7 @@ class Reflector(Generic[T]):
         key, version = where(event.object)
         revision = number(version)
         if event.type not in EVENT_TYPES:
-            raise Garbled(f"an event of the type {event.type[:50]!r}")
+            raise InvalidResponse(f"an event of the type {event.type[:50]!r}")
         self._since = version
         for reader in self._readers:
             sink = reader.sink
@@ -213,7 +222,7 @@ class Reflector(Generic[T]):
         """Nothing if the object is invalid and no version of it was valid."""
         try:
             value = reader.decode(document)
-        except NONSENSE as error:
+        except DECODE_ERRORS as error:
             reader.sink.trouble(f"cannot decode {self._collection.plural} {key}", error)
             value = reader.sink.previous(key)
         if value is not None:
@@ -229,8 +238,8 @@ def where(raw: bytes | msgspec.Raw) -> tuple[Key, str]:
     """The key of an object, and its resourceVersion."""
     try:
         metadata = _headed.decode(raw).metadata
-    except NONSENSE as error:
-        raise Garbled(f"not an object: {error}") from None
+    except DECODE_ERRORS as error:
+        raise InvalidResponse(f"not an object: {error}") from None
     cluster = (metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")
     return Key(cluster, metadata.namespace, metadata.name), metadata.resource_version
 
@@ -238,12 +247,12 @@ def where(raw: bytes | msgspec.Raw) -> tuple[Key, str]:
 def number(version: str) -> int:
     if version.isascii() and version.isdigit() and len(version) < 20:
         return int(version)
-    raise Garbled(f"{version[:50]!r} is not a resourceVersion")
+    raise InvalidResponse(f"{version[:50]!r} is not a resourceVersion")
 
 
 def _error_of(raw: msgspec.Raw) -> ClientError:
     try:
         status = _status.decode(raw)
-    except NONSENSE:
-        return Garbled("an ERROR event without a Status")
-    return refused(status.code, msgspec.structs.asdict(status))
+    except DECODE_ERRORS:
+        return InvalidResponse("an ERROR event without a Status")
+    return status_error(status.code, msgspec.structs.asdict(status))

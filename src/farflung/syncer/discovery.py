@@ -9,24 +9,24 @@ from typing import Final, Literal
 import orjson
 
 from farflung.apis.names import CUSTOM_RESOURCE_DEFINITIONS, Collection
-from farflung.client.discovery import Resource as Described
-from farflung.client.discovery import Served, discover
-from farflung.client.errors import ClientError, Garbled
+from farflung.client.discovery import DiscoveredResource as Described
+from farflung.client.discovery import ServedResources, discover
+from farflung.client.errors import ClientError, InvalidResponse
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 from farflung.syncer.types import Resource
 
-NOTHING = Served(())
+NOTHING = ServedResources(())
 
 
 @dataclass(slots=True)
 class ServedKinds:
     """As discovery last said of each side; nothing until it did."""
 
-    mailbox: Served = field(default_factory=lambda: NOTHING)
-    edge: Served = field(default_factory=lambda: NOTHING)
+    mailbox: ServedResources = field(default_factory=lambda: NOTHING)
+    edge: ServedResources = field(default_factory=lambda: NOTHING)
 
     def in_mailbox(self, resource: Resource, version: str) -> Collection | None:
         """How copies of the kind are read: in the version that is asked for, if the edge has it too; else in one that
@@ -79,7 +79,7 @@ class ServedKinds:
             if group.name == resource.group:
                 yield from (one.name for one in group.versions)
 
-    def _found(self, side: Served, resource: Resource, version: str) -> Described | None:
+    def _found(self, side: ServedResources, resource: Resource, version: str) -> Described | None:
         found = side.find(resource.group, resource.plural, version)
         return found if found is not None and _readable(found) else None
 
@@ -138,7 +138,9 @@ class DiscoveryCache:
         try:
             served = await discover(self._clients[side])
             if {bool(group.name) for group in served.groups} != {True, False}:
-                raise Garbled("less is served there than every Kubernetes API has: /api, /apis or both are missing")
+                raise InvalidResponse(
+                    "less is served there than every Kubernetes API has: /api, /apis or both are missing"
+                )
         except ClientError as error:
             self._stale.add(side)
             self._log.info("cannot ask what is served", v=2, side=side, error=str(error))

@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from farflung.apis.names import Collection
-from farflung.client.errors import ClientError, Conflict, NotFound
+from farflung.client.errors import ClientError, NotFound, UpdateConflict
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
@@ -193,7 +193,7 @@ class Downsync:
         try:
             return await self._bring(part, entry)
         except ClientError as error:
-            if not isinstance(error, Conflict):  # somebody else was faster, and we look again
+            if not isinstance(error, UpdateConflict):  # somebody else was faster, and we look again
                 self._report(part, Direction.DOWN, *describe_error(part, error))
             raise
 
@@ -337,7 +337,7 @@ class Downsync:
                 collection, part.name, part.namespace, uid=step.uid, propagation="Background"
             )
         except NotFound as error:
-            if not error.names(part.name):
+            if not error.is_about(part.name):
                 raise
             self._edge.objects.forget(part)
             return await self._finish(part, entry)

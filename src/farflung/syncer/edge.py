@@ -12,8 +12,8 @@ import orjson
 
 from farflung.apis.edge.names import EDGE_REACHABLE
 from farflung.apis.names import NAMESPACES, Collection
-from farflung.client.errors import ClientError, Garbled, NotFound
-from farflung.client.rest import EVERYTHING, Client, Selection
+from farflung.client.errors import ClientError, InvalidResponse, NotFound
+from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, is_system
@@ -35,7 +35,7 @@ def ignore_absence(part: Part) -> Iterator[None]:
     try:
         yield
     except NotFound as error:
-        if not error.names(part.name):
+        if not error.is_about(part.name):
             raise
 
 
@@ -57,14 +57,14 @@ class EdgeClient:
         if part.resource == Resource("", "namespaces"):
             inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
             for collection in inside:
-                if found := await self._stranger(collection, Selection(namespace=part.name)):
+                if found := await self._stranger(collection, ListOptions(namespace=part.name)):
                     return found
             return ""
         plural, _, group = part.name.partition(".")
         defined = self.kinds.at_edge(Resource(group, plural))
         return "" if defined is None else await self._stranger(defined, EVERYTHING)
 
-    async def _stranger(self, collection: Collection, selection: Selection) -> str:
+    async def _stranger(self, collection: Collection, selection: ListOptions) -> str:
         for one in await self.client.list(collection, selection):
             metadata = one["metadata"]
             if not (
@@ -121,7 +121,7 @@ class EdgeProbe:
         try:
             said = orjson.loads(await self._edge.raw("/version"))
         except orjson.JSONDecodeError as error:
-            raise Garbled(f"the edge does not say which version it has: {error}") from None
+            raise InvalidResponse(f"the edge does not say which version it has: {error}") from None
         self.said["version"] = str(said.get("gitVersion", "")) if isinstance(said, dict) else ""
         with contextlib.suppress(NotFound):
             metadata = (await self._edge.get(NAMESPACES, LASTING)).get("metadata") or {}

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from farflung.apis.names import Collection
-from farflung.client.rest import EVERYTHING, Client, Selection
+from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
@@ -40,7 +40,7 @@ class KindInformers(Generic[T]):
         env: Environment,
         trouble: Callable[[Resource, Exception], None],
         *,
-        selection: Selection = EVERYTHING,
+        selection: ListOptions = EVERYTHING,
         resume: ResumeHook[T] = never,
         listed: Callable[[Resource], None] = lambda resource: None,
         relisted: Callable[[], None] = lambda: None,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from farflung.apis.edge.names import SERVED_BY
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS, PATH_ANNOTATION
-from farflung.client.errors import ClientError, Garbled, NotFound
+from farflung.client.errors import ClientError, InvalidResponse, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 
@@ -101,7 +101,7 @@ async def cluster_of(mailbox: Client, uid: str) -> str:
     annotations = metadata.get("annotations") or {}
     cluster = annotations.get(CLUSTER_ANNOTATION)
     if not isinstance(cluster, str) or not cluster:
-        raise Garbled("the mailbox does not say which logical cluster it is")
+        raise InvalidResponse("the mailbox does not say which logical cluster it is")
     path = str(annotations.get(PATH_ANNOTATION) or cluster)
     if not path.endswith(f"-mb-{uid}"):
         raise WrongMailboxError(path, uid)

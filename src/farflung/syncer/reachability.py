@@ -21,7 +21,7 @@ from typing import Final
 
 from farflung.client.errors import ClientError, Unreachable
 from farflung.client.rest import Client
-from farflung.client.transport import Reply, Request, Transport
+from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.backoff import Backoff
 from farflung.runtime.reflector import Environment
 
@@ -41,7 +41,7 @@ class Reachability:
         self.client = replace(client, transport=_Observed(client.transport, self._suspect))
         self.env = replace(env, sleep=self._sleep, backoff=_ShorterPauses.of(env.backoff, self._is_recent))
         self.is_away = False
-        self._probe = Request("GET", f"{client.prefix}/version", patience=PATIENCE)
+        self._probe = OutgoingRequest("GET", f"{client.prefix}/version", patience=PATIENCE)
         self._transport = client.transport
         self._sleep_whole = env.sleep
         self._monotonic = env.monotonic
@@ -116,7 +116,7 @@ class _Observed:
         self._failed = failed
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         try:
             async with self._transport.open(request) as reply:
                 yield reply

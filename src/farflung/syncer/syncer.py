@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from farflung.apis.edge.names import PROJECTED
 from farflung.client.errors import ClientError, Expired, NotFound, Refused
-from farflung.client.rest import Client, Selection
+from farflung.client.rest import Client, ListOptions
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -45,7 +45,7 @@ from farflung.syncer.types import Adopt, Part, Resource
 from farflung.syncer.upsync import Upsync, read_object
 from farflung.syncer.watch_plan import UPSYNCED, DownsyncWatches, UpsyncWatches
 
-OURS: Final = Selection(labels=f"{PROJECTED}=yes")
+OURS: Final = ListOptions(labels=f"{PROJECTED}=yes")
 WORKERS: Final = 8
 FLUSH: Final = 0.5  #: seconds between two looks at what is to be kept on disk
 MISSING: Final = Backoff(first=0.2, longest=60.0, random=lambda: 1.0)  #: until a side is asked again for a kind

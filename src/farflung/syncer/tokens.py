@@ -18,8 +18,8 @@ from multidict import CIMultiDict
 
 from farflung.apis.names import SECRETS, SERVICE_ACCOUNTS
 from farflung.client.credentials import bearer
-from farflung.client.errors import NONSENSE, ClientError, Garbled, KubeconfigError
-from farflung.client.kubeconfig import Access
+from farflung.client.errors import DECODE_ERRORS, ClientError, InvalidResponse, KubeconfigError
+from farflung.client.kubeconfig import ClientConfig
 from farflung.client.rest import Client, PatchType
 from farflung.client.transport import Credentials
 from farflung.lib.backoff import Backoff
@@ -97,7 +97,7 @@ def read_token(text: str) -> ServiceAccountToken | None:
         return None
     try:
         claims = _claims(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (*NONSENSE, binascii.Error):
+    except (*DECODE_ERRORS, binascii.Error):
         return None
     private = claims.private
     if not private.namespace or not private.serviceaccount.name or not 0 <= claims.iat < claims.exp <= LAST:
@@ -221,7 +221,7 @@ class TokenKeeper:
         text = status.get("token") if isinstance(status, dict) else None
         found = read_token(text) if isinstance(text, str) else None
         if found is None or found.account != account:
-            raise Garbled("what the server gave is not a token of this account")
+            raise InvalidResponse("what the server gave is not a token of this account")
         return found
 
     def _write(self) -> None:
@@ -249,8 +249,8 @@ class TokenKeeper:
 
 
 def renew_tokens(
-    access: Access, directory: Path, clock: Callable[[], float], report: Report, copy: Copy | None = None
-) -> tuple[Access, TokenKeeper]:
+    access: ClientConfig, directory: Path, clock: Callable[[], float], report: Report, copy: Copy | None = None
+) -> tuple[ClientConfig, TokenKeeper]:
     """The same, with a token that lasts as long as `run` of the keeper does.  An access that is not by the token of a
     ServiceAccount stays as it is."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

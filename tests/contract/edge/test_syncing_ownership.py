@@ -7,7 +7,7 @@ from edge_contract import Link, is_gone
 from edge_objects import DEPLOYMENTS, MAPS, REPLICA_SETS, deployment, obj, scope
 
 from farflung.apis.edge.names import DOWNSYNCED
-from farflung.client.rest import Selection
+from farflung.client.rest import ListOptions
 from farflung.machinery.errors import Obj
 from farflung.syncer.types import MANAGER, Adopt
 
@@ -201,7 +201,7 @@ async def test_what_a_deployment_hands_on_to_its_replica_sets_is_no_mark(link: L
     await placed(link, namespace, {})
 
     async def made() -> list[Obj]:
-        return await link.cluster.list(REPLICA_SETS, Selection(namespace))
+        return await link.cluster.list(REPLICA_SETS, ListOptions(namespace))
 
     (before,) = await link.eventually(made, "a ReplicaSet")
     assert before["metadata"]["annotations"][DOWNSYNCED] == f"Deployment/{namespace}/web"

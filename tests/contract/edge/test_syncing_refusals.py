@@ -18,7 +18,7 @@ from edge_objects import (
 
 from farflung.apis.names import Collection
 from farflung.client.errors import Refused
-from farflung.client.rest import Selection
+from farflung.client.rest import ListOptions
 from farflung.syncer.types import Adopt
 
 STRICT = {"type": "object", "required": ["size"], "properties": {"size": {"type": "integer", "maximum": 10}}}
@@ -112,7 +112,7 @@ async def test_what_a_secret_holds_appears_nowhere(link: Link) -> None:
     await link.problem("fixed", "Invalid")
     await link.cluster.patch(SECRETS, "key", {"data": {"password": "YQ=="}}, namespace)
     await link.told(lambda report: report["driftCorrected"] == 1)
-    events = [*await link.mailbox.list(EVENTS), *await link.cluster.list(EVENTS, Selection(namespace))]
+    events = [*await link.mailbox.list(EVENTS), *await link.cluster.list(EVENTS, ListOptions(namespace))]
     said = f"{link.log.getvalue()}{await link.report()}{events}{link.grounds.hub.log()}"
     for value in (*values.values(), *encoded, "which-was-there-before"):
         assert value not in said
@@ -134,7 +134,7 @@ async def test_nobody_is_told_what_a_cluster_says_when_it_refuses_a_secret(link:
 
     async def quotes() -> bool:
         try:
-            await link.cluster.rehearsing().create(SECRETS, key, namespace)
+            await link.cluster.with_dry_run().create(SECRETS, key, namespace)
         except Refused as error:
             return any(one in str(error) for one in PASSWORD)
         return False

@@ -13,7 +13,7 @@ from edge_contract import PATIENCE, Link, Write
 from edge_objects import DEFINITIONS, DEPLOYMENTS, MAPS, SECRETS, definition, deployment, obj, scope, upsync, whole
 
 from farflung.apis.names import Collection
-from farflung.client.rest import Selection
+from farflung.client.rest import ListOptions
 from farflung.machinery.errors import Obj
 
 
@@ -120,7 +120,9 @@ async def versions(link: Link, namespace: str, *collections: Collection) -> dict
     found: list[tuple[str, Obj]] = []
     for side, client in (("mailbox", link.mailbox), ("edge", link.cluster)):
         for collection in collections:
-            found += [(f"{side} {collection.kind}", one) for one in await client.list(collection, Selection(namespace))]
+            found += [
+                (f"{side} {collection.kind}", one) for one in await client.list(collection, ListOptions(namespace))
+            ]
     return {f"{what} {one['metadata']['name']}": one["metadata"]["resourceVersion"] for what, one in found}
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.client.errors import Unreachable
-from farflung.client.transport import Reply, Request
+from farflung.client.transport import OutgoingRequest, Reply
 from farflung.controllers.edge_scheduler.controller import FORGIVEN, PACE, WritePace
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
@@ -84,7 +84,7 @@ class Deaf(FaultyTransport):
     deaf = False
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Reply]:
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         if self.deaf and "/locations" in request.target:
             raise Unreachable("nothing is heard")
         async with super().open(request) as reply:

@@ -253,7 +253,7 @@ async def test_a_machine_that_comes_back_before_its_copy_is_withdrawn_has_its_ro
         assert await one.bound("a") == "az1"
         await link.eventually(lambda: edge.ask("GET", f"{PODS}/a"), "the machine at the edge")
 
-        async def withdraw_nothing(request: transport.Request) -> None:
+        async def withdraw_nothing(request: transport.OutgoingRequest) -> None:
             if request.method == "DELETE":
                 raise Unreachable("the line broke")
 

@@ -11,7 +11,7 @@ from hub_harness import MERGE_PATCH
 from machines import CLUSTERS, PODS, Machines, bind_edge, machine, machines, report
 from platform_harness import MASTER
 
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.machinery.errors import Obj
 
@@ -192,7 +192,7 @@ async def test_nobody_waits_for_a_workspace_whose_machine_cannot_be_unmarked() -
         await one.of_shop("PATCH", f"{PODS}/a/status", ended, content_type=MERGE_PATCH)
         writes = 0
 
-        async def write_first(request: Request) -> None:
+        async def write_first(request: OutgoingRequest) -> None:
             nonlocal writes
             if request.method == "PATCH" and f"{PODS}/a" in request.target:
                 writes += 1

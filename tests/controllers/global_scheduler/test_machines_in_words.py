@@ -10,7 +10,7 @@ from hub_harness import MERGE_PATCH
 from machines import ALLOCATIONS, CLUSTERS, PODS, Machines, allocation, cluster_spec, machine, machines
 
 from farflung.client.errors import NotFound
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.controllers.global_scheduler.failover import FailoverOptions
 from farflung.scheduling.values import Capacity, Site, SiteKey
 
@@ -23,7 +23,7 @@ async def capacity(one: Machines, name: str, flavors: dict[str, int], **spec: An
     await one.of_home("PATCH", f"{CLUSTERS}/{name}", patch, content_type=MERGE_PATCH)
 
 
-def is_binding(request: Request) -> bool:
+def is_binding(request: OutgoingRequest) -> bool:
     return "/binding" in request.target
 
 
@@ -204,7 +204,7 @@ async def test_a_workspace_that_is_gone_says_nothing_about_bindings_elsewhere() 
         await one.cluster("az1", {"small": 1})
         asked: list[str] = []
 
-        async def gone(request: Request) -> None:
+        async def gone(request: OutgoingRequest) -> None:
             if f"{PODS}/a" in request.target and request.method != "GET":
                 asked.append(request.target)
                 if len(asked) <= 2:

@@ -29,7 +29,7 @@ from translated import (
     widget,
 )
 
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import USUAL
 from farflung.placement.index import Copy
@@ -55,7 +55,7 @@ class Gate:
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: OutgoingRequest) -> None:
         if request.method == self.method and request.target.partition("?")[0].endswith(self.ending):
             self.reached.set()
             await self.opened.wait()

@@ -9,7 +9,7 @@ from summarized import DEPLOYMENTS, Reported, ready, reported
 from translated import DEFINITIONS, NAMESPACES, PROD, WORKSPACES, definition, inside, widget
 
 from farflung.client.errors import Unreachable
-from farflung.client.transport import Request
+from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
 
 COUNT = "kubestellar.io/executing-count"
@@ -88,7 +88,7 @@ async def test_a_label_that_comes_while_an_object_is_marked_stays() -> None:
         await one.world.at_rest()
         assert not (await one.source())["metadata"].get("labels")
 
-        async def label_first(request: Request) -> None:
+        async def label_first(request: OutgoingRequest) -> None:
             if request.method == "PATCH" and request.target.startswith(f"/clusters/{one.cluster}{DEPLOYMENTS}/web"):
                 one.world.fleet.masters.gate = None
                 patch = {"metadata": {"labels": {"mine": "yes"}}}
@@ -134,7 +134,7 @@ async def test_marks_go_although_another_kind_cannot_be_listed() -> None:
         marked = {**widget("w", 1, labels={COUNT: "1"}), "kind": "Widgets"}
         await one.world.fleet.eventually(lambda: one.world.put(one.cluster, WIDGETS, marked), "the widget")
 
-        async def hide(request: Request) -> None:
+        async def hide(request: OutgoingRequest) -> None:
             if "/gadgets" in request.target:
                 raise Unreachable("somebody broke it")
 
@@ -204,7 +204,7 @@ async def test_a_status_that_its_schema_refuses_is_told_of_and_tried_again_when_
     async with reported("florin") as one:
         tried: list[str] = []
 
-        async def count(request: Request) -> None:
+        async def count(request: OutgoingRequest) -> None:
             if request.method == "PATCH" and request.target.partition("?")[0].endswith("/widgets/w/status"):
                 tried.append(request.target)
 
@@ -251,7 +251,7 @@ async def test_summaries_stay_until_their_objects_can_be_listed() -> None:
         await one.report("florin", ready(1))
         await one.report("florin", {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}, f"{SERVICES}/web")
 
-        async def hide(request: Request) -> None:
+        async def hide(request: OutgoingRequest) -> None:
             if "/deployments" in request.target:
                 raise Unreachable("not now")
 

@@ -7,7 +7,7 @@ from typing import Any
 from cluster import Cluster, cluster, workload
 
 from farflung.apis.names import CLAIMS, CONTROLLER_REVISIONS, DAEMON_SETS, JOBS, NODES, PODS, STATEFUL_SETS
-from farflung.client.rest import Selection
+from farflung.client.rest import ListOptions
 from farflung.machinery.errors import Obj
 
 # --- StatefulSets ---------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ async def test_a_stateful_set_is_renewed_from_the_last_pod_down_to_its_partition
 
         await one.eventually(back)
         assert (await one.get(PODS, "db-0"))["spec"]["containers"][0]["image"] == "httpd:1"
-        revisions = await one.client.list(CONTROLLER_REVISIONS, Selection("default"))
+        revisions = await one.client.list(CONTROLLER_REVISIONS, ListOptions("default"))
         assert sorted(each["revision"] for each in revisions) == [1, 2]
         whole = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}
         await one.patch(STATEFUL_SETS, "db", whole)
@@ -83,7 +83,7 @@ async def test_pods_of_a_parallel_set_do_not_wait_for_each_other_and_claims_are_
             return [each[0].get("reason") for each in conditions] == ["Unschedulable"] * 2
 
         await one.eventually(waiting)
-        claims = await one.client.list(CLAIMS, Selection("default"))
+        claims = await one.client.list(CLAIMS, ListOptions("default"))
         assert [each["metadata"]["name"] for each in claims] == ["data-db-0", "data-db-1"]
         [first, _] = await one.pods()
         why = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
@@ -125,7 +125,7 @@ async def test_a_daemon_set_has_one_pod_on_each_node_that_is_meant_and_renews_it
             return await covered() and (await one.pods())[0]["spec"]["containers"][0]["image"] == "httpd:2"
 
         await one.eventually(renewed)
-        revisions = await one.client.list(CONTROLLER_REVISIONS, Selection("default"))
+        revisions = await one.client.list(CONTROLLER_REVISIONS, ListOptions("default"))
         assert sorted(each["revision"] for each in revisions) == [1, 2]
         await one.client.patch(NODES, "edge-1", {"metadata": {"labels": {"role": None}}})
 
@@ -235,7 +235,7 @@ async def test_a_job_is_deleted_with_its_pods_when_its_time_is_over() -> None:
         await one.create(JOBS, job("brief", ttlSecondsAfterFinished=0))
 
         async def gone() -> bool:
-            return not await one.client.list(JOBS, Selection("default")) and not await one.pods()
+            return not await one.client.list(JOBS, ListOptions("default")) and not await one.pods()
 
         await one.eventually(gone)
 

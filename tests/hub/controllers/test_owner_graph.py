@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from farflung.hub.catalog.objects import uid_of
 from farflung.hub.controllers.owner_graph import (
-    Delete,
+    DeleteDependent,
     DependentsSummary,
-    Leave,
+    NoAction,
     OwnerEdge,
     OwnerGraph,
     OwnerNode,
@@ -62,7 +62,7 @@ def test_nothing_with_a_present_owner_is_deleted(
 ) -> None:
     metadata, owners, dependents = situation
     if OwnerState.PRESENT in owners:
-        assert not isinstance(decide(metadata, owners, dependents), Delete)
+        assert not isinstance(decide(metadata, owners, dependents), DeleteDependent)
 
 
 @given(situations())
@@ -71,7 +71,7 @@ def test_nothing_without_owners_is_deleted(
 ) -> None:
     metadata, owners, dependents = situation
     if not owners:
-        assert isinstance(decide(metadata, owners, dependents), Leave | RemoveFinalizer | Unblock)
+        assert isinstance(decide(metadata, owners, dependents), NoAction | RemoveFinalizer | Unblock)
 
 
 @given(situations())
@@ -81,7 +81,7 @@ def test_where_an_owner_is_unclear_only_orphans_lose_a_reference(
     metadata, owners, dependents = situation
     if OwnerState.UNCLEAR in owners and metadata.deletionTimestamp is None:
         action = decide(metadata, owners, dependents)
-        assert isinstance(action, Leave) or (isinstance(action, RemoveOwners) and OwnerState.ORPHANING in owners)
+        assert isinstance(action, NoAction) or (isinstance(action, RemoveOwners) and OwnerState.ORPHANING in owners)
 
 
 @given(situations())
@@ -109,7 +109,7 @@ def test_what_is_being_deleted_is_not_deleted_again(
 ) -> None:
     metadata, owners, dependents = situation
     if metadata.deletionTimestamp is not None:
-        assert not isinstance(decide(metadata, owners, dependents), Delete)
+        assert not isinstance(decide(metadata, owners, dependents), DeleteDependent)
 
 
 @given(situations())
@@ -137,13 +137,13 @@ def test_an_object_goes_the_way_its_own_finalizer_says() -> None:
     reference = (OwnerReference("v1", "ConfigMap", "n", "a"),)
     for finalizer, policy in ((ORPHAN, "Orphan"), (FOREGROUND, "Foreground"), ("example.com/hold", "Background")):
         metadata = OwnershipMetadata("own", ownerReferences=reference, finalizers=(finalizer,))
-        assert decide(metadata, [OwnerState.ABSENT], DependentsSummary()) == Delete(policy)
+        assert decide(metadata, [OwnerState.ABSENT], DependentsSummary()) == DeleteDependent(policy)
 
 
 def test_an_object_whose_owner_waits_goes_after_its_own_dependents() -> None:
     metadata = OwnershipMetadata("own", ownerReferences=(OwnerReference("v1", "ConfigMap", "n", "a"),))
-    assert decide(metadata, [OwnerState.WAITING], DependentsSummary(any=True)) == Delete("Foreground")
-    assert decide(metadata, [OwnerState.WAITING], DependentsSummary()) == Delete("Background")
+    assert decide(metadata, [OwnerState.WAITING], DependentsSummary(any=True)) == DeleteDependent("Foreground")
+    assert decide(metadata, [OwnerState.WAITING], DependentsSummary()) == DeleteDependent("Background")
 
 
 # --- reading objects ------------------------------------------------------------------------------

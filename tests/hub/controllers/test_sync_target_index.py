@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.hub.controllers import sync_targets
-from farflung.hub.controllers.sync_targets import Count, Target, TargetIndex
+from farflung.hub.controllers.sync_targets import IndexedTarget, SyncTargetIndex, TargetCount
 from farflung.machinery.errors import Obj
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -30,45 +30,45 @@ def target(**status: object) -> Obj:
 @pytest.mark.parametrize(
     ("selector", "count"),
     [
-        ({}, Count(3, 2)),
-        (None, Count(0, 0)),
-        ({"matchLabels": {"env": "prod"}}, Count(2, 1)),
-        ({"matchExpressions": [{"key": "env", "operator": "Exists"}]}, Count(3, 2)),
-        ({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["dev"]}]}, Count(2, 1)),
-        ({"matchExpressions": [{"key": "env", "operator": "Resembles", "values": ["dev"]}]}, Count(0, 0)),
+        ({}, TargetCount(3, 2)),
+        (None, TargetCount(0, 0)),
+        ({"matchLabels": {"env": "prod"}}, TargetCount(2, 1)),
+        ({"matchExpressions": [{"key": "env", "operator": "Exists"}]}, TargetCount(3, 2)),
+        ({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["dev"]}]}, TargetCount(2, 1)),
+        ({"matchExpressions": [{"key": "env", "operator": "Resembles", "values": ["dev"]}]}, TargetCount(0, 0)),
     ],
 )
-def test_a_location_counts_the_targets_that_it_selects(selector: Obj | None, count: Count) -> None:
-    workspace = TargetIndex()
-    workspace.set_target("a", Target({"env": "prod"}, True))
+def test_a_location_counts_the_targets_that_it_selects(selector: Obj | None, count: TargetCount) -> None:
+    workspace = SyncTargetIndex()
+    workspace.set_target("a", IndexedTarget({"env": "prod"}, True))
     workspace.set_location("x", location(selector))
-    workspace.set_target("b", Target({"env": "prod"}, False))
-    workspace.set_target("c", Target({"env": "dev"}, True))
+    workspace.set_target("b", IndexedTarget({"env": "prod"}, False))
+    workspace.set_target("c", IndexedTarget({"env": "dev"}, True))
     assert workspace.count("x") == count
 
 
 def test_a_location_without_a_spec_has_nothing() -> None:
-    workspace = TargetIndex()
-    workspace.set_target("a", Target({}, True))
+    workspace = SyncTargetIndex()
+    workspace.set_target("a", IndexedTarget({}, True))
     workspace.set_location("x", {"metadata": {"name": "x"}})
-    assert workspace.count("x") == Count(0, 0)
+    assert workspace.count("x") == TargetCount(0, 0)
 
 
 def test_a_change_names_the_locations_that_it_changes() -> None:
-    workspace = TargetIndex()
+    workspace = SyncTargetIndex()
     workspace.set_location("all", location({}))
     workspace.set_location("prod", location({"matchLabels": {"env": "prod"}}))
-    assert workspace.set_target("a", Target({"env": "dev"}, False)) == ["all"]
-    assert workspace.set_target("a", Target({"env": "dev"}, False)) == []
-    assert workspace.set_target("a", Target({"env": "prod"}, False)) == ["prod"]
-    assert workspace.set_target("a", Target({"env": "prod"}, True)) == ["all", "prod"]
+    assert workspace.set_target("a", IndexedTarget({"env": "dev"}, False)) == ["all"]
+    assert workspace.set_target("a", IndexedTarget({"env": "dev"}, False)) == []
+    assert workspace.set_target("a", IndexedTarget({"env": "prod"}, False)) == ["prod"]
+    assert workspace.set_target("a", IndexedTarget({"env": "prod"}, True)) == ["all", "prod"]
     assert workspace.set_target("a", None) == ["all", "prod"]
     assert workspace.set_target("a", None) == []
 
 
 NAMES = st.sampled_from("abc")
 TARGETS = st.none() | st.builds(
-    Target, st.dictionaries(st.sampled_from(["env", "zone"]), st.sampled_from(["x", "y"])), st.booleans()
+    IndexedTarget, st.dictionaries(st.sampled_from(["env", "zone"]), st.sampled_from(["x", "y"])), st.booleans()
 )
 SELECTORS = st.sampled_from(
     [
@@ -84,21 +84,21 @@ STEPS = st.lists(
 )
 
 
-def counted(location: Obj, targets: Iterable[Target]) -> Count:
+def counted(location: Obj, targets: Iterable[IndexedTarget]) -> TargetCount:
     """Without any index."""
     selector = sync_targets.instance_selector(location)
     found = [one.is_available for one in targets if selector is not None and selector.matches(one.labels)]
-    return Count(len(found), sum(found))
+    return TargetCount(len(found), sum(found))
 
 
 @given(steps=STEPS)
 def test_counts_are_right_after_any_history(steps: list[tuple[str, str, object]]) -> None:
-    workspace = TargetIndex()
-    targets: dict[str, Target] = {}
+    workspace = SyncTargetIndex()
+    targets: dict[str, IndexedTarget] = {}
     locations: dict[str, Obj] = {}
     for kind, name, value in steps:
         if kind == "target":
-            assert value is None or isinstance(value, Target)
+            assert value is None or isinstance(value, IndexedTarget)
             workspace.set_target(name, value)
             targets.pop(name, None)
             if value is not None:

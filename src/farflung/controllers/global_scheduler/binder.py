@@ -124,7 +124,7 @@ class MachineBinder:
                 await client.create(PODS, binding, namespace, "binding")
                 return
             except Refused as error:
-                if error.status not in NO_BINDING_API or (isinstance(error, NotFound) and error.names(name)):
+                if error.status not in NO_BINDING_API or (isinstance(error, NotFound) and error.is_about(name)):
                     raise
         patched = await client.patch(PODS, name, statuses.bind_patch(self._latest(placed), chosen, site), namespace)
         self._has_binding_api = False  # the workspace and the Pod exist

@@ -19,7 +19,7 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.globalscheduler.names import DELIVERS_TO
 from farflung.apis.kcp.names import API_BINDINGS
 from farflung.apis.names import PODS
-from farflung.client.errors import AlreadyExists, Conflict, NotFound
+from farflung.client.errors import AlreadyExists, NotFound, UpdateConflict
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import MachineBinder
@@ -224,7 +224,7 @@ class DeliveryController:
     async def _remove(self, delivery: Delivery, name: str, uid: str) -> None:
         key = Key(delivery.workspace, "", name)
         version = self._placements.cache.version(key)
-        with contextlib.suppress(NotFound, Conflict):
+        with contextlib.suppress(NotFound, UpdateConflict):
             await self._hooks.view(delivery.workspace).delete(EDGE_PLACEMENTS, name, uid=uid)
         self._placements.forget(key, version)
 

@@ -9,7 +9,15 @@ import msgspec
 from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.apis.names import Collection
 from farflung.client.discovery import discover
-from farflung.client.errors import NONSENSE, ClientError, Conflict, Forbidden, Garbled, Invalid, NotFound
+from farflung.client.errors import (
+    DECODE_ERRORS,
+    ClientError,
+    Forbidden,
+    Invalid,
+    InvalidResponse,
+    NotFound,
+    UpdateConflict,
+)
 from farflung.client.rest import Client, PatchType
 from farflung.controllers.mailbox.decide import is_ending
 from farflung.controllers.mailbox.reporter import MailboxCaches
@@ -117,12 +125,12 @@ class Releaser:
         ]
         try:
             await mailbox.patch(collection, held.name, patch, held.namespace, how=PatchType.JSON)
-        except (NotFound, Conflict, Invalid):
+        except (NotFound, UpdateConflict, Invalid):
             return
 
 
 def _metadata(document: bytes) -> _Metadata:
     try:
         return _OBJECT.decode(document).metadata
-    except NONSENSE as error:
-        raise Garbled(f"not an object: {error}") from None
+    except DECODE_ERRORS as error:
+        raise InvalidResponse(f"not an object: {error}") from None

@@ -272,7 +272,7 @@ class Copier:
         if copy.part.kind in BRINGING or left_alone:
             return False
         try:
-            await client.rehearsing().create(collection, wanted, copy.part.namespace)
+            await client.with_dry_run().create(collection, wanted, copy.part.namespace)
         except AlreadyExists:
             return True
         return False

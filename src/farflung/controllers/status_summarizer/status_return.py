@@ -13,7 +13,7 @@ from farflung.apis.globalscheduler.names import CLUSTER_LABEL, DELIVERED
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.client.errors import NotFound, Refused
-from farflung.client.rest import Client, PatchType, Selection
+from farflung.client.rest import Client, ListOptions, PatchType
 from farflung.controllers.status_summarizer.health import sentence
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -143,7 +143,7 @@ def _without_copy(kind: Kind, obj: Mapping[str, Any]) -> Obj:
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
-MARKED: Final = Selection(labels=COUNT)
+MARKED: Final = ListOptions(labels=COUNT)
 MOST_STEPS: Final = 4  #: that follow one another: the marks, the status, the marks again
 HOPELESS: Final = frozenset({400, 405, 413, 415, 422})  #: what a server says of a write that it will never take
 

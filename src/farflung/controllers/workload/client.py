@@ -21,7 +21,7 @@ from farflung.apis.names import (
     STATEFUL_SETS,
     Collection,
 )
-from farflung.client.errors import AlreadyExists, ClientError, Conflict, Forbidden, NotFound, Refused
+from farflung.client.errors import AlreadyExists, ClientError, Forbidden, NotFound, Refused, UpdateConflict
 from farflung.client.rest import Client
 from farflung.controllers.workload.model.ownership import (
     ChildIndex,
@@ -218,7 +218,7 @@ class WorkloadClient:
             except ClientError as error:
                 if _is_namespace_terminating(error):
                     return False
-                if step.failed is not None and not isinstance(error, Conflict):
+                if step.failed is not None and not isinstance(error, UpdateConflict):
                     self.record_event(component, owner, collection, step.failed, str(error))
                 raise
             if step.done is not None:
@@ -231,7 +231,7 @@ class WorkloadClient:
         """Like `perform`, but return the error if the server refused a step, so that the status can report it."""
         try:
             await self.perform(component, owner, collection, steps)
-        except (Conflict, AlreadyExists):
+        except (UpdateConflict, AlreadyExists):
             raise
         except Refused as error:
             return error
@@ -288,7 +288,7 @@ class WorkloadClient:
         self._deleted[write.uid] = self.now() + ASSUMED_FOR
         try:
             await self.api.delete(write.collection, write.name, write.namespace, uid=write.uid, propagation=propagation)
-        except (NotFound, Conflict):
+        except (NotFound, UpdateConflict):
             pass  # the object does not exist, or another one has its name
         except ClientError as error:
             if not _is_outcome_unknown(error):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from farflung.apis.names import PODS
-from farflung.client.errors import Conflict, NotFound
+from farflung.client.errors import NotFound, UpdateConflict
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
@@ -51,7 +51,7 @@ class PodCollector:
         left = self._missing.setdefault(_node(pod), now) + NODE_GRACE - now
         if left > timedelta():
             return left.total_seconds()
-        with contextlib.suppress(NotFound, Conflict):
+        with contextlib.suppress(NotFound, UpdateConflict):
             await self._client.api.delete(PODS, key.name, key.namespace, uid=pod["metadata"]["uid"], grace=0)
         return None
 

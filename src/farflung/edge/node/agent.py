@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from farflung.apis.names import PODS, Collection
-from farflung.client.rest import Selection
+from farflung.client.rest import ListOptions
 from farflung.edge.node.context import NodeConfig, NodeContext, wait_for_either
 from farflung.edge.node.environment import CONFIG_MAP, SECRET
 from farflung.edge.node.pod_worker import PodWorker
@@ -38,7 +38,7 @@ class NodeAgent:
         self._config = config
         client, env = config.client, config.env
         self._registration = Registration(config)
-        selection = Selection(fields=f"spec.nodeName={config.name}")
+        selection = ListOptions(fields=f"spec.nodeName={config.name}")
         self._pods: Informer[Obj] = Informer(client, PODS, orjson.loads, env, self._log_error, selection)
         self._config_maps: Informer[Obj] = Informer(client, CONFIG_MAPS, orjson.loads, env, self._log_error)
         self._secrets: Informer[Obj] = Informer(client, SECRETS, orjson.loads, env, self._log_error)

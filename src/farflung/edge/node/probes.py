@@ -12,7 +12,7 @@ from urllib.parse import quote
 from multidict import CIMultiDict
 
 from farflung.client.errors import ClientError
-from farflung.client.transport import HttpTransport, Reply, Request
+from farflung.client.transport import HttpTransport, OutgoingRequest, Reply
 from farflung.edge.runtimes.base import Address, Runtime, StartedContainer
 from farflung.machinery.errors import Obj
 
@@ -111,7 +111,7 @@ async def _get(wanted: Obj, address: Address, seconds: float) -> ProbeResult:
     try:
         async with (
             HttpTransport(server, tls=_unverified_tls() if scheme == "https" else None) as transport,
-            transport.open(Request("GET", target, headers, patience=seconds)) as reply,
+            transport.open(OutgoingRequest("GET", target, headers, patience=seconds)) as reply,
         ):
             body = await _read_body(reply)
             if 200 <= reply.status < 400:

@@ -12,8 +12,8 @@ from typing import Final
 import orjson
 
 from farflung.apis.names import LEASES, NODES
-from farflung.client.errors import AlreadyExists, ClientError, Conflict, NotFound
-from farflung.client.rest import Selection
+from farflung.client.errors import AlreadyExists, ClientError, NotFound, UpdateConflict
+from farflung.client.rest import ListOptions
 from farflung.edge.node.context import NODE_ADDRESS, NodeConfig
 from farflung.edge.node.status import is_same_status
 from farflung.lib.version import __version__
@@ -50,7 +50,7 @@ class Registration:
         self._changed = asyncio.Event()
         self._changed.set()
         self._lease: Obj | None = None
-        selection = Selection(fields=f"metadata.name={config.name}")
+        selection = ListOptions(fields=f"metadata.name={config.name}")
         self.informer: Informer[Obj] = Informer(
             config.client, NODES, orjson.loads, config.env, self._log_error, selection
         )
@@ -72,7 +72,7 @@ class Registration:
             try:
                 await self._reconcile(self.informer.cache.get(Key("", "", self._name)))
                 failures = 0
-            except (Conflict, AlreadyExists, NotFound):
+            except (UpdateConflict, AlreadyExists, NotFound):
                 continue  # the cache is stale; the watch event comes
             except ClientError as error:
                 failures += 1

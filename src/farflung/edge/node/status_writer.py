@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from farflung.apis.names import PODS
-from farflung.client.errors import ClientError, Conflict, Invalid, NotFound
+from farflung.client.errors import ClientError, Invalid, NotFound, UpdateConflict
 from farflung.edge.node.context import NODE_ADDRESS, NodeContext
 from farflung.edge.node.status import PodState, is_same_status, pod_status
 from farflung.machinery.errors import Obj
@@ -48,7 +48,7 @@ class PodStatusWriter:
                 return
             except NotFound:
                 return
-            except Conflict:
+            except UpdateConflict:
                 if not await self._refresh():
                     return
             except Invalid as error:
@@ -87,7 +87,7 @@ class PodStatusWriter:
                     PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], grace=0
                 )
                 return
-            except (NotFound, Conflict):
+            except (NotFound, UpdateConflict):
                 return
             except ClientError as error:
                 failures += 1

@@ -13,9 +13,9 @@ from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.owner_graph import (
     Action,
-    Delete,
+    DeleteDependent,
     DependentsSummary,
-    Leave,
+    NoAction,
     OwnerEdge,
     OwnerGraph,
     OwnerNode,
@@ -223,7 +223,7 @@ class GarbageCollector:
                 self.queue.add(key)  # with the state after these requests
                 return
         action = decide(metadata, owners, self._summarize(key, metadata))
-        if not isinstance(action, Leave):
+        if not isinstance(action, NoAction):
             log.debug("%s: %s", key, action)
             await self._act(entry, metadata.uid, action)
 
@@ -232,7 +232,7 @@ class GarbageCollector:
         if resource is None:
             return  # its kind is being deleted with all objects
         path = object_path(resource, entry.key)
-        if isinstance(action, Delete):
+        if isinstance(action, DeleteDependent):
             await self._client.delete(path, policy=action.policy, uid=uid, revision=entry.revision)
             return
         metadata = changed_metadata(objects.decode(entry)["metadata"], action)

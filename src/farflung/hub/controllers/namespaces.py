@@ -48,14 +48,14 @@ class Pace:
 DEFAULT_PACE: Final = Pace()
 
 
-class Scope(NamedTuple):
+class NamespaceRef(NamedTuple):
     cluster: str
     namespace: str
 
 
-def scope_of(key: str) -> Scope:
+def namespace_ref(key: str) -> NamespaceRef:
     """The namespace of a Namespace's key, or of a namespaced object's key."""
-    return Scope(*key.split("/", 5)[3:5])
+    return NamespaceRef(*key.split("/", 5)[3:5])
 
 
 class NamespaceController:
@@ -68,11 +68,11 @@ class NamespaceController:
         self._clock = clock
         self._pace = pace
         self._resource = kinds.builtin(NAMESPACES)
-        self._terminating: set[Scope] = set()
+        self._terminating: set[NamespaceRef] = set()
         self._subscription: Subscription | None = None
         self._content = StoredKindsWatch(store, kinds, self._on_content)
         kinds.listen(self._on_kinds)
-        self.queue: ReconcileQueue[Scope] = ReconcileQueue("namespaces", self._reconcile, workers=WORKERS)
+        self.queue: ReconcileQueue[NamespaceRef] = ReconcileQueue("namespaces", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
         self._content.start()
@@ -91,13 +91,13 @@ class NamespaceController:
     def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None:
-                self._terminating.discard(scope_of(change.key))
-                self.queue.forget(scope_of(change.key))  # a new namespace of that name has its own grace
+                self._terminating.discard(namespace_ref(change.key))
+                self.queue.forget(namespace_ref(change.key))  # a new namespace of that name has its own grace
             elif is_terminating(change.entry):
                 self._terminate(change.entry, after=self._pace.grace)
 
     def _terminate(self, entry: Entry, *, after: float) -> None:
-        scope = scope_of(entry.key)
+        scope = namespace_ref(entry.key)
         self.queue.add_later(scope, self._pace.again if scope in self._terminating else after)
         self._terminating.add(scope)
 
@@ -106,7 +106,7 @@ class NamespaceController:
         if not self._terminating:
             return
         for change in changes:
-            scope = scope_of(change.key)
+            scope = namespace_ref(change.key)
             came_or_went = change.entry is None or change.previous is None
             if came_or_went and scope in self._terminating and is_content(change):
                 self.queue.add_later(scope, self._pace.again)
@@ -117,12 +117,12 @@ class NamespaceController:
             if scope.cluster == change.cluster:
                 self.queue.add_later(scope, self._pace.again)
 
-    def _entries(self, resource: Resource, scope: Scope) -> Sequence[Entry]:
+    def _entries(self, resource: Resource, scope: NamespaceRef) -> Sequence[Entry]:
         return self._store.list(objects.prefix(resource, *scope)).entries
 
     # --- reconciling ------------------------------------------------------------------------------
 
-    async def _reconcile(self, scope: Scope) -> None:
+    async def _reconcile(self, scope: NamespaceRef) -> None:
         key = namespace_key(*scope)
         entry = self._store.get(key)
         if entry is None or not is_terminating(entry) or not finalizers_of(objects.decode(entry)):
@@ -134,7 +134,7 @@ class NamespaceController:
         if not remains.resources:
             await self._finalize(key)
 
-    async def _delete_content(self, scope: Scope) -> Remains:
+    async def _delete_content(self, scope: NamespaceRef) -> Remains:
         """Delete the Pods first, and all else when no Pod is left, because Pods use the other objects."""
         remains = Remains()
         content = self._kinds.namespaced(scope.cluster)
@@ -142,14 +142,14 @@ class NamespaceController:
         others = [resource for resource in content if storage_prefix(resource) != PODS]
         for resources in (pods, others):
             for resource in resources:
-                if any(not is_going(entry) for entry in self._entries(resource, scope)):
+                if any(not is_terminating_content(entry) for entry in self._entries(resource, scope)):
                     await self._delete(resource, scope, remains)
             self._count(resources, scope, remains)
             if remains.resources:
                 break
         return remains
 
-    async def _delete(self, resource: Resource, scope: Scope, remains: Remains) -> None:
+    async def _delete(self, resource: Resource, scope: NamespaceRef, remains: Remains) -> None:
         try:
             await self._client.delete_all(collection_path(resource, *scope))
         except ApiError as error:
@@ -158,7 +158,7 @@ class NamespaceController:
             else:
                 remains.failures.append(error.message)
 
-    def _count(self, resources: Iterable[Resource], scope: Scope, remains: Remains) -> None:
+    def _count(self, resources: Iterable[Resource], scope: NamespaceRef, remains: Remains) -> None:
         for resource in resources:
             entries = self._entries(resource, scope)
             if entries:
@@ -199,7 +199,7 @@ def is_content(change: Change) -> bool:
     return change.key.count("/") == 5
 
 
-def is_going(entry: Entry) -> bool:
+def is_terminating_content(entry: Entry) -> bool:
     """Whether an object is being deleted and has no finalizer of the garbage collector, which is not needed here."""
     if not is_concerned(entry.value):
         return False
@@ -207,7 +207,7 @@ def is_going(entry: Entry) -> bool:
     return identity.deletionTimestamp is not None and not identity.mark
 
 
-class Finding(NamedTuple):
+class TerminationCondition(NamedTuple):
     status: str
     reason: str
     message: str
@@ -215,11 +215,13 @@ class Finding(NamedTuple):
 
 #: the conditions of an empty namespace, in their order
 FINE: Final = {
-    DISCOVERY: Finding("False", "ResourcesDiscovered", "All resources successfully discovered"),
-    PARSING: Finding("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-    CONTENT: Finding("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-    REMAINING: Finding("False", "ContentRemoved", "All content successfully removed"),
-    FINALIZERS: Finding("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+    DISCOVERY: TerminationCondition("False", "ResourcesDiscovered", "All resources successfully discovered"),
+    PARSING: TerminationCondition("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    CONTENT: TerminationCondition(
+        "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"
+    ),
+    REMAINING: TerminationCondition("False", "ContentRemoved", "All content successfully removed"),
+    FINALIZERS: TerminationCondition("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
 
 
@@ -231,21 +233,23 @@ class Remains:
     finalizers: Counter[str] = field(default_factory=Counter)  #: finalizer → objects that it holds
     failures: list[str] = field(default_factory=list)  #: errors of delete requests
 
-    def findings(self) -> dict[str, Finding]:
+    def findings(self) -> dict[str, TerminationCondition]:
         found = dict(FINE)
         if self.failures:
             start = f"Failed to delete all resource types, {len(self.failures)} remaining: "
-            found[CONTENT] = Finding("True", "ContentDeletionFailed", start + ", ".join(sorted(self.failures)))
+            found[CONTENT] = TerminationCondition(
+                "True", "ContentDeletionFailed", start + ", ".join(sorted(self.failures))
+            )
         if self.resources:
             counts = [
                 f"{name}.{group} has {count} resource instances" for (name, group), count in self.resources.items()
             ]
             start = "Some resources are remaining: "
-            found[REMAINING] = Finding("True", "SomeResourcesRemain", start + ", ".join(sorted(counts)))
+            found[REMAINING] = TerminationCondition("True", "SomeResourcesRemain", start + ", ".join(sorted(counts)))
         if self.finalizers:
             counts = [f"{name} in {count} resource instances" for name, count in self.finalizers.items()]
             start = "Some content in the namespace has finalizers remaining: "
-            found[FINALIZERS] = Finding("True", "SomeFinalizersRemain", start + ", ".join(sorted(counts)))
+            found[FINALIZERS] = TerminationCondition("True", "SomeFinalizersRemain", start + ", ".join(sorted(counts)))
         return found
 
 
@@ -263,7 +267,7 @@ def termination_conditions(present: Sequence[Obj], remains: Remains, now: str) -
     return updated
 
 
-def condition(kind: str, finding: Finding, since: str | None) -> Obj:
+def condition(kind: str, finding: TerminationCondition, since: str | None) -> Obj:
     return {
         "type": kind,
         "status": finding.status,

@@ -94,12 +94,12 @@ class DependentsSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class NoAction:
     """No action."""
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteDependent:
     policy: str
 
 
@@ -122,7 +122,7 @@ class RemoveFinalizer:
     finalizer: str
 
 
-Action = Leave | Delete | RemoveOwners | Unblock | RemoveFinalizer
+Action = NoAction | DeleteDependent | RemoveOwners | Unblock | RemoveFinalizer
 POLICIES: Final = {"": "Background", ORPHAN: "Orphan", FOREGROUND: "Foreground"}
 
 
@@ -140,16 +140,16 @@ def decide(metadata: OwnershipMetadata, owners: Sequence[OwnerState], dependents
         is_held = dependents.any if mark == ORPHAN else dependents.blocking
         if mark and not is_held:
             return RemoveFinalizer(mark)
-        return Unblock() if mark == FOREGROUND and dependents.circular else Leave()
+        return Unblock() if mark == FOREGROUND and dependents.circular else NoAction()
     if not owners or OwnerState.UNCLEAR in owners:
-        return Leave()
+        return NoAction()
     waiting = owners_in(OwnerState.WAITING)
     if present := owners_in(OwnerState.PRESENT):
         lost = (waiting | owners_in(OwnerState.ABSENT)) - present
-        return RemoveOwners(lost) if lost else Leave()
+        return RemoveOwners(lost) if lost else NoAction()
     if waiting and dependents.circular:
         return Unblock()
-    return Delete("Foreground" if waiting and dependents.any else _own_policy(metadata))
+    return DeleteDependent("Foreground" if waiting and dependents.any else _own_policy(metadata))
 
 
 def _own_policy(metadata: OwnershipMetadata) -> str:

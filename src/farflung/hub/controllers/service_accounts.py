@@ -18,7 +18,7 @@ from farflung.hub.auth.service_account_tokens import ServiceAccount, ServiceAcco
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
-from farflung.hub.controllers.namespaces import NAMESPACES, Scope, scope_of
+from farflung.hub.controllers.namespaces import NAMESPACES, NamespaceRef, namespace_ref
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
 from farflung.hub.registry.namespaces import is_terminating, namespace_key
@@ -50,7 +50,7 @@ class ServiceAccountsController:
         self._config_maps = kinds.builtin(CONFIG_MAPS)
         self._data = {"ca.crt": authority}
         self._subscriptions: list[Subscription] = []
-        self.queue: ReconcileQueue[Scope] = ReconcileQueue("accounts", self._reconcile, workers=WORKERS)
+        self.queue: ReconcileQueue[NamespaceRef] = ReconcileQueue("accounts", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
         subscribe = self._store.subscribe
@@ -60,7 +60,7 @@ class ServiceAccountsController:
             subscribe(CONFIG_MAPS, self._on_config_maps),
         ]
         for entry in self._store.list(NAMESPACES).entries:
-            self.queue.add(scope_of(entry.key))
+            self.queue.add(namespace_ref(entry.key))
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
@@ -69,19 +69,19 @@ class ServiceAccountsController:
     def _on_namespaces(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.previous is None:
-                self.queue.add(scope_of(change.key))
+                self.queue.add(namespace_ref(change.key))
 
     def _on_accounts(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None and change.key.endswith("/" + ACCOUNT):
-                self.queue.add(scope_of(change.key))
+                self.queue.add(namespace_ref(change.key))
 
     def _on_config_maps(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.key.endswith("/" + AUTHORITY) and change.previous is not None:
-                self.queue.add(scope_of(change.key))
+                self.queue.add(namespace_ref(change.key))
 
-    async def _reconcile(self, scope: Scope) -> None:
+    async def _reconcile(self, scope: NamespaceRef) -> None:
         if self._is_active(scope):
             try:
                 await asyncio.gather(self._ensure_account(scope), self._ensure_authority(scope))
@@ -89,16 +89,16 @@ class ServiceAccountsController:
                 if self._is_active(scope):
                     raise
 
-    def _is_active(self, scope: Scope) -> bool:
+    def _is_active(self, scope: NamespaceRef) -> bool:
         namespace = self._store.get(namespace_key(*scope))
         return namespace is not None and not is_terminating(namespace)
 
-    async def _ensure_account(self, scope: Scope) -> None:
+    async def _ensure_account(self, scope: NamespaceRef) -> None:
         if self._store.get(objects.key(self._accounts, *scope, ACCOUNT)) is None:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
             await self._client.request("POST", collection_path(self._accounts, *scope), account)
 
-    async def _ensure_authority(self, scope: Scope) -> None:
+    async def _ensure_authority(self, scope: NamespaceRef) -> None:
         key = objects.key(self._config_maps, *scope, AUTHORITY)
         entry = self._store.get(key)
         if entry is None:

@@ -54,7 +54,7 @@ LOCATIONS: Final = Resource(SCHEDULING_GROUP, "v1alpha1", "locations", "Location
 SECONDS: Final = 60.0  #: without a heartbeat, after which a target is not ready
 
 
-class Default(NamedTuple):
+class DefaultObject(NamedTuple):
     """An object that a workspace gets with its first SyncTarget."""
 
     resource: Resource
@@ -82,7 +82,7 @@ class SyncTargetController:
             storage_prefix(LOCATIONS): self._reconcile_location,
             storage_prefix(EXPORTS): self._reconcile_defaults,
         }
-        self._workspaces: dict[str, TargetIndex] = {}
+        self._workspaces: dict[str, SyncTargetIndex] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._subscriptions: list[Subscription] = []
         self.queue: ReconcileQueue[str] = ReconcileQueue("inventory", self._reconcile, workers=WORKERS)
@@ -120,7 +120,7 @@ class SyncTargetController:
 
     def _update_target_index(self, key: str, entry: Entry | None) -> None:
         cluster, (_, name) = cluster_in(key), name_in(key)
-        workspace = self._workspaces.setdefault(cluster, TargetIndex())
+        workspace = self._workspaces.setdefault(cluster, SyncTargetIndex())
         target = None if entry is None else target_of(orjson.loads(entry.value))
         for location in workspace.set_target(name, target):
             self.queue.add(objects.key(LOCATIONS, cluster, "", location))
@@ -129,13 +129,13 @@ class SyncTargetController:
 
     def _update_location_index(self, key: str, entry: Entry | None) -> None:
         cluster, (_, name) = cluster_in(key), name_in(key)
-        workspace = self._workspaces.setdefault(cluster, TargetIndex())
+        workspace = self._workspaces.setdefault(cluster, SyncTargetIndex())
         workspace.set_location(name, None if entry is None else orjson.loads(entry.value))
         if entry is not None:
             self.queue.add(key)
         self._drop_if_empty(cluster, workspace)
 
-    def _drop_if_empty(self, cluster: str, workspace: TargetIndex) -> None:
+    def _drop_if_empty(self, cluster: str, workspace: SyncTargetIndex) -> None:
         if workspace.is_empty:
             del self._workspaces[cluster]
 
@@ -184,7 +184,7 @@ class SyncTargetController:
     def _set_heartbeat_timer(self, key: str, target: Obj) -> None:
         """Reconcile again when the last heartbeat is too old."""
         heartbeat, now = last_heartbeat(target), self._clock()
-        if heartbeat is None or heartbeat_verdict(heartbeat, now, self._seconds).reason:
+        if heartbeat is None or heartbeat_condition(heartbeat, now, self._seconds).reason:
             return
         left = self._seconds - (now - heartbeat).total_seconds()
         delay = min(left + 0.001, LONGEST_SLEEP)
@@ -202,11 +202,11 @@ class SyncTargetController:
         if not self._has_targets(cluster):
             return
         if self._store.get(key) is None:
-            await self._make(cluster, Default(EXPORTS, default_export()))
+            await self._make(cluster, DefaultObject(EXPORTS, default_export()))
         if is_done(self._found(key)[1]):
             return
-        await self._make(cluster, Default(LOCATIONS, default_location()))
-        await self._make(cluster, Default(BINDINGS, default_binding()))
+        await self._make(cluster, DefaultObject(LOCATIONS, default_location()))
+        await self._make(cluster, DefaultObject(BINDINGS, default_binding()))
         entry, export = self._found(key)
         if entry is not None and not is_done(export):
             change = {"metadata": {"annotations": {DEFAULTS_CREATED: "true"}}}
@@ -217,7 +217,7 @@ class SyncTargetController:
         workspace = self._workspaces.get(cluster)
         return workspace is not None and bool(workspace.targets)
 
-    async def _make(self, cluster: str, default: Default) -> None:
+    async def _make(self, cluster: str, default: DefaultObject) -> None:
         """Create an object unless it exists or the workspace does not serve its kind."""
         resource, name = default.resource, default.body["metadata"]["name"]
         if self._store.get(objects.key(resource, cluster, "", name)) is not None:
@@ -260,12 +260,12 @@ def default_binding() -> Obj:
     return {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind, "metadata": {"name": EXPORT}, "spec": spec}
 
 
-class Target(NamedTuple):
+class IndexedTarget(NamedTuple):
     labels: Mapping[str, str]
     is_available: bool
 
 
-class Count(NamedTuple):
+class TargetCount(NamedTuple):
     instances: int
     available: int
 
@@ -273,12 +273,14 @@ class Count(NamedTuple):
         return {"instances": self.instances, "availableInstances": self.available}
 
 
-NONE: Final = Count(0, 0)
+NONE: Final = TargetCount(0, 0)
 
 
-def target_of(obj: Obj) -> Target:
+def target_of(obj: Obj) -> IndexedTarget:
     is_schedulable = not (obj.get("spec") or {}).get("unschedulable")
-    return Target(obj["metadata"].get("labels") or {}, is_schedulable and is_condition_true(obj, READY_CONDITION))
+    return IndexedTarget(
+        obj["metadata"].get("labels") or {}, is_schedulable and is_condition_true(obj, READY_CONDITION)
+    )
 
 
 def instance_selector(location: Obj) -> LabelSelector | None:
@@ -292,27 +294,27 @@ def instance_selector(location: Obj) -> LabelSelector | None:
         return None
 
 
-class TargetIndex:
+class SyncTargetIndex:
     """The SyncTargets and Locations of one workspace, with the counts of each Location."""
 
     def __init__(self) -> None:
-        self.targets: dict[str, Target] = {}
+        self.targets: dict[str, IndexedTarget] = {}
         self._target_numbers = Numbers()
         self._labels = LabelIndex()  #: of targets
         self._available = BitMap()  #: targets
         self._location_numbers = Numbers()
         self._selectors: dict[str, LabelSelector | None] = {}
         self._index = SelectorIndex()  #: of locations
-        self._counts: dict[str, Count] = {}
+        self._counts: dict[str, TargetCount] = {}
 
     @property
     def is_empty(self) -> bool:
         return not (self.targets or self._selectors)
 
-    def count(self, location: str) -> Count:
+    def count(self, location: str) -> TargetCount:
         return self._counts.get(location, NONE)
 
-    def set_target(self, name: str, new: Target | None) -> list[str]:
+    def set_target(self, name: str, new: IndexedTarget | None) -> list[str]:
         """Add, replace or (None) remove a target.  Returns the locations whose counts change."""
         old = self.targets.pop(name, None)
         if new is not None:
@@ -322,8 +324,8 @@ class TargetIndex:
         self._update_target(name, new)
         before = BitMap() if old is None else self._index.matching(old.labels)
         after = BitMap() if new is None else self._index.matching(new.labels)
-        lost = NONE if old is None else Count(1, int(old.is_available))
-        gained = NONE if new is None else Count(1, int(new.is_available))
+        lost = NONE if old is None else TargetCount(1, int(old.is_available))
+        gained = NONE if new is None else TargetCount(1, int(new.is_available))
         changed = before ^ after if lost == gained else before | after
         for number in changed:
             location = self._location_numbers.name(number)
@@ -332,10 +334,10 @@ class TargetIndex:
                 instances, available = instances - lost.instances, available - lost.available
             if number in after:
                 instances, available = instances + gained.instances, available + gained.available
-            self._counts[location] = Count(instances, available)
+            self._counts[location] = TargetCount(instances, available)
         return [self._location_numbers.name(number) for number in changed]
 
-    def _update_target(self, name: str, target: Target | None) -> None:
+    def _update_target(self, name: str, target: IndexedTarget | None) -> None:
         if target is None:
             number = self._target_numbers.forget(name)
             self._labels.remove(number)
@@ -366,7 +368,7 @@ class TargetIndex:
         else:
             self._index.put(number, selector)
             found = self._labels.select(selector)
-            self._counts[name] = Count(len(found), found.intersection_cardinality(self._available))
+            self._counts[name] = TargetCount(len(found), found.intersection_cardinality(self._available))
 
 
 # --- status ---------------------------------------------------------------------------------------
@@ -390,7 +392,7 @@ def last_heartbeat(target: Obj) -> datetime | None:
         return None
 
 
-def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float = SECONDS) -> ConditionState:
+def heartbeat_condition(heartbeat: datetime | None, now: datetime, seconds: float = SECONDS) -> ConditionState:
     if heartbeat is None:
         return ConditionState(HEARTBEAT_HEALTHY, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
     if now - heartbeat > timedelta(seconds=seconds):
@@ -399,7 +401,7 @@ def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float 
     return ConditionState(HEARTBEAT_HEALTHY)
 
 
-def ready_verdict(conditions: Iterable[Obj], heartbeat: ConditionState) -> ConditionState:
+def ready_condition(conditions: Iterable[Obj], heartbeat: ConditionState) -> ConditionState:
     """A target is ready if its heartbeat is healthy and its syncer does not report EdgeReachable=False."""
     found = next(
         (one for one in conditions if one.get("type") == EDGE_REACHABLE and one.get("status") == "False"), None
@@ -415,9 +417,9 @@ def ready_verdict(conditions: Iterable[Obj], heartbeat: ConditionState) -> Condi
 def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = SECONDS) -> Obj:
     """The fields of a SyncTarget's status that the hub writes.  `url`: the hub's."""
     metadata, status = target["metadata"], target.get("status") or {}
-    verdict = heartbeat_verdict(last_heartbeat(target), now, seconds)
+    verdict = heartbeat_condition(last_heartbeat(target), now, seconds)
     present = status.get("conditions") or ()
-    conditions = merge_conditions(present, (verdict, ready_verdict(present, verdict)), times.format_seconds(now))
+    conditions = merge_conditions(present, (verdict, ready_condition(present, verdict)), times.format_seconds(now))
     path = f"{cluster}/{metadata['name']}/{metadata['uid']}"
     urls = {"syncerURL": f"{url}/services/syncer/{path}", "upsyncerURL": f"{url}/services/upsyncer/{path}"}
     return {"conditions": conditions, "virtualWorkspaces": [urls]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.apis.names import DEPLOYMENTS
-from farflung.client.errors import AlreadyExists, Conflict, Refused
+from farflung.client.errors import AlreadyExists, Refused, UpdateConflict
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.deployment.decide import decide, report_create_error, template_without_hash
 from farflung.controllers.workload.model.ownership import controller_reference
@@ -68,7 +68,7 @@ class DeploymentController:
             await client.perform_hashed(
                 NAME, deployment, DEPLOYMENTS, plan.steps, lambda found: template_without_hash(found) == template
             )
-        except (AlreadyExists, Conflict):
+        except (AlreadyExists, UpdateConflict):
             raise
         except Refused as error:
             first = plan.steps[0]

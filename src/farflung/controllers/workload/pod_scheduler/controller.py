@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from farflung.apis.names import POD_SCHEDULED, PODS
-from farflung.client.errors import ClientError, Conflict, NotFound, Refused
+from farflung.client.errors import ClientError, NotFound, Refused, UpdateConflict
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.model.objects import find_condition, set_condition
 from farflung.controllers.workload.model.steps import NORMAL, WARNING, EventText, WriteStep, update_status
@@ -86,7 +86,7 @@ class PodScheduler:
         for _, key, pod in sorted(waiting, key=lambda one: one[:2]):
             try:
                 await self._schedule(key, pod, nodes, changes)
-            except (NotFound, Conflict):
+            except (NotFound, UpdateConflict):
                 continue  # the pod was replaced or changed; its watch event queues it
         return PAUSE if self._waiting else None
 

@@ -1,27 +1,29 @@
-"""How a connection to a server comes about: by name or address, in TLS or not, through a proxy or not."""
+"""Connections to a server: TLS contexts, proxies and dialing."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import os
 import ssl
+import tempfile
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import SplitResult, unquote
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from farflung.client.connection import Connection
-from farflung.client.errors import Unreachable
+from farflung.client.connection import ClientConnection
+from farflung.client.errors import KubeconfigError, Unreachable
 
 CONNECT_SECONDS: Final = 10.0
 PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
 
-class Line:
+class Dialer:
     def __init__(
         self, server: SplitResult, tls: ssl.SSLContext | None, server_name: str | None, proxy: SplitResult | None
     ) -> None:
-        """`server_name`: in its certificate, if that is not the name we call it by."""
+        """`server_name`: the name in the server's certificate, if it is not the host name."""
         self.host = server.netloc
         self._server = server
         self._encrypted = server.scheme == "https"
@@ -31,15 +33,15 @@ class Line:
 
     @property
     def is_relayed(self) -> bool:
-        """The proxy reads each request, and passes it on."""
+        """Whether a proxy forwards each request."""
         return self._proxy is not None and not self._encrypted
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """That each request needs."""
+        """Additional headers of each request."""
         return self._to_proxy() if self.is_relayed else {}
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> ClientConnection:
         """Raises Unreachable."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -58,20 +60,20 @@ class Line:
             self._tls = ssl.create_default_context()
         return self._tls
 
-    async def _dial(self, whom: SplitResult, context: ssl.SSLContext | None, name: str | None) -> Connection:
+    async def _dial(self, whom: SplitResult, context: ssl.SSLContext | None, name: str | None) -> ClientConnection:
         port = whom.port or PORTS.get(whom.scheme, 443)
         loop = asyncio.get_running_loop()
         server_name = name if context is not None else None
         try:
             _, made = await loop.create_connection(
-                Connection, whom.hostname or "", port, ssl=context, server_hostname=server_name
+                ClientConnection, whom.hostname or "", port, ssl=context, server_hostname=server_name
             )
         except OSError as error:
             raise Unreachable(f"cannot connect to {whom.hostname}:{port}: {_cause(error)}") from error
         return made
 
-    async def _tunnelled(self, connection: Connection) -> Connection:
-        """The proxy only passes bytes on: it learns where to, and no more."""
+    async def _tunnelled(self, connection: ClientConnection) -> ClientConnection:
+        """Connect through a CONNECT tunnel of the proxy."""
         where = f"{self._server.hostname}:{self._server.port or PORTS['https']}"
         headers = {"Host": where, **self._to_proxy()}
         lines = [f"CONNECT {where} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
@@ -80,7 +82,7 @@ class Line:
             await connection.head()
             if connection.status != 200:
                 raise Unreachable(f"the proxy does not connect to {where}: it answered {connection.status}")
-            inner, wire = Connection(), connection.wire
+            inner, wire = ClientConnection(), connection.wire
             assert wire is not None
             loop = asyncio.get_running_loop()
             inner.wire = await loop.start_tls(wire, inner, self._context(), server_hostname=self._server_name)
@@ -101,7 +103,66 @@ class Line:
 
 
 def _cause(error: OSError) -> str:
-    """As the system puts it; asyncio has words of its own for what it calls."""
+    """The message of the operating system; asyncio replaces it."""
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno).lower()
     return error.strerror or str(error) or type(error).__name__
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+def tls_context(authority: bytes, *, insecure: bool = False) -> ssl.SSLContext:
+    """`authority`: CA certificates in PEM; empty: those of the machine.  `insecure`: do not verify."""
+    try:
+        made = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    except (ssl.SSLError, ValueError) as error:
+        raise KubeconfigError(f"the certificate-authority is no certificate: {error}") from None
+    if insecure:
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+    return made
+
+
+def load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """`certificate` and `key` in PEM.  OpenSSL reads them from a private temporary file."""
+    try:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(certificate + b"\n" + key)
+            file.flush()
+            context.load_cert_chain(file.name, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise KubeconfigError(f"the client certificate and its key cannot be used: {error}") from None
+
+
+def _no_password() -> str:
+    """Without this, OpenSSL prompts at the terminal."""
+    raise ValueError("the key needs a password")
+
+
+# --- proxies --------------------------------------------------------------------------------------
+
+
+def proxy_to(server: SplitResult, said: str = "") -> str | None:
+    """`said`: the proxy-url of the kubeconfig, which takes precedence over $HTTPS_PROXY, $HTTP_PROXY and $NO_PROXY."""
+    proxy = said or _of_environment(server)
+    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        raise KubeconfigError(f"{proxy!r} is not the URL of a proxy that speaks HTTP")
+    return proxy or None
+
+
+def _of_environment(server: SplitResult) -> str:
+    """Loopback addresses need no proxy."""
+    host = server.hostname or ""
+    if host == "localhost" or _is_loopback(host):
+        return ""
+    from urllib.request import getproxies, proxy_bypass  # with http.client and email: 10 ms
+
+    return "" if proxy_bypass(server.netloc) else getproxies().get(server.scheme, "")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
