@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.apis.names import NODES, PODS
-from farflung.controllers.workload.model.node_fitness import HostPort, matches_node_affinity, requests
+from farflung.controllers.workload.model.node_fitness import HostPort, changes_node, matches_node_affinity, requests
 from farflung.controllers.workload.model.objects import find_condition
 from farflung.controllers.workload.pod_scheduler.decide import (
     choose,
@@ -19,7 +19,7 @@ from farflung.controllers.workload.pod_scheduler.decide import (
     node_infos,
     queue_order,
 )
-from farflung.controllers.workload.pod_scheduler.triggers import changes_node, frees_resources
+from farflung.controllers.workload.pod_scheduler.triggers import frees_resources
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 

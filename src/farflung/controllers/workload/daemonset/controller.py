@@ -14,6 +14,7 @@ from farflung.controllers.workload.daemonset.decide import (
     plan_status,
     revisions_in_use,
 )
+from farflung.controllers.workload.model.node_fitness import changes_node
 from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.revisions import (
     find_current,
@@ -22,7 +23,6 @@ from farflung.controllers.workload.model.revisions import (
     revision_hash,
     truncate_history,
 )
-from farflung.controllers.workload.pod_scheduler.triggers import changes_node
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

@@ -10,6 +10,7 @@ from farflung.controllers.workload.model.objects import is_condition_true, label
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError, parse
 from farflung.machinery.selectors import IN_OBJECTS, LabelSelector, Requirement
+from farflung.runtime.cache import Change
 
 OPERATORS: Final = {**IN_OBJECTS, "Gt": "gt", "Lt": "lt"}
 PODS: Final = "pods"
@@ -81,6 +82,22 @@ def _tolerates(toleration: Mapping[str, Any], taint: Obj) -> bool:
     if toleration.get("operator") == "Exists":
         return True
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+# --- changes, ports and resources -----------------------------------------------------------------
+
+
+def changes_node(change: Change[Obj]) -> bool:
+    """Whether a field changed that scheduling depends on; heartbeats do not count."""
+    return (None if change.old is None else _relevant_fields(change.old)) != (
+        None if change.new is None else _relevant_fields(change.new)
+    )
+
+
+def _relevant_fields(node: Obj) -> tuple[Any, ...]:
+    metadata, status = node["metadata"], node.get("status") or {}
+    states = [(one.get("type"), one.get("status")) for one in status.get("conditions") or ()]
+    return metadata.get("labels"), node.get("spec"), status.get("allocatable"), status.get("capacity"), states
 
 
 class HostPort(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Final
 from farflung.apis.names import POD_SCHEDULED, PODS
 from farflung.client.errors import ClientError, NotFound, Refused, UpdateConflict
 from farflung.controllers.workload.client import WorkloadClient
+from farflung.controllers.workload.model.node_fitness import changes_node
 from farflung.controllers.workload.model.objects import find_condition, set_condition
 from farflung.controllers.workload.model.steps import NORMAL, WARNING, EventText, WriteStep, update_status
 from farflung.controllers.workload.pod_scheduler.decide import (
@@ -23,7 +24,6 @@ from farflung.controllers.workload.pod_scheduler.decide import (
 )
 from farflung.controllers.workload.pod_scheduler.triggers import (
     changes_claim_phase,
-    changes_node,
     frees_resources,
     needs_scheduling,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from farflung.controllers.workload.pod_scheduler.decide import is_waiting, occupies_node
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change
@@ -21,19 +19,6 @@ def needs_scheduling(change: Change[Obj]) -> bool:
     if change.new is None or not is_waiting(change.new):
         return False
     return change.old is None or not is_waiting(change.old) or change.old["spec"] != change.new["spec"]
-
-
-def changes_node(change: Change[Obj]) -> bool:
-    """Whether a field changed that scheduling depends on; heartbeats do not count."""
-    return (None if change.old is None else _relevant_fields(change.old)) != (
-        None if change.new is None else _relevant_fields(change.new)
-    )
-
-
-def _relevant_fields(node: Obj) -> tuple[Any, ...]:
-    metadata, status = node["metadata"], node.get("status") or {}
-    states = [(one.get("type"), one.get("status")) for one in status.get("conditions") or ()]
-    return metadata.get("labels"), node.get("spec"), status.get("allocatable"), status.get("capacity"), states
 
 
 def changes_claim_phase(change: Change[Obj]) -> bool:
