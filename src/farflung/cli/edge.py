@@ -25,9 +25,11 @@ def edge() -> None:
 
 
 @contextmanager
-def household() -> Iterator[EdgeManager]:
+def edge_manager() -> Iterator[EdgeManager]:
     """Errors become one-line messages; ^C cleans up."""
     from farflung.edge.cluster import EdgeManager, Interrupted, Interruption
+    from farflung.edge.contexts import ContextError
+    from farflung.edge.ports import PortUnavailable
     from farflung.edge.registry import EdgeError, EdgeRegistry
 
     def report(step: str) -> None:
@@ -36,7 +38,7 @@ def household() -> Iterator[EdgeManager]:
     with Interruption() as interruption:
         try:
             yield EdgeManager(EdgeRegistry.of_user(os.environ), os.environ, interruption, report)
-        except (EdgeError, OSError) as error:
+        except (EdgeError, ContextError, PortUnavailable, OSError) as error:
             raise click.ClickException(_message(error)) from None
         except Interrupted:
             raise click.Abort from None
@@ -103,8 +105,8 @@ def create(
     """
     from farflung.edge import contexts
 
-    with household() as home:
-        cluster_name, wanted = _asked(config, **spec)
+    with edge_manager() as manager:
+        cluster_name, wanted = _edge_spec(config, **spec)
         name = name or cluster_name or "edge"
         if not no_kubeconfig:
             import msgspec
@@ -112,11 +114,11 @@ def create(
             file = contexts.file_of(os.environ, kubeconfig).absolute()
             wanted = msgspec.structs.replace(wanted, context=context_name or f"kind-{name}", kubeconfig=str(file))
         click.echo(f"Creating edge {name} …", err=True)
-        made = home.create(name, wanted, seconds)
+        made = manager.create(name, wanted, seconds)
     click.echo(_hint(made, wanted), err=True)
 
 
-def _asked(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[str, EdgeSpec]:
+def _edge_spec(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[str, EdgeSpec]:
     """The name in the configuration file, if any, and the requested edge."""
     import sys
     from dataclasses import replace
@@ -147,13 +149,13 @@ def _hint(made: EmbeddedEdge, spec: EdgeSpec) -> str:
 @wait_option
 def start(name: str, seconds: float) -> None:
     """Start the edge NAME again, after its process stopped or the machine rebooted."""
-    with household() as home:
-        found = home.registry.existing(name)
+    with edge_manager() as manager:
+        found = manager.registry.existing(name)
         if found.phase.pid:
             click.echo(f"edge {name} is already running", err=True)
             return
         click.echo(f"Starting edge {name} …", err=True)
-        home.start(found, seconds)
+        manager.start(found, seconds)
 
 
 @edge.command(short_help="Delete edges, with their pods, data and contexts.")
@@ -169,10 +171,10 @@ def delete(names: tuple[str, ...], everything: bool) -> None:
     from farflung.edge.registry import EdgeError
 
     failed = False
-    with household() as home:
-        for one in home.registry.all() if everything else [home.registry.existing(name) for name in names]:
+    with edge_manager() as manager:
+        for one in manager.registry.all() if everything else [manager.registry.existing(name) for name in names]:
             try:
-                home.delete(one)
+                manager.delete(one)
                 click.echo(f"edge {one.name} deleted")
             except (EdgeError, OSError) as error:
                 click.echo(f"Error: edge {one.name} cannot be deleted: {_message(error)}", err=True)
@@ -189,8 +191,8 @@ def list_edges(output: str) -> None:
     """List edges and their state."""
     from farflung.cli import edge_list
 
-    with household() as home:
-        found = edge_list.edge_states(home.registry.all())
+    with edge_manager() as manager:
+        found = edge_list.edge_states(manager.registry.all())
     click.echo(edge_list.printed(found, output))
 
 
@@ -203,8 +205,8 @@ def kubeconfig(name: str, merge: bool, context_name: str) -> None:
     from farflung.cli.output import machine_readable
     from farflung.edge import cluster, contexts
 
-    with household() as home:
-        found = home.registry.existing(name)
+    with edge_manager() as manager:
+        found = manager.registry.existing(name)
         context = context_name or f"kind-{name}"
         if not merge:
             click.echo(machine_readable(cluster.with_names(cluster.kubeconfig(found), context), "yaml"))
@@ -223,8 +225,8 @@ def logs(name: str, lines: int) -> None:
     """Print the log of the edge NAME's process.  For logs of containers use `kubectl logs`."""
     from farflung.edge import cluster
 
-    with household() as home:
-        for line in cluster.tail(home.registry.existing(name).log, lines):
+    with edge_manager() as manager:
+        for line in cluster.tail(manager.registry.existing(name).log, lines):
             click.echo(line)
 
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from farflung.edge import contexts, ports
+from farflung.edge import contexts
 from farflung.edge.contexts import ContextError
-from farflung.edge.ports import PortUnavailable
+from farflung.edge.ports import check_ports
 from farflung.edge.registry import READY, STOPPED, EdgeError, EdgeRegistry, EdgeSpec, EmbeddedEdge, already_exists
 from farflung.edge.runtimes.selection import remove_containers
 from farflung.machinery.codec import yaml
@@ -75,11 +75,13 @@ class EdgeManager:
     report: Report
 
     def create(self, name: str, spec: EdgeSpec, seconds: float) -> EmbeddedEdge:
-        """After an error nothing is left.  Raises EdgeError or Interrupted."""
+        """After an error nothing is left.  Raises EdgeError, ContextError, PortUnavailable or Interrupted."""
         if self.registry.edge(name).directory.exists():
             raise already_exists(self.registry.edge(name))  # not that its ports are in use
-        check_ports(spec)
-        check_kubeconfig(spec)
+        api = [(spec.api_address, spec.api_port)] if spec.api_port else []
+        check_ports([*((mapping.address, mapping.port) for mapping in spec.ports), *api])
+        if spec.context:
+            contexts.check(Path(spec.kubeconfig))
         edge = self.registry.create(name, spec)
         try:
             self.start(edge, seconds)
@@ -122,32 +124,11 @@ class EdgeManager:
         stop(edge)
         try:
             remove_context(edge.spec)
-        except EdgeError as error:
+        except (EdgeError, ContextError) as error:
             self.report(str(error))
         if edge.containers.exists():
             asyncio.run(remove_containers(edge.runtime))  # left if the machine crashed
         self.registry.remove(edge)
-
-
-def check_ports(spec: EdgeSpec) -> None:
-    """Raises EdgeError."""
-    wanted = [(mapping.address, mapping.port) for mapping in spec.ports]
-    if spec.api_port:
-        wanted.append((spec.api_address, spec.api_port))
-    try:
-        ports.check_ports(wanted)
-    except PortUnavailable as error:
-        raise EdgeError(str(error)) from None
-
-
-def check_kubeconfig(spec: EdgeSpec) -> None:
-    """Raises EdgeError."""
-    if not spec.context:
-        return
-    try:
-        contexts.check(Path(spec.kubeconfig))
-    except ContextError as error:
-        raise EdgeError(str(error)) from None
 
 
 # --- the process ----------------------------------------------------------------------------------
@@ -217,16 +198,13 @@ def tail(path: Path, lines: int) -> Iterator[str]:
 
 
 def add_context(edge: EmbeddedEdge, path: Path, name: str) -> None:
-    """Raises EdgeError."""
+    """Raises EdgeError or ContextError."""
     config = kubeconfig(edge)
-    try:
-        contexts.add(path, name, config["clusters"][0]["cluster"], config["users"][0]["user"])
-    except ContextError as error:
-        raise EdgeError(str(error)) from None
+    contexts.add(path, name, config["clusters"][0]["cluster"], config["users"][0]["user"])
 
 
 def move_context(edge: EmbeddedEdge, path: Path, name: str) -> None:
-    """Add the context to another kubeconfig, and remove it from the current one.  Raises EdgeError."""
+    """Add the context to another kubeconfig, and remove it from the current one.  Raises EdgeError or ContextError."""
     spec = edge.spec
     add_context(edge, path, name)
     if (spec.kubeconfig, spec.context) != (str(path), name):
@@ -235,12 +213,9 @@ def move_context(edge: EmbeddedEdge, path: Path, name: str) -> None:
 
 
 def remove_context(spec: EdgeSpec) -> None:
-    if not spec.context:
-        return
-    try:
+    """Raises ContextError."""
+    if spec.context:
         contexts.remove(Path(spec.kubeconfig), spec.context)
-    except ContextError as error:
-        raise EdgeError(str(error)) from None
 
 
 def kubeconfig(edge: EmbeddedEdge) -> Obj:
