@@ -124,27 +124,33 @@ class SqliteStore:
 
     async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
         check_key(key)
-        previous = await self._expected(key, expect)
+        if key in self._under_way:
+            await self._no_write_of(key)
+        previous = self._expected(key, expect)
         revision = self._last_assigned + 1
         entry = Entry(key, compact_copy(self._stamp(value, revision)), revision)
         await self._write(Change(revision, key, entry, previous))
         return entry
 
     async def delete(self, key: str, *, expect: Revision) -> Revision:
-        previous = await self._expected(key, expect)
+        if key in self._under_way:
+            await self._no_write_of(key)
+        previous = self._expected(key, expect)
         if previous is None:
             raise Conflict(key, expect, ABSENT)
         revision = self._last_assigned + 1
         await self._write(Change(revision, key, None, previous))
         return revision
 
-    async def _expected(self, key: str, expect: Revision) -> Entry | None:
-        """The entry to replace, when no write of its key is pending, so that a conflict is always with a durable
-        write."""
+    async def _no_write_of(self, key: str) -> None:
+        """Wait until no write of a key is pending, so that a conflict is always with a durable write."""
         while (ahead := self._under_way.get(key)) is not None:
             finished = self._loop.create_future()
             ahead.waiting.append(finished)
             await finished
+
+    def _expected(self, key: str, expect: Revision) -> Entry | None:
+        """The entry to replace."""
         if self._closed is not None:
             raise Unavailable("the store is closed")
         entry = self._state.get(key)

@@ -12,6 +12,7 @@ import logging
 import queue
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
@@ -60,9 +61,6 @@ class Stop:
     """Ends the writer's thread."""
 
 
-Item = PendingWrite | Job[Any] | Stop
-
-
 class Writer:
     """Commits writes in order, and calls `committed`, or `failed` with a reason, in the event loop."""
 
@@ -80,48 +78,54 @@ class Writer:
         self._committed = committed
         self._failed = failed
         self._dirty = dirty
-        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._writes: deque[PendingWrite] = deque()
+        self._queue: queue.SimpleQueue[Job[Any] | Stop | None] = queue.SimpleQueue()  #: None: there are writes
+        self._announced = False  #: the thread will be woken for the newest writes
         self._thread = threading.Thread(target=self._work, name="store-writer", daemon=True)
         self._thread.start()
-        self.submit: Callable[[Item], None] = self._queue.put
+
+    def submit(self, write: PendingWrite) -> None:
+        """All writes of one turn of the event loop wake the thread once."""
+        self._writes.append(write)
+        if not self._announced:
+            self._announced = True
+            self._loop.call_soon(self._announce)
+
+    def _announce(self) -> None:
+        self._announced = False
+        self._queue.put(None)
 
     async def perform(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run work between two commits.  Raises Unavailable if it fails."""
         job: Job[T] = Job(work, self._loop.create_future())
-        self.submit(job)
+        self._queue.put(job)
         return await job.outcome
 
     def stop(self) -> None:
         """Commit all submitted writes and end the thread.  Blocks."""
-        self.submit(Stop())
+        self._queue.put(Stop())
         self._thread.join()
 
     def _work(self) -> None:
-        item: Item | None = self._queue.get()
-        while not isinstance(item, Stop):
-            if isinstance(item, PendingWrite):
-                writes, item = self._gather(item)
-                self._commit(writes)
-            elif item is not None:
+        while not isinstance(item := self._queue.get(), Stop):
+            if isinstance(item, Job):
                 self._perform(item)
-                item = None
-            if item is None:
-                item = self._queue.get()
+            elif self._writes:
+                self._commit(self._next_batch())
+                if self._writes:
+                    self._queue.put(None)  # behind the jobs
+        while self._writes:
+            self._commit(self._next_batch())
 
-    def _gather(self, first: PendingWrite) -> tuple[list[PendingWrite], Item | None]:
-        """The writes of one commit, and the item after them if it is known."""
-        writes = [first]
-        size = write_size(first)
-        try:
-            while len(writes) < BATCH and size < BATCH_BYTES:
-                item = self._queue.get_nowait()
-                if not isinstance(item, PendingWrite):
-                    return writes, item
-                writes.append(item)
-                size += write_size(item)
-        except queue.Empty:
-            pass
-        return writes, None
+    def _next_batch(self) -> list[PendingWrite]:
+        """The writes of one commit."""
+        writes: list[PendingWrite] = []
+        size = 0
+        while self._writes and len(writes) < BATCH and size < BATCH_BYTES:
+            write = self._writes.popleft()
+            writes.append(write)
+            size += write_size(write)
+        return writes
 
     def _commit(self, writes: list[PendingWrite]) -> None:
         try:
