@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+from functools import partial
 from types import TracebackType
 from typing import Final, TextIO
+
+from farflung.lib.outlet import Outlet
 
 FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 TIME: Final = "%Y-%m-%d %H:%M:%S"
@@ -48,12 +51,22 @@ class LogLines:
     def begin(self) -> None:
         self._silent = False
 
-    def write(self, line: str) -> None:
+    def write(self, line: object) -> None:
+        """`str(line)` is the text, or empty for no line.  If the stream is an outlet, its thread formats the line."""
         if self._silent:
             return
-        now = time.time()
+        outlet = getattr(self._stream, "buffer", None)
+        if isinstance(outlet, Outlet):
+            outlet.defer(partial(self._formatted, time.time(), line))
+        else:
+            self._stream.write(self._formatted(time.time(), line).decode())
+
+    def _formatted(self, now: float, line: object) -> bytes:
+        text = str(line)
+        if not text:
+            return b""
         second = int(now)
         if second != self._second:
             self._second = second
             self._stamp = time.strftime(TIME, time.localtime(second))
-        self._stream.write(f"{self._stamp},{int((now - second) * 1000):03d} INFO {line}\n")
+        return f"{self._stamp},{int((now - second) * 1000):03d} INFO {text}\n".encode(errors="backslashreplace")

@@ -97,7 +97,7 @@ class Hub:
             return self._counted(request, respond.with_error(request, unavailable(error)), trail)
         except BaseException:
             if trail is not None:
-                self._audit.end(trail, request, UNANSWERED)
+                self._audit.end(trail, UNANSWERED)
             raise
 
     async def _answered(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
@@ -113,7 +113,7 @@ class Hub:
     def _counted(self, request: Request, answer: Answer, trail: Trail | None) -> Answer:
         self.metrics.count(request.method, answer.status)
         if trail is not None:
-            self._audit.end(trail, request, answer.status)
+            self._audit.end(trail, answer.status)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s %s %d", request.peer, request.method, request.path, answer.status)
         return answer

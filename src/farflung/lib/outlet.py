@@ -13,7 +13,7 @@ import select
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ WHOLE: Final = select.PIPE_BUF  #: bytes that no other process that writes to th
 PAUSE: Final = 0.1  #: seconds in which lines gather after some were written
 PATIENCE: Final = 2.0  #: seconds without any progress that the end waits for a reader
 
+DEFERRED: Final = 256  #: bytes that a line counts for until it is formatted
+
 Notice = Callable[[int], str]  #: the line, without its end, that reports the number of lost lines
 
 
@@ -33,7 +35,7 @@ class Outlet(io.BufferedIOBase):
     def __init__(self, descriptor: int, notice: Notice) -> None:
         self.name = descriptor  #: as files that were opened by a number have it
         self._notice = notice
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[bytes | Callable[[], bytes]] = deque()
         self._size = 0
         self._lost = 0
         self._steps = 0
@@ -55,16 +57,23 @@ class Outlet(io.BufferedIOBase):
     def write(self, data: ReadableBuffer, /) -> int:
         """Never blocks."""
         lines = bytes(data)
+        self._append(lines, len(lines), lines.count(b"\n"))
+        return len(lines)
+
+    def defer(self, line: Callable[[], bytes]) -> None:
+        """Write a line that the thread of the outlet formats.  Never blocks.  An empty result is no line."""
+        self._append(line, DEFERRED, 1)
+
+    def _append(self, item: bytes | Callable[[], bytes], size: int, lines: int) -> None:
         with self._changed:
-            if self._lost or self._size + len(lines) > MOST:
-                self._lost += lines.count(b"\n")
+            if self._lost or self._size + size > MOST:
+                self._lost += lines
             else:
-                self._waiting.append(lines)
-                self._size += len(lines)
+                self._waiting.append(item)
+                self._size += size
             self._busy = True
         if not self._news.is_set():
             self._news.set()
-        return len(lines)
 
     def drain(self) -> None:
         """Waits until everything is written, or until the reader has read nothing for too long."""
@@ -88,26 +97,30 @@ class Outlet(io.BufferedIOBase):
     def _step(self) -> bool:
         """Write some of what waits, or else tell what was lost after it.  False if there is nothing to do now."""
         with self._changed:
-            lines, told = self._next()
-        written = self._put(lines)
+            items, told = self._next()
+        lines = [item if isinstance(item, bytes) else item() for item in items]
+        written = all(map(self._put, joined(lines)))
         with self._changed:
             if not written:
-                self._lost += told or lines.count(b"\n")
+                self._lost += told or sum(line.count(b"\n") for line in lines)
             self._busy = bool(self._waiting) or (self._lost > 0 and (written or not told))
             self._steps += 1
             self._changed.notify_all()
             return self._busy
 
-    def _next(self) -> tuple[bytes, int]:
-        """Whole lines, as many as stay together; and how many lost ones they tell of."""
+    def _next(self) -> tuple[list[bytes | Callable[[], bytes]], int]:
+        """Some lines, and the number of lost ones that they report."""
         if not self._waiting:
             told, self._lost = self._lost, 0
-            return f"{self._notice(told)}\n".encode() if told else b"", told
-        lines = self._waiting.popleft()
-        while self._waiting and len(lines) + len(self._waiting[0]) <= WHOLE:
-            lines += self._waiting.popleft()
-        self._size -= len(lines)
-        return lines, 0
+            return [f"{self._notice(told)}\n".encode()] if told else [], told
+        items: list[bytes | Callable[[], bytes]] = []
+        size = 0
+        while self._waiting and (not items or size + size_of(self._waiting[0]) <= WHOLE):
+            item = self._waiting.popleft()
+            items.append(item)
+            size += size_of(item)
+        self._size -= size
+        return items, 0
 
     def _put(self, lines: bytes) -> bool:
         left = memoryview(lines)
@@ -125,6 +138,22 @@ class Outlet(io.BufferedIOBase):
                 return os.write(self.name, lines)
             except BlockingIOError:
                 select.select((), (self.name,), ())
+
+
+def size_of(item: bytes | Callable[[], bytes]) -> int:
+    return len(item) if isinstance(item, bytes) else DEFERRED
+
+
+def joined(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """As many whole lines at once as no other process can cut in two."""
+    together = b""
+    for line in lines:
+        if together and len(together) + len(line) > WHOLE:
+            yield together
+            together = b""
+        together += line
+    if together:
+        yield together
 
 
 def unblock(notice: Notice) -> None:

@@ -44,41 +44,55 @@ PLAIN: Final = re.compile(r"[\w.,:;@+/()*-]+", re.ASCII)
 
 
 class Trail:
-    """The facts for the audit line of one request."""
+    """The audit record of one request.  `str()` formats its line when the request has ended; this may happen in any
+    thread."""
 
-    __slots__ = ("began", "by", "dry_run", "name", "place", "user")
+    __slots__ = ("began", "by", "code", "dry_run", "ended", "method", "name", "path", "peer", "place", "query", "user")
 
-    def __init__(self) -> None:
-        self.began = perf_counter()
+    def __init__(self, request: Request) -> None:
+        self.began = self.ended = perf_counter()
+        self.method, self.path, self.query, self.peer = request.method, request.path, request.query, request.peer
         self.user: User | None = None  #: the impersonated user, if any; None: not authenticated
         self.by: User | None = None  #: the authenticated user
         self.place: Route | None = None  #: None: not routed
         self.name = ""  #: of a new object; the path does not have it
         self.dry_run = False
+        self.code = UNANSWERED
+
+    def __str__(self) -> str:
+        """Empty for a request without a line."""
+        what = described(self.method, *(self.place or split_cluster(self.path)))
+        if not what or (self.code == RENEWED and what.startswith(RENEWAL)):
+            return ""
+        user = "-" if self.user is None else shown(self.user.name)
+        if self.by is not self.user and self.by is not None:
+            user = f"{user} by={shown(self.by.name)}"
+        if self.name:
+            what = f"{what} name={quoted(self.name)}"
+        if self.dry_run or (self.query and "dryRun=All" in self.query):
+            what = f"{what} dry-run"
+        duration = (self.ended - self.began) * 1000
+        return f"audit user={user} {what} code={self.code} ms={duration:.1f} from={self.peer or 'inside'}"
+
+
+def log_line(trail: Trail) -> None:
+    if line := str(trail):
+        log.info(line)
 
 
 class Audit:
-    def __init__(self, write: Callable[[str], None] = log.info) -> None:
-        """`write`: gets each line, without a line break."""
+    def __init__(self, write: Callable[[Trail], None] = log_line) -> None:
+        """`write` gets each record when its request has ended, and may format it later."""
         self._write = write
 
     def begin(self, request: Request) -> Trail | None:
         """None for a request that only reads."""
-        return None if request.method in READING else Trail()
+        return None if request.method in READING else Trail(request)
 
-    def end(self, trail: Trail, request: Request, code: int) -> None:
-        what = described(request.method, *(trail.place or split_cluster(request.path)))
-        if not what or (code == RENEWED and what.startswith(RENEWAL)):
-            return
-        user = "-" if trail.user is None else shown(trail.user.name)
-        if trail.by is not trail.user and trail.by is not None:
-            user = f"{user} by={shown(trail.by.name)}"
-        if trail.name:
-            what = f"{what} name={quoted(trail.name)}"
-        if trail.dry_run or (request.query and "dryRun=All" in request.query):
-            what = f"{what} dry-run"
-        duration = (perf_counter() - trail.began) * 1000
-        self._write(f"audit user={user} {what} code={code} ms={duration:.1f} from={request.peer or 'inside'}")
+    def end(self, trail: Trail, code: int) -> None:
+        trail.ended = perf_counter()
+        trail.code = code
+        self._write(trail)
 
 
 def quoted(text: str) -> str:
