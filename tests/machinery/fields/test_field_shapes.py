@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from farflung.apis.definitions import schema
 from farflung.machinery.fields.sets import MAX_DEPTH, Fields, paths
-from farflung.machinery.fields.shapes import Changes, Unkeyed, no_reference, shape_of
+from farflung.machinery.fields.shapes import Changes, ObjectShape, StructShape, Unkeyed, no_reference, shape_of
 from farflung.machinery.schema.model import Schema
 
 NAMED_ITEMS = {
@@ -344,3 +344,24 @@ MEMBERS = ("metadata", "spec", "status", "data", "source", "eventTime", "reporti
 def test_a_new_object_takes_what_differs_from_the_empty_one(kind: str, new: dict[str, Any]) -> None:
     shape = shape_of(schema(f"io.k8s.api.{kind}"))
     assert shape.created(new) == shape.changes(shape.empty, new).taken
+
+
+NAMES = st.sampled_from(("free", "half", "known", "list", "plain", "set", "whole", "ports", "things", "x", "unknown"))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.sampled_from(("", "a")),
+    lambda inner: st.dictionaries(NAMES, inner, max_size=4) | st.lists(st.sampled_from(("a", "b")), unique=True),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.dictionaries(NAMES, VALUES, max_size=6), min_size=1, max_size=4))
+def test_plans_of_structs_add_the_fields_that_a_look_at_each_name_adds(specs: list[dict[str, Any]]) -> None:
+    spec = shape_of(THING).child("spec")
+    assert isinstance(spec, StructShape)
+    for value in specs:
+        try:
+            expected = ObjectShape.added(spec, value)
+        except Unkeyed:
+            continue
+        assert spec.added(value) == expected
+        assert list(spec.added(value)) == list(expected)

@@ -40,6 +40,7 @@ from farflung.machinery.fields.sets import (
 from farflung.machinery.schema.model import LIST, MAP, OBJECT, Schema
 
 METADATA: Final = path("metadata")
+MOST_PLANS: Final = 512  #: per struct: clients choose the names where unknown fields are kept
 #: the identity of an object and fields that the server sets: never owned
 UNOWNED: Final = frozenset({"apiVersion", "kind"})
 UNOWNED_METADATA: Final = frozenset(
@@ -261,13 +262,20 @@ def _given_up(mine: Fields, others: Fields | None, *, named: bool) -> bool:
     return is_member(mine) and (others is None or not is_member(others))
 
 
+#: of a set of names: the node without what is below the names, and (element, name, shape) where something is below
+StructPlan = tuple[Fields, tuple[tuple[str, str, Shape], ...]]
+
+
 class StructShape(ObjectShape):
-    __slots__ = ("_depth", "_fields", "_rest", "_schema")
+    """Few sets of names are ever used together; each has its plan."""
+
+    __slots__ = ("_depth", "_fields", "_plans", "_rest", "_schema")
 
     def __init__(self, schema: Schema, depth: int) -> None:
         self._schema = schema
         self._depth = depth
         self._fields: dict[str, ChildShape | None] = {}
+        self._plans: dict[tuple[str, ...], StructPlan] = {}
         open_ended = bool(schema.definition.get("x-kubernetes-preserve-unknown-fields"))
         self._rest = ChildShape(deduced(depth), named=False, compared=False) if open_ended else None
 
@@ -280,6 +288,25 @@ class StructShape(ObjectShape):
                 field = self._fields[name] = ChildShape(shape, named=True, compared=True)
                 return field
             return self._rest
+
+    def added(self, value: Any) -> Fields:
+        if not value or type(value) is not dict:
+            return MEMBER
+        names = tuple(value)
+        node, below = self._plans.get(names) or self._planned(names)
+        if below:
+            node = node.copy()
+            for element, name, shape in below:
+                node[element] = shape.added(value[name])
+        return node
+
+    def _planned(self, names: tuple[str, ...]) -> StructPlan:
+        known = [(f"f:{name}", name, field.shape) for name in names if (field := self.field(name)) is not None]
+        node = {SELF: MEMBER, **{element: MEMBER for element, _, _ in known}} if known else MEMBER
+        plan = node, tuple(one for one in known if one[2] is not LEAF)
+        if len(self._plans) < MOST_PLANS:
+            self._plans[names] = plan
+        return plan
 
     def _member(self, name: str) -> Shape | None:
         member = self._schema.member(name)
