@@ -19,7 +19,7 @@ from farflung.apis.kcp.names import PATH_ANNOTATION, TYPE_ANNOTATION
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.tenancy.hashes import home_cluster_name
 from farflung.machinery.errors import ApiError, bad_request
-from farflung.store.base import Entry, Store
+from farflung.store.base import Entry, Store, Watcher
 
 ROOT: Final = "root"
 WILDCARD: Final = "*"
@@ -135,6 +135,11 @@ def read_logical_cluster(entry: Entry) -> LogicalCluster:
 class LogicalClusters:
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def subscribe(self, watcher: Watcher) -> None:
+        """`watcher` is called whenever a name or path may mean another cluster than before."""
+        self._store.subscribe(WORKSPACES, watcher)
+        self._store.subscribe(LOGICAL_CLUSTERS, watcher)
 
     def exists(self, cluster: str) -> bool:
         return self._store.get(logical_cluster_key(cluster)) is not None

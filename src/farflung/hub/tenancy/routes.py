@@ -11,6 +11,7 @@ Each path segment is percent-decoded once, and must then be a valid name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -31,15 +32,19 @@ from farflung.hub.tenancy.workspace_authorizer import (
     is_privileged,
 )
 from farflung.machinery.errors import ApiError, no_such_resource
+from farflung.store.base import Change
 
 CLUSTERS: Final = "/clusters/"
 SERVICES: Final = "/services"
 VIEWS: Final = "/services/apiexport/"
+RESOLVED: Final = 1024  #: names and paths whose clusters are remembered
 
 
 class WorkspaceRoutes:
     def __init__(self, clusters: LogicalClusters, authorizer: WorkspaceAuthorizer) -> None:
         self._clusters = clusters
+        self._resolved: dict[str, str] = {}  #: name or path → cluster, until Workspaces or LogicalClusters change
+        clusters.subscribe(self._drop_resolved)
         self._authorizer = authorizer
         self._initializers = initializing.Initializers(clusters, authorizer)
 
@@ -59,11 +64,23 @@ class WorkspaceRoutes:
         return Route(default_cluster(user), path if path.startswith("/") else f"/{path}")
 
     def _named(self, text: str) -> str:
+        known = self._resolved.get(text)
+        if known is not None:
+            return known
         if text == WILDCARD or text.startswith(SYSTEM):
             return text if "/" not in text else NO_CLUSTER
         if text and not is_path(text):
             raise invalid_cluster(text)
-        return self._clusters.resolve(text) or NO_CLUSTER
+        cluster = self._clusters.resolve(text)
+        if cluster is None:
+            return NO_CLUSTER
+        if len(self._resolved) >= RESOLVED:
+            self._resolved.clear()
+        self._resolved[text] = cluster
+        return cluster
+
+    def _drop_resolved(self, changes: Sequence[Change]) -> None:
+        self._resolved.clear()
 
     def _viewed(self, path: str, user: User) -> Route:
         """The export's cluster and the clusters in the view are given by name."""

@@ -20,7 +20,7 @@ import orjson
 from farflung.apis.kcp.names import APIS_GROUP, REQUIRED_GROUPS
 from farflung.hub.auth.authorizer import Authorizer, access_denied
 from farflung.hub.auth.escalation import ALL_RULES
-from farflung.hub.auth.rbac import PolicyRule
+from farflung.hub.auth.rbac import STORAGE_PREFIXES, PolicyRule
 from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.request.attributes import Attributes, Decision
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
@@ -51,6 +51,7 @@ WRITE_VERBS: Final = frozenset({"create", "update", "patch", "delete", "deleteco
 #: verbs that could create objects in a cluster that does not exist
 CREATING_VERBS: Final = frozenset({"create", "update", "patch"})
 CACHED_DECISIONS: Final = 4096  #: users per workspace
+DECISIONS: Final = 1024  #: about collections, kept until an object changes that they depend on
 
 
 # --- decisions without other objects --------------------------------------------------------------
@@ -151,14 +152,30 @@ class WorkspaceAuthorizer(Authorizer):
         self._limits = PermissionPolicies(store)
         self._required: dict[str, str] = {}  #: cluster → required groups, if any
         self._entering: dict[tuple[object, ...], bool] = {}
+        self._decisions: dict[tuple[str, User, Attributes], Decision] = {}  #: about collections
         store.subscribe(LOGICAL_CLUSTERS, self._on_clusters)
+        for prefix in (*STORAGE_PREFIXES, LOGICAL_CLUSTERS, EXPORTS, BINDINGS):
+            store.subscribe(prefix, self._drop_decisions)
         for entry in store.list(LOGICAL_CLUSTERS).entries:
             self._update_cluster(entry.key, entry)
 
     # --- decisions --------------------------------------------------------------------------------
 
     def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
-        return ACCESS_GRANTED if is_health(attributes) or self._allows(cluster, user, attributes) else ACCESS_DENIED
+        if attributes.name or attributes.path is not None:
+            return ACCESS_GRANTED if is_health(attributes) or self._allows(cluster, user, attributes) else ACCESS_DENIED
+        key = cluster, user, attributes
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = ACCESS_GRANTED if self._allows(cluster, user, attributes) else ACCESS_DENIED
+            if len(self._decisions) >= DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
+
+    def _drop_decisions(self, changes: Sequence[Change]) -> None:
+        """Called when anything changes that a decision depends on."""
+        self._decisions.clear()
 
     def check_view(self, cluster: str, export: str, user: User, asked: Attributes) -> None:
         """Raises 403 unless the user may do something in the view of an export.  The view of an export that does not
