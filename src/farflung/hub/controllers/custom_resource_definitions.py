@@ -56,7 +56,6 @@ class CRDController:
         self.queue: ReconcileQueue[str] = ReconcileQueue("definitions", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
-        self._content.start()
         self._subscription = self._store.subscribe(DEFINITIONS, self._on_changes)
         for entry in self._store.list(DEFINITIONS).entries:
             if is_terminating(entry) or not is_established(objects.decode(entry)):
@@ -76,7 +75,7 @@ class CRDController:
             elif change.previous is not None:
                 self._enqueue_unaccepted(change.key)
                 if change.entry is None:
-                    self._waiting.pop(prefix_of(change.key), None)  # a client removed the finalizer
+                    self._wait_no_more(prefix_of(change.key))  # a client removed the finalizer
                 elif not is_established(objects.decode(change.entry)):
                     self.queue.add(change.key)
 
@@ -90,9 +89,12 @@ class CRDController:
             if not condition_is(objects.decode(entry), NAMES_ACCEPTED):
                 self.queue.add(entry.key)
 
-    def _on_content(self, changes: Sequence[Change]) -> None:
+    def _wait_no_more(self, prefix: str) -> None:
+        self._waiting.pop(prefix, None)
         if not self._waiting:
-            return
+            self._content.stop()
+
+    def _on_content(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None:
                 _, group, plural, cluster, _ = change.key.split("/", 4)
@@ -136,13 +138,14 @@ class CRDController:
             await self._release(entry, definition)
             return
         self._waiting[prefix] = key
+        self._content.start()
         await self._delete_all(prefix)
         if self._store.list(prefix, limit=1).entries:
             return
         if self._collector.is_behind(prefix):
             self.queue.add_later(key, AGAIN)
             return
-        self._waiting.pop(prefix, None)
+        self._wait_no_more(prefix)
         await self._release(entry, definition)
 
     async def _release(self, entry: Entry, definition: Obj) -> None:

@@ -84,7 +84,7 @@ class GarbageCollector:
             entry = change.entry
             if entry is None:
                 self._forget(change)
-            elif is_concerned(entry.value) or change.key in self._graph:
+            elif is_concerned(entry.value) or (change.previous is not None and change.key in self._graph):
                 self._update(entry)
 
     def _on_kinds(self, change: KindsChange) -> None:

@@ -75,7 +75,6 @@ class NamespaceController:
         self.queue: ReconcileQueue[NamespaceRef] = ReconcileQueue("namespaces", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
-        self._content.start()
         self._subscription = self._store.subscribe(NAMESPACES, self._on_changes)
         for entry in self._store.list(NAMESPACES).entries:
             if is_terminating(entry):
@@ -92,6 +91,8 @@ class NamespaceController:
         for change in changes:
             if change.entry is None:
                 self._terminating.discard(namespace_ref(change.key))
+                if not self._terminating:
+                    self._content.stop()
                 self.queue.forget(namespace_ref(change.key))  # a new namespace of that name has its own grace
             elif is_terminating(change.entry):
                 self._terminate(change.entry, after=self._pace.grace)
@@ -100,11 +101,11 @@ class NamespaceController:
         scope = namespace_ref(entry.key)
         self.queue.add_later(scope, self._pace.again if scope in self._terminating else after)
         self._terminating.add(scope)
+        self._content.start()
 
     def _on_content(self, changes: Sequence[Change]) -> None:
-        """However fast its content dwindles, a terminating namespace is looked at only now and then."""
-        if not self._terminating:
-            return
+        """Called while namespaces terminate.  However fast its content dwindles, a namespace is looked at only now and
+        then."""
         for change in changes:
             scope = namespace_ref(change.key)
             came_or_went = change.entry is None or change.previous is None
