@@ -80,35 +80,28 @@ class Hub:
         trail = self._audit.begin(request)
         try:
             answer = self._dispatch(request, trail)
-        except ApiError as error:
-            return self._counted(request, respond.with_error(request, error), trail)
-        except Unavailable as error:
-            return self._counted(request, respond.with_error(request, unavailable(error)), trail)
+        except (ApiError, Unavailable) as error:
+            return self._counted(request, refused(request, error), trail)
         if isinstance(answer, Response):
             return self._counted(request, answer, trail)
         return answer if isinstance(answer, Stream) else self._finish(request, answer, trail)
 
     async def _finish(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
         try:
-            return self._counted(request, await self._answered(request, answer, trail), trail)
-        except ApiError as error:
-            return self._counted(request, respond.with_error(request, error), trail)
-        except Unavailable as error:
-            return self._counted(request, respond.with_error(request, unavailable(error)), trail)
+            while True:
+                try:
+                    return self._counted(request, await answer, trail)
+                except Redefined:
+                    again = self._dispatch(request, trail)
+                    if isinstance(again, Response | Stream):
+                        return self._counted(request, again, trail)
+                    answer = again
+        except (ApiError, Unavailable) as error:
+            return self._counted(request, refused(request, error), trail)
         except BaseException:
             if trail is not None:
                 self._audit.end(trail, UNANSWERED)
             raise
-
-    async def _answered(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
-        while True:
-            try:
-                return await answer
-            except Redefined:
-                again = self._dispatch(request, trail)
-                if isinstance(again, Response | Stream):
-                    return again
-                answer = again
 
     def _counted(self, request: Request, answer: Answer, trail: Trail | None) -> Answer:
         self.metrics.count(request.method, answer.status)
@@ -212,6 +205,10 @@ class Hub:
 def first_part(path: str) -> str:
     """`healthz` of `/healthz/ping`; empty for `*`, which is no path."""
     return path[1:].partition("/")[0]
+
+
+def refused(request: Request, error: ApiError | Unavailable) -> Response:
+    return respond.with_error(request, error if isinstance(error, ApiError) else unavailable(error))
 
 
 def unavailable(error: Unavailable) -> ApiError:

@@ -53,7 +53,8 @@ class Body:
 
 
 def media_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    text = request.headers.get("content-type", "")
+    return text if text == media_types.JSON else text.partition(";")[0].strip().lower()
 
 
 # --- whole objects --------------------------------------------------------------------------------
