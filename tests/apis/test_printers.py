@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from farflung.apis import definitions
 from farflung.apis.autoscaling.kinds import SCALES
 from farflung.apis.builtin.kinds import BUILTIN
-from farflung.apis.printing import labels_text, selector_text, shortened
+from farflung.apis.printers import labels_text, selector_text, shortened
 from farflung.machinery.schema import model
 from farflung.machinery.schema.model import Schema
 

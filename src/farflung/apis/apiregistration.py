@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.printing import age_of, name_of, part
+from farflung.apis.printers import age_of, name_of, part
 from farflung.apis.resource import Group, status
 from farflung.apis.validation import Rules
 from farflung.machinery import names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.printing import age_of, deleting, described, name_of, part
+from farflung.apis.printers import age_of, deleting, described, name_of, part
 from farflung.apis.resource import Group, status, text
 from farflung.machinery.errors import Obj
 from farflung.machinery.table import AGE, NAME, Column, Printer

@@ -19,7 +19,7 @@ MANAGER_LENGTH: Final = 128
 
 
 def validate_metadata(obj: Obj, rules: Rules, *, namespaced: bool) -> list[FieldError]:
-    """What is wrong with an object's metadata.  Its name has been generated already."""
+    """Validation errors of an object's metadata, after name generation."""
     metadata: Obj = obj.get("metadata") or {}
     errors: Errors = []
     prefix = metadata.get("generateName")
@@ -39,7 +39,7 @@ def validate_metadata(obj: Obj, rules: Rules, *, namespaced: bool) -> list[Field
 
 
 def validate_metadata_update(new: Obj, old: Obj) -> list[FieldError]:
-    """What an update may not change.  It stands beside `validate_metadata(new, …)`.
+    """Errors of changes to immutable metadata, in addition to `validate_metadata(new, …)`.
 
     What an update may leave out (uid, timestamps, generation) has been filled in from the old object.
     """
@@ -175,7 +175,7 @@ _RULES: Final = Rules(name=names.path_segment, short_finalizers=True)
 
 
 def conform(metadata: Obj) -> Conformed:
-    """As the type ObjectMeta; raises Malformed."""
+    """Conforms metadata to the type ObjectMeta; raises Malformed."""
     return _CONFORMER.conform(metadata)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from farflung.apis.names import RBAC_GROUP
-from farflung.apis.printing import age_of, name_of, part
+from farflung.apis.printers import age_of, name_of, part
 from farflung.apis.resource import Group
 from farflung.apis.validation import Errors, Rules, check_name, check_required_name, check_selector, check_supported
 from farflung.machinery import names
@@ -168,7 +168,7 @@ def validate_binding_update(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def _role_reference(obj: Obj) -> Obj:
-    """As messages show it: with the names of Go's fields."""
+    """The value for error messages, with the names of Go's fields."""
     role = obj.get("roleRef") or {}
     return {"APIGroup": role.get("apiGroup", ""), "Kind": role.get("kind", ""), "Name": role.get("name", "")}
 

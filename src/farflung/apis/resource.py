@@ -67,21 +67,21 @@ class Resource:
 
     @property
     def printer(self) -> Printer:
-        """How its objects become rows of a Table."""
+        """The printer of its objects, for Tables."""
         return Printer(self.columns, self.cells, self.row_conditions) if self.cells else DEFAULT
 
     def subresource(self, name: str) -> Subresource | None:
         return next((one for one in self.subresources if one.name == name), None)
 
     def unselectable(self, field: str) -> str:
-        """Why objects cannot be selected by a field that is not in `selectable`, in the API's words."""
+        """Kubernetes' message for a field selector on a field that is not in `selectable`."""
         if self.custom or self.selectable:
             return f"field label not supported: {field}"
         return f'{go_quote(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def storage_version_hash(group: str, version: str, kind: str) -> str:
-    """What discovery says of the version objects are stored in."""
+    """The storageVersionHash of discovery."""
     digest = hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 
@@ -176,7 +176,7 @@ class Group:
 
 
 def text(*path: str) -> Callable[[Obj], str]:
-    """What a field selector compares with the field at a path; an absent field is empty."""
+    """A function that returns the field at a path, for field selectors; empty if absent."""
     *parents, last = path
 
     def read(obj: Obj) -> str:

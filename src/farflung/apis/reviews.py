@@ -83,7 +83,7 @@ def _check_question(spec: Obj) -> Errors:
 
 
 def _shown_path(spec: Obj) -> Obj:
-    """As messages show it: with the names of Go's fields."""
+    """The value for error messages, with the names of Go's fields."""
     path = spec["nonResourceAttributes"]
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.printing import age_of, described, name_of
+from farflung.apis.printers import age_of, described, name_of
 from farflung.apis.resource import Group
 from farflung.apis.validation import Errors, Rules, check_immutable, check_supported
 from farflung.machinery import names

@@ -108,7 +108,7 @@ def shown(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """As Go quotes it."""
+    """A text as Go quotes it."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_escaped(character) for character in text) + '"'

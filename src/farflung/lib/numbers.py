@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Numbers:
-    """Of names that are forgotten they are used again."""
+    """Numbers of forgotten names are reused."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

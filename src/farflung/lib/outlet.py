@@ -30,7 +30,7 @@ Notice = Callable[[int], str]  #: the line, without its end, that reports the nu
 
 
 class Outlet(io.BufferedIOBase):
-    """What is below a text stream, in the place of a file."""
+    """The raw stream below a text stream, instead of a file."""
 
     def __init__(self, descriptor: int, notice: Notice) -> None:
         self.name = descriptor  #: as files that were opened by a number have it

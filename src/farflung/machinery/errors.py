@@ -285,5 +285,5 @@ def strict_text(problems: Sequence[str]) -> str:
 
 
 def yaml_errors(lines: Sequence[str]) -> str:
-    """As go-yaml lists what it found."""
+    """The error list of go-yaml."""
     return "yaml: unmarshal errors:" + "".join(f"\n  {line}" for line in lines)

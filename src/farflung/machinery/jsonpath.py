@@ -37,7 +37,7 @@ class PathError(ValueError):
 
 
 class Work:
-    """What one evaluation may still do, so that no path takes long in any object."""
+    """The remaining steps of one evaluation, so that no path takes long."""
 
     __slots__ = ("_left",)
 
@@ -232,7 +232,7 @@ class _Parser:
         return _compared(_Parser(left).steps(), sign, _Parser(right).steps())
 
     def _filter_text(self) -> str:
-        """What is between `[?(` and `)]`; a parenthesis in quotes does not end it."""
+        """The text between `[?(` and `)]`; a parenthesis in quotes does not end it."""
         text, start = self._text, self._at + len("[?(")
         begun, ended, pair = False, False, ""
         for at in range(start, len(text)):

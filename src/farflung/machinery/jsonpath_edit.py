@@ -231,7 +231,7 @@ DEEPEST: Final = 254  #: levels of a document
 
 
 class Allowance:
-    """What may still be done to one document, so that no path takes long and none makes it huge."""
+    """The remaining work and size for one document, so that no path takes long or makes it huge."""
 
     __slots__ = ("_bytes", "_work")
 
@@ -397,7 +397,7 @@ class _Editing:
         return everywhere, indexed
 
     def _made(self, at: int, level: int) -> Any:
-        """What the steps from this one on, which are all names, make out of nothing."""
+        """The new value for the steps from this one on, which are all names."""
         places = 1
         for step in self._steps[at:]:
             assert isinstance(step, Members)
@@ -434,7 +434,7 @@ def _adding(steps: tuple[Step, ...]) -> tuple[bool, ...]:
 
 
 def depth(value: Any) -> int:
-    """How many maps and lists are in one another."""
+    """The number of nested maps and lists."""
     levels, inside = 0, [value]
     while inside := [one for one in inside if type(one) is dict or type(one) is list]:
         levels += 1

@@ -82,7 +82,7 @@ class LabelIndex:
         return found
 
     def _wanted(self, selector: LabelSelector) -> BitMap:
-        """What has all labels that it must have."""
+        """The objects with all required labels."""
         parts: list[BitMap] = []
         for key, wanted in selector.wanted:
             having = list(self._having(key, wanted))
@@ -230,7 +230,7 @@ class SelectorIndex:
                 self._by_label.setdefault(key, {}).setdefault(value, set()).add(filed)
 
     def _crowd(self, places: Places) -> int:
-        """How many selectors are there already; those under any value of a label meet more labels, and count more."""
+        """The load of a bucket: selectors for any value of a label match more labels, and count more."""
         crowd = 0
         for key, value in places:
             if value is None:

@@ -138,7 +138,7 @@ def path_segment(text: str) -> Sequence[str]:
 
 
 def masked(generate_name: str) -> str:
-    """What a check of names sees of a generateName: the dash it may end with is not the end of the name."""
+    """A generateName for name checks: a trailing dash is not the end of the name."""
     if len(generate_name) > 1 and generate_name.endswith("-"):
         return generate_name[:-2] + "a"
     return generate_name

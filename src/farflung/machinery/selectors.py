@@ -74,7 +74,7 @@ class LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """What one label must be, if it must be there at all."""
+    """The requirement on the value of one label."""
 
     among: frozenset[str] | None  #: None: anything
     above: int | None
@@ -344,7 +344,7 @@ def parse_fields(text: str) -> FieldSelector:
 
 
 def _find_operator(part: str, operator: str) -> int:
-    """Where the first operator of a term is, if it is this one."""
+    """The position of the first operator of a term, if it is this one."""
     first = next((at for at, char in enumerate(part) if char in "!=" and part[at : at + 2] != "!"), -1)
     if first < 0 or not part.startswith(operator, first):
         return -1

@@ -37,7 +37,7 @@ Conditions = Callable[[Obj], list[Obj] | None]  #: object → the conditions of 
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How the objects of a kind become rows."""
+    """The columns of a kind, and the function from an object to its cells."""
 
     columns: tuple[Column, ...]
     cells: Cells
@@ -77,7 +77,7 @@ DEFAULT: Final = Printer((NAME, CREATED), default_cells)
 
 
 def included(asked: str) -> str:
-    """What rows carry, from the query parameter `includeObject`."""
+    """The object in each row, by the query parameter `includeObject`."""
     if asked in (NONE, METADATA, OBJECT):
         return asked
     if not asked:

@@ -49,7 +49,7 @@ def parse(text: str) -> datetime:
 
 
 def parse_micros(text: str) -> datetime:
-    """As Go reads a MicroTime: exactly six digits of fraction.  Raises TimeError."""
+    """Parses a MicroTime as Go does: exactly six digits of fraction.  Raises TimeError."""
     if PLAIN_MICROS.fullmatch(text):
         try:
             return datetime.fromisoformat(text)
@@ -94,7 +94,7 @@ def canonical_micros(text: str) -> str | None:
 
 
 def age(created: str | None, now: datetime) -> str:
-    """How long ago that was, as `kubectl get` shows it: `45s`, `5m3s`, `3h`, `2d4h`."""
+    """The age as `kubectl get` shows it: `45s`, `5m3s`, `3h`, `2d4h`."""
     if not created:
         return "<unknown>"
     try:
@@ -205,7 +205,7 @@ def _out_of_range(text: str, what: str) -> TimeError:
 
 
 def quoted(text: str) -> str:
-    """As Go's time package quotes: everything but printable ASCII by its bytes."""
+    """Quotes as Go's time package does: everything but printable ASCII by its bytes."""
     escaped = "".join(
         f"\\{char}" if char in '"\\' else char if " " <= char <= "~" else _bytes_escaped(char) for char in text
     )

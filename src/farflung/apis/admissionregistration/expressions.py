@@ -199,7 +199,7 @@ def _load_variable(name: str) -> Code:
 
 
 def _kept(of: Type) -> Type:
-    """What is known of the type of a variable where it is used: objects and the like may be anything."""
+    """The type of a variable at its use: scalars, and lists and maps of them, keep their type; others become dyn."""
     if of.kind in _SCALARS:
         return of
     if of.kind is TypeKind.LIST:
@@ -259,7 +259,7 @@ def _validation(compiler: PolicyCompiler, validation: Obj) -> Validation:
 
 
 def excess(spec: Obj) -> str:
-    """Why the expressions of a policy are not compiled at all; empty if they are."""
+    """Why the expressions of a policy are too large to compile; empty if they are not."""
     texts = list(_texts(spec))
     if len(texts) > MOST_EXPRESSIONS:
         return f"more than {MOST_EXPRESSIONS} expressions are not supported"

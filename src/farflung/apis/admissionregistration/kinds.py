@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from farflung.apis.names import POLICIES_GROUP
-from farflung.apis.printing import UNSET, age_of, name_of, part, selector_text
+from farflung.apis.printers import UNSET, age_of, name_of, part, selector_text
 from farflung.apis.resource import Group, status
 from farflung.machinery.errors import Obj
 from farflung.machinery.table import AGE, NAME, Column, Printer

@@ -43,7 +43,7 @@ ABSENT: Final = object()
 
 
 def resources_of(definition: Obj) -> list[Resource]:
-    """Of a definition whose names are accepted, in the order of its versions."""
+    """The resources of a definition with accepted names, in the order of its versions."""
     spec = definition["spec"]
     return [_resource(definition, version) for version in spec["versions"] if version.get("served")]
 
@@ -55,7 +55,7 @@ def stored_version(definition: Obj) -> str:
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
-    """What OpenAPI calls its objects: `com.example.v1.Thing`."""
+    """The name of its OpenAPI definition: `com.example.v1.Thing`."""
     return ".".join((*reversed((group or "core").split(".")), version, kind))
 
 
@@ -114,7 +114,7 @@ def _deprecation(spec: Obj, version: Obj, kind: str) -> str:
 
 
 def finder(text: str) -> Find:
-    """What finds the first value at a path.  Raises PathError for a text that is no path."""
+    """A function that returns the first value at a path.  Raises PathError for an invalid path."""
     names = jsonpath.member_names(text)
     if names is not None:
         return _following(names)
@@ -233,7 +233,7 @@ CELLS: Final[dict[str, Cell]] = {
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where the objects of a version have what `/scale` shows, as paths with a dot in front."""
+    """The paths of the `/scale` fields in objects of a version, with a leading dot."""
 
     spec_replicas: str
     status_replicas: str

@@ -308,7 +308,7 @@ AT_ROOT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SchemaContext:
-    """What holds for a schema because of where it is."""
+    """Restrictions of a schema by its position."""
 
     no_defaults: str = ""  #: why there may be no defaults
     in_meta: bool = False  #: it describes apiVersion, kind or metadata

@@ -25,7 +25,7 @@ VALIDATIONS: Final = "x-kubernetes-validations"
 
 
 def as_schema(value: Any) -> Obj:
-    """What ought to be a schema; anything else has no members."""
+    """A schema, or an empty one for any other value."""
     return value if type(value) is dict else {}
 
 
@@ -109,7 +109,7 @@ def too_large(versions: Sequence[Obj]) -> str:
 
 
 def default_work(schema: Obj) -> int:
-    """How much there is to look at for the defaults of a schema: each by all of the schema that it belongs to, and by
+    """The work of validating the defaults of a schema: each by all of the schema that it belongs to, and by
     the length of its path."""
     work = 0
 

@@ -78,7 +78,7 @@ def prepare_update(new: Obj, old: Obj) -> None:
 
 
 def _stored(spec: Obj, before: list[str]) -> list[str] | None:
-    """What there may be objects of: what there was, and the first version that is marked for storage."""
+    """The new storedVersions: the old ones, and the first version with `storage: true`."""
     for version in spec.get("versions") or ():
         if version.get("storage"):
             name: str = version.get("name", "")
@@ -191,7 +191,7 @@ class DefinitionSpec:
         return member in self._shared
 
     def shared(self, member: str) -> Any:
-        """What all versions have in common, None if it is not one thing."""
+        """The common value of all versions; None if they differ."""
         return self.versions[0].get(member) if member in self._shared else None
 
     def shown(self) -> Any:
@@ -306,7 +306,7 @@ def _check_version(definition: DefinitionSpec, version: Obj, path: str, errors: 
 
 
 def _check_shared(definition: DefinitionSpec, errors: Errors) -> None:
-    """What all versions have in common."""
+    """The common members of all versions."""
     if definition.is_shared("schema"):
         _check_validation(definition.versions[0], any(map(_has_status, definition.versions)), "spec.validation", errors)
     check_subresources(definition.shared("subresources"), "spec.subresources", errors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.printing import (
+from farflung.apis.printers import (
     CONTAINERS,
     IMAGES,
     NOTHING,
@@ -15,9 +15,10 @@ from farflung.apis.printing import (
     labels_text,
     name_of,
     part,
+    replica_cells,
     selector_text,
 )
-from farflung.apis.resource import SCALE, Group, status
+from farflung.apis.resource import SCALE, Group, Resource, Subresource, status
 from farflung.machinery.errors import Obj, qualified
 from farflung.machinery.table import AGE, NAME, Column, Printer
 
@@ -139,16 +140,7 @@ DEPLOYMENTS: Final = Printer(
 
 
 def replica_set_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
-    return [
-        name_of(obj),
-        spec.get("replicas", 0),
-        status.get("replicas", 0),
-        status.get("readyReplicas", 0),
-        age_of(obj, now),
-        *template_cells(obj),
-        selector_text(spec.get("selector")),
-    ]
+    return [*replica_cells(obj, now), selector_text(part(obj, "spec").get("selector"))]
 
 
 REPLICA_SETS: Final = Printer(
@@ -185,38 +177,17 @@ STATEFUL_SETS: Final = Printer((NAME, READY, AGE, CONTAINERS, IMAGES), stateful_
 
 APPS: Final = Group("apps", "v1", "io.k8s.api.apps.v1.")
 
+
+def _workload(kind: str, short: str, printer: Printer, *subresources: Subresource) -> Resource:
+    names, all_of = (short,), (*subresources, status(kind))
+    plural = f"{kind.lower()}s"
+    return APPS.stored(plural, kind, printer=printer, short_names=names, categories=("all",), subresources=all_of)
+
+
 RESOURCES: Final = (
     APPS.stored("controllerrevisions", "ControllerRevision", printer=CONTROLLER_REVISIONS),
-    APPS.stored(
-        "daemonsets",
-        "DaemonSet",
-        printer=DAEMON_SETS,
-        short_names=("ds",),
-        categories=("all",),
-        subresources=(status("DaemonSet"),),
-    ),
-    APPS.stored(
-        "deployments",
-        "Deployment",
-        printer=DEPLOYMENTS,
-        short_names=("deploy",),
-        categories=("all",),
-        subresources=(SCALE, status("Deployment")),
-    ),
-    APPS.stored(
-        "replicasets",
-        "ReplicaSet",
-        printer=REPLICA_SETS,
-        short_names=("rs",),
-        categories=("all",),
-        subresources=(SCALE, status("ReplicaSet")),
-    ),
-    APPS.stored(
-        "statefulsets",
-        "StatefulSet",
-        printer=STATEFUL_SETS,
-        short_names=("sts",),
-        categories=("all",),
-        subresources=(SCALE, status("StatefulSet")),
-    ),
+    _workload("DaemonSet", "ds", DAEMON_SETS),
+    _workload("Deployment", "deploy", DEPLOYMENTS, SCALE),
+    _workload("ReplicaSet", "rs", REPLICA_SETS, SCALE),
+    _workload("StatefulSet", "sts", STATEFUL_SETS, SCALE),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.printing import NOTHING, UNKNOWN, UNSET, age_of, described, name_of, part
+from farflung.apis.printers import NOTHING, UNKNOWN, UNSET, age_of, described, name_of, part
 from farflung.apis.resource import Group, status
 from farflung.machinery.errors import Obj
 from farflung.machinery.table import AGE, NAME, Column, Printer

@@ -15,7 +15,7 @@ SHARED_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creati
 
 
 class Scaling(Protocol):
-    """How the objects of a kind are scaled."""
+    """Reads and writes the Scale of objects of a kind."""
 
     replicas: Fields  #: where the wanted number is
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.printing import (
+from farflung.apis.printers import (
     CONTAINERS,
     IMAGES,
     NOTHING,

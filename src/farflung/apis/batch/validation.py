@@ -61,7 +61,7 @@ class _Refused(Exception):
 
 
 def wrong_schedule(text: str) -> str:
-    """What is wrong with a schedule; empty if nothing.  A leading `TZ=` is for the caller to refuse."""
+    """The error of a schedule; empty if it is valid.  The caller refuses a leading `TZ=`."""
     if not text:
         return "empty spec string"
     if text.startswith("@"):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from farflung.apis.names import CERTIFICATES_GROUP
-from farflung.apis.printing import NOTHING, age_of, described, name_of, part
+from farflung.apis.printers import NOTHING, age_of, described, name_of, part
 from farflung.apis.resource import CHANGE, Group, Subresource, status, text
 from farflung.machinery import times
 from farflung.machinery.errors import Obj

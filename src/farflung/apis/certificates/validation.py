@@ -135,7 +135,7 @@ def validate_request(obj: Obj) -> list[FieldError]:
 
 
 def _not_a_request(encoded: str) -> str:
-    """What is wrong with a base64 text that should hold a PEM certificate request."""
+    """The error of a base64 text that should hold a PEM certificate request."""
     try:
         text = base64.b64decode(encoded)
     except binascii.Error as error:
@@ -232,7 +232,7 @@ def _check_conditions(obj: Obj, errors: Errors) -> None:
 
 
 def _validate_change(new: Obj, old: Obj, *, verdict: bool, certificate: bool) -> list[FieldError]:
-    """What may change depends on the subresource: the verdict through `approval`, the certificate through `status`."""
+    """Mutable fields by subresource: conditions through `approval`, the certificate through `status`."""
     errors: Errors = []
     if conditions_of(new) != conditions_of(old):
         _check_conditions(new, errors)

@@ -149,7 +149,7 @@ def _validate_update(new: Obj, old: Obj) -> Errors:
 
 
 def _frozen(spec: Obj, former: Obj, new: Obj) -> Obj:
-    """What of a spec may not change."""
+    """The immutable part of a spec."""
     free = set()
     if not former.get("volumeName"):
         free.add("volumeName")

@@ -57,7 +57,7 @@ NOT_EPHEMERAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """What the checks of a container need of its pod."""
+    """Facts about the pod for the validation of its containers."""
 
     volumes: Volumes
     claims: frozenset[str]  #: names of resource claims

@@ -171,7 +171,7 @@ def validate_event(obj: Obj) -> list[FieldError]:
 
 
 def validate_new_event(obj: Obj) -> list[FieldError]:
-    """What events.k8s.io asks of a new Event beyond what both groups do."""
+    """Validation of new Events in events.k8s.io, in addition to that of both groups."""
     event = to_core(obj)
     errors: Errors = []
     _check_series(event, errors)

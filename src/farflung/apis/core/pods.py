@@ -79,7 +79,7 @@ IMMUTABLE_SPEC: Final = (
 
 
 def default_pod_spec(spec: Obj) -> None:
-    """What every pod spec gets, a pod's own and a template's."""
+    """Defaults of every pod spec, of Pods and of templates."""
     if "volumes" in spec:
         for volume in spec["volumes"] or ():
             default_volume(volume)
@@ -491,7 +491,7 @@ def _validate_status(new: Obj, old: Obj) -> Errors:
 
 
 def _check_transitions(status: Obj, former: Obj, restart: str, errors: Errors) -> None:
-    """What has ended for good does not start again."""
+    """A terminated container must not restart if its restart policy forbids it."""
     if restart == "Always":
         return
     for member in ("containerStatuses", "initContainerStatuses"):
@@ -516,7 +516,7 @@ def _check_addresses(status: Obj, member: str, errors: Errors) -> None:
 
 
 def grace_seconds(pod: Obj) -> int:
-    """How long its containers get to stop, unless the delete says; 0 if there is nothing to wait for."""
+    """The default grace period in seconds; 0 if no container can be running."""
     spec = spec_of(pod)
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return 0

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from farflung.apis.names import BETA_STORAGE_CLASS, POD_SCHEDULED
-from farflung.apis.printing import (
+from farflung.apis.printers import (
     CONTAINERS,
     IMAGES,
     NOTHING,
@@ -24,6 +24,7 @@ from farflung.apis.printing import (
     moment,
     name_of,
     part,
+    replica_cells,
     shortened,
 )
 from farflung.machinery import times
@@ -115,7 +116,7 @@ RESOURCE_QUOTAS: Final = Printer(
 
 
 def event_cells(event: Obj, now: datetime) -> list[Any]:
-    """Of an event in the core group's form."""
+    """The cells of an Event of the core group."""
     series = event.get("series")
     first = times.age(event.get("firstTimestamp") or event.get("eventTime"), now)
     last = times.age(event["lastTimestamp"], now) if event.get("lastTimestamp") else first
@@ -405,16 +406,7 @@ POD_TEMPLATES: Final = Printer(
 
 
 def replication_controller_cells(obj: Obj, now: datetime) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
-    return [
-        name_of(obj),
-        spec.get("replicas", 0),
-        status.get("replicas", 0),
-        status.get("readyReplicas", 0),
-        age_of(obj, now),
-        *container_cells(part(spec, "template", "spec")),
-        labels_text(spec.get("selector")),
-    ]
+    return [*replica_cells(obj, now), labels_text(part(obj, "spec").get("selector"))]
 
 
 REPLICATION_CONTROLLERS: Final = Printer(
@@ -449,7 +441,7 @@ FINISHED: Final = {
 
 @dataclass(slots=True)
 class ContainerSummary:
-    """What the containers of a pod add up to."""
+    """The sums over the containers of a pod, and its displayed status."""
 
     reason: str
     ready: int = 0
@@ -516,7 +508,7 @@ def phase_reason(status: Obj) -> str:
 
 
 def initialization(pod: Obj, sidecars: frozenset[str]) -> ContainerSummary:
-    """What holds up the init containers; without a reason if nothing does."""
+    """The summary of the init containers; without a reason if all are finished."""
     summary = ContainerSummary("")
     for index, container in enumerate(part(pod, "status").get("initContainerStatuses") or ()):
         summary.count_restarts(container)
@@ -547,7 +539,7 @@ def end_of(terminated: Obj) -> str:
 
 
 def running(status: Obj, reason: str, sidecars: frozenset[str]) -> ContainerSummary:
-    """What the containers say once the pod is initialized; the first container has the last word."""
+    """The summary of the containers of an initialized pod; the first container's reason wins."""
     summary = ContainerSummary(reason)
     count_all_restarts(summary, status.get("initContainerStatuses") or (), sidecars)
     for container in reversed(status.get("containerStatuses") or ()):

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from farflung.apis.core.resources import check_container_resource, check_quantity
-from farflung.apis.printing import age_of, name_of
+from farflung.apis.printers import age_of, name_of
 from farflung.apis.resource import Group
 from farflung.apis.validation import Errors, Rules, check_immutable, check_labels, check_name
 from farflung.machinery import names

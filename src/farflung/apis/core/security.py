@@ -220,7 +220,7 @@ def _check_windows(spec: Obj, path: str, errors: Errors) -> None:
 
 
 def check_host_processes(spec: Obj, path: str, errors: Errors) -> None:
-    """Of a Windows pod either all containers are processes of the host or none is."""
+    """In a Windows pod, either all containers are host processes or none is."""
     own = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
     total = hosted = 0
     for container, where in containers_of(spec, path):

@@ -169,7 +169,7 @@ class NotAvailable(Exception):
 
 
 class AddressPools(Protocol):
-    """Where addresses and node ports come from."""
+    """The allocator of addresses and node ports."""
 
     def take_address(self, wanted: str) -> str:
         """An address of the cluster, any if `wanted` is empty.  Raises NotAvailable."""
@@ -189,7 +189,7 @@ class Allocations:
 
 
 def allocations(service: Obj) -> Allocations:
-    """What a stored Service holds of the pools."""
+    """The addresses and node ports of a stored Service."""
     spec = spec_of(service)
     addresses = [] if spec.get("type") == "ExternalName" or is_headless(spec) else list(spec.get("clusterIPs") or ())
     ports = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}

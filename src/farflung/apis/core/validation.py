@@ -184,7 +184,7 @@ def validate_secret(obj: Obj) -> list[FieldError]:
 
 
 def _check_type(obj: Obj, data: Mapping[str, str], errors: Errors) -> None:
-    """What the well-known types must hold."""
+    """Required contents of the well-known Secret types."""
     match obj.get("type", ""):
         case "kubernetes.io/service-account-token":
             if not (obj["metadata"].get("annotations") or {}).get(SERVICE_ACCOUNT_NAME):
@@ -209,7 +209,7 @@ def _check_docker(data: Mapping[str, str], key: str, errors: Errors) -> None:
 
 
 def _not_a_json_object(encoded: str) -> str:
-    """What is wrong with it, as Go says it."""
+    """Go's error message."""
     try:
         parse_object(base64.b64decode(encoded))
     except binascii.Error as error:
@@ -229,7 +229,7 @@ def validate_secret_update(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def prepare_service_account(obj: Obj, old: Obj | None = None) -> None:
-    """Of a reference to a Secret only the name counts."""
+    """Keeps only the name of references to Secrets."""
     if secrets := obj.get("secrets"):
         obj["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in secrets]
 

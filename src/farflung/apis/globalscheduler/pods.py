@@ -178,8 +178,8 @@ def extended(pod: dict[str, Obj], machine: Obj) -> dict[str, Obj]:
 
 
 def machine_cells(pod: Obj, now: datetime) -> list[Any]:
-    """What is shown of a Pod, which may be a virtual machine: that has no containers to count, and is Pending until
-    somebody says otherwise."""
+    """The cells of a Pod.  A virtual machine has no containers to count, and is Pending until
+    its status has another phase."""
     cells = pod_cells(pod, now)
     if isinstance(pod["spec"].get("virtualMachine"), dict):
         _, containers, status, *_ = cells

@@ -68,7 +68,7 @@ def _converted(schema: Obj) -> Obj:
 
 
 def _type(said: str | list[str]) -> str:
-    """What is optional may be null in a definition; a structural schema drops nulls unasked."""
+    """Removes null from the types of optional fields; a structural schema drops nulls anyway."""
     return said if isinstance(said, str) else said[0]
 
 
@@ -113,7 +113,7 @@ def _virtual_machine() -> Obj:
 
 @cache
 def kinds() -> tuple[Described, ...]:
-    """What is exported, in the order in which bindings list it."""
+    """The exported kinds, in the order in which bindings list them."""
     return (
         _kind("networking.k8s.io", "ingresses", "io.k8s.api.networking.v1.Ingress", "ing"),
         _kind("", "services", "io.k8s.api.core.v1.Service", "svc", "all"),

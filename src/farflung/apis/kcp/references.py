@@ -21,7 +21,7 @@ WORKSPACE_NAME: Final = {"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9](
 
 
 def path(description: str) -> Obj:
-    """Of a workspace: `root:org:team`."""
+    """The path of a workspace: `root:org:team`."""
     return text(description, pattern=PATH_PATTERN)
 
 
@@ -42,7 +42,7 @@ def workspace_type(description: str, **facets: object) -> Obj:
 
 
 def export(description: str) -> Obj:
-    """How bindings and endpoint slices refer to an APIExport."""
+    """The reference to an APIExport in APIBindings and APIExportEndpointSlices."""
     fields = {
         "path": path("The workspace that holds the APIExport; this one if it is not said."),
         "name": text("The name of the APIExport."),
@@ -51,7 +51,7 @@ def export(description: str) -> Obj:
 
 
 def named_export(description: str) -> Obj:
-    """How workspace types and sync targets refer to an APIExport."""
+    """The reference to an APIExport in WorkspaceTypes and SyncTargets."""
     fields = {
         "path": path("The workspace that holds the APIExport; this one if it is not said."),
         "export": text("The name of the APIExport."),

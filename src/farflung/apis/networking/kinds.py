@@ -5,15 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.printing import (
-    NOTHING,
-    age_of,
-    described,
-    load_balancer_text,
-    name_of,
-    part,
-    selector_text,
-)
+from farflung.apis.printers import NOTHING, age_of, described, load_balancer_text, name_of, part, selector_text
 from farflung.apis.resource import Group, status
 from farflung.machinery.errors import Obj, qualified
 from farflung.machinery.table import AGE, NAME, Column, Printer

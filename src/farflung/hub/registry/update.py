@@ -120,7 +120,7 @@ async def change_object(call: Call, change: ObjectChange, options: WriteOptions)
             )
             try:
                 await call.tools.pipeline.run(write, call.target.subresource or UPDATE)
-                set_managed_fields(new, managed.settle(new, old))
+                set_managed_fields(new, managed.ignore_time_changes(new, old))
                 if new == old and not call.kind.is_out_of_date(entry, new):
                     write.roll_back()
                     return entry

@@ -35,7 +35,7 @@ Estimate = Callable[[str, Operand | None, Sequence[Operand]], CallEstimate | Non
 
 
 def estimate(function: str, overload: str, target: Operand | None, arguments: Sequence[Operand]) -> CallEstimate | None:
-    """What a call costs beside its arguments, if it is one of Kubernetes' functions, or of cel-go's extensions."""
+    """The cost of a call without its arguments, for functions of Kubernetes and of cel-go's extensions."""
     if overload in _SETS:
         comparisons = arguments[0].size.times(arguments[1].size)
         return CallEstimate(comparisons.scaled(_SETS[overload]).plus(ONE))
@@ -85,7 +85,7 @@ def _replace(overload: str, target: Operand | None, arguments: Sequence[Operand]
 
 
 def _replaced(size: int, old: int, new: int, *, longer: bool) -> int:
-    """How long a text of this size is if every `old` characters become `new` ones; an empty text is between all."""
+    """The length of a text after replacing every `old` characters by `new` ones; an empty text is between all."""
     if old == 0:
         return min(min(size + 1, INFINITE) * new + size, INFINITE)
     if not longer:
@@ -119,7 +119,7 @@ def _find(overload: str, target: Operand | None, arguments: Sequence[Operand]) -
 
 
 def matching(text: Bounds, pattern: Bounds) -> Bounds:
-    """What it costs to match a regular expression."""
+    """The cost of matching a regular expression."""
     return text.plus(ONE).scaled(TRAVERSAL).times(pattern.scaled(REGEX))
 
 

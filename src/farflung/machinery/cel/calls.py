@@ -34,7 +34,7 @@ Application = Callable[[Run, Values], Any]
 
 
 def call(overload: Overload, arguments: Sequence[Code]) -> Code:
-    """Of one overload that the types are known to fit."""
+    """Calls the one overload that matches the static types."""
     implementation = overload.implementation
     assert implementation is not None
     if overload.cost is None and not isinstance(implementation, Metered):
@@ -109,7 +109,7 @@ def _with_meter(implementation: Implementation) -> Implementation:
 
 
 def dispatch(function: str, overloads: Sequence[Overload], arguments: Sequence[Code]) -> Code:
-    """Of the first overload that the values fit.  Their classes decide, so it is looked for once for each of those."""
+    """Calls the first overload that matches the values.  It is cached by the values' classes."""
     chosen: dict[tuple[type, ...], Application | None] = {}
     operator = not function[0].isalpha()
 
@@ -163,7 +163,7 @@ def equality(left: Code, right: Code, *, negated: bool) -> Code:
 
 
 def plain_equality(left: Code, right: Code, *, negated: bool) -> Code:
-    """Of JSON values that Python compares as CEL does.  No meter counts it, so it is not for loops."""
+    """Compares JSON values that Python compares as CEL does.  No meter counts it, so it is not for loops."""
 
     def compare(run: Run) -> bool:
         one, other = left(run), right(run)

@@ -215,7 +215,7 @@ class Checker:
             self._complain(node, f"found no matching overload for '{function.name}' applied to '{signature}'")
 
     def _resolved(self, function: Function, member: bool, found: list[Type]) -> _Resolution:
-        """What overloads that take these types return, and which they are.  Among plain types it is always the same."""
+        """The matching overloads and their result type.  For plain types it is always the same."""
         if not all(map(_is_plain, found)):
             return self._resolve(function, member, found)
         key = (function.name, member, tuple(each.name for each in found))
@@ -243,7 +243,7 @@ class Checker:
         return result, tuple(matching)
 
     def _fit(self, overload: Overload, found: list[Type]) -> Type | None:
-        """What the overload returns for arguments of these types; None if they do not fit."""
+        """The overload's result type for these arguments; None if they do not match."""
         if not overload.generic:
             return overload.result if self._inference.assign_all(found, overload.arguments) else None
         *arguments, result = self._inference.instantiate((*overload.arguments, overload.result))

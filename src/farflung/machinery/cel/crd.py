@@ -81,7 +81,7 @@ def compile_validations(openapi_schema: Obj, path: str) -> tuple[Validations | N
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the schema a node is."""
+    """The position of a node in the schema."""
 
     path: str
     cardinality: int | None = 1  #: how many of it an object has at most; None if there is no bound
@@ -250,7 +250,7 @@ def _times(one: int | None, other: int | None) -> int | None:
 
 
 def _multiplicity(schema: Obj) -> int | None:
-    """How many children of a kind a value has at most."""
+    """The maximum number of items or entries of a value."""
     if schema.get("type") == "array":
         limit = schema.get("maxItems")
     elif schema.get("type") == "object" and schema.get("additionalProperties"):

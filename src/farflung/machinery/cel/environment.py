@@ -94,7 +94,7 @@ CHECKED: Final[dict[str, tuple[str, ...]]] = {
 
 
 def constant_issues(nodes: Iterable[Expression]) -> list[Issue]:
-    """What is wrong with the constants among the nodes of a checked expression."""
+    """Issues of constant arguments that can only fail: an invalid duration, time or pattern."""
     found: list[Issue] = []
     for node in nodes:
         if not isinstance(node, ast.Call) or len(node.overloads) != 1 or len(node.arguments) != 1:

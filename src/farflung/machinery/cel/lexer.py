@@ -112,7 +112,7 @@ MOST_RECOVERIES: Final = 30
 
 
 class UnparsableError(Exception):
-    """What was begun cannot be read.  Why is among the issues."""
+    """A token that cannot be read.  The issues have the reason."""
 
 
 class HopelessError(Exception):
@@ -176,7 +176,7 @@ class TokenStream:
         return UnparsableError()
 
     def dead_end(self, start: Token) -> UnparsableError:
-        """What began with `start` cannot go on with the current token."""
+        """Reports that the current token cannot follow `start`."""
         end = self.current.offset + (0 if self.current.kind == END else len(self.current.text))
         message = f"no viable alternative at input '{visible(self.text[start.offset : end])}'"
         self._complain(_RESERVED.sub(r"mismatched input '\1' expecting IDENTIFIER", message))

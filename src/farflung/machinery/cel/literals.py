@@ -1,4 +1,4 @@
-"""What the literals of CEL mean."""
+"""The values of CEL literals."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from farflung.machinery.cel.selection import Code, Run
 
 
 class Variables:
-    """Where the variables of a loop are; `second` is None if it has one only."""
+    """The slots of a loop's variables; `second` is None if it has only one."""
 
     __slots__ = ("first", "second")
 

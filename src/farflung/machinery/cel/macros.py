@@ -1,4 +1,4 @@
-"""What looks like a call and is not: `has`, the loops, `cel.bind`, `optMap`.
+"""Macros, which look like calls: `has`, the loops, `cel.bind`, `optMap`.
 
     expand(builder, offset, target, "all", arguments)    the tree it stands for; None if it is a call after all
 

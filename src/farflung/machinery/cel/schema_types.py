@@ -49,7 +49,7 @@ class Declared:
 
 
 def escape(name: str) -> str | None:
-    """How a property is called in CEL, or None if it cannot be."""
+    """The escaped name of a property in CEL, or None if there is none."""
     if name in RESERVED:
         return f"__{name}__"
     if not _WRITABLE.fullmatch(name):

@@ -125,7 +125,7 @@ def field_of_anything(operand: Code, name: str) -> Code:
 
 
 def found_field(value: Any, name: str) -> Any:
-    """Of a value that may be anything; of an optional it is optional."""
+    """A selection from a value of any type; from an optional the result is optional."""
     if type(value) is dict:
         return value.get(name, ABSENT)
     if type(value) is OptionalValue:

@@ -45,7 +45,7 @@ class Validations:
         budget: int = PER_OBJECT,
         warnings: list[str] | None = None,
     ) -> list[FieldError]:
-        """What is wrong with an object that obeys its schema.  `warnings` gets what is forgiven."""
+        """The errors of an object that is valid by its schema.  `warnings` gets the errors of unchanged values."""
         walk = _Walk(budget, [] if warnings is None else warnings)
         with suppress(_StopError):
             walk.visit(self._root, None, new, old, None)
@@ -201,7 +201,7 @@ class _Walk:
         return self.compared[1]
 
     def _message(self, rule: _Rule, variables: Mapping[str, Any]) -> tuple[bool, str]:
-        """What to say, and whether it is that the budget does not allow to say more."""
+        """The message, and whether it reports an exceeded budget."""
         said = ""
         if rule.message is not None and rule.rule.message_expression is not None:
             run = rule.message.start(variables, PER_CALL)

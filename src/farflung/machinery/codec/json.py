@@ -82,7 +82,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _number(digits: str) -> int | float:
-    """What orjson makes of it: an integer of 64 bits, or a float."""
+    """The number as orjson parses it: a 64-bit integer, or a float."""
     number = float(digits)
     if abs(number) > 2**64:
         return number
@@ -137,7 +137,7 @@ def readable(body: bytes) -> bytes:
 
 
 def _why_unreadable(body: bytes) -> str:
-    """What is left after syntax and characters: a number beyond all floats."""
+    """The remaining error: a number out of range for floats."""
     for match in STRING_OR_NUMBER.finditer(body):
         if match[1] and math.isinf(float(match[1])):
             return f"json: cannot unmarshal number {match[1].decode()} into Go value of type float64"
@@ -189,7 +189,7 @@ def check_syntax(body: bytes) -> None:
 
 
 def _after_space(body: bytes, position: int) -> int:
-    """Where the next token is; there must be one."""
+    """The position of the next token, which must exist."""
     match = SPACE.match(body, position)
     assert match
     if match.end() == len(body):

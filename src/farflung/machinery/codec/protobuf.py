@@ -72,7 +72,7 @@ Write = Callable[[Obj], bytes]
 
 
 class Message:
-    """How one struct is read and written."""
+    """The decoder and encoder of one struct."""
 
     def __init__(self, definition: str, members: Sequence[GoField], messages: Messages) -> None:
         self.definition = definition
@@ -304,7 +304,7 @@ def map_reader(name: str, read_value: ReadValue) -> ReadSpan:
 
 
 def entry(data: bytes, at: int, end: int, name: str) -> tuple[int, int, int, int]:
-    """Where in an entry of a map the key and the value start and stop; what is missing is empty."""
+    """The start and end of key and value in a map entry; missing ones are empty."""
     key_start = key_stop = value_start = value_stop = end
     while at < end:
         tag, at = read_varint(data, at, end)

@@ -74,7 +74,7 @@ def parse(body: bytes) -> Parsed:
 
 
 def _worded(error: yaml.YAMLError) -> str:
-    """As go-yaml says it, with its own idea of lines."""
+    """The message of go-yaml, with its line numbers."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"yaml: {getattr(error, 'reason', error)}"
     line = error.problem_mark.line if error.problem_mark else 0
@@ -157,7 +157,7 @@ class _Reader:
         return key
 
     def _merge(self, merged: Obj, event: Event, depth: int) -> None:
-        """What `<<` brings in; of several mappings the first wins."""
+        """The merged keys of `<<`; of several mappings the first wins."""
         value = self._value(event, depth)
         mappings = value if type(value) is list else [value]
         for mapping in mappings:
@@ -222,7 +222,7 @@ def _binary(text: str) -> str:
 
 
 def resolved(text: str) -> Any:
-    """What a plain scalar means."""
+    """The value of a plain scalar."""
     if text in WORDS:
         return WORDS[text]
     if text[0] not in "+-.0123456789" or len(text) > LONGEST_NUMBER:
@@ -249,7 +249,7 @@ def _represented(number: int, text: str) -> int | float | str:
 
 
 def _json_of(value: Any) -> Any:
-    """What JSON makes of a scalar: a float without fraction is written without one, and read as an integer."""
+    """The JSON value of a scalar: a float without fraction becomes an integer."""
     if type(value) is not float:
         return value
     if not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""What the Go types of the built-in kinds imply for ownership, and OpenAPI does not say.
+"""Facts about the Go types of built-in kinds that ownership needs and OpenAPI lacks.
 
 Ownership of a new object is the difference between Go's empty value of its type and the object.  An empty value is
 not empty JSON: structs that are no pointers, and fields that are never omitted, are in it.  The creator of an
@@ -65,7 +65,7 @@ def is_builtin(schema: Schema) -> bool:
 
 
 def empty_object(schema: Schema) -> Obj:
-    """What an object of the kind is compared with when it is created."""
+    """The Go zero value of the kind, with which a new object is compared."""
     if not is_builtin(schema):
         return {"metadata": {}}
     common = {name: _empty(schema.member(name)) for name in IN_EVERY_KIND & schema.property_names}

@@ -26,7 +26,7 @@ from farflung.machinery.schema.model import BOOLEAN, INTEGER, NUMBER, STRING, Sc
 
 
 def untypable(applied: Obj, schema: Schema) -> str:
-    """Why the configuration is not of the schema's type, in one text; empty if it is."""
+    """Type errors of the configuration, in one text; empty if there are none."""
     found = list(_object_errors(applied, schema))
     if len(found) < 2:
         return "".join(found)

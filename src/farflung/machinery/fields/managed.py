@@ -4,7 +4,7 @@
     after_scale     ownership of the parent after its scale was written
     for_scale       ownership of a scale, for server-side apply to it
     from_scale      ownership of the parent after its scale was applied
-    settle          ownership that is not to be written only because time went by
+    ignore_time_changes   the old entries, if only their times differ
 
 Every function returns entries and changes nothing it was given.  An entry that did not change is returned as the same
 dict, and a list of them that did not change as the same list.  An empty list means: no `managedFields` at all.
@@ -92,7 +92,7 @@ def _means_reset(sent: Any) -> bool:
 
 
 def handed_over(entries: Entries, taken: Fields, removed: Fields, author: Obj) -> Entries:
-    """Entries after `author` took some fields and some were removed.  The author's own entry is not changed."""
+    """Entries after `author` took some fields and some were removed.  The `fieldsV1` of `author` is ignored."""
     identity = identity_of(author)
     mine: Fields = {}
     result: Entries = []
@@ -114,7 +114,7 @@ def _same(first: Obj, second: Obj) -> bool:
     return first is second
 
 
-def settle(new: Obj, old: Obj) -> Entries:
+def ignore_time_changes(new: Obj, old: Obj) -> Entries:
     """The entries to store for `new`: those of `old` if nothing but their times differs between the two objects."""
     entries: Entries = new["metadata"].get("managedFields") or []
     before: Entries = old["metadata"].get("managedFields") or []

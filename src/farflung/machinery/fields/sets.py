@@ -139,7 +139,7 @@ def without_trees(first: Fields, second: Fields) -> Fields:
 
 
 def _normal(inside: Fields) -> Fields | None:
-    """What is left of a node that had something below it; None if nothing is."""
+    """The rest of a node after a removal below it; None if nothing remains."""
     if not inside:
         return None
     return MEMBER if len(inside) == 1 and SELF in inside else inside

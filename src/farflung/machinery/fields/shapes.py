@@ -1,4 +1,4 @@
-"""How values of a type are cut into fields: the walks behind ownership and server-side apply.
+"""The division of values into fields by type: the walks of ownership and server-side apply.
 
     Shape      a leaf: scalars, and whatever is replaced as a whole
     Struct     named fields
@@ -105,7 +105,7 @@ class Unkeyed(ValueError):
 
 
 class Changes(NamedTuple):
-    """What happened between two values: fields added or given another value, and fields no longer there."""
+    """The difference between two values: added or changed fields, and removed fields."""
 
     taken: Fields | None
     removed: Fields | None
@@ -148,7 +148,7 @@ LEAF: Final = Shape()
 
 
 class ChildShape(NamedTuple):
-    """How to go on below a key of an object."""
+    """The shape below a key of an object."""
 
     shape: Shape
     named: bool  #: a struct's field, not an entry of a map
@@ -348,7 +348,7 @@ class Root(StructShape):
         return super().changes({**self._structs, **old}, {**self._structs, **new})
 
     def created(self, new: Obj) -> Fields | None:
-        """What is taken by a new object: `changes(self.empty, new).taken`, for half the price."""
+        """The fields of a new object: `changes(self.empty, new).taken`, at half the cost."""
         empty = self.empty
         taken: Fields = {}
         for name, item in new.items():
@@ -405,7 +405,7 @@ class List(Shape):
         self._items = items
 
     def element(self, item: Any) -> str:
-        """How the item is named in a path; Unkeyed if it cannot be."""
+        """The item's path element; raises Unkeyed if it has no key."""
         raise NotImplementedError
 
     def added(self, value: Any) -> Fields:

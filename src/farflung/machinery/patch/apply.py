@@ -5,7 +5,7 @@ object by the type's schema, removes what the manager owned and applies no longe
 refuses to change what others own, unless forced.
 
 The result is the object before defaulting and validation.  Fields that the server defaults later are nobody's; when
-all is done, `managed.settle` drops a change that is one of times only.
+all is done, `managed.ignore_time_changes` drops a change of times only.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _owners(applier: _Applier, live: Obj | None) -> Entries:
 
 
 def _same_identity(live: Obj, applied: Obj) -> bool:
-    """Whether the configuration equals the live object in the fields without owner."""
+    """Whether the configuration equals the live object in the metadata that has no owner."""
     metadata = applied.get("metadata") or {}
     mentioned = (UNOWNED_METADATA & metadata.keys()) - {"managedFields"}
     return all(live["metadata"].get(name) == metadata[name] for name in mentioned)

@@ -23,7 +23,7 @@ class _Rejected(Exception):
 
 
 def rejected() -> ApiError:
-    """What Kubernetes says of every patch that cannot be applied."""
+    """Kubernetes' error for every patch that cannot be applied."""
     message = "the server rejected our request due to an error in our request"
     return ApiError(422, "Invalid", message, {})
 

@@ -174,7 +174,7 @@ def _merge_ordered_lists(original: Obj, patch: Obj, schema: Schema | None) -> No
 
 
 def _check_order(patch: list[Any], order: list[Any], name: str, key: str) -> None:
-    """What a patch names must be in the order that it sets, in that order."""
+    """The items of a patch must be in its $setElementOrder, in that order."""
     named = [item for item in patch if not (isinstance(item, dict) and DIRECTIVE in item)]
     rest = iter([_identity(item, key) for item in order])
     if not all(_identity(item, key) in rest for item in named):

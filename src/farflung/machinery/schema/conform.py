@@ -61,7 +61,7 @@ class Mismatch(Exception):
 
 
 class GoType(NamedTuple):
-    """How values of one Go type are converted."""
+    """The conversion of values of one Go type."""
 
     go: str  #: as Go's messages call it
     convert: Convert  #: of a value that is not null
@@ -286,7 +286,7 @@ def map_of(values: GoType) -> GoType:
 
 
 def _zero(type_: GoType, path: Path, problems: Problems) -> Any:
-    """Of an item.  Bytes that are nil come back from Kubernetes' storage as none at all, which is not nil."""
+    """The zero value of an item.  Kubernetes' storage turns nil bytes into empty bytes."""
     if type_ is BYTES:
         return ""
     return type_.convert({}, path, problems) if type_.zero is STRUCT else type_.zero

@@ -6,7 +6,7 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from farflung.machinery.schema.structural.numbers import settled
+from farflung.machinery.schema.structural.numbers import canonical_number
 
 numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
 
@@ -16,12 +16,12 @@ numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infini
 @example(-(2**63) - 1)
 @example(2**64)
 def test_every_number_can_be_written_and_is_the_same_when_it_is_read(number: int | float) -> None:
-    kept = settled(number)
+    kept = canonical_number(number)
     assert float(kept) == float(number)
-    assert settled(orjson.loads(orjson.dumps(kept))) == kept
+    assert canonical_number(orjson.loads(orjson.dumps(kept))) == kept
 
 
 @given(st.integers(-(2**53), 2**53))
 def test_whole_numbers_have_no_fraction(number: int) -> None:
-    assert type(settled(float(number))) is int
-    assert settled(float(number)) == number
+    assert type(canonical_number(float(number))) is int
+    assert canonical_number(float(number)) == number

@@ -57,7 +57,7 @@ class Type:
     list_keys: tuple[str, ...] = field(default=(), compare=False, repr=False)  #: of a `map` list, as in JSON
 
     def __str__(self) -> str:
-        """As error messages name it: `list(int)`, `map(string, dyn)`."""
+        """The name in error messages: `list(int)`, `map(string, dyn)`."""
         if not self.parameters:
             return self.name
         return f"{self.name}({', '.join(map(str, self.parameters))})"
@@ -121,4 +121,3 @@ MAP_OF_A_TO_B: Final = map_of(A, B)
 OPTIONAL_OF_A: Final = optional_of(A)
 TYPE_OF_A: Final = type_of(A)
 LIST_OF_DYN: Final = list_of(DYN)
-MAP_OF_STRING_TO_DYN: Final = map_of(STRING, DYN)

@@ -209,7 +209,7 @@ def type_name(value: Any) -> str:
 
 
 def type_value(of: Type) -> TypeValue:
-    """What an identifier that denotes a type stands for; objects are maps at run time."""
+    """The value of an identifier that denotes a type; objects are maps at run time."""
     if of.kind is TypeKind.OBJECT:
         return TypeValue("map")
     return TypeValue(RUN_TIME_NAMES.get(of.name, of.name))

@@ -1,4 +1,4 @@
-"""What calls cost, of their arguments and result, as Kubernetes 1.34 and cel-go count it."""
+"""Costs of calls, from their arguments and results, as in Kubernetes 1.34 and cel-go."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def named(name: str) -> OptionalValue:
 
 
 def validate(meter: Meter, named_format: NamedFormat, text: str) -> OptionalValue:
-    """What is wrong with a text, if anything."""
+    """The error messages for a text."""
     meter.work(4 * len(text))
     wrong = named_format.check(text)
     return OptionalValue(list(wrong)) if wrong else NONE

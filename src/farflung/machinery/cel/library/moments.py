@@ -208,7 +208,7 @@ def _milliseconds_in_zone(moment: Timestamp, zone: str) -> int:
 
 
 def _whole(unit: int) -> Callable[[Duration], int]:
-    """How many times the unit is in a duration, counted towards zero."""
+    """A duration in a unit, rounded towards zero."""
 
     def count(span: Duration) -> int:
         return span.nanos // unit if span.nanos >= 0 else -(-span.nanos // unit)

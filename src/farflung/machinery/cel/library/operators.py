@@ -141,7 +141,7 @@ def multiply_double(left: float, right: float) -> float:
 
 
 def divide_double(left: float, right: float) -> float:
-    """As IEEE 754 has it: by zero it is infinite, or no number."""
+    """Division by IEEE 754: by zero the result is infinite or NaN."""
     if right:
         return left / right
     if left == 0 or math.isnan(left) or math.isnan(right):

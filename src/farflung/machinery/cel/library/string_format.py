@@ -194,7 +194,7 @@ def _fixed(meter: Meter, value: Any, precision: int) -> str:
 
 
 def _scientific(_: Meter, value: Any) -> str:
-    """As the locale en_US has it, ten to some power.  cel-go takes a precision for a width, so it has no effect."""
+    """Scientific notation of the locale en_US.  cel-go treats a precision as a width, so it has no effect."""
     number = _double(value, "scientific")
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"

@@ -68,7 +68,7 @@ class URL:
 
 
 def parse(text: str) -> URL:
-    """As a request's target: absolute, or a path.  Raises URLError."""
+    """Parses a URL as a request's target: absolute, or a path.  Raises URLError."""
     try:
         _parse(text, of_request=True)
         return _parse(text.partition("#")[0], of_request=False)

@@ -22,7 +22,7 @@ PLAIN: Final[Obj] = {"apiVersion": "validation/v1", "kind": "Validation"}
 
 
 def check_defaults(schema: Any, field: str, metadata: MetadataRules) -> list[FieldError]:
-    """What is wrong with the defaults of a version's schema, which is at `field` of its definition."""
+    """Errors of the defaults in a version's schema, which is at `field` of its definition."""
     return list(_below(replace(read(schema), embedded=True), field, metadata, None))
 
 

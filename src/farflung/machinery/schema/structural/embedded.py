@@ -15,7 +15,7 @@ from farflung.machinery.schema.structural.node import NodeValue, below
 
 @dataclass(frozen=True, slots=True)
 class MetadataRules:
-    """What is known of the metadata of every object."""
+    """Conversion and validation of ObjectMeta."""
 
     conform: Callable[[Obj], Conformed]  #: as the type ObjectMeta; raises Malformed
     validate: Callable[[Obj], list[FieldError]]  #: what is wrong with it; fields are `metadata.labels` and so on

@@ -291,7 +291,7 @@ LONGEST_REMEMBERED: Final = 64
 
 
 class SchemaPattern:
-    """A pattern that is looked for anywhere in a text.  One that cannot be compiled matches nothing, and says why."""
+    """A pattern that matches anywhere in a text.  An invalid one matches nothing, and has the reason in `why`."""
 
     __slots__ = ("_known", "_search", "text", "why")
 
@@ -325,5 +325,5 @@ def nothing(text: bytes) -> None:
 
 
 def pattern_problem(text: str) -> str:
-    """Why a text is no pattern; empty if it is one."""
+    """The compile error of a pattern; empty if it is valid."""
     return SchemaPattern(text).why

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from farflung.machinery.errors import Obj
@@ -65,13 +64,8 @@ class SchemaNode:
 
     @property
     def type_text(self) -> str:
-        """As messages have it."""
+        """The types as error messages show them."""
         return ",".join(self.types)
-
-    @cached_property
-    def branches(self) -> tuple[SchemaNode, ...]:
-        """The schemas of the junctors."""
-        return (*self.any_of, *self.one_of, *self.all_of, *((self.none_of,) if self.none_of else ()))
 
     def field(self, name: str) -> SchemaNode | None:
         """The schema of a field, if there is one."""

@@ -21,7 +21,7 @@ import orjson
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode
-from farflung.machinery.schema.structural.numbers import settle, settled
+from farflung.machinery.schema.structural.numbers import canonical_number, canonicalize_numbers
 from farflung.machinery.schema.structural.quick_check import LARGEST_PLAN, MOST_PLANS
 
 Unknown = list[tuple[Any, str]]  #: objects, and the names of fields in them that are not known
@@ -37,7 +37,7 @@ class EnabledSteps(NamedTuple):
 
 
 class FieldPlan(NamedTuple):
-    """What happens to an object that has a certain set of fields."""
+    """The changes of objects with a certain set of fields."""
 
     unknown: list[str]
     missing: list[tuple[str, Callable[[], Any]]]  #: fields, and what makes their defaults
@@ -49,12 +49,12 @@ NOTHING: Final = FieldPlan([], [], [], [])
 
 
 def compiled(node: SchemaNode, steps: EnabledSteps) -> Change | None:
-    """Of a whole object: its apiVersion, kind and metadata stay, whatever the schema says of them."""
+    """The change of a whole object; apiVersion, kind and metadata are never pruned."""
     return _Compiler(steps).objects(node, root=True, kept=False)
 
 
 def changes(node: SchemaNode, steps: EnabledSteps) -> list[tuple[type, Change]]:
-    """Of any value, by its type."""
+    """The changes of any value, by its type."""
     return _Compiler(steps).changes(node)
 
 
@@ -63,8 +63,8 @@ class _Compiler:
         self._steps = steps
 
     def changes(self, node: SchemaNode, *, kept: bool = False) -> list[tuple[type, Change]]:
-        """What happens to values of a node, by their type.  `kept`: what is unknown stays, because of a list around
-        that says so."""
+        """The changes of values of a node, by their type.  `kept`: unknown fields stay, because an enclosing list
+        preserves them."""
         found: list[tuple[type, Change]] = []
         if not node.types or "object" in node.types:
             in_object = self.objects(node, root=False, kept=kept)
@@ -101,7 +101,7 @@ class _Compiler:
             if numbers:
                 for name, item in value.items():
                     if type(item) is float or type(item) is int:
-                        value[name] = settled(item)
+                        value[name] = canonical_number(item)
             for exact, deeper in changes:
                 for item in value.values():
                     if item.__class__ is exact:
@@ -110,18 +110,18 @@ class _Compiler:
         return change
 
     def below(self, node: SchemaNode, name: str, *, root: bool) -> list[tuple[type, Change]]:
-        """Of a property.  Identity is not pruned, but may have defaults."""
+        """The changes of a property.  apiVersion, kind and metadata are not pruned, but may have defaults."""
         if name in IDENTITY and (root or node.embedded):
             return _Compiler(self._steps._replace(prune=False)).changes(node.properties[name])
         return self.changes(node.properties[name])
 
     def rest(self, node: SchemaNode) -> list[tuple[type, Change]]:
-        """Of fields that are no properties.  If nothing is known of them but that they may be there, they are empty."""
+        """The changes of fields that are no properties.  If additional properties have no schema, they are emptied."""
         if node.values is not None:
             return self.changes(node.values)
         if node.open and self._steps.prune:
             return [(dict, _emptied), (list, _emptied)]
-        return [(dict, _settle), (list, _settle)] if self._steps.numbers else []
+        return [(dict, _canonicalize), (list, _canonicalize)] if self._steps.numbers else []
 
     @property
     def steps(self) -> EnabledSteps:
@@ -132,7 +132,7 @@ class _Compiler:
     def _lists(self, node: SchemaNode, *, kept: bool) -> Change | None:
         kept = kept or node.preserving
         if node.items is None:
-            return _emptied if self._steps.prune and not kept else _settle if self._steps.numbers else None
+            return _emptied if self._steps.prune and not kept else _canonicalize if self._steps.numbers else None
         changes = self.changes(node.items, kept=kept)
         default = copier(node.items.default) if self._fills(node.items) else None
         numbers = self._steps.numbers and may_be_number(node.items)
@@ -143,7 +143,9 @@ class _Compiler:
             if default is not None and None in value:
                 value[:] = [default() if item is None else item for item in value]
             if numbers:
-                value[:] = [settled(item) if type(item) is float or type(item) is int else item for item in value]
+                value[:] = [
+                    canonical_number(item) if type(item) is float or type(item) is int else item for item in value
+                ]
             for exact, deeper in changes:
                 for item in value:
                     if item.__class__ is exact:
@@ -157,7 +159,7 @@ class _Compiler:
 
 
 class _Fields:
-    """What happens to an object.  Few sets of fields are ever used together; each has its plan."""
+    """The change of an object.  Objects have few different sets of fields; each set has a plan."""
 
     def __init__(self, compiler: _Compiler, node: SchemaNode, *, root: bool, kept: bool) -> None:
         steps = compiler.steps
@@ -206,7 +208,7 @@ class _Fields:
         for name in numbers:
             item = value[name]
             if type(item) is float or type(item) is int:
-                value[name] = settled(item)
+                value[name] = canonical_number(item)
         for name, exact, deeper in below:
             item = value[name]
             if item.__class__ is exact:
@@ -229,7 +231,7 @@ class _Fields:
         return self._other_numbers if name not in self._known else name in self._numbers
 
     def _drop_nulls(self, value: Obj) -> None:
-        """Where none may be; a default will take the place of some."""
+        """Deletes nulls of fields that are not nullable; defaults replace some."""
         for name in [name for name, item in value.items() if item is None]:
             one = self._node.field(name)
             if one is None or one.nullable:
@@ -250,8 +252,8 @@ def _emptied(value: Any, unknown: Unknown) -> None:
             rest += item
 
 
-def _settle(value: Any, unknown: Unknown) -> None:
-    settle(value)
+def _canonicalize(value: Any, unknown: Unknown) -> None:
+    canonicalize_numbers(value)
 
 
 def may_be_number(node: SchemaNode) -> bool:

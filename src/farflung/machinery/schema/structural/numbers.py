@@ -106,21 +106,21 @@ def plain(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() and abs(value) < 1e6 else value
 
 
-def settle(value: Any) -> None:
+def canonicalize_numbers(value: Any) -> None:
     """Numbers in an object or a list as Go writes them, in place."""
     rest = [value]
     for container in rest:
         for place, item in container.items() if type(container) is dict else enumerate(container):
             if type(item) is float or type(item) is int:
-                container[place] = settled(item)
+                container[place] = canonical_number(item)
             elif type(item) is dict or type(item) is list:
                 rest.append(item)
 
 
-def settled(number: int | float) -> int | float:
+def canonical_number(number: int | float) -> int | float:
     """1.0 is written as 1, and clients that want an integer read no other; what has more than 64 bits is a float."""
     if type(number) is int:
-        return number if LEAST <= number <= MOST else settled(float(number))
+        return number if LEAST <= number <= MOST else canonical_number(float(number))
     if not float(number).is_integer() or not -(2.0**63) <= number < 2.0**64:
         return number
     whole = int(Decimal(repr(number)))

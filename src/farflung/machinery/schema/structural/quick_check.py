@@ -76,7 +76,7 @@ class QuickCheck:
         return table
 
     def _of(self, node: SchemaNode, exact: type, checks: Iterable[Fits]) -> Fits:
-        """Of values of one Python type."""
+        """The check of values of one Python type."""
         if node.types and not any(name in node.types for name in CLASSES[exact]):
             return never
         if node.format and not node.types and exact not in (str, list):

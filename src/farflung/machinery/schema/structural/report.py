@@ -38,7 +38,7 @@ WRONG: Final = 5000  #: invalid values that are reported in detail
 
 
 class Findings(NamedTuple):
-    """What a schema says of a value: the errors, by their text, and how much of it fits."""
+    """The errors of a value, by text, and the number of valid parts."""
 
     errors: dict[str, FieldError]
     matches: int  #: decides which of several alternatives is the one that was meant
@@ -285,7 +285,7 @@ def is_arranged(node: SchemaNode) -> bool:
 
 
 def duplicates(place: NodeValue) -> Iterator[FieldError]:
-    """What is twice in a list of type set or map."""
+    """Errors for duplicates in lists of type set or map."""
     node, value, path = place
     if type(value) is not list:
         return
@@ -314,7 +314,7 @@ def _map_errors(value: list[Any], path: str, node: SchemaNode) -> Iterator[Field
 
 
 def _second_times(keys: list[Any]) -> list[int]:
-    """Where something is for the second time; the third is not mentioned."""
+    """Indexes of the second occurrences; further ones are not reported."""
     if len(set(keys)) == len(keys):
         return []
     times: dict[Any, int] = {}

@@ -77,7 +77,7 @@ class Structural:
     # --- what is wrong with it --------------------------------------------------------------------
 
     def validate(self, new: Obj, old: Obj | None = None) -> list[FieldError]:
-        """What is wrong with a new object, or with the change of an old one.  Its metadata is checked elsewhere, but
+        """Validation errors of a new object, or of an update.  Its metadata is checked elsewhere, but
         for what the schema says of it."""
         if self._fits(new):
             return self._embedded_errors(new)

@@ -59,7 +59,7 @@ def condition_status(conditions: Iterable[Obj] | None, type: str) -> str:
 
 
 def moment(timestamp: str | None) -> datetime | None:
-    """What a timestamp of an object says; None if it says nothing."""
+    """A timestamp of an object; None if absent or invalid."""
     try:
         return times.parse(timestamp) if timestamp else None
     except times.TimeError:
@@ -126,3 +126,10 @@ def load_balancer_text(status: Obj) -> str:
 
 def boolean_text(value: bool | None) -> str:
     return UNSET if value is None else str(value)
+
+
+def replica_cells(obj: Obj, now: datetime) -> list[Any]:
+    """The cells of ReplicaSets and ReplicationControllers, except for the selector."""
+    spec, status = part(obj, "spec"), part(obj, "status")
+    counts = [spec.get("replicas", 0), status.get("replicas", 0), status.get("readyReplicas", 0)]
+    return [name_of(obj), *counts, age_of(obj, now), *container_cells(part(spec, "template", "spec"))]
