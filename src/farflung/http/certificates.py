@@ -1,7 +1,7 @@
-"""The hub's own certificate authority: one directory, four files.
+"""The hub's certificate authority: one directory with four files.
 
-ca.crt, ca.key            made once; clients trust ca.crt, so it must stay
-server.crt, server.key    made anew when they are about to expire or the hub's names change
+ca.crt, ca.key          created once; clients trust ca.crt, so it must be kept
+server.crt, server.key  created again before they expire, and when the hub's names change
 """
 
 from __future__ import annotations
@@ -32,29 +32,27 @@ from farflung.lib.files import locked, write_private
 
 CA_LIFETIME: Final = timedelta(days=3650)
 LIFETIME: Final = timedelta(days=365)
-#: A server certificate with less than this to live is replaced.
+#: A server certificate that expires within this time is replaced.
 RENEWAL: Final = timedelta(days=30)
-#: Clocks differ; certificates are valid from a little before they are made.
+#: Certificates are valid from a little before now, because clocks differ.
 CLOCK_SKEW: Final = timedelta(minutes=5)
 HOST_NAME: Final = re.compile(r"(\*\.)?[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class CertificateError(Exception):
-    """Something about the files that a person must put right; the message says what."""
+    """A problem with the files that an administrator must fix.  The message says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Where the files are, and the authority itself."""
-
     directory: Path
     ca: x509.Certificate
     ca_key: ec.EllipticCurvePrivateKey
 
     @property
     def ca_pem(self) -> bytes:
-        """What clients need to trust the hub."""
+        """The CA certificate in PEM."""
         return self.ca.public_bytes(Encoding.PEM)
 
     @property
@@ -71,13 +69,13 @@ class Certificates:
 
 
 def ensure_certificates(directory: Path, hosts: Sequence[str], now: datetime) -> Certificates:
-    """Load what is there and make what is missing, so that the server certificate is good for `hosts` and this machine.
+    """Load the files and create missing ones.  The server certificate is valid for `hosts` and this machine.
 
-    `now` is aware.  Raises CertificateError rather than replace an authority that clients trust.
+    `now` has a time zone.  Raises CertificateError instead of replacing a CA that clients trust.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
-    with locked(directory):  # two hubs that start at once must not make two authorities
+    with locked(directory):  # two hubs that start at once must not create two CAs
         certificates = ensure_authority(directory, now)
         names = server_names(hosts)
         if not server_certificate_serves(certificates, names, now):
@@ -88,7 +86,7 @@ def ensure_certificates(directory: Path, hosts: Sequence[str], now: datetime) ->
 def issue_client_certificate(
     certificates: Certificates, common_name: str, organizations: Sequence[str], now: datetime
 ) -> tuple[bytes, bytes]:
-    """A certificate and its key, both PEM.  The common name is the user, the organizations are the groups."""
+    """A certificate and its key in PEM.  The common name is the user, the organizations are the groups."""
     try:
         subject = x509.Name(
             [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
@@ -102,9 +100,9 @@ def issue_client_certificate(
 
 
 def server_context(certificates: Certificates) -> ssl.SSLContext:
-    """TLS 1.2 or later; a client may show a certificate of our authority but need not.
+    """TLS 1.2 or later, with optional client certificates of the hub's CA.
 
-    A resumed session keeps the certificate it began with, so whoever trusts one must look at its dates.
+    A resumed session keeps its client certificate, so authentication checks its dates again.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -115,13 +113,13 @@ def server_context(certificates: Certificates) -> ssl.SSLContext:
     return context
 
 
-# --- the authority --------------------------------------------------------------------------------
+# --- the CA ---------------------------------------------------------------------------------------
 
 
 def ensure_authority(directory: Path, now: datetime) -> Certificates:
     certificate_file, key_file = directory / "ca.crt", directory / "ca.key"
     if not certificate_file.exists():
-        # A key without a certificate is left of an interrupted start; nobody trusts it yet.
+        # A key without certificate is the result of an interrupted start, and no client trusts it yet.
         key = new_key()
         certificate = new_authority(key, now)
         write_private(key_file, key_pem(key))
@@ -161,11 +159,11 @@ def new_authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certif
     )
 
 
-# --- what it issues -------------------------------------------------------------------------------
+# --- certificates ---------------------------------------------------------------------------------
 
 
 def server_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
-    """Sorted and without repetition, so that equal hosts give equal names."""
+    """Sorted and without duplicates, so that equal hosts give equal names."""
     names = {host.strip("[]").lower() for host in (*LOCAL_HOSTS, *hosts)}
     machine = socket.gethostname().lower()
     if HOST_NAME.fullmatch(machine):
@@ -215,7 +213,7 @@ def issue(
     alternatives: x509.SubjectAlternativeName | None,
     now: datetime,
 ) -> x509.Certificate:
-    """No certificate outlives the authority."""
+    """No certificate is valid longer than the CA."""
     authority_identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(certificates.ca_key.public_key())
     builder = (
         x509.CertificateBuilder()

@@ -1,10 +1,10 @@
-"""One client's connection: requests in, answers out in the same order.
+"""A client's connection: parses requests and sends the responses in order.
 
     data_received → RequestParser → _advance → handler → _respond | _stream | _await_answers
 
-A connection answers one request at a time.  While that takes time (a task, a stream, a large body, a client that does
-not read) the next requests wait in `_ready`, and when too many wait, nothing more is read.  Deadlines are numbers that
-the server's sweep compares with the clock; no timer is made per request or connection.
+A connection answers one request at a time.  Meanwhile the next requests wait in `_ready`.  If too many wait, reading
+pauses.  Deadlines are numbers that the server's sweep compares with the clock; there are no timers per request or
+connection.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from farflung.machinery.errors import ApiError, internal
 
 log = logging.getLogger(__name__)
 
-#: What llhttp gets at once.  It cannot be stopped between requests, so this bounds how many it may complete.
+#: Bytes that llhttp parses at once.  It cannot be stopped between requests, so this limits the requests per call.
 SLICE: Final = 4096
-#: Written before others get their turn.
+#: Bytes written before other connections are served.
 BURST: Final = 8 * BLOCK
-#: What a client may send where nothing is expected of it.
+#: Bytes that a client may send after its last request.
 UNEXPECTED: Final = 64 * 1024
 ANSWERS: Final = (Response, Stream)
-#: Not a stage of the parser: the deadline is to be set anew.
+#: Not a stage of the parser: the deadline must be set again.
 UNKNOWN: Final = -1
 FAILED: Final = "the hub failed to answer this request; its log has the details"
 
 
-class Shared:
-    """What all connections of one server share."""
+class ServerState:
+    """The state of a server that its connections share."""
 
     def __init__(self, handler: Handler, limits: Limits, loop: asyncio.AbstractEventLoop, now: float) -> None:
         self.handler = handler
@@ -65,7 +65,7 @@ class Shared:
         self._framed: tuple[bytes, bytes] = (b"", b"")
 
     def tick(self, time: float, now: float) -> None:
-        """`time` is the loop's and coarse; deadlines are set from it without asking the clock."""
+        """`time`: the event loop's, coarse, so that deadlines can be set without reading the clock."""
         self.time = time
         self.deadlines = {
             BETWEEN: time + self.limits.idle_timeout,
@@ -75,7 +75,7 @@ class Shared:
         self.heads.tick(now)
 
     def framed(self, data: bytes) -> bytes:
-        """`data` as a chunk.  A fan-out writes the same bytes to many streams, which share the chunk as well."""
+        """`data` as a chunk, which is cached because a fan-out writes the same bytes to many streams."""
         last, framed = self._framed
         if data is not last:
             framed = chunk(data)
@@ -84,7 +84,7 @@ class Shared:
 
 
 class Connection(asyncio.Protocol):
-    """Speaks HTTP/1.1 and HTTP/1.0 with one client."""
+    """HTTP/1.1 and HTTP/1.0 with one client."""
 
     __slots__ = (
         "_answering",
@@ -113,33 +113,33 @@ class Connection(asyncio.Protocol):
         "writing_paused",
     )
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ServerState) -> None:
         self.shared = shared
         self._transport: asyncio.Transport | None = None
         self._tls = False
         self._certificate: bytes | None = None
         self.peer = ""
-        self._parser: RequestParser | None = None  #: none when nothing more will be read on this connection
+        self._parser: RequestParser | None = None  #: None: nothing more is read
         self._ready: list[Exchange] = []
         self._unparsed: memoryview | None = None
         self._unexpected = 0
-        self._answering = False  #: a task, a stream or a large body is on its way
+        self._answering = False  #: a task, a stream or a large body is pending
         self._waits = False  #: the task of this connection exists
         self._awaited: tuple[Exchange, Awaitable[Answer]] | None = None  #: the next answer for that task
         self._idle: asyncio.Future[None] | None = None  #: that task waits for this while nothing is awaited
         self._sink: StreamSink | None = None
         self._blocks: Iterator[bytes | memoryview] | None = None
-        self._last_words: Response | None = None  #: said when everything before has been answered
+        self._last_words: Response | None = None  #: the error response after all others
         self._half_closed = False  #: by the client
-        self._closing = False  #: our end has been sent, or the connection is gone
+        self._closing = False  #: our end was sent, or the connection is closed
         self._reading = True
-        self._stage = BETWEEN  #: what the deadline is for
+        self._stage = BETWEEN  #: the stage that the deadline belongs to
         self._deadline = inf
         self.writing_paused = False
-        self._written = 0  #: while paused: what the client had and has to take
-        self._drained = 0  #: and had taken at the last look
+        self._written = 0  #: while paused: bytes that the client has to read
+        self._drained = 0  #: … and had read at the last check
 
-    # asyncio calls the following.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -171,12 +171,12 @@ class Connection(asyncio.Protocol):
             self._advance()
 
     def eof_received(self) -> bool:
-        """A client may close its half and still wait for its answers, but not for the end of a stream."""
+        """A client may close its half and wait for responses, but not for the end of a stream."""
         self._half_closed = True
         return self._owes_answer() and self._sink is None and not self._tls
 
     def connection_lost(self, error: Exception | None) -> None:
-        """A task goes on: a write that has begun is finished, whoever waits for it."""
+        """A task continues: a write that has begun is finished."""
         self._transport = None
         self._closing = True
         self._read_no_more()
@@ -200,11 +200,11 @@ class Connection(asyncio.Protocol):
         self._stage = UNKNOWN
         self.shared.loop.call_soon(self._continue)
 
-    # The server calls the following.
+    # Called by the server.
 
     @property
     def busy(self) -> bool:
-        """Something is under way that a graceful stop waits for."""
+        """Whether a graceful stop must wait."""
         in_request = self._parser is not None and self._parser.stage != BETWEEN
         return in_request or self._owes_answer() or self.buffered > 0
 
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
             self._advance()
 
     def wind_down(self) -> None:
-        """The server stops: end the stream, close if nothing is under way.  Called until the connection is gone."""
+        """The server stops: end the stream, and close if nothing is pending.  Called until the connection is closed."""
         if self._sink is not None:
             self._sink.close()
         elif not self._closing and not self.busy:
@@ -235,7 +235,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # The sink of a stream calls the following.
+    # Called by the sink of a stream.
 
     @property
     def buffered(self) -> int:
@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
             return 0
 
     def write(self, data: bytes | memoryview) -> None:
-        """Does nothing on a connection that is gone."""
+        """Does nothing on a closed connection."""
         transport = self._transport
         if transport is None:
             return
@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
             self._written += len(data)
         try:
             transport.write(data)
-        except (RuntimeError, OSError):  # uvloop raises where asyncio keeps silent
+        except (RuntimeError, OSError):  # uvloop raises where asyncio does not
             self.abort()
 
     def stream_ended(self, *, reusable: bool) -> None:
@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
             self._parser = self._new_parser()
         self._advance()
 
-    # From bytes to requests.
+    # Parsing.
 
     def _new_parser(self) -> RequestParser:
         return RequestParser(self.shared.limits, self.shared.known, self._ready, self.peer, self._certificate)
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
             self._parser = None
 
     def _read_no_more(self) -> None:
-        """Forget what has been read and not been answered."""
+        """Drop requests that are not answered yet."""
         self._drop_parser()
         self._ready.clear()
         self._last_words = None
@@ -294,8 +294,8 @@ class Connection(asyncio.Protocol):
                 self._drop_parser()
 
     def _ignore(self, size: int) -> None:
-        """Bytes after the last request that counts.  They are read to see the client go, and because closing a socket
-        with unread bytes can cost the client our last answer."""
+        """Ignore bytes after the last request.  They are read to notice the client's end, and because closing a socket
+        with unread bytes can lose the last response."""
         if self._closing:
             return
         self._unexpected += size
@@ -315,7 +315,7 @@ class Connection(asyncio.Protocol):
             self._reading = True
             self._transport.resume_reading()
 
-    # From requests to answers.
+    # Responses.
 
     def _owes_answer(self) -> bool:
         waiting = self._ready or self._unparsed is not None or self._last_words is not None
@@ -330,7 +330,7 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _advance(self) -> None:
-        """Answer what can be answered, parse what has been read, then wait for whoever is next to act."""
+        """Answer waiting requests, parse what was read, then wait for the client."""
         answered = 0
         while True:
             while self._ready:
@@ -352,12 +352,12 @@ class Connection(asyncio.Protocol):
             self._await_client()
 
     def _hold(self) -> None:
-        """Requests wait their turn.  How many, is limited."""
+        """Pause reading if too many requests wait."""
         if self._unparsed is not None or len(self._ready) >= self.shared.limits.pipelined:
             self._pause_reading()
 
     def _await_client(self) -> None:
-        """Everything that came has been answered."""
+        """All requests are answered."""
         parser = self._parser
         if parser is None or self._half_closed:
             if self._last_words is not None:
@@ -395,14 +395,14 @@ class Connection(asyncio.Protocol):
                 self._wake()
 
     def _wake(self) -> None:
-        """The task of this connection goes on, if it is idle."""
+        """Resume the task of this connection if it is idle."""
         if self._idle is not None:
             idle, self._idle = self._idle, None
             if not idle.done():
                 idle.set_result(None)
 
     async def _await_answers(self) -> None:
-        """The task of this connection: one for all its answers, because a new task costs more than many an answer."""
+        """The task of this connection.  All its answers share one, because a new task costs more than many answers."""
         shared = self.shared
         task = cast("asyncio.Task[None]", asyncio.current_task())
         try:
@@ -425,7 +425,7 @@ class Connection(asyncio.Protocol):
                 self._deliver(exchange, answer)
                 self._advance()
                 if self._awaited is None and self._sink is None and not self._closing:
-                    del exchange, awaitable, answer  # an idle connection keeps nothing
+                    del exchange, awaitable, answer  # an idle connection must not keep them
                     self._idle = shared.loop.create_future()
                     await self._idle
         finally:
@@ -442,18 +442,18 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _persistence(self, exchange: Exchange) -> bytes:
-        """The header that says what becomes of the connection; CLOSE if this answer is the last one."""
+        """The Connection header; CLOSE if this response is the last one."""
         if not self._ready and (self.shared.stopping or self._has_ended()):
             return CLOSE
         return b"" if exchange.modern else KEEP_ALIVE
 
     def _has_ended(self) -> bool:
-        """The client sends no more requests, and nothing is left to say of those it sent."""
+        """Whether the client sends no more requests and all errors are sent."""
         nothing_to_read = self._parser is None or (self._half_closed and self._unparsed is None)
         return nothing_to_read and self._last_words is None
 
     def _respond(self, exchange: Exchange, response: Response) -> None:
-        """The one place that sees a request beside its answer: compression would be decided here."""
+        """The only place with a request and its response; compression would be decided here."""
         body = response.body
         size = len(body) if isinstance(body, bytes) else sum(map(len, body))
         persistence = self._persistence(exchange)
@@ -471,7 +471,7 @@ class Connection(asyncio.Protocol):
             self._read_no_more()
 
     def _write_blocks(self, body: Iterator[bytes | memoryview]) -> None:
-        """Hand over a large body as fast as the client takes it, and no faster."""
+        """Write a large body at the client's speed."""
         left = BURST
         while not self.writing_paused and not self._closing:
             block = next(body, None)
@@ -487,7 +487,7 @@ class Connection(asyncio.Protocol):
                 return
 
     def _stream(self, exchange: Exchange, stream: Stream) -> None:
-        """A stream ends what the client has pipelined behind it: it would wait for ever."""
+        """A stream drops pipelined requests, which would wait forever."""
         parser = self._parser
         reusable = exchange.modern and parser is not None and parser.stage == BETWEEN and not self._ready
         head_only = exchange.request.method == "HEAD"
@@ -504,10 +504,10 @@ class Connection(asyncio.Protocol):
         self._sink = sink
         self._answering = True
         self._deadline = inf
-        self._resume_reading()  # or nobody would see the client leave
+        self._resume_reading()  # to notice the client's end
         sink.start()
 
-    # The end.
+    # Closing.
 
     def _say(self, response: Response) -> None:
         body = cast(bytes, response.body)
@@ -515,21 +515,21 @@ class Connection(asyncio.Protocol):
         self.write(self.shared.heads.head(response, len(body), CLOSE) + body)
 
     def _finish(self) -> None:
-        """Send our end, then give the client a moment to send its own."""
+        """Send our end, and wait briefly for the client's."""
         self._closing = True
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         limits = self.shared.limits
         self._deadline = self.shared.time + (limits.stall_timeout if self.buffered else limits.linger)
-        if self._half_closed or self._tls:  # TLS takes leave by itself
+        if self._half_closed or self._tls:  # TLS has its own end
             transport.close()
         else:
             transport.write_eof()
             self._resume_reading()
 
     def _hang_up(self) -> None:
-        """Close a connection on which nothing is going on."""
+        """Close an idle connection."""
         self._closing = True
         if self._transport is None or self.buffered:
             self.abort()
@@ -547,7 +547,7 @@ class Connection(asyncio.Protocol):
 
 
 def failed(exchange: Exchange) -> Response:
-    """Neither headers nor bodies are logged: they hold secrets."""
+    """Headers and bodies are not logged, because they contain secrets."""
     log.exception("%s %s failed", exchange.request.method, exchange.request.path)
     return failure(internal(FAILED))
 

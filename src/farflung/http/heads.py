@@ -1,4 +1,4 @@
-"""Responses to bytes: heads from cached pieces, bodies in blocks, chunks of a stream."""
+"""Encoding of responses: cached heads, bodies in blocks, and chunks of streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 CLOSE: Final = b"Connection: close\r\n"
 KEEP_ALIVE: Final = b"Connection: keep-alive\r\n"
 CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
-#: What is handed to the socket at once.  Larger bodies go in pieces as the client takes them.
+#: Bytes written to the socket at once.  Larger bodies are written in blocks at the client's speed.
 BLOCK: Final = 128 * 1024
 WITHOUT_BODY: Final = frozenset({204, 304})
 CONTROLS: Final = dict.fromkeys([*range(0x20), 0x7F], " ")
@@ -25,7 +25,7 @@ CACHED_STARTS: Final = 256
 
 
 class Heads:
-    """Builds response heads.  The part that most responses share is built once a second, for the sake of its Date."""
+    """Builds response heads.  The common part is cached for a second, because it has the Date."""
 
     __slots__ = ("_date", "_starts")
 
@@ -34,12 +34,12 @@ class Heads:
         self.tick(now)
 
     def tick(self, now: float) -> None:
-        """`now` is what the clock on the wall says, in seconds since the epoch."""
+        """`now`: seconds since the epoch."""
         self._date = formatdate(now, usegmt=True)
         self._starts.clear()
 
     def head(self, response: Response, size: int, persistence: bytes) -> bytes:
-        """`persistence` is the header line that says what becomes of the connection, if it needs saying."""
+        """`persistence`: the Connection header line, or empty."""
         start = self._starts.get((response.status, response.content_type)) or self._start(response)
         if response.headers:
             start += header_lines(response.headers)
@@ -69,12 +69,12 @@ def phrase(status: int) -> str:
 
 
 def header_lines(headers: Headers) -> bytes:
-    """Values may quote what a client sent: control characters in them become spaces, so that none ends the line."""
+    """Values may contain input of clients: control characters become spaces, so that none ends the line."""
     return "".join([f"{name}: {value.translate(CONTROLS)}\r\n" for name, value in headers]).encode(errors="replace")
 
 
 def blocks(body: bytes | Sequence[bytes]) -> Iterator[bytes | memoryview]:
-    """The body in pieces of at most about twice BLOCK: small ones joined, large ones cut without a copy."""
+    """The body in blocks of at most about twice BLOCK: small pieces joined, large ones cut without a copy."""
     group: list[bytes] = []
     size = 0
     for piece in (body,) if isinstance(body, bytes) else body:

@@ -1,4 +1,4 @@
-"""What one client may take from the server, in bytes, counts and seconds."""
+"""Limits for one client, in bytes, counts and seconds."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Times are coarse: a sweep enforces them, so each may last a second (or a quarter of itself, if that is less)
-    longer than it says."""
+    """A periodic sweep enforces timeouts, so each may be exceeded by a second, or by a quarter of itself if that is
+    less."""
 
     request_line: int = 32 * 1024  #: bytes of method, target and version
     header_count: int = 256
-    header_bytes: int = 64 * 1024  #: all names and values of one request together, trailers included
-    body_bytes: int = 3 * 1024 * 1024  #: as Kubernetes
-    pipelined: int = 16  #: requests read ahead of the answer that is due
+    header_bytes: int = 64 * 1024  #: names and values of one request, with trailers
+    body_bytes: int = 3 * 1024 * 1024  #: as in Kubernetes
+    pipelined: int = 16  #: requests that are read before their turn
     connections: int = 20_000
-    stream_buffer: int = 4 * 1024 * 1024  #: what a watcher may leave unread before it is cut off
+    stream_buffer: int = 4 * 1024 * 1024  #: unread bytes of a watch before it is closed
 
     header_timeout: float = 30.0  #: from a request's first byte to the end of its head; also for the TLS handshake
     body_timeout: float = 60.0  #: from the end of the head to the end of the body
     idle_timeout: float = 120.0  #: between requests
-    stall_timeout: float = 30.0  #: without a byte taken by a client that has more than the socket holds to take
+    stall_timeout: float = 30.0  #: without progress of a client that has data to read
     linger: float = 2.0  #: between our last byte and the client's
 
     @property

@@ -1,4 +1,4 @@
-"""The seam between bytes and the hub: a request comes in, a response or a stream goes out."""
+"""Requests, responses and streams: the interface between HTTP and the hub."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ class Request:
     body: bytes = b""
     certificate: bytes | None = None  #: the client's verified certificate, DER
     peer: str = ""
-    read_ahead: object = None  #: what the body says, or why it says nothing, if that was found out already
+    read_ahead: object = None  #: the decoded body or its error, if it was decoded already
 
 
 @dataclass(slots=True)
 class Response:
     status: int
-    body: bytes | Sequence[bytes] = b""  #: a sequence is written piece by piece, without joining copies
+    body: bytes | Sequence[bytes] = b""  #: a sequence is written without joining
     content_type: str = "application/json"
     headers: Headers = ()
 
 
 class Sink(Protocol):
-    """Where a stream writes.  Chunk framing is the connection's business."""
+    """The destination of a stream.  The connection does the chunk framing."""
 
     @property
     def buffered(self) -> int:
-        """Bytes that the client has not taken yet."""
+        """Bytes that the client has not read yet."""
 
     def write(self, data: bytes) -> None:
-        """Never blocks and never raises; after the client has gone it does nothing."""
+        """Never blocks and never raises.  Does nothing after the client disconnected."""
 
     def close(self) -> None:
         """End the stream cleanly."""
 
     def abort(self) -> None:
-        """Cut the connection: a client too slow to keep, or one that must not take the end for a clean one."""
+        """Close the connection without the last chunk, so that the client does not take it for a regular end."""
 
 
 @dataclass(slots=True)
 class Stream:
-    """An answer without an end.  `start` is called once with the sink; `stop` once, when the stream is over for
-    whatever reason (client gone, sink closed, server stopping)."""
+    """A response without a fixed end.  `start` is called once with the sink, `stop` once at the end of the stream for
+    any reason."""
 
     start: Callable[[Sink], None]
     stop: Callable[[], None]
@@ -59,5 +59,5 @@ class Stream:
 
 
 Answer = Response | Stream
-#: Reads answer at once; writes are awaited.
+#: Reads are answered at once; writes are awaited.
 Handler = Callable[[Request], Answer | Awaitable[Answer]]

@@ -1,9 +1,9 @@
-"""Bytes to requests: llhttp does the grammar, this module the limits and the framing rules it leaves open.
+"""Parsing of requests: llhttp does the grammar, this module the limits and the framing rules.
 
-    feed → KnownHeads                    the common case: a header block seen before
+    feed → KnownHeads                    the common case: a known header block
          → llhttp → on_header, on_body … everything else
 
-Nothing here waits or writes; a connection feeds bytes and takes exchanges off a list.
+The parser does no I/O: a connection feeds bytes and takes exchanges from a list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from farflung.http.limits import Limits
 from farflung.http.messages import Request
 from farflung.machinery.errors import ApiError, bad_request, method_not_allowed, too_large
 
-#: Where in a message the next byte belongs.
+#: The stage of the message that the next byte belongs to.
 BETWEEN: Final = 0
 HEAD: Final = 1
 BODY: Final = 2
@@ -28,40 +28,39 @@ COMMON_HEADERS: Final = (
     *("accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "expect", "host"),
     *("kubectl-command", "kubectl-session", "transfer-encoding", "user-agent", "x-forwarded-for"),
 )
-#: As clients spell them, so that most names need no work.
+#: The usual spellings of common names.
 NAMES: Final = {spelling.encode(): name for name in COMMON_HEADERS for spelling in (name, name.title())}
-#: Headers whose repetition has no one meaning.  A repeated framing header is refused by llhttp already.
+#: Headers that must not be repeated.  llhttp refuses repeated framing headers.
 SINGLE: Final = frozenset({"host", "authorization", "content-type", "content-length", "transfer-encoding", "expect"})
 
-#: How headers begin whose values may contain commas: when one is repeated, each value is a line of its own.
+#: Prefix of headers whose values may contain commas: repeated values are separated by newlines.
 EXACT: Final = "impersonate-"
 
 
 class Exchange:
-    """A complete request, and what its answer must know of the client."""
+    """A complete request, and whether its client uses HTTP/1.1."""
 
     __slots__ = ("modern", "request")
 
     def __init__(self, request: Request, modern: bool) -> None:
         self.request = request
-        self.modern = modern  #: HTTP/1.1: keeps the connection without saying so, and understands chunks
+        self.modern = modern  #: HTTP/1.1: persistent by default, and supports chunks
 
 
-#: Headers that make a request more than a request line with facts beside it.  A plain length of a body is handled.
+#: Headers that affect the framing or the connection.  A plain Content-Length is handled.
 CONSEQUENTIAL: Final = frozenset({"transfer-encoding", "connection", "upgrade", "expect"})
-LENGTH: Final = b"\r\nContent-Length: "  #: how the line with the length of a body begins
+LENGTH: Final = b"\r\nContent-Length: "  #: start of the line with the length of a body
 ZERO: Final = ord("0")
 LENGTH_DIGITS: Final = 7  #: of a body that is read with a known header block
-#: What a target of the plain form consists of.
+#: Characters of a plain target.
 PLAIN_TARGET: Final = bytes(each for each in range(0x21, 0x7F) if each != ord("#"))
 
 
 class KnownHeads:
-    """Header blocks that llhttp has read before, by their bytes.
+    """A cache of header blocks that llhttp has parsed.
 
-    Clients repeat themselves: requests differ in their first line, in the length of their body, and in the body.  Only
-    blocks without other consequences for framing are kept, so that the bytes say all there is to know, and only a few
-    short ones.
+    Requests of a client differ in the first line, in the length of the body, and in the body.  Only a few short blocks
+    are cached, and none that affects framing otherwise.
     """
 
     __slots__ = ("_blocks",)
@@ -70,7 +69,7 @@ class KnownHeads:
     SIZE: Final = 2048
 
     def __init__(self) -> None:
-        #: block → headers; of a request with a body, the block is cut where the digits of its length are
+        #: block → headers; the digits of a Content-Length are removed from the block
         self._blocks: dict[bytes | tuple[bytes, bytes], Mapping[str, str]] = {}
 
     def request(self, data: bytes) -> tuple[str, str, Mapping[str, str], bytes] | None:
@@ -90,7 +89,7 @@ class KnownHeads:
         return (*plain, headers, body)
 
     def learn(self, data: bytes, headers: Mapping[str, str], body: bytes) -> None:
-        """`data` was one request with these headers and this body, as llhttp understood it, and nothing else."""
+        """Cache the header block of `data`, which llhttp parsed as exactly one request."""
         parts = divided(data)
         if parts is None:
             return
@@ -106,8 +105,8 @@ class KnownHeads:
 
 
 def divided(data: bytes) -> tuple[bytes, bytes | tuple[bytes, bytes], str, bytes] | None:
-    """Request line, header block, digits of the body's length (none without a body) and body, if the data ends where
-    the request ends.  A header block with a length is what is before and behind its digits."""
+    """Request line, header block, digits of the Content-Length (empty without a body) and body, if the data is exactly
+    one request."""
     line_end = data.find(b"\r\n")
     if data.endswith(b"\r\n\r\n"):
         return data[:line_end], data[line_end + 2 :], "", b""
@@ -126,7 +125,7 @@ def divided(data: bytes) -> tuple[bytes, bytes | tuple[bytes, bytes], str, bytes
 
 
 def plain_line(line: bytes) -> tuple[str, str] | None:
-    """Method and target of a request line that leaves nothing to interpretation."""
+    """Method and target of an unambiguous request line."""
     parts = line.split(b" ")
     if len(parts) != 3 or parts[2] != b"HTTP/1.1":
         return None
@@ -138,11 +137,11 @@ def plain_line(line: bytes) -> tuple[str, str] | None:
 
 
 class RequestParser:
-    """Turns the bytes of one connection into exchanges, appended to `ready` in order.
+    """Parses the bytes of one connection into exchanges, appended to `ready` in order.
 
-    `stage` is where the next byte belongs.  `feed` raises ApiError for the first thing that is wrong; requests before
-    it are in `ready`, and the parser is of no use afterwards.  After a request that ends the connection (`finished`)
-    further bytes are ignored.
+    `stage` is the stage of the next byte.  `feed` raises ApiError for the first error; the requests before it are in
+    `ready`, and the parser cannot be used afterwards.  After a request that ends the connection (`finished`) further
+    bytes are ignored.
     """
 
     __slots__ = (
@@ -188,7 +187,7 @@ class RequestParser:
         self._skipped_body = ""  #: the framing header of a body that llhttp will skip
         self.stage = BETWEEN
         self.finished = False
-        self.awaits_continue = False  #: the client wants to hear 100 before it sends the body
+        self.awaits_continue = False  #: the client waits for 100 Continue
 
     def feed(self, data: bytes | memoryview) -> None:
         if self.stage != BETWEEN or not isinstance(data, bytes):
@@ -232,19 +231,19 @@ class RequestParser:
             self._count_silent(len(data))
 
     def close(self) -> None:
-        """Break the reference cycle with llhttp; the parser is of no use afterwards."""
+        """Break the reference cycle with llhttp.  The parser cannot be used afterwards."""
         self.finished = True
         del self._llhttp
 
     def _count_silent(self, size: int) -> None:
-        """Bytes that llhttp swallows without telling (half a header, a chunk extension) are bounded too."""
+        """Limit bytes for which llhttp calls nothing, such as half a header or a chunk extension."""
         self._silent_bytes += size
         if self._silent_bytes > self._limits.header_bytes + self._limits.request_line:
             raise headers_too_large()
 
     def _stay_with_http(self) -> None:
-        """We never upgrade.  llhttp takes the rest of the input for another protocol and skips the body, so a new
-        parser reads on: the next request, or the body behind a head that stands in for the real one."""
+        """Upgrades are ignored.  llhttp then skips the rest of the input as another protocol, so a new parser reads the
+        next request, or the body after a substitute head."""
         if not self._skipped_body:
             self._llhttp = httptools.HttpRequestParser(self)
             return
@@ -254,11 +253,11 @@ class RequestParser:
         self._skipped_body = ""
 
     def _refuse(self, refusal: ApiError) -> NoReturn:
-        """Raise through llhttp, which would hide the exception."""
+        """Raise through llhttp, which would replace the exception."""
         self._refusal = refusal
         raise refusal
 
-    # llhttp calls the following.
+    # Called by llhttp.
 
     def on_message_begin(self) -> None:
         self.stage = HEAD
@@ -272,7 +271,7 @@ class RequestParser:
             self._refuse(ApiError(414, "BadRequest", f"request line too long: limit is {self._limits.request_line}"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Trailers come here too, after the head is complete: they must not pass for headers, and are not looked at."""
+        """Also called for trailers after the head, which are ignored."""
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -321,7 +320,7 @@ class RequestParser:
     def _check_body(self, headers: dict[str, str]) -> None:
         coding = headers.get("transfer-encoding")
         if coding is None:
-            # llhttp has made sure that this is one number below 2**64.
+            # llhttp ensures that this is one number below 2**64.
             length = headers["content-length"].lstrip("0")
             if not length:
                 return
@@ -349,7 +348,7 @@ class RequestParser:
             self._keep_alive = False
 
     def _origin_form(self, target: str) -> str:
-        """`http://host/path` is what a proxy is asked; `*` asks about the server."""
+        """`http://host/path` is the form for proxies; `*` refers to the server."""
         scheme, found, rest = target.partition("://")
         if found and scheme.lower() in ("http", "https") and "#" not in rest:
             authority_end = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
@@ -381,7 +380,7 @@ class RequestParser:
             request.body = bytes(self._body)
             self._body = b""
         self._ready.append(Exchange(request, self._modern))
-        del self._request  # or an idle connection would keep it
+        del self._request  # an idle connection must not keep it
         self._fields = []
         self.stage = BETWEEN
         self.awaits_continue = False

@@ -1,4 +1,4 @@
-"""Listens, sweeps and stops."""
+"""The HTTP server: listening, timeouts and graceful stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ssl
 import time
 from typing import Final
 
-from farflung.http.connection import Connection, Shared
+from farflung.http.connection import Connection, ServerState
 from farflung.http.limits import Limits
 from farflung.http.messages import Handler
 
@@ -18,19 +18,18 @@ log = logging.getLogger(__name__)
 
 DEFAULT_LIMITS: Final = Limits()
 BACKLOG: Final = 1024
-#: A peer that vanished without a word is noticed after about a minute.
+#: TCP keepalive, which detects a vanished peer after about a minute.
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
-#: How long cancelled requests get to put things in order.
+#: Seconds for cancelled requests to clean up.
 CANCELLATION: Final = 1.0
 
 
 async def serve(
     handler: Handler, *, host: str | None, port: int, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
 ) -> Server:
-    """Answer requests with `handler` until `Server.stop`.  No host: every address of this machine; port 0 takes a free
-    one.
+    """Answer requests with `handler` until `Server.stop`.  Without a host, on all addresses; port 0 is any free port.
 
-    Raises OSError, whose text is fit for a user, when the address cannot be listened on.
+    Raises OSError with a message for users if the address cannot be used.
     """
     return await serve_on(await listening_sockets(host, port), handler, tls=tls, limits=limits)
 
@@ -38,9 +37,9 @@ async def serve(
 async def serve_on(
     sockets: list[socket.socket], handler: Handler, *, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
 ) -> Server:
-    """Like `serve`, on sockets that listen already and are closed from now on together with the server."""
+    """Like `serve`, on listening sockets, which are closed with the server."""
     loop = asyncio.get_running_loop()
-    server = Server(Shared(handler, limits, loop, time.time()))
+    server = Server(ServerState(handler, limits, loop, time.time()))
     try:
         await server.listen(sockets, tls)
     except BaseException:
@@ -51,7 +50,7 @@ async def serve_on(
 
 
 class Server:
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ServerState) -> None:
         self._shared = shared
         self._listeners: list[asyncio.AbstractServer] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -80,18 +79,18 @@ class Server:
 
     @property
     def refused_connections(self) -> int:
-        """Those that came when the limit was reached."""
+        """Connections above the limit."""
         return self._shared.refused
 
     @property
     def requests(self) -> int:
-        """Handed to the handler so far."""
+        """Requests passed to the handler."""
         return self._shared.requests
 
     async def stop(self, grace: float) -> None:
-        """Accept nothing more, end streams, finish requests, close; abort what is left when `grace` seconds are over.
+        """Close listeners, end streams, finish requests, then close connections.  After `grace` seconds abort the rest.
 
-        A write whose client has gone counts as a request.
+        A write of a disconnected client counts as a request.
         """
         shared = self._shared
         shared.stopping = True
@@ -123,7 +122,7 @@ class Server:
             await shared.changed.wait()
 
     def _sweep(self) -> None:
-        """After a standstill (the machine slept, a collection took long) what clients sent in time is read first."""
+        """After a pause of the process, received data is read before timeouts are checked."""
         shared = self._shared
         now = shared.loop.time()
         self._standstill = not self._standstill and now > shared.time + 2 * shared.limits.sweep_interval
@@ -135,7 +134,7 @@ class Server:
 
 
 async def listening_sockets(host: str | None, port: int) -> list[socket.socket]:
-    """One for each address of the host, all on the same port.  No host: every address of this machine."""
+    """A socket for each address of the host, all on the same port.  Without a host: all addresses."""
     loop = asyncio.get_running_loop()
     name = host if host is not None else "*"
     try:
@@ -148,7 +147,7 @@ async def listening_sockets(host: str | None, port: int) -> list[socket.socket]:
             sockets.append(listening_socket(family, (address[0], port, *address[2:])))
         except OSError as error:
             if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and len(found) > 1:
-                continue  # the name has an address that this machine lacks
+                continue  # the machine does not have this address of the name
             for opened in sockets:
                 opened.close()
             raise OSError(error.errno, f"cannot listen on {name}:{port}: {error.strerror or error}") from None

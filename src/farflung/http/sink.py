@@ -1,4 +1,4 @@
-"""Where a stream writes its chunks."""
+"""The sink of a stream on a connection."""
 
 from __future__ import annotations
 
@@ -13,19 +13,16 @@ from farflung.http.messages import Stream
 if TYPE_CHECKING:
     from farflung.http.connection import Connection
 
-BURST: Final = 8 * BLOCK  #: bytes of a stream's start that are written before others are served
+BURST: Final = 8 * BLOCK  #: bytes of a stream's start that are written before other connections are served
 
 log = logging.getLogger(__name__)
 
 
 class StreamSink:
-    """The Sink of one stream on one connection.
+    """The start of a stream may be of any size: it is written at the client's speed, and later data is queued behind
+    it.
 
-    What the stream writes at its start, however much, does not make its client a slow one: it is handed over as the
-    client takes it, and what comes meanwhile waits behind it.
-
-    `Stream.stop` is never called from within a method of the sink but soon after, so that a fan-out may write to many
-    sinks while it iterates over them.
+    `Stream.stop` is called soon after a method of the sink, never inside it, so that a fan-out can iterate over sinks.
     """
 
     __slots__ = (
@@ -47,10 +44,10 @@ class StreamSink:
         self._chunked = chunked
         self._reusable = reusable  #: the connection may serve other requests after the stream
         self._open = True
-        self._ending = False  #: closed, as soon as everything is written
+        self._ending = False  #: closed when everything is written
         self._starting = False
         self._queue: deque[bytes | memoryview] = deque()  #: not written yet
-        self._waiting = 0  #: bytes in the queue that came after the start
+        self._waiting = 0  #: queued bytes after the start
         self._allowance = inf
 
     def start(self) -> None:
@@ -64,7 +61,7 @@ class StreamSink:
         self.go_on()
 
     def go_on(self) -> None:
-        """Write what the client has room for."""
+        """Write as much as the client can take."""
         connection, queue, left = self._connection, self._queue, BURST
         while queue and not connection.writing_paused:
             if left <= 0:
@@ -127,7 +124,7 @@ class StreamSink:
             self._connection.abort()
 
     def end(self) -> None:
-        """The stream is over; whatever it writes from now on goes nowhere."""
+        """End the stream; later writes are dropped."""
         if self._open:
             self._open = False
             self._queue.clear()
