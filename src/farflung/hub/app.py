@@ -27,7 +27,7 @@ from farflung.hub.registry.bodies import read_ahead, takes_long
 from farflung.hub.registry.call import Call, Redefined, Tools
 from farflung.hub.request import attributes
 from farflung.hub.request.audit import UNANSWERED, Audit, Trail
-from farflung.hub.request.target import Route, Target, target_of
+from farflung.hub.request.target import RequestRoute, Target, target_of
 from farflung.hub.request.user import User
 from farflung.hub.routing.dispatcher import VERBS, Dispatcher, page_not_found
 from farflung.hub.routing.routes import OneCluster, Routes
@@ -115,16 +115,16 @@ class Hub:
         sender = self._authenticator.user_of(request)
         if trail is not None:
             trail.user = trail.by = sender
-        place = self._routes.place(request.path, sender)
-        user = impersonated_user(sender, request.headers, self._authorizer, place.cluster)
-        asked = place
-        if place.view:
-            place, user = self._routes.enter(place, user)
-        target = target_of(*place)
+        route = self._routes.route(request.path, sender)
+        user = impersonated_user(sender, request.headers, self._authorizer, route.cluster)
+        requested = route
+        if route.view:
+            route, user = self._routes.enter(route, user)
+        target = target_of(*route)
         if trail is not None:
-            trail.user, trail.place = user, asked
+            trail.user, trail.route = user, requested
         if target is None:
-            return self._document(request, place, user)
+            return self._document(request, route, user)
         return self._resource(request, target, user, trail)
 
     # --- resources --------------------------------------------------------------------------------
@@ -132,8 +132,8 @@ class Hub:
     def _resource(
         self, request: Request, target: Target, user: User, trail: Trail | None
     ) -> Answer | Awaitable[Answer]:
-        asked = attributes.of_target(request.method, target, request.query)
-        self._routes.check(target.cluster, target.view, user, asked)
+        access = attributes.of_target(request.method, target, request.query)
+        self._routes.check(target.cluster, target.view, user, access)
         if takes_long(request):
             return self._read_beside(request, target, user, trail)
         kind = self._kinds.find(target)
@@ -143,7 +143,7 @@ class Hub:
             raise no_such_path()
         call = Call(request, target, kind, user, self._tools, trail)
         verb = VERBS.get((request.method, bool(target.name)))
-        if asked.verb == "watch":
+        if access.verb == "watch":
             verb = "watch"
         return self._deprecated(call, verb) if kind.resource.deprecated else self._dispatcher.dispatch(call, verb)
 
@@ -170,8 +170,8 @@ class Hub:
 
     # --- documents --------------------------------------------------------------------------------
 
-    def _document(self, request: Request, place: Route, user: User) -> Answer:
-        cluster, path, view = place
+    def _document(self, request: Request, route: RequestRoute, user: User) -> Answer:
+        cluster, path, view = route
         self._routes.check(cluster, view, user, attributes.of_path(request.method, path))
         match first_part(path):
             case "healthz" | "livez" | "readyz":
@@ -191,13 +191,13 @@ class Hub:
         checks = ("ping", "log", "store")
         if check and check not in checks:
             return page_not_found()
-        asked = (check,) if check else checks
+        selected = (check,) if check else checks
         # a hub that cannot write is alive but not ready
         failed = {"store"} if self._tools.store.write_error and endpoint != "livez" else set()
-        healthy = failed.isdisjoint(asked)
+        healthy = failed.isdisjoint(selected)
         text = "ok"
         if not healthy or (not check and "verbose" in request.query):
-            lines = [f"[-]{name} failed" if name in failed else f"[+]{name} ok" for name in asked]
+            lines = [f"[-]{name} failed" if name in failed else f"[+]{name} ok" for name in selected]
             text = "\n".join([*lines, f"{endpoint} check {'passed' if healthy else 'failed'}", ""])
         return Response(200 if healthy else 500, text.encode(), content_type="text/plain; charset=utf-8")
 

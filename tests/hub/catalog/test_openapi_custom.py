@@ -13,8 +13,8 @@ from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.definitions import META
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request
-from farflung.hub.catalog.openapi.custom import published, told_of
-from farflung.hub.catalog.openapi.serving import PROTOBUF_V2, DocumentCache, OpenAPI
+from farflung.hub.catalog.openapi.custom import published, published_schema
+from farflung.hub.catalog.openapi.handler import PROTOBUF_V2, DocumentCache, OpenAPI
 from farflung.machinery.errors import Obj
 
 GADGETS = Resource(
@@ -90,7 +90,7 @@ def test_version_2_tells_less() -> None:
 
 @pytest.mark.parametrize("alternatives", [[{"type": "integer"}, {"type": "string"}], [{"pattern": "^x"}]])
 def test_alternatives_of_an_integer_or_string_stay(alternatives: list[Obj]) -> None:
-    told = told_of({"x-kubernetes-int-or-string": True, "anyOf": alternatives})
+    told = published_schema({"x-kubernetes-int-or-string": True, "anyOf": alternatives})
     assert told["anyOf"] == alternatives
     assert told.get("allOf") == (
         None if alternatives[0].get("type") else [{"anyOf": [{"type": "integer"}, {"type": "string"}]}]

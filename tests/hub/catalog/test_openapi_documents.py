@@ -12,9 +12,9 @@ from farflung.apis.resource import Resource, Subresource
 from farflung.http.messages import Request, Response
 from farflung.hub.catalog.openapi.enumerations import VALUES
 from farflung.hub.catalog.openapi.gnostic import V2, V3, Encoder
+from farflung.hub.catalog.openapi.handler import DocumentCache, OpenAPI
 from farflung.hub.catalog.openapi.schemas import DESCRIPTIONS as OURS
 from farflung.hub.catalog.openapi.schemas import simplified
-from farflung.hub.catalog.openapi.serving import DocumentCache, OpenAPI
 from farflung.machinery.errors import ApiError
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"

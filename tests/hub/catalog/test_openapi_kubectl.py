@@ -16,7 +16,7 @@ from farflung.apis.resource import Resource
 from farflung.http.messages import Request, Response
 from farflung.http.server import serve
 from farflung.hub.catalog.discovery import Documents
-from farflung.hub.catalog.openapi.serving import OpenAPI
+from farflung.hub.catalog.openapi.handler import OpenAPI
 from farflung.machinery.errors import ApiError
 
 PREFIX = "/clusters/root"

@@ -13,7 +13,7 @@ from platform_harness import ALICE, BOB, MAPS, MASTER, OPERATOR, TENANCY, Platfo
 
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import ADMINISTRATORS
-from farflung.hub.tenancy.initializer_views import initializer_place, workspace_owner
+from farflung.hub.tenancy.initializer_views import initializer_route, workspace_owner
 from farflung.hub.tenancy.paths import logical_cluster_key
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Entry, Revision
@@ -421,10 +421,10 @@ async def test_a_path_within_a_view_leads_into_no_other_cluster(waiting: Scene) 
 
 
 def test_a_view_of_an_initializer_is_never_taken_for_one_of_an_export() -> None:
-    place = initializer_place("/services/initializingworkspaces/a1:mine/clusters/b2/api")
-    assert place is not None
-    assert "/" not in place.view
-    assert ":" in place.view
+    route = initializer_route("/services/initializingworkspaces/a1:mine/clusters/b2/api")
+    assert route is not None
+    assert "/" not in route.view
+    assert ":" in route.view
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "{}", '{"username":1}', '{"username":"a","groups":1}'])

@@ -6,7 +6,7 @@ import pytest
 
 from farflung.hub.catalog import objects
 from farflung.hub.request.attributes import Attributes
-from farflung.hub.request.target import Route
+from farflung.hub.request.target import RequestRoute
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.tenancy.paths import LogicalClusters, logical_cluster_key, workspace_key
 from farflung.hub.tenancy.routes import WorkspaceRoutes
@@ -36,23 +36,28 @@ async def routes() -> WorkspaceRoutes:
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "route"),
     [
-        ("/clusters/root/api/v1/pods", Route("root", "/api/v1/pods")),
-        ("/clusters/root:org/api", Route(CHILD, "/api")),
-        ("/clusters/root%3Aorg", Route(CHILD, "/")),
-        (f"/clusters/{CHILD}/apis", Route(CHILD, "/apis")),
-        ("/clusters/%2A/api/v1/namespaces", Route("*", "/api/v1/namespaces")),
-        ("/clusters/root:nosuch/api", Route("", "/api")),
-        ("/clusters/", Route("", "/")),
-        ("/clusters//api", Route("", "/api")),
-        ("/services/apiexport/root/x.io/clusters/%2A/apis/x.io/v1/ws", Route("*", "/apis/x.io/v1/ws", "root/x.io")),
-        (f"/services/apiexport/root/x.io/clusters/{CHILD}", Route(CHILD, "/", "root/x.io")),
-        ("/version", Route("root", "/version")),
+        ("/clusters/root/api/v1/pods", RequestRoute("root", "/api/v1/pods")),
+        ("/clusters/root:org/api", RequestRoute(CHILD, "/api")),
+        ("/clusters/root%3Aorg", RequestRoute(CHILD, "/")),
+        (f"/clusters/{CHILD}/apis", RequestRoute(CHILD, "/apis")),
+        ("/clusters/%2A/api/v1/namespaces", RequestRoute("*", "/api/v1/namespaces")),
+        ("/clusters/root:nosuch/api", RequestRoute("", "/api")),
+        ("/clusters/", RequestRoute("", "/")),
+        ("/clusters//api", RequestRoute("", "/api")),
+        (
+            "/services/apiexport/root/x.io/clusters/%2A/apis/x.io/v1/ws",
+            RequestRoute("*", "/apis/x.io/v1/ws", "root/x.io"),
+        ),
+        (f"/services/apiexport/root/x.io/clusters/{CHILD}", RequestRoute(CHILD, "/", "root/x.io")),
+        ("/version", RequestRoute("root", "/version")),
     ],
 )
-def test_a_path_names_a_cluster_and_what_is_asked_of_it(routes: WorkspaceRoutes, path: str, place: Route) -> None:
-    assert routes.place(path, MASTER) == place
+def test_a_path_names_a_cluster_and_what_is_asked_of_it(
+    routes: WorkspaceRoutes, path: str, route: RequestRoute
+) -> None:
+    assert routes.route(path, MASTER) == route
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_a_path_names_a_cluster_and_what_is_asked_of_it(routes: WorkspaceRoutes,
 )
 def test_what_can_be_no_cluster_is_refused(routes: WorkspaceRoutes, path: str) -> None:
     with pytest.raises(ApiError) as refused:
-        routes.place(path, MASTER)
+        routes.route(path, MASTER)
     assert refused.value.code == 400
 
 
@@ -89,7 +94,7 @@ def test_what_can_be_no_cluster_is_refused(routes: WorkspaceRoutes, path: str) -
 )
 def test_what_can_be_no_view_is_refused(routes: WorkspaceRoutes, path: str) -> None:
     with pytest.raises(ApiError) as refused:
-        routes.place(path, ANN)
+        routes.route(path, ANN)
     assert refused.value.code == 403
     assert refused.value.message.endswith("Path not resolved to a valid virtual workspace")
 
@@ -119,5 +124,5 @@ def test_the_wildcard_is_for_lists_and_watches_of_administrators(routes: Workspa
 
 
 def test_health_is_for_everybody_everywhere(routes: WorkspaceRoutes) -> None:
-    place = routes.place("/clusters/root:nosuch/healthz", ANN)
-    routes.check(place.cluster, place.view, ANN, Attributes("get", path=place.path))
+    route = routes.route("/clusters/root:nosuch/healthz", ANN)
+    routes.check(route.cluster, route.view, ANN, Attributes("get", path=route.path))

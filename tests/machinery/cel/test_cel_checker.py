@@ -163,7 +163,7 @@ def test_a_call_knows_which_overloads_it_may_mean() -> None:
 
 
 def overloads(checked: Checked) -> list[str]:
-    assert isinstance(checked.tree, ast.Call)
+    assert isinstance(checked.tree, ast.FunctionCall)
     return [overload.id for overload in checked.tree.overloads]
 
 
@@ -172,7 +172,7 @@ def test_names_with_dots_become_one_node() -> None:
     assert isinstance(user, ast.Identifier)
     assert user.name == "request.user"
     call = ENVIRONMENT.compile("optional.of(1)").tree
-    assert isinstance(call, ast.Call)
+    assert isinstance(call, ast.FunctionCall)
     assert (call.target, call.function) == (None, "optional.of")
 
 

@@ -24,7 +24,7 @@ def shown(node: Any) -> str:
             return node.name
         case ast.Select():
             return f"{'has ' if node.test_only else ''}{shown(node.operand)}.{node.field}"
-        case ast.Call():
+        case ast.FunctionCall():
             target = f"{shown(node.target)}." if node.target else ""
             return f"{target}{node.function}({', '.join(map(shown, node.arguments))})"
         case ast.ListLiteral():

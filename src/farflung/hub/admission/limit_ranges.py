@@ -38,7 +38,7 @@ def _defaults(limit_range: Obj) -> tuple[Obj, Obj]:
 
 
 def _default_containers(pod: Obj, requests: Obj, limits: Obj) -> None:
-    told: list[str] = []
+    changes: list[str] = []
     for member, called in (("containers", "container"), ("initContainers", "init container")):
         for container in spec_of(pod).get(member) or ():
             resources: Obj = container.get("resources") or {}
@@ -46,12 +46,12 @@ def _default_containers(pod: Obj, requests: Obj, limits: Obj) -> None:
                 missing = sorted(wanted.keys() - (resources.get(kind) or {}).keys())
                 if missing:
                     resources[kind] = {**(resources.get(kind) or {}), **{name: wanted[name] for name in missing}}
-                    told.append(f"{', '.join(missing)} {kind[:-1]} for {called} {container.get('name', '')}")
+                    changes.append(f"{', '.join(missing)} {kind[:-1]} for {called} {container.get('name', '')}")
             if resources:
                 container["resources"] = resources
-    if told:
+    if changes:
         metadata = pod["metadata"]
-        text = "LimitRanger plugin set: " + "; ".join(told)
+        text = "LimitRanger plugin set: " + "; ".join(changes)
         metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: text}
 
 
@@ -123,29 +123,29 @@ def _violations(kind: str, limit: Obj, requests: Amounts, limits: Amounts) -> li
 
 
 def _below(name: str, kind: str, bound: Quantity, requests: Amounts, limits: Amounts) -> list[str]:
-    said = f"minimum {name} usage per {kind} is {bound}"
+    limit_text = f"minimum {name} usage per {kind} is {bound}"
     request, limit = requests.get(name), limits.get(name)
     if request is None:
-        return [f"{said}.  No request is specified"]
+        return [f"{limit_text}.  No request is specified"]
     if request < bound:
-        return [f"{said}, but request is {request}"]
-    return [f"{said}, but limit is {limit}"] if limit is not None and limit < bound else []
+        return [f"{limit_text}, but request is {request}"]
+    return [f"{limit_text}, but limit is {limit}"] if limit is not None and limit < bound else []
 
 
 def _above(name: str, kind: str, bound: Quantity, amount: Quantity | None, what: str) -> list[str]:
-    said = f"maximum {name} usage per {kind} is {bound}"
+    limit_text = f"maximum {name} usage per {kind} is {bound}"
     if amount is None:
-        return [f"{said}.  No {what} is specified"]
-    return [f"{said}, but {what} is {amount}"] if bound < amount else []
+        return [f"{limit_text}.  No {what} is specified"]
+    return [f"{limit_text}, but {what} is {amount}"] if bound < amount else []
 
 
 def _too_uneven(name: str, kind: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> list[str]:
-    said = f"{name} max limit to request ratio per {kind} is {bound}"
+    limit_text = f"{name} max limit to request ratio per {kind} is {bound}"
     if request is None or not request.nanos:
-        return [f"{said}, but no request is specified or request is 0"]
+        return [f"{limit_text}, but no request is specified or request is 0"]
     if limit is None or not limit.nanos:
-        return [f"{said}, but no limit is specified or limit is 0"]
+        return [f"{limit_text}, but no limit is specified or limit is 0"]
     if limit.nanos * 1000 <= bound.milli * request.nanos:
         return []
     ratio = min(limit.nanos, LARGEST) / request.nanos
-    return [f"{said}, but provided ratio is {ratio:f}"]
+    return [f"{limit_text}, but provided ratio is {ratio:f}"]

@@ -13,9 +13,9 @@ from farflung.apis.core import validation as core
 from farflung.apis.core.services import allocate_service, give_back
 from farflung.apis.names import CERTIFICATES_GROUP, POLICIES_GROUP, RBAC_GROUP
 from farflung.hub.admission import limit_ranges, pod_admission
-from farflung.hub.admission.policies.matching import CREATE as CREATE_OPERATION
-from farflung.hub.admission.policies.matching import DELETE as DELETE_OPERATION
-from farflung.hub.admission.policies.matching import UPDATE as UPDATE_OPERATION
+from farflung.hub.admission.policies.matcher import CREATE as CREATE_OPERATION
+from farflung.hub.admission.policies.matcher import DELETE as DELETE_OPERATION
+from farflung.hub.admission.policies.matcher import UPDATE as UPDATE_OPERATION
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.admission.quota_tracker import QuotaExceeded, Quotas
 from farflung.hub.admission.service_pools import ClusterPools

@@ -106,10 +106,10 @@ def add_priority(pod: Obj, priority_class: Obj | None) -> None:
     preemption = chosen.get("preemptionPolicy", "PreemptLowerPriority")
     name = (pod.get("metadata") or {}).get("name", "")
     if spec.setdefault("priority", priority) != priority:
-        said = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
-        raise forbidden("", "pods", name, f"{said}; priority admission controller computed {priority} from the given "
+        why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
+        raise forbidden("", "pods", name, f"{why}; priority admission controller computed {priority} from the given "
                         "PriorityClass name")  # fmt: skip
     if spec.setdefault("preemptionPolicy", preemption) != preemption:
-        said = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec"
-        raise forbidden("", "pods", name, f"{said}; priority admission controller computed {preemption} from the given "
+        why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec"
+        raise forbidden("", "pods", name, f"{why}; priority admission controller computed {preemption} from the given "
                         "PriorityClass name")  # fmt: skip

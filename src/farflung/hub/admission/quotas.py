@@ -134,8 +134,8 @@ def missing_amounts(quota: Quota, prefix: str, obj: Obj) -> str:
     missing: dict[str, set[str]] = {}
     for container in containers_of(obj) if needed else ():
         resources = container.get("resources") or {}
-        said = compute_usage(amounts_of(resources.get("requests")), amounts_of(resources.get("limits")))
-        for resource in needed.difference(said):
+        present = compute_usage(amounts_of(resources.get("requests")), amounts_of(resources.get("limits")))
+        for resource in needed.difference(present):
             missing.setdefault(resource, set()).add(container.get("name", ""))
     if not missing:
         return ""

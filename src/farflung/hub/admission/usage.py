@@ -55,10 +55,10 @@ def counted_prefix(resource: str) -> str:
 
 
 def _is_compute(resource: str) -> bool:
-    asked = resource.removeprefix("requests.")
-    if asked in COMPUTE or asked.startswith(HUGE_PAGES) or resource.removeprefix("limits.") in COMPUTE:
+    requested = resource.removeprefix("requests.")
+    if requested in COMPUTE or requested.startswith(HUGE_PAGES) or resource.removeprefix("limits.") in COMPUTE:
         return True
-    return resource != asked and is_extended(asked)
+    return resource != requested and is_extended(requested)
 
 
 def usage_of(prefix: str, obj: Obj) -> dict[str, Quantity]:
@@ -172,10 +172,10 @@ def claim_usage(claim: Obj) -> dict[str, Quantity]:
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
     storage_class = annotations.get(BETA_STORAGE_CLASS, spec.get("storageClassName") or "")
     used = {"persistentvolumeclaims": EACH}
-    asked = amounts_of((spec.get("resources") or {}).get("requests")).get("storage")
+    requested = amounts_of((spec.get("resources") or {}).get("requests")).get("storage")
     allocated = amounts_of((claim.get("status") or {}).get("allocatedResources")).get("storage")
-    if asked is not None:
-        used["requests.storage"] = allocated if allocated is not None and asked < allocated else asked
+    if requested is not None:
+        used["requests.storage"] = allocated if allocated is not None and requested < allocated else requested
     if storage_class:
         used |= {f"{storage_class}{OF_CLASS}{name}": amount for name, amount in used.items()}
     return used

@@ -94,12 +94,12 @@ class DefinitionVersion:
 
 
 class Definition:
-    def __init__(self, definition: Obj, settled: Revision, resources: Iterable[Resource] | None = None) -> None:
-        """`settled`: objects of later revisions were written under this definition.  `resources`: None: as in the
-        definition."""
+    def __init__(self, definition: Obj, unchanged_since: Revision, resources: Iterable[Resource] | None = None) -> None:
+        """`unchanged_since`: objects of later revisions were written under this definition.  `resources`: None: as in
+        the definition."""
         spec = definition["spec"]
         self._said = (spec, definition["status"]["acceptedNames"])
-        self._settled = settled
+        self._unchanged_since = unchanged_since
         self.group: str = spec["group"]
         self.plural: str = spec["names"]["plural"]
         self.resources = tuple(kinds.resources_of(definition) if resources is None else resources)
@@ -159,9 +159,15 @@ class Definition:
             return obj
 
         only = len(self._versions) == 1
-        settled = self._settled if only else NEVER
+        unchanged_since = self._unchanged_since if only else NEVER
         return Conversion(
-            self.group, self._stored, read, present=read, leave=leave, renew=read if only else same, settled=settled
+            self.group,
+            self._stored,
+            read,
+            present=read,
+            leave=leave,
+            renew=read if only else same,
+            unchanged_since=unchanged_since,
         )
 
     def openapi(self, version: str) -> Own:

@@ -182,16 +182,16 @@ def value_at(obj: Obj, names: tuple[str, ...]) -> Any:
     return value
 
 
-def _check_number(obj: Obj, said: str, names: tuple[str, ...]) -> Iterator[FieldError]:
+def _check_number(obj: Obj, field: str, names: tuple[str, ...]) -> Iterator[FieldError]:
     wrong = mistyped(obj, names, int)
     if wrong:
-        yield invalid_value(said, 0, wrong)
+        yield invalid_value(field, 0, wrong)
         return
     number = value_at(obj, names) or 0
     if number < 0:
-        yield invalid_value(said, number, "should be a non-negative integer")
+        yield invalid_value(field, number, "should be a non-negative integer")
     elif number > MOST:
-        yield invalid_value(said, number, f"should be less than or equal to {MOST}")
+        yield invalid_value(field, number, f"should be less than or equal to {MOST}")
 
 
 def mistyped(obj: Obj, names: tuple[str, ...], wanted: type) -> str:

@@ -46,7 +46,7 @@ class Conversion:
     present: Convert = same  #: stored → the form that the rules use
     leave: Convert = same  #: the form that the rules use → stored
     renew: Convert = same  #: stored → stored, as a write would store it now
-    settled: Revision = NEVER  #: objects of later revisions are served as stored
+    unchanged_since: Revision = NEVER  #: objects of later revisions are served as stored
 
 
 CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {
@@ -95,7 +95,7 @@ class Kind:
 
     def is_plain(self, entry: Entry) -> bool:
         """Whether the stored bytes are the served ones."""
-        return self.conversion is None or entry.revision > self.conversion.settled
+        return self.conversion is None or entry.revision > self.conversion.unchanged_since
 
     def document(self, entry: Entry) -> bytes:
         """The served JSON of an entry."""

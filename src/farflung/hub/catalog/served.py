@@ -1,6 +1,6 @@
 """The kinds that each cluster serves: built-in ones, and those of its CustomResourceDefinitions and APIBindings.
 
-Clusters without definitions share one `Served`.  When definitions change, the cluster gets another one; running
+Clusters without definitions share one `ServedKinds`.  When definitions change, the cluster gets another one; running
 requests finish with the former.  The store reports a commit before its writer gets a response, so a new definition is
 served at once.
 """
@@ -25,8 +25,8 @@ from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Revision, Store
 
 if TYPE_CHECKING:  # loaded for the first request for OpenAPI documents
+    from farflung.hub.catalog.openapi.handler import DocumentCache, OpenAPI
     from farflung.hub.catalog.openapi.schemas import Own
-    from farflung.hub.catalog.openapi.serving import DocumentCache, OpenAPI
 
 #: cluster, group and plural of a resource
 Changed = tuple[str, str, str]
@@ -34,14 +34,14 @@ Changed = tuple[str, str, str]
 Definitions = tuple[Definition, ...]
 
 
-class Served:
+class ServedKinds:
     """The kinds of one cluster, each compiled when it is first used, and the documents that describe them."""
 
     def __init__(
         self,
         resources: Iterable[Resource],
         definitions: Iterable[Definition] = (),
-        base: Served | None = None,
+        base: ServedKinds | None = None,
         *,
         open_ended: bool = False,
     ) -> None:
@@ -105,13 +105,13 @@ class Served:
 
     @cached_property
     def _shelf(self) -> DocumentCache:
-        from farflung.hub.catalog.openapi.serving import DocumentCache
+        from farflung.hub.catalog.openapi.handler import DocumentCache
 
         return DocumentCache() if self._base is None else self._base._shelf
 
     @cached_property
     def openapi(self) -> OpenAPI:
-        from farflung.hub.catalog.openapi.serving import OpenAPI
+        from farflung.hub.catalog.openapi.handler import OpenAPI
 
         return OpenAPI(self.catalog, self._brought, self._shelf)
 
@@ -127,19 +127,19 @@ def path_of(resource: Resource) -> Path:
 class Kinds:
     """The kinds of all clusters."""
 
-    def __init__(self, builtin: Served) -> None:
+    def __init__(self, builtin: ServedKinds) -> None:
         self.builtin = builtin  #: served by every cluster
-        self._clusters: dict[str, Served] = {}
+        self._clusters: dict[str, ServedKinds] = {}
         self._own: dict[str, Definitions] = {}  #: by CustomResourceDefinitions of the cluster
         self._bound: dict[str, Definitions] = {}  #: by APIBindings of the cluster
         #: shared by all clusters with exactly these definitions
-        self._shared: WeakValueDictionary[Definitions, Served] = WeakValueDictionary()
-        nothing = Served(())
-        self._views: Callable[[str], Served] = lambda view: nothing
+        self._shared: WeakValueDictionary[Definitions, ServedKinds] = WeakValueDictionary()
+        nothing = ServedKinds(())
+        self._views: Callable[[str], ServedKinds] = lambda view: nothing
         self._identified: Callable[[Target], Kind | None] = lambda target: None
         self._listeners: list[Callable[[Iterable[Changed]], None]] = []
 
-    def of(self, cluster: str) -> Served:
+    def of(self, cluster: str) -> ServedKinds:
         return self._clusters.get(cluster, self.builtin)
 
     @property
@@ -151,7 +151,7 @@ class Kinds:
         """The names of the kinds of a group that a cluster serves by APIBindings, as in their definitions."""
         return [one.named for one in self.of(cluster).definitions if one.group == group and one.is_bound]
 
-    def at(self, cluster: str, view: str = "") -> Served:
+    def at(self, cluster: str, view: str = "") -> ServedKinds:
         """The kinds of a cluster, or of a view."""
         return self._views(view) if view else self.of(cluster)
 
@@ -191,14 +191,14 @@ class Kinds:
         for listener in self._listeners:
             listener(changed)
 
-    def _serving(self, definitions: Definitions) -> Served:
+    def _serving(self, definitions: Definitions) -> ServedKinds:
         ordered = tuple(sorted(definitions, key=lambda one: (one.group, one.plural)))
         served = self._shared.get(ordered)
         if served is None:
-            served = self._shared[ordered] = Served(self.builtin.catalog, ordered, self.builtin)
+            served = self._shared[ordered] = ServedKinds(self.builtin.catalog, ordered, self.builtin)
         return served
 
-    def show(self, views: Callable[[str], Served]) -> None:
+    def show(self, views: Callable[[str], ServedKinds]) -> None:
         """Set the function from a view to its kinds."""
         self._views = views
 
@@ -214,7 +214,7 @@ class Kinds:
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 
 
-def kinds_in(store: Store, builtin: Served) -> Kinds:
+def kinds_in(store: Store, builtin: ServedKinds) -> Kinds:
     """The kinds of every cluster of a store, which follow its CustomResourceDefinitions."""
     kinds = Kinds(builtin)
     DefinitionFollower(store, kinds).start()
@@ -233,24 +233,24 @@ class DefinitionFollower:
 
     def start(self) -> None:
         """Serve the stored definitions, and follow their changes."""
-        self._store.subscribe(DEFINITIONS, self._hear)
+        self._store.subscribe(DEFINITIONS, self._on_changes)
         present = ((entry.key, entry) for entry in self._store.list(DEFINITIONS).entries)
         for cluster, entries in by_cluster(present).items():
             # the last change of a definition is not newer than its revision
             newest = max(entry.revision for _, entry in entries if entry is not None)
-            self._follow(cluster, entries, settled=newest)
+            self._follow(cluster, entries, unchanged_since=newest)
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         for cluster, entries in by_cluster((change.key, change.entry) for change in changes).items():
-            self._follow(cluster, entries, settled=self._store.last_assigned)
+            self._follow(cluster, entries, unchanged_since=self._store.last_assigned)
 
-    def _follow(self, cluster: str, entries: Iterable[tuple[str, Entry | None]], *, settled: Revision) -> None:
-        """`settled`: objects of later revisions were written under the current definitions."""
+    def _follow(self, cluster: str, entries: Iterable[tuple[str, Entry | None]], *, unchanged_since: Revision) -> None:
+        """`unchanged_since`: objects of later revisions were written under the current definitions."""
         served = self._served.setdefault(cluster, {})
         changed: set[Changed] = set()
         for key, entry in entries:
             before = served.pop(key, None)
-            after = None if entry is None else followed(entry, before, settled)
+            after = None if entry is None else followed(entry, before, unchanged_since)
             if after is not None and (after.group, after.plural) in self._builtin:
                 after = None
             if after is not None:
@@ -270,10 +270,10 @@ def by_cluster(entries: Iterable[tuple[str, Entry | None]]) -> dict[str, list[tu
     return found
 
 
-def followed(entry: Entry, before: Definition | None, settled: Revision) -> Definition | None:
+def followed(entry: Entry, before: Definition | None, unchanged_since: Revision) -> Definition | None:
     """The definition to serve, the same object as before if nothing changed; None if it is not established."""
     definition = objects.decode(entry)
     if not is_established(definition):
         return None
-    after = Definition(definition, settled)
+    after = Definition(definition, unchanged_since)
     return before if before is not None and before.says_the_same(after) else after

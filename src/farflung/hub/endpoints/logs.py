@@ -61,7 +61,7 @@ class Nodes(Protocol):
 def get_log(nodes: Nodes, call: Call) -> Answer:
     """As upstream, validates the query before it reads the pod."""
     pod = objects.decode(call.found())
-    wanted = asked_for(call.target.name, call.query, call.tools.clock())
+    wanted = log_options(call.target.name, call.query, call.tools.clock())
     container = container_of(pod, call.query.get("container", ""))
     node = pod.get("spec", {}).get("nodeName", "")
     if not node:
@@ -74,10 +74,10 @@ def get_log(nodes: Nodes, call: Call) -> Answer:
     return Stream(pump.start, pump.stop, content_type=CONTENT_TYPE)
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
-def asked_for(name: str, query: Query, now: datetime) -> Callable[[str, str, int], LogOptions]:
+def log_options(name: str, query: Query, now: datetime) -> Callable[[str, str, int], LogOptions]:
     """What the query says of any container.  Raises ApiError."""
     tail, limit = number(query, "tailLines"), number(query, "limitBytes")
     seconds, time = number(query, "sinceSeconds"), query.get("sinceTime", "")
@@ -119,7 +119,7 @@ def ago(now: datetime, seconds: int) -> datetime | None:
         return None
 
 
-# --- whose it is ----------------------------------------------------------------------------------
+# --- container ------------------------------------------------------------------------------------
 
 
 def container_of(pod: Obj, name: str) -> str:
@@ -220,7 +220,7 @@ class LogStream:
         try:
             async for piece in self._pieces:
                 sink.write(piece)
-                while sink.buffered > UNREAD:  # noqa: ASYNC110 - a sink tells nobody when it has room
+                while sink.buffered > UNREAD:  # noqa: ASYNC110 - a sink has no event for free room
                     await asyncio.sleep(PATIENCE)
         except Exception:
             log.exception("the log of %s cannot be read", self._whose)

@@ -88,15 +88,15 @@ def identified(request: Obj) -> Obj:
 
 
 def described(call: Call, account: ServiceAccount, metadata: Obj) -> Obj:
-    told = {"name": account.name, "namespace": account.namespace, "uid": account.uid, "creationTimestamp": call.now()}
-    return told | {name: metadata[name] for name in ("labels", "annotations") if name in metadata}
+    issued = {"name": account.name, "namespace": account.namespace, "uid": account.uid, "creationTimestamp": call.now()}
+    return issued | {name: metadata[name] for name in ("labels", "annotations") if name in metadata}
 
 
 def owners_of(call: Call, request: Obj, manager: str) -> list[Obj]:
     """The managedFields of a TokenRequest, although it is not stored."""
-    said = {name: value for name, value in request["spec"].items() if value is not None}
+    set_fields = {name: value for name, value in request["spec"].items() if value is not None}
     return managed.after_update(
-        request | {"spec": said, "status": {}},
+        request | {"spec": set_fields, "status": {}},
         None,
         shape().schema,
         manager=manager,

@@ -174,10 +174,10 @@ def _check_type(request: Request, shape: Shape, value: Obj, shapes_of: Shapes) -
 def _check_custom_type(request: Request, shape: Shape, value: Obj) -> None:
     """The body of a custom resource must have apiVersion and kind."""
     for name, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
-        said = value.get(name)
-        if said is not None and not isinstance(said, str):
+        sent = value.get(name)
+        if sent is not None and not isinstance(sent, str):
             raise _unrecognized(request, shape, f"{NO_KIND}apiVersion and kind must be strings")
-        if not said:
+        if not sent:
             text = request.body.decode(errors="replace")
             raise _unrecognized(request, shape, f"Object '{called}' is missing in '{text}'")
     check_custom_type(shape, value)

@@ -69,7 +69,7 @@ class Stage(IntEnum):
     METADATA = 2  #: drop or restore the metadata that only the server sets
     DEFAULT = 3  #: fill in defaults
     ESCALATE = 4  #: refuse grants that exceed the user's own rights
-    OWN = 5  #: record in managedFields what the client asked for
+    OWN = 5  #: record in managedFields the fields that the client sets
     INJECT = 6  #: fields that need other objects: a Pod's token volume, its priority
     PREPARE = 7  #: name, uid, generation; reset the fields that this operation may not write
     COMPLETE = 8  #: fields that only the server sets, by kind

@@ -156,12 +156,12 @@ def _check_not_future(revision: Revision, call: Call) -> None:
         raise too_large(revision, call.store.revision)
 
 
-def too_large(asked: Revision, current: Revision) -> ApiError:
+def too_large(requested: Revision, current: Revision) -> ApiError:
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return ApiError(504, "Timeout", message, details, headers=[("Retry-After", "1")])
 
 

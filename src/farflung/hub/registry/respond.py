@@ -243,7 +243,7 @@ class Presenter:
         if annotations:
             metadata["annotations"] = annotations
         obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-        return orjson.dumps(self._as_asked(obj, headers=False))
+        return orjson.dumps(self._represented(obj, headers=False))
 
     def with_columns(self, event: bytes) -> bytes:
         """The first event of a watch, with the column definitions of a Table."""
@@ -267,9 +267,9 @@ class Presenter:
         return [*pieces, b"]}"]
 
     def _shaped(self, entry: Entry, *, headers: bool = True) -> Obj:
-        return self._as_asked(self._kind.read(entry), headers=headers)
+        return self._represented(self._kind.read(entry), headers=headers)
 
-    def _as_asked(self, obj: Obj, *, headers: bool) -> Obj:
+    def _represented(self, obj: Obj, *, headers: bool) -> Obj:
         version = self._representation.version
         match self._representation.as_:
             case "Table":

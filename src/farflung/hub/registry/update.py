@@ -94,8 +94,8 @@ async def create_or_change(
 def check_may_create(call: Call) -> None:
     """An update or apply that creates an object needs the right to create it.  Raises 403."""
     target = call.target
-    asked = Attributes("create", target.group, target.plural, "", target.namespace, target.name)
-    decision = call.tools.authorizer.decide(target.cluster, call.user, asked)
+    access = Attributes("create", target.group, target.plural, "", target.namespace, target.name)
+    decision = call.tools.authorizer.decide(target.cluster, call.user, access)
     if not decision.allowed:
         raise forbidden(target.group, target.plural, target.name, decision.reason)
 

@@ -47,7 +47,7 @@ class Topic:
     include: str  #: the `includeObject` of a Table
 
     @property
-    def place(self) -> str | Changed:
+    def scope(self) -> str | Changed:
         """The view, or the cluster's kind, whose redefinition ends these watches."""
         resource = self.selection.resource
         return self.selection.view or (objects.cluster_in(self.prefix), resource.group, resource.plural)
@@ -60,7 +60,7 @@ class Watches:
         self._store = store
         self._longest = longest  #: seconds that a watch lasts without timeoutSeconds
         self._audiences: dict[Topic, Audience] = {}
-        self._places: dict[str | Changed, dict[Audience, None]] = {}
+        self._by_scope: dict[str | Changed, dict[Audience, None]] = {}
         self.count = 0
 
     async def open(self, call: Call) -> Stream:
@@ -91,29 +91,29 @@ class Watches:
         audience = self._audiences.get(topic)
         if audience is None:
             audience = self._audiences[topic] = Audience(self, topic, call, self._store)
-            self._places.setdefault(topic.place, {})[audience] = None
+            self._by_scope.setdefault(topic.scope, {})[audience] = None
         return audience
 
     def forget(self, audience: Audience) -> None:
         del self._audiences[audience.topic]
-        beside = self._places[audience.topic.place]
+        beside = self._by_scope[audience.topic.scope]
         del beside[audience]
         if not beside:
-            del self._places[audience.topic.place]
+            del self._by_scope[audience.topic.scope]
 
     def end(self, changed: Iterable[Changed]) -> None:
         """End the watches of redefined resources; their clients watch again."""
-        for place in changed:
-            for audience in tuple(self._places.get(place, ())):
+        for scope in changed:
+            for audience in tuple(self._by_scope.get(scope, ())):
                 audience.end()
 
-    def expire(self, view: str, places: Collection[tuple[str, str]] | None) -> None:
+    def expire(self, view: str, kinds: Collection[tuple[str, str]] | None) -> None:
         """End the watches of a view in which other objects are visible now, of these kinds or of all; their clients
         list again."""
         error = expired(f"too old resource version: what is seen changed at {self._store.revision}")
-        for audience in tuple(self._places.get(view, ())):
+        for audience in tuple(self._by_scope.get(view, ())):
             resource = audience.topic.selection.resource
-            if places is None or (resource.group, resource.plural) in places:
+            if kinds is None or (resource.group, resource.plural) in kinds:
                 audience.expire(error)
 
     async def _past(self, audience: Audience, options: ListOptions, steady: Revision) -> list[bytes]:
@@ -156,7 +156,7 @@ class Audience:
 
     def join(self, watcher: WatchStream) -> None:
         if self._subscription is None:
-            self._subscription = self._store.subscribe(self.topic.only or self.topic.prefix, self._hear)
+            self._subscription = self._store.subscribe(self.topic.only or self.topic.prefix, self._on_changes)
         self._members.add(watcher)
         self._watches.count += 1
 
@@ -178,7 +178,7 @@ class Audience:
         for watcher in tuple(self._members):
             watcher.expire(error)
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         try:
             data = b"".join(self.encoded(changes))
         except Exception:

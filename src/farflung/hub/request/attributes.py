@@ -59,7 +59,7 @@ def of_target(method: str, target: Target, query: str) -> Attributes:
     name = target.name
     if not name:
         if verb == "get":
-            verb, name = asked_of_collection(query) if query else ("list", "")
+            verb, name = collection_access(query) if query else ("list", "")
         elif verb == "delete":
             verb = "deletecollection"
     # a namespace is in itself, so that a Role in it can grant access to it
@@ -67,7 +67,7 @@ def of_target(method: str, target: Target, query: str) -> Attributes:
     return Attributes(verb, target.group, target.plural, target.subresource, namespace, name)
 
 
-def asked_of_collection(query: str) -> tuple[str, str]:
+def collection_access(query: str) -> tuple[str, str]:
     """list or watch, and the only name that the field selector selects."""
     values = parse_query(query)
     verb = "watch" if is_true(values.get("watch")) else "list"

@@ -17,7 +17,7 @@ from typing import Final
 
 from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.http.messages import Request
-from farflung.hub.request.target import Route, split_cluster, target_of
+from farflung.hub.request.target import RequestRoute, split_cluster, target_of
 from farflung.hub.request.user import User
 from farflung.lib.memory import remember
 from farflung.machinery.errors import go_quote
@@ -47,21 +47,21 @@ class Trail:
     """The audit record of one request.  `str()` formats its line when the request has ended; this may happen in any
     thread."""
 
-    __slots__ = ("began", "by", "code", "dry_run", "ended", "method", "name", "path", "peer", "place", "query", "user")
+    __slots__ = ("began", "by", "code", "dry_run", "ended", "method", "name", "path", "peer", "query", "route", "user")
 
     def __init__(self, request: Request) -> None:
         self.began = self.ended = perf_counter()
         self.method, self.path, self.query, self.peer = request.method, request.path, request.query, request.peer
         self.user: User | None = None  #: the impersonated user, if any; None: not authenticated
         self.by: User | None = None  #: the authenticated user
-        self.place: Route | None = None  #: None: not routed
+        self.route: RequestRoute | None = None  #: None: not routed
         self.name = ""  #: of a new object; the path does not have it
         self.dry_run = False
         self.code = UNANSWERED
 
     def __str__(self) -> str:
         """Empty for a request without a line."""
-        what = described(self.method, *(self.place or split_cluster(self.path)))
+        what = described(self.method, *(self.route or split_cluster(self.path)))
         if not what or (self.code == RENEWED and what.startswith(RENEWAL)):
             return ""
         user = "-" if self.user is None else shown(self.user.name)

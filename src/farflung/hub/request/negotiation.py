@@ -96,13 +96,15 @@ def chosen(accept: str, custom: bool, in_protobuf: bool, many: bool, watch: bool
 
 def shape_of(clause: AcceptClause, media: str) -> tuple[str, str] | None:
     """The shape and its version that a clause requests; None if this encoding does not have it."""
-    asked = dict(clause.parameters)
-    if asked.get("stream", "watch") != "watch":
+    parameters = dict(clause.parameters)
+    if parameters.get("stream", "watch") != "watch":
         return None
-    if not asked.keys() & {"as", "g", "v"}:
+    if not parameters.keys() & {"as", "g", "v"}:
         return "", ""
-    shape, version = asked.get("as", ""), asked.get("v", "")
-    known = shape in (TABLE, PARTIAL, PARTIAL_LIST) and version in META_VERSIONS and asked.get("g") == "meta.k8s.io"
+    shape, version = parameters.get("as", ""), parameters.get("v", "")
+    known = (
+        shape in (TABLE, PARTIAL, PARTIAL_LIST) and version in META_VERSIONS and parameters.get("g") == "meta.k8s.io"
+    )
     return (shape, version) if known and media != PROTOBUF else None
 
 
@@ -178,10 +180,14 @@ def aggregated(accept: str) -> bool:
     for clause in parse(accept):
         if not clause.covers(MEDIA_TYPES[JSON]):
             continue
-        asked = dict(clause.parameters)
-        if not asked.keys() & {"as", "g", "v"}:
+        parameters = dict(clause.parameters)
+        if not parameters.keys() & {"as", "g", "v"}:
             return False
-        if (asked.get("g"), asked.get("v"), asked.get("as")) == ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"):
+        if (parameters.get("g"), parameters.get("v"), parameters.get("as")) == (
+            "apidiscovery.k8s.io",
+            "v2",
+            "APIGroupDiscoveryList",
+        ):
             return True
     raise not_acceptable(ACCEPTED)
 

@@ -30,7 +30,7 @@ class Target(NamedTuple):
     view: str = ""  #: empty: everything that the cluster serves
 
 
-class Route(NamedTuple):
+class RequestRoute(NamedTuple):
     """The logical cluster of a request, the path in it, and the view through which it is served."""
 
     cluster: str  #: its name; `*` is every cluster

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Protocol
 
 from farflung.hub.request.attributes import Attributes, Authorization
-from farflung.hub.request.target import DEFAULT_CLUSTER, Route, split_cluster
+from farflung.hub.request.target import DEFAULT_CLUSTER, RequestRoute, split_cluster
 from farflung.hub.request.user import User
 from farflung.machinery.errors import ApiError
 
 
 class Routes(Protocol):
-    def place(self, path: str, user: User) -> Route:
+    def route(self, path: str, user: User) -> RequestRoute:
         """Raises 403 for a missing cluster, as for one that the user may not access."""
 
-    def enter(self, place: Route, user: User) -> tuple[Route, User]:
+    def enter(self, route: RequestRoute, user: User) -> tuple[RequestRoute, User]:
         """The route and the user of a request through a view.  Raises 403."""
 
-    def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
+    def check(self, cluster: str, view: str, user: User, attributes: Attributes) -> None:
         """Raises 403 if the user may not do this."""
 
 
@@ -27,17 +27,17 @@ class OneCluster:
     def __init__(self, authorizer: Authorization) -> None:
         self._authorizer = authorizer
 
-    def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
-        self._authorizer.check(cluster, user, asked)
+    def check(self, cluster: str, view: str, user: User, attributes: Attributes) -> None:
+        self._authorizer.check(cluster, user, attributes)
 
-    def enter(self, place: Route, user: User) -> tuple[Route, User]:
-        return place, user
+    def enter(self, route: RequestRoute, user: User) -> tuple[RequestRoute, User]:
+        return route, user
 
-    def place(self, path: str, user: User) -> Route:
+    def route(self, path: str, user: User) -> RequestRoute:
         cluster, rest = split_cluster(path)
         if cluster != DEFAULT_CLUSTER:
             raise no_access(user, cluster)
-        return Route(cluster, rest)
+        return RequestRoute(cluster, rest)
 
 
 def no_access(user: User, cluster: str) -> ApiError:

@@ -21,10 +21,10 @@ from farflung.apis.kcp.names import CORE_GROUP, OWNER_ANNOTATION, TENANCY_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.auth.authorizer import access_denied
 from farflung.hub.catalog.objects import EVERY_CLUSTER
-from farflung.hub.catalog.served import Kinds, Served
+from farflung.hub.catalog.served import Kinds, ServedKinds
 from farflung.hub.registry.call import Call
 from farflung.hub.request.attributes import Attributes, Authorization
-from farflung.hub.request.target import Route, target_of
+from farflung.hub.request.target import RequestRoute, target_of
 from farflung.hub.request.user import User
 from farflung.hub.routing.routes import no_access
 from farflung.hub.tenancy import status as states
@@ -58,7 +58,7 @@ def initializer_of(view: str) -> str:
     return view.removeprefix(VIEW)
 
 
-def initializer_place(path: str) -> Route | None:
+def initializer_route(path: str) -> RequestRoute | None:
     """The route of a path below ROOT_PATH; None if it is invalid."""
     match path[len(ROOT_PATH) :].split("/", 3):
         case [initializer, "clusters", cluster, *rest]:
@@ -71,7 +71,7 @@ def initializer_place(path: str) -> Route | None:
         return None
     if cluster != EVERY_CLUSTER and (":" in cluster or not is_path(cluster)):
         return None
-    return Route(cluster, f"/{rest[0]}" if rest else "/", f"{VIEW}{initializer}")
+    return RequestRoute(cluster, f"/{rest[0]}" if rest else "/", f"{VIEW}{initializer}")
 
 
 def is_waiting_for(entry: Entry, initializer: str) -> bool:
@@ -125,21 +125,21 @@ class Initializers:
         if not self.may_initialize(initializer_of(view), user):
             raise access_denied(user, asked, ACCESS_DENIED.reason)
 
-    def enter(self, place: Route, user: User) -> tuple[Route, User]:
+    def enter(self, route: RequestRoute, user: User) -> tuple[RequestRoute, User]:
         """The content of a workspace is accessed outside of the view, as its owner.  Raises 403."""
-        target = target_of(*place)
-        if place.cluster == EVERY_CLUSTER or (target and (target.group, target.plural) == LOGICAL_CLUSTERS):
-            return place, user
-        initializer = initializer_of(place.view)
+        target = target_of(*route)
+        if route.cluster == EVERY_CLUSTER or (target and (target.group, target.plural) == LOGICAL_CLUSTERS):
+            return route, user
+        initializer = initializer_of(route.view)
         if not self.may_initialize(initializer, user):
-            raise no_access(user, place.cluster)
-        found = self._clusters.read(place.cluster)
+            raise no_access(user, route.cluster)
+        found = self._clusters.read(route.cluster)
         if found is None or found.phase != states.INITIALIZING or initializer not in found.initializers:
             raise no_initializer_access(initializer)
         owner = workspace_owner(found.annotations.get(OWNER_ANNOTATION, ""))
         if owner is None:
             raise no_initializer_access(initializer)
-        return Route(place.cluster, place.path), owner
+        return RequestRoute(route.cluster, route.path), owner
 
 
 def check_change(call: Call, clusters: LogicalClusters, new: Obj, old: Obj) -> None:
@@ -182,16 +182,16 @@ class InitializerViews:
         self._kinds = kinds
 
     @cached_property
-    def _served(self) -> Served:
+    def _served(self) -> ServedKinds:
         """The same in all views: LogicalClusters, read-only, and their status."""
         seen = [
             replace(one, verbs=READ_VERBS, subresources=view_subresources(one))
             for one in self._kinds.builtin.catalog
             if (one.group, one.plural) == LOGICAL_CLUSTERS
         ]
-        return Served(seen, (), self._kinds.builtin)
+        return ServedKinds(seen, (), self._kinds.builtin)
 
-    def served(self, view: str) -> Served:
+    def served(self, view: str) -> ServedKinds:
         return self._served
 
     def sees(self, view: str) -> Sees:
@@ -215,7 +215,7 @@ class VirtualWorkspaces:
         self._exports = exports
         self._initializing = initializing
 
-    def served(self, view: str) -> Served:
+    def served(self, view: str) -> ServedKinds:
         return self._initializing.served(view) if is_initializer_view(view) else self._exports.served(view)
 
     def reaches(self, view: str, resource: Resource, cluster: str) -> bool:

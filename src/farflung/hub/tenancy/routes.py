@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from farflung.hub.auth.authorizer import access_denied
 from farflung.hub.request.attributes import Attributes
-from farflung.hub.request.target import Route
+from farflung.hub.request.target import RequestRoute
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import initializer_views as initializing
 from farflung.hub.tenancy.paths import LogicalClusters, invalid_cluster, is_path
@@ -48,20 +48,20 @@ class WorkspaceRoutes:
         self._authorizer = authorizer
         self._initializers = initializing.Initializers(clusters, authorizer)
 
-    def place(self, path: str, user: User) -> Route:
+    def route(self, path: str, user: User) -> RequestRoute:
         if path.startswith(CLUSTERS):
             cluster, slash, rest = path[len(CLUSTERS) :].partition("/")
-            return Route(self._named(unquote(cluster)), slash + rest or "/")
+            return RequestRoute(self._named(unquote(cluster)), slash + rest or "/")
         if path.startswith(VIEWS):
             return self._viewed(path, user)
         if path.startswith(initializing.ROOT_PATH):
-            place = initializing.initializer_place(path)
-            if place is None:
+            route = initializing.initializer_route(path)
+            if route is None:
                 raise unresolved(path, user)
-            return place
+            return route
         if path == SERVICES or path.startswith(f"{SERVICES}/"):
             raise unresolved(path, user)
-        return Route(default_cluster(user), path if path.startswith("/") else f"/{path}")
+        return RequestRoute(default_cluster(user), path if path.startswith("/") else f"/{path}")
 
     def _named(self, text: str) -> str:
         known = self._resolved.get(text)
@@ -82,7 +82,7 @@ class WorkspaceRoutes:
     def _drop_resolved(self, changes: Sequence[Change]) -> None:
         self._resolved.clear()
 
-    def _viewed(self, path: str, user: User) -> Route:
+    def _viewed(self, path: str, user: User) -> RequestRoute:
         """The export's cluster and the clusters in the view are given by name."""
         match path[len(VIEWS) :].split("/", 4):
             case [home, export, "clusters", cluster, *rest]:
@@ -92,10 +92,10 @@ class WorkspaceRoutes:
         home, export, cluster = unquote(home), unquote(export), unquote(cluster)
         if "/" in export or not is_name(home) or not (cluster == WILDCARD or is_name(cluster)):
             raise unresolved(path, user)
-        return Route(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
+        return RequestRoute(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
 
-    def enter(self, place: Route, user: User) -> tuple[Route, User]:
-        return self._initializers.enter(place, user) if initializing.is_initializer_view(place.view) else (place, user)
+    def enter(self, route: RequestRoute, user: User) -> tuple[RequestRoute, User]:
+        return self._initializers.enter(route, user) if initializing.is_initializer_view(route.view) else (route, user)
 
     def allows(self, cluster: str, view: str, user: User, asked: Attributes) -> bool:
         """Whether `check` passes."""

@@ -32,11 +32,11 @@ class Builder:
     def select(self, offset: int, operand: Expression, field: str, test_only: bool = False) -> ast.Select:
         return ast.Select(self._next((operand,)), offset, operand, field, test_only)
 
-    def call(self, offset: int, function: str, *arguments: Expression) -> ast.Call:
-        return ast.Call(self._next(arguments), offset, None, function, list(arguments))
+    def call(self, offset: int, function: str, *arguments: Expression) -> ast.FunctionCall:
+        return ast.FunctionCall(self._next(arguments), offset, None, function, list(arguments))
 
-    def member_call(self, offset: int, target: Expression, function: str, *arguments: Expression) -> ast.Call:
-        return ast.Call(self._next((target, *arguments)), offset, target, function, list(arguments))
+    def member_call(self, offset: int, target: Expression, function: str, *arguments: Expression) -> ast.FunctionCall:
+        return ast.FunctionCall(self._next((target, *arguments)), offset, target, function, list(arguments))
 
     def list_literal(self, offset: int, elements: list[Expression], optional: Iterable[int] = ()) -> ast.ListLiteral:
         return ast.ListLiteral(self._next(elements), offset, elements, frozenset(optional))

@@ -164,7 +164,7 @@ class Checker:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call) -> Expression:
+    def _call(self, node: ast.FunctionCall) -> Expression:
         if node.function == ast.OPTIONAL_SELECT:
             return self._optional_select(node)
         node.arguments = [self._check(argument) for argument in node.arguments]
@@ -186,7 +186,7 @@ class Checker:
             self._overloaded(node, function)
         return node
 
-    def _optional_select(self, node: ast.Call) -> Expression:
+    def _optional_select(self, node: ast.FunctionCall) -> Expression:
         operand, name = node.arguments
         assert isinstance(name, ast.Literal) and isinstance(name.value, str)
         node.arguments = [self._check(operand), self._check(name)]
@@ -196,7 +196,7 @@ class Checker:
         node.overloads = declared.overloads if declared else ()
         return node
 
-    def _logical(self, node: ast.Call, function: Function) -> None:
+    def _logical(self, node: ast.FunctionCall, function: Function) -> None:
         node.overloads = function.overloads
         node.type = BOOL
         for argument in node.arguments:
@@ -204,7 +204,7 @@ class Checker:
                 self._mismatch(argument, BOOL, argument.type)
                 node.type = ERROR
 
-    def _overloaded(self, node: ast.Call, function: Function) -> None:
+    def _overloaded(self, node: ast.FunctionCall, function: Function) -> None:
         operands = node.arguments if node.target is None else [node.target, *node.arguments]
         found = [operand.type for operand in operands]
         node.function = function.name
@@ -357,7 +357,7 @@ _CHECKS: Final[Mapping[type, Callable[[Checker, Any], Expression]]] = {
     ast.Literal: Checker._literal,
     ast.Identifier: Checker._identifier,
     ast.Select: Checker._select,
-    ast.Call: Checker._call,
+    ast.FunctionCall: Checker._call,
     ast.ListLiteral: Checker._list,
     ast.MapLiteral: Checker._map,
     ast.StructLiteral: Checker._struct,

@@ -94,7 +94,7 @@ class Compiler:
                 return NO_VALUE if NO_VALUE in values else values
             case ast.MapLiteral():
                 return self._map_value(node)
-            case ast.Call(function=function, arguments=[argument], target=None) if function in _CONVERSIONS:
+            case ast.FunctionCall(function=function, arguments=[argument], target=None) if function in _CONVERSIONS:
                 return self._converted(node, self._value(argument))
         return NO_VALUE
 
@@ -107,7 +107,7 @@ class Compiler:
             value[key] = inner
         return value
 
-    def _converted(self, node: ast.Call, value: Any) -> Any:
+    def _converted(self, node: ast.FunctionCall, value: Any) -> Any:
         if value is NO_VALUE or len(node.overloads) != 1:
             return NO_VALUE
         implementation = node.overloads[0].implementation
@@ -133,7 +133,7 @@ class Compiler:
                     return None
                 code = self._raw(operand)
                 return None if code is None else self._selected(code, operand.type, field)
-            case ast.Call(function=ast.INDEX, arguments=[operand, key]) if operand.type.kind in (
+            case ast.FunctionCall(function=ast.INDEX, arguments=[operand, key]) if operand.type.kind in (
                 TypeKind.LIST,
                 TypeKind.MAP,
             ):
@@ -221,7 +221,7 @@ class Compiler:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call) -> Code:
+    def _call(self, node: ast.FunctionCall) -> Code:
         special = _SPECIAL.get(node.function)
         if special is not None:
             return special(*map(self.compile, node.arguments))
@@ -235,7 +235,7 @@ class Compiler:
             return lazy(*map(self.compile, operands)) if lazy else self._call_overload(node, overload, operands)
         return calls.dispatch(node.function, node.overloads, [self.compile(operand) for operand in operands])
 
-    def _call_overload(self, node: ast.Call, overload: Overload, operands: list[Expression]) -> Code:
+    def _call_overload(self, node: ast.FunctionCall, overload: Overload, operands: list[Expression]) -> Code:
         arguments = [self.compile(operand) for operand in operands]
         if any(map(_uncertain, operands, overload.arguments)):
             return calls.dispatch(node.function, (overload,), arguments)
@@ -247,7 +247,7 @@ class Compiler:
             return calls.with_pattern(regexes.WITH_COMPILED[overload.id], pattern, arguments)
         return calls.call(overload, arguments)
 
-    def _equality(self, node: ast.Call) -> Code:
+    def _equality(self, node: ast.FunctionCall) -> Code:
         left, right = node.arguments
         negated = node.function == ast.NOT_EQUAL
         if not self._loops and self._adapters.plain(left.type) and self._adapters.plain(right.type):
@@ -256,7 +256,7 @@ class Compiler:
                 return calls.plain_equality(one, other, negated=negated)
         return calls.equality(self.compile(left), self.compile(right), negated=negated)
 
-    def _membership(self, node: ast.Call) -> Code:
+    def _membership(self, node: ast.FunctionCall) -> Code:
         value, container = node.arguments
         elements = self._value(container)
         if type(elements) is list and calls.is_simple(elements):
@@ -266,14 +266,14 @@ class Compiler:
             return calls.call(node.overloads[0], operands)
         return calls.dispatch(node.function, node.overloads, operands)
 
-    def _index(self, node: ast.Call) -> Code:
+    def _index(self, node: ast.FunctionCall) -> Code:
         operand, key = node.arguments
         return self._indexed(self.compile(operand), key)
 
-    def _optional_index(self, node: ast.Call) -> Code:
+    def _optional_index(self, node: ast.FunctionCall) -> Code:
         return selection.optional_index(*map(self.compile, node.arguments))
 
-    def _optional_select(self, node: ast.Call) -> Code:
+    def _optional_select(self, node: ast.FunctionCall) -> Code:
         operand, name = node.arguments
         assert isinstance(name, ast.Literal) and isinstance(name.value, str)
         of = operand.type.parameters[0] if is_optional(operand.type) else operand.type
@@ -331,20 +331,24 @@ class Compiler:
             return None
         test: Code | None = None
         match node.step:
-            case ast.Call(function=ast.AND | ast.OR, arguments=[accumulator, argument]) if is_accumulator(accumulator):
+            case ast.FunctionCall(function=ast.AND | ast.OR, arguments=[accumulator, argument]) if is_accumulator(
+                accumulator
+            ):
                 decisive = node.step.function == ast.OR
                 return loops.search(collection, variables, self.compile(argument), decisive=decisive)
-            case ast.Call(function=ast.CONDITIONAL, arguments=[condition, step, rest]) if is_accumulator(rest):
+            case ast.FunctionCall(function=ast.CONDITIONAL, arguments=[condition, step, rest]) if is_accumulator(rest):
                 test = self.compile(condition)
             case step:
                 pass
         match step:
-            case ast.Call(function=ast.ADD, arguments=[accumulator, ast.ListLiteral(elements=[element])]) if (
+            case ast.FunctionCall(function=ast.ADD, arguments=[accumulator, ast.ListLiteral(elements=[element])]) if (
                 is_accumulator(accumulator) and isinstance(node.init, ast.ListLiteral) and not node.init.elements
             ):
                 creation = costs.LIST_CREATION if self._value(element) is NO_VALUE else 0
                 return loops.build_list(collection, variables, test, self.compile(element), creation)
-            case ast.Call(function=ast.MAP_INSERT, arguments=[accumulator, *parts]) if is_accumulator(accumulator):
+            case ast.FunctionCall(function=ast.MAP_INSERT, arguments=[accumulator, *parts]) if is_accumulator(
+                accumulator
+            ):
                 key = self.compile(parts[0]) if len(parts) == 2 else None
                 return loops.build_map(collection, variables, test, key, self.compile(parts[-1]))
         return None
@@ -385,7 +389,7 @@ def _list_with_optionals(elements: list[Code], optional: frozenset[int]) -> Code
 _COMPILERS: Final[Mapping[type, Callable[[Compiler, Any], Code]]] = {
     ast.Identifier: Compiler._identifier,
     ast.Select: Compiler._select,
-    ast.Call: Compiler._call,
+    ast.FunctionCall: Compiler._call,
     ast.ListLiteral: Compiler._list,
     ast.MapLiteral: Compiler._map,
     ast.StructLiteral: Compiler._struct,
@@ -402,7 +406,7 @@ _LAZY: Final[Mapping[str, Callable[..., Code]]] = {
     optionals.OR: calls.optional_or,
     optionals.OR_VALUE: calls.optional_or_value,
 }
-_BY_NAME: Final[Mapping[str, Callable[[Compiler, ast.Call], Code]]] = {
+_BY_NAME: Final[Mapping[str, Callable[[Compiler, ast.FunctionCall], Code]]] = {
     ast.EQUAL: Compiler._equality,
     ast.NOT_EQUAL: Compiler._equality,
     ast.IN: Compiler._membership,

@@ -97,7 +97,7 @@ def constant_issues(nodes: Iterable[Expression]) -> list[Issue]:
     """Issues of constant arguments that can only fail: an invalid duration, time or pattern."""
     found: list[Issue] = []
     for node in nodes:
-        if not isinstance(node, ast.Call) or len(node.overloads) != 1 or len(node.arguments) != 1:
+        if not isinstance(node, ast.FunctionCall) or len(node.overloads) != 1 or len(node.arguments) != 1:
             continue
         overload, argument = node.overloads[0], node.arguments[0]
         if overload.id in CHECKED and isinstance(argument, ast.Literal) and overload.implementation is not None:

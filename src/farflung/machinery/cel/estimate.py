@@ -89,7 +89,7 @@ class _Estimator:
                 return ONE
             case ast.Select():
                 return self._select(node)
-            case ast.Call():
+            case ast.FunctionCall():
                 return self._call(node)
             case ast.ListLiteral():
                 return self._list(node)
@@ -183,7 +183,7 @@ class _Estimator:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call) -> Bounds:
+    def _call(self, node: ast.FunctionCall) -> Bounds:
         if node.function == "dyn" and node.target is None:
             cost = self.cost(node.arguments[0])
             self._copy(node, node.arguments[0])
@@ -207,7 +207,7 @@ class _Estimator:
             self._sizes[node.id] = size
         return total.plus(cost)
 
-    def _indexed(self, node: ast.Call, overload: str, size: Bounds | None) -> Bounds | None:
+    def _indexed(self, node: ast.FunctionCall, overload: str, size: Bounds | None) -> Bounds | None:
         if overload in ("index_list", "index_map"):
             container = node.arguments[0]
             entries = self._entries_of(container)
@@ -215,7 +215,9 @@ class _Estimator:
             size = entries.value if entries else None
         return size if size is not None else self._size(node)
 
-    def _overload(self, node: ast.Call, overload: str, target: Operand | None, arguments: _Arguments) -> CallEstimate:
+    def _overload(
+        self, node: ast.FunctionCall, overload: str, target: Operand | None, arguments: _Arguments
+    ) -> CallEstimate:
         operands, costs, together = arguments
         known = estimate_call(node.function, overload, target, operands)
         if known is not None:

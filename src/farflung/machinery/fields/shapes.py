@@ -1,6 +1,6 @@
 """The division of values into fields by type: the walks of ownership and server-side apply.
 
-    Shape      a leaf: scalars, and whatever is replaced as a whole
+    FieldShape      a leaf: scalars, and whatever is replaced as a whole
     Struct     named fields
     Map        string keys
     Deduced    any JSON: objects by key, everything else a leaf
@@ -115,7 +115,7 @@ NOTHING: Final = Changes(None, None)
 REPLACED: Final = Changes(MEMBER, None)
 
 
-class Shape:
+class FieldShape:
     """A leaf."""
 
     __slots__ = ()
@@ -144,18 +144,18 @@ class Shape:
         return value
 
 
-LEAF: Final = Shape()
+LEAF: Final = FieldShape()
 
 
 class ChildShape(NamedTuple):
     """The shape below a key of an object."""
 
-    shape: Shape
+    shape: FieldShape
     named: bool  #: a struct's field, not an entry of a map
     compared: bool  #: look for a change as a whole first; not where types nest without end
 
 
-class ObjectShape(Shape):
+class ObjectShape(FieldShape):
     """JSON objects: what structs and maps have in common."""
 
     __slots__ = ()
@@ -164,7 +164,7 @@ class ObjectShape(Shape):
         """None for what is not tracked."""
         raise NotImplementedError
 
-    def child(self, name: str) -> Shape:
+    def child(self, name: str) -> FieldShape:
         found = self.field(name)
         return LEAF if found is None else found.shape
 
@@ -263,7 +263,7 @@ def _given_up(mine: Fields, others: Fields | None, *, named: bool) -> bool:
 
 
 #: of a set of names: the node without what is below the names, and (element, name, shape) where something is below
-StructPlan = tuple[Fields, tuple[tuple[str, str, Shape], ...]]
+StructPlan = tuple[Fields, tuple[tuple[str, str, FieldShape], ...]]
 
 
 class StructShape(ObjectShape):
@@ -308,7 +308,7 @@ class StructShape(ObjectShape):
             self._plans[names] = plan
         return plan
 
-    def _member(self, name: str) -> Shape | None:
+    def _member(self, name: str) -> FieldShape | None:
         member = self._schema.member(name)
         if member is not None:
             return _made(member, self._depth + 1)
@@ -363,7 +363,7 @@ class Root(StructShape):
 class Map(ObjectShape):
     __slots__ = ("_entry",)
 
-    def __init__(self, values: Shape) -> None:
+    def __init__(self, values: FieldShape) -> None:
         self._entry = ChildShape(values, named=False, compared=values is LEAF)
 
     def field(self, name: str) -> ChildShape | None:
@@ -396,12 +396,12 @@ class Deduced(Map):
         return super().merged(live, applied) if both else applied
 
 
-class List(Shape):
+class List(FieldShape):
     """Lists whose items have an identity."""
 
     __slots__ = ("_items",)
 
-    def __init__(self, items: Shape) -> None:
+    def __init__(self, items: FieldShape) -> None:
         self._items = items
 
     def element(self, item: Any) -> str:
@@ -503,7 +503,7 @@ class List(Shape):
 class ListMap(List):
     __slots__ = ("_keys",)
 
-    def __init__(self, items: Shape, keys: Iterable[tuple[str, Any]]) -> None:
+    def __init__(self, items: FieldShape, keys: Iterable[tuple[str, Any]]) -> None:
         super().__init__(items)
         self._keys = tuple((name, f"{orjson.dumps(name).decode()}:", default) for name, default in sorted(keys))
 
@@ -545,7 +545,7 @@ def shape_of(schema: Schema) -> Root:
     return Root(schema)
 
 
-def _made(schema: Schema, depth: int) -> Shape:
+def _made(schema: Schema, depth: int) -> FieldShape:
     if depth > MAX_DEPTH:
         return LEAF
     if schema.kind == LIST:
@@ -559,7 +559,7 @@ def _made(schema: Schema, depth: int) -> Shape:
     return deduced(depth) if schema.definition.get("x-kubernetes-preserve-unknown-fields") else LEAF
 
 
-def _made_list(schema: Schema, depth: int) -> Shape:
+def _made_list(schema: Schema, depth: int) -> FieldShape:
     match schema.list_type:
         case "map":
             items = schema.items
@@ -576,16 +576,16 @@ def describes_metadata(schema: Schema) -> bool:
     return metadata is not None and "labels" in metadata.property_names
 
 
-def list_map(shape: Shape, items: Schema, keys: Iterable[str]) -> ListMap:
+def list_map(shape: FieldShape, items: Schema, keys: Iterable[str]) -> ListMap:
     return ListMap(shape, [(key, key_default(items, key)) for key in keys])
 
 
-def deduced(depth: int) -> Shape:
+def deduced(depth: int) -> FieldShape:
     return _DEDUCED[min(depth, MAX_DEPTH)]
 
 
-def _deduced_levels() -> list[Shape]:
-    levels: list[Shape] = [LEAF]
+def _deduced_levels() -> list[FieldShape]:
+    levels: list[FieldShape] = [LEAF]
     for _ in range(MAX_DEPTH):
         levels.append(Deduced(levels[-1]))
     return levels[::-1]

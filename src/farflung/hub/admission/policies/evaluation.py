@@ -183,12 +183,12 @@ def _validate(evaluation: _Evaluation, validation: Validation, verdict: PolicyDe
 
 
 def _message(evaluation: _Evaluation, validation: Validation) -> str:
-    said: Any = ""
+    message: Any = ""
     if validation.message_expression is not None:
-        said = evaluation.value(validation.message_expression)
-        said = said.strip() if type(said) is str else ""
-    if said and "\n" not in said and len(said.encode("utf-8", "replace")) <= LONGEST_MESSAGE:
-        return str(said)
+        message = evaluation.value(validation.message_expression)
+        message = message.strip() if type(message) is str else ""
+    if message and "\n" not in message and len(message.encode("utf-8", "replace")) <= LONGEST_MESSAGE:
+        return str(message)
     return validation.message or f"failed expression: {validation.expression.text.strip()}"
 
 

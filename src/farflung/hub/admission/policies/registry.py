@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from farflung.apis.builtin.catalog import Path
 from farflung.apis.names import POLICIES_GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.admission.policies.matching import Matcher, ResourceMatch
+from farflung.hub.admission.policies.matcher import Matcher, ResourceMatch
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
-from farflung.hub.catalog.served import Changed, Kinds, Served, path_of
+from farflung.hub.catalog.served import Changed, Kinds, ServedKinds, path_of
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store
@@ -143,20 +143,20 @@ class ClusterPolicies:
                     yield ApplicablePolicy(policy, match, tuple(bound[name]), params)
 
 
-def equivalents_of(served: Served, resource: Resource, subresource: str) -> tuple[Resource, ...]:
+def equivalents_of(served: ServedKinds, resource: Resource, subresource: str) -> tuple[Resource, ...]:
     """Other resources that serve the same objects."""
-    home = objects.prefix(resource, "")
+    prefix = objects.prefix(resource, "")
     return tuple(
         other
         for other in served.catalog
         if other.plural == resource.plural
         and other is not resource
-        and objects.prefix(other, "") == home
+        and objects.prefix(other, "") == prefix
         and (not subresource or other.subresource(subresource) is not None)
     )
 
 
-def kind_of(served: Served, described: Obj) -> Kind | None:
+def kind_of(served: ServedKinds, described: Obj) -> Kind | None:
     """The kind that a paramKind names, if it is served."""
     for resource in served.catalog:
         if resource.kind == described.get("kind") and resource.api_version == described.get("apiVersion"):
@@ -170,9 +170,9 @@ class Policies:
     def __init__(self, store: Store, kinds: Kinds) -> None:
         self._kinds = kinds
         self._clusters: dict[str, ClusterPolicies] = {}
-        for home in (POLICIES, BINDINGS):
-            store.subscribe(home, self._hear)
-            for entry in store.list(home).entries:
+        for prefix in (POLICIES, BINDINGS):
+            store.subscribe(prefix, self._on_changes)
+            for entry in store.list(prefix).entries:
                 self._follow(entry.key, entry)
         kinds.subscribe(self._forget)
 
@@ -180,7 +180,7 @@ class Policies:
         """None for a cluster without policies."""
         return self._clusters.get(cluster)
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._follow(change.key, change.entry)
 

@@ -13,7 +13,7 @@ from farflung.apis.admissionregistration.authorizer import AuthorizerValue, Deci
 from farflung.apis.autoscaling.scale import API_VERSION, KIND
 from farflung.apis.builtin.catalog import Path
 from farflung.apis.resource import Resource
-from farflung.hub.admission.policies.matching import CREATE, DELETE, UPDATE
+from farflung.hub.admission.policies.matcher import CREATE, DELETE, UPDATE
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, same
 from farflung.hub.catalog.served import path_of

@@ -83,11 +83,11 @@ def published(resource: Resource, schema: Any) -> Own:
 
 
 def described_object(resource: Resource, schema: Any) -> Obj:
-    told: Obj = told_of(schema) if isinstance(schema, dict) else {"type": "object"}
+    result: Obj = published_schema(schema) if isinstance(schema, dict) else {"type": "object"}
     if resource.merged_like:
-        tell_strategies(told, definition(resource.merged_like))
-    told["properties"] = {**told.get("properties", {}), **TYPE_META, "metadata": METADATA}
-    return {**told, OBJECT: [group_version_kind(resource.group, resource.version, resource.kind)]}
+        add_merge_strategies(result, definition(resource.merged_like))
+    result["properties"] = {**result.get("properties", {}), **TYPE_META, "metadata": METADATA}
+    return {**result, OBJECT: [group_version_kind(resource.group, resource.version, resource.kind)]}
 
 
 def described_list(resource: Resource) -> Obj:
@@ -105,51 +105,51 @@ def described_list(resource: Resource) -> Obj:
     }
 
 
-def told_of(schema: Obj, depth: int = DEEPEST) -> Obj:
+def published_schema(schema: Obj, depth: int = DEEPEST) -> Obj:
     """The published form of a node of a schema."""
     if not depth:
         return {"x-kubernetes-preserve-unknown-fields": True}
-    told: Obj = {}
+    result: Obj = {}
     for keyword, value in schema.items():
         match keyword:
             case "properties" if isinstance(value, dict):
-                told[keyword] = {name: told_of(one, depth - 1) for name, one in value.items()}
+                result[keyword] = {name: published_schema(one, depth - 1) for name, one in value.items()}
             case "items" | "additionalProperties" | "not":
-                told[keyword] = told_of(value, depth - 1) if isinstance(value, dict) else value
+                result[keyword] = published_schema(value, depth - 1) if isinstance(value, dict) else value
             case "allOf" | "anyOf" | "oneOf" if isinstance(value, list):
-                told[keyword] = [told_of(one, depth - 1) for one in value]
+                result[keyword] = [published_schema(one, depth - 1) for one in value]
             case _ if keyword in TOLD or keyword.startswith("x-kubernetes-"):
-                told[keyword] = value
-    if told.get("x-kubernetes-int-or-string") and "type" not in told:
-        _tell_of_integer_or_string(told)
-    return _with_identity(told) if told.get("x-kubernetes-embedded-resource") else told
+                result[keyword] = value
+    if result.get("x-kubernetes-int-or-string") and "type" not in result:
+        _describe_integer_or_string(result)
+    return _with_identity(result) if result.get("x-kubernetes-embedded-resource") else result
 
 
-def tell_strategies(told: Obj, native: Obj) -> None:
+def add_merge_strategies(result: Obj, native: Obj) -> None:
     """Add the merge strategies of the lists that a built-in definition has too."""
     if "$ref" in native:
         native = definition(native["$ref"].rpartition("/")[2])
-    for name, one in told.get("properties", {}).items():
+    for name, one in result.get("properties", {}).items():
         known = native.get("properties", {}).get(name)
         if known is not None:
             one |= {keyword: known[keyword] for keyword in STRATEGIES if keyword in known}
-            tell_strategies(one, known)
-    if isinstance(told.get("items"), dict) and "items" in native:
-        tell_strategies(told["items"], native["items"])
+            add_merge_strategies(one, known)
+    if isinstance(result.get("items"), dict) and "items" in native:
+        add_merge_strategies(result["items"], native["items"])
 
 
-def _tell_of_integer_or_string(told: Obj) -> None:
-    if told.get("anyOf") == INTEGER_OR_STRING:
+def _describe_integer_or_string(result: Obj) -> None:
+    if result.get("anyOf") == INTEGER_OR_STRING:
         return
     alternatives: Obj = {"anyOf": INTEGER_OR_STRING}
-    if "anyOf" not in told:
-        told |= alternatives
-    elif alternatives not in told.get("allOf", ()):
-        told["allOf"] = [alternatives, *told.get("allOf", ())]
+    if "anyOf" not in result:
+        result |= alternatives
+    elif alternatives not in result.get("allOf", ()):
+        result["allOf"] = [alternatives, *result.get("allOf", ())]
 
 
-def _with_identity(told: Obj) -> Obj:
+def _with_identity(result: Obj) -> Obj:
     """Add apiVersion, kind and metadata to an embedded object."""
-    required = told.get("required") or []
+    required = result.get("required") or []
     missing = [name for name in ("kind", "apiVersion") if name not in required]
-    return {**told, "properties": {**told.get("properties", {}), **EMBEDDED}, "required": [*required, *missing]}
+    return {**result, "properties": {**result.get("properties", {}), **EMBEDDED}, "required": [*required, *missing]}

@@ -26,14 +26,14 @@ def swagger(paths: Iterable[PathOperations], own: Own) -> Obj:
     return {"swagger": "2.0", "info": INFO, **swagger_part(paths, own), "parameters": parameters}
 
 
-def swagger_part(paths: Iterable[PathOperations], own: Own, told: Container[str] = ()) -> Obj:
+def swagger_part(paths: Iterable[PathOperations], own: Own, known: Container[str] = ()) -> Obj:
     """The paths and definitions to add to a document that has some definitions already."""
     schemas = Schemas(V2, own)
     served = list(paths)
     definitions = schemas.closure(needed(served))
     return {
         "paths": {path.path: swagger_path(path, schemas) for path in served},
-        "definitions": {name: one for name, one in definitions.items() if name not in told},
+        "definitions": {name: one for name, one in definitions.items() if name not in known},
     }
 
 

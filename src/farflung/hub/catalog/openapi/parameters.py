@@ -28,7 +28,7 @@ PARAMETERS: Final = table(
     ),
     Parameter("command", "string", "The command to run, one parameter per word. It is not run in a shell."),
     Parameter("container", "string", "The name of the container, if the pod has more than one."),
-    Parameter("continue", "string", "Where to continue a list: what its last chunk said in metadata.continue."),
+    Parameter("continue", "string", "Where to continue a list: metadata.continue of its last chunk."),
     Parameter(
         "dryRun",
         "string",
@@ -37,7 +37,7 @@ PARAMETERS: Final = table(
     Parameter(
         "fieldManager",
         "string",
-        "The name of whoever makes the change, at most 128 printable characters. Required for apply patches.",
+        "The name of the actor that makes the change, at most 128 printable characters. Required for apply patches.",
     ),
     Parameter("fieldSelector", "string", "Which objects, by the values of their fields. Defaults to everything."),
     Parameter(
@@ -58,7 +58,11 @@ PARAMETERS: Final = table(
         "boolean",
         "Whether to delete an object that cannot be read, regardless of finalizers and preconditions.",
     ),
-    Parameter("insecureSkipTLSVerifyBackend", "boolean", "Whether to trust whoever serves the log."),
+    Parameter(
+        "insecureSkipTLSVerifyBackend",
+        "boolean",
+        "Whether to skip the verification of the certificate of the node that serves the log.",
+    ),
     Parameter("labelSelector", "string", "Which objects, by their labels. Defaults to everything."),
     Parameter("limit", "integer", "The most objects to answer at once. The rest is to be had by continue."),
     Parameter("limitBytes", "integer", "The most bytes of the log to answer."),

@@ -89,10 +89,11 @@ class Select(AstNode):
 
 
 @dataclass(slots=True, eq=False)
-class Call(AstNode):
+class FunctionCall(AstNode):
     """`target.function(arguments)` or `function(arguments)`.
 
-    After the check a call of a namespaced function has no target: `optional.of(x)` is `Call(None, "optional.of", [x])`.
+    After the check a call of a namespaced function has no target: `optional.of(x)` is
+    `FunctionCall(None, "optional.of", [x])`.
     `overloads` are those that the types allow, in the order of their declaration: one if all is known, several if an
     argument is dyn and only its value can tell.  An overload's arguments begin with the target, if there is one.
     """
@@ -158,4 +159,4 @@ class Comprehension(AstNode):
     result: Expression
 
 
-Expression = Literal | Identifier | Select | Call | ListLiteral | MapLiteral | StructLiteral | Comprehension
+Expression = Literal | Identifier | Select | FunctionCall | ListLiteral | MapLiteral | StructLiteral | Comprehension

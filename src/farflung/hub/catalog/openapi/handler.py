@@ -62,7 +62,7 @@ class Document:
     compressed: bytes
     tag: str
     resources: Sequence[Resource]  #: described by the document
-    told: frozenset[str] = frozenset()  #: names of its definitions, if other documents extend it
+    definitions: frozenset[str] = frozenset()  #: names of its definitions, if other documents extend it
     base: Document | None = None  #: the document that this one extends; kept for the next one
 
 
@@ -165,7 +165,7 @@ class OpenAPI:
         base = shared._document("", media)
         custom = tuple(resource for resource in resources if resource.custom)
         paths = (path for path in self._paths(self._names, custom) if path.path.strip("/") not in shared._names)
-        part = documents.swagger_part(paths, self._own(custom), base.told)
+        part = documents.swagger_part(paths, self._own(custom), base.definitions)
         whole = extended(gzip.decompress(base.compressed), part, media)
         return encoded_document(whole, resources, base=base)
 
@@ -180,10 +180,13 @@ class OpenAPI:
 
 
 def encoded_document(
-    encoded: bytes, resources: Sequence[Resource], told: frozenset[str] = frozenset(), base: Document | None = None
+    encoded: bytes,
+    resources: Sequence[Resource],
+    definitions: frozenset[str] = frozenset(),
+    base: Document | None = None,
 ) -> Document:
     tag = hashlib.sha256(encoded).hexdigest().upper()
-    return Document(gzip.compress(encoded, FAST, mtime=0), tag, resources, told, base)
+    return Document(gzip.compress(encoded, FAST, mtime=0), tag, resources, definitions, base)
 
 
 def extended(base: bytes, part: Obj, media: str) -> bytes:
