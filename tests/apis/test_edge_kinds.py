@@ -197,14 +197,14 @@ async def test_a_syncer_config_shows_the_report_of_its_syncer_at_a_glance(hub: L
 async def test_placements_tell_where_they_lead_and_what_came_of_it_to_who_wants_to_know_more(hub: LocalHub) -> None:
     made = await created(hub, body("EdgePlacement", "p", spec={"locationSelectors": [{}]}))
     now = "2024-05-01T12:00:00Z"
-    said = (("WorkloadProjected", "False", "Conflict"), ("Ready", "True", "LeadsNowhere"))
+    said = (("WorkloadProjected", "False", "Conflict"), ("Ready", "False", "NoDestinations"))
     conditions = [{"type": one, "status": two, "reason": three, "lastTransitionTime": now} for one, two, three in said]
     status = {"matchingLocationCount": 3, "conditions": conditions}
     answer = await hub.request("PUT", f"{collection('EdgePlacement')}/p/status", {**made, "status": status})
     assert answer.status == 200
     table = (await hub.request("GET", collection("EdgePlacement"), accept=TABLE)).json
     assert [one["name"] for one in table["columnDefinitions"] if not one["priority"]] == ["Name", "Age"]
-    assert table["rows"][0]["cells"][1:-1] == [3, "True", "LeadsNowhere", "False"]
+    assert table["rows"][0]["cells"][1:-1] == [3, "False", "NoDestinations", "False"]
 
 
 async def test_the_old_way_to_tell_a_syncer_is_accepted(hub: LocalHub) -> None:

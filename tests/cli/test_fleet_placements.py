@@ -26,7 +26,13 @@ def reasons(document: Obj) -> list[tuple[str, str]]:
     return [(one["severity"], one["reason"]) for one in found["problems"]]
 
 
-NOWHERE = {"type": "Ready", "status": "True", "reason": "LeadsNowhere", "message": "no Location matches"}
+NO_DESTINATIONS = {
+    "type": "Ready",
+    "status": "False",
+    "severity": "Warning",
+    "reason": "NoDestinations",
+    "message": "no Location matches",
+}
 FEW = {"type": "Ready", "status": "False", "severity": "Warning", "reason": "NotEnoughLocations"}
 BROKEN = condition([PlacementProblem(REFUSED, "no")])
 
@@ -35,7 +41,7 @@ BROKEN = condition([PlacementProblem(REFUSED, "no")])
     ("document", "problems"),
     [
         (placement("p", *GOOD), []),
-        (placement("p", NOWHERE, GOOD[1]), [("Warning", "LeadsNowhere")]),
+        (placement("p", NO_DESTINATIONS, GOOD[1]), [("Warning", "NoDestinations")]),
         (placement("p", FEW, GOOD[1]), [("Warning", "NotEnoughLocations")]),
         (placement("p", GOOD[0], BROKEN), [("Error", "Refused")]),
         (placement("p", FEW, BROKEN), [("Warning", "NotEnoughLocations"), ("Error", "Refused")]),

@@ -11,7 +11,6 @@ from farflung.cli import fields
 from farflung.controllers.edge_scheduler.decide import READY
 from farflung.machinery.errors import Obj
 
-NOWHERE: Final = "LeadsNowhere"  #: a placement without destinations
 BEHIND: Final = "NotLookedAt"
 COPIES: Final = ("expected", "reporting", "broken", "missing", "stale")
 WRONG: Final = ("broken", "missing", "stale")
@@ -40,7 +39,7 @@ def _placement(document: Obj) -> Obj:
 
 def _problems(document: Obj) -> Iterator[Obj]:
     for one in fields.objects(document, "status", "conditions"):
-        if one.get("status") == "False" or one.get("reason") == NOWHERE:
+        if one.get("status") == "False":
             yield _problem(one)
     if fields.text(document, "metadata", "deletionTimestamp"):
         return
@@ -55,7 +54,7 @@ _SEEN: Final = ("status", "specGeneration")
 
 
 def _problem(condition: Obj) -> Obj:
-    severity = fields.text(condition, "severity") or ("Warning" if condition.get("status") == "True" else "Error")
+    severity = fields.text(condition, "severity") or "Error"
     return {
         "type": fields.text(condition, "type"),
         "severity": severity,

@@ -30,9 +30,9 @@ def test_a_placement_that_is_understood_is_ready() -> None:
     }
 
 
-def test_a_placement_that_leads_nowhere_says_so() -> None:
+def test_a_placement_without_destinations_is_not_ready() -> None:
     (condition,) = written(PLACEMENT, Resolution(matching=3), None)["conditions"]
-    assert (condition["status"], condition["reason"]) == ("True", "LeadsNowhere")
+    assert (condition["status"], condition["reason"]) == ("False", "NoDestinations")
     assert condition["message"] == "3 Locations match, and none of them has a SyncTarget that can be used"
     (condition,) = written(PLACEMENT, Resolution(matching=1), None)["conditions"]
     assert condition["message"] == "1 Location matches, and has no SyncTarget that can be used"
@@ -61,7 +61,7 @@ def test_fewer_locations_than_wanted_are_a_warning() -> None:
     (condition,) = written(few, Resolution(matching=4, chosen=3), None)["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "NotEnoughLocations")
     assert condition["message"] == "3 of 5 Locations can be used; 4 match"
-    (condition,) = written(few, Resolution(matching=9, chosen=5), None)["conditions"]
+    (condition,) = written(few, Resolution(SOMEWHERE, matching=9, chosen=5), None)["conditions"]
     assert condition["status"] == "True"
 
 

@@ -256,8 +256,7 @@ def _ready(placement: Placement, resolution: Resolution) -> Obj:
     if not resolution.destinations:
         nothing = "has no" if matching == 1 else "none of them has a"
         found = f"{count(matching, 'Location')} {match}, and {nothing} SyncTarget that can be used"
-        nowhere = found if matching else "no Location matches"
-        return {"type": READY, "status": "True", "reason": "LeadsNowhere", "message": nowhere}
+        return _condition("False", "Warning", "NoDestinations", found if matching else "no Location matches")
     return {"type": READY, "status": "True", "reason": "Resolved"}
 
 
