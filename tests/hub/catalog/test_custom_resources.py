@@ -70,6 +70,17 @@ async def test_a_definition_does_not_replace_a_built_in_kind(hub: LocalHub) -> N
     assert (await hub.get("/apis/networking.k8s.io/v2/namespaces/default/ingresses")).status == 404
 
 
+async def test_spec_finalizers_of_a_custom_kind_called_namespace_do_not_keep_its_objects(hub: LocalHub) -> None:
+    described = definition(version(finalizers={"type": "array", "items": STRING}))
+    described["spec"]["names"] = {**described["spec"]["names"], "kind": "Namespace", "listKind": "NamespaceList"}
+    await hub.create(DEFINITIONS, described)
+    kept = {"apiVersion": "example.com/v1", "kind": "Namespace", "spec": {"finalizers": ["kubernetes"]}}
+    made = await hub.create(THINGS, kept | {"metadata": {"name": "one"}})
+    assert made["spec"] == kept["spec"]
+    assert (await hub.delete(f"{THINGS}/one")).status == 200
+    assert (await hub.get(f"{THINGS}/one")).status == 404
+
+
 async def test_a_field_that_gets_a_default_shows_it_in_objects_that_were_written_before(hub: LocalHub) -> None:
     await hub.create(DEFINITIONS, definition(version(a=STRING)))
     await hub.create(THINGS, thing("before", a="x"))
