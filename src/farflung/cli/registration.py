@@ -12,7 +12,13 @@ import msgspec
 
 from farflung.apis.edge.names import SYNCER_CONFIGS
 from farflung.apis.kcp.names import API_BINDINGS, CLUSTER_ANNOTATION, SYNC_TARGETS, WORKSPACES
-from farflung.apis.names import RBAC_GROUP, SERVICE_ACCOUNTS, TOKEN_REVIEWS, Collection
+from farflung.apis.names import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    NAMESPACES,
+    SERVICE_ACCOUNTS,
+    TOKEN_REVIEWS,
+)
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
@@ -30,15 +36,7 @@ COMPUTE: Final = "root:compute"  #: exports the kinds of workloads
 PAUSE: Final = 0.2  #: seconds between two requests
 WHILE: Final = 2.0  #: seconds without a message
 REMIND: Final = 10.0  #: seconds between two messages
-COLLECTIONS: Final = {
-    one.kind: one
-    for one in (
-        Collection("", "v1", "namespaces", "Namespace"),
-        SERVICE_ACCOUNTS,
-        Collection(RBAC_GROUP, "v1", "clusterroles", "ClusterRole"),
-        Collection(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding"),
-    )
-}
+COLLECTIONS: Final = {one.kind: one for one in (NAMESPACES, SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)}
 
 
 @dataclass(frozen=True, slots=True)

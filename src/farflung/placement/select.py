@@ -19,7 +19,7 @@ from farflung.machinery.selectors import EVERYTHING, IN_OBJECTS, Labels, LabelSe
 
 if TYPE_CHECKING:  # the compiler is loaded with the first expression
     from farflung.machinery.cel.compiler import Program
-    from farflung.machinery.cel.environment import Environment
+    from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.placement.names import Kind, Part
 
 
@@ -457,11 +457,11 @@ class WhereFilter:
 
 
 @cache
-def _environment() -> Environment:
-    from farflung.machinery.cel.environment import Environment
+def _environment() -> ExpressionEnvironment:
+    from farflung.machinery.cel.environment import ExpressionEnvironment
     from farflung.machinery.cel.library import KUBERNETES
 
-    return Environment(_GIVEN, KUBERNETES)
+    return ExpressionEnvironment(_GIVEN, KUBERNETES)
 
 
 def compile_where(text: str) -> WhereFilter:

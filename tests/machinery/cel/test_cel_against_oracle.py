@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
-from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language.types import BOOL, DOUBLE, DYN, INT, STRING, Type, list_of, map_of
 from farflung.machinery.cel.language.values import Duration, EvaluationError, Timestamp
@@ -35,7 +35,7 @@ VARIABLES: dict[str, Type] = {
 ERROR = "an error"
 REFUSED = "refused"
 
-_environment = Environment(VARIABLES, KUBERNETES, homogeneous=False)
+_environment = ExpressionEnvironment(VARIABLES, KUBERNETES, homogeneous=False)
 _oracle = cel.NewEnv(
     variables={
         "i": cel.Type.INT,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
-from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language.budget import MOST_WORK, OverBudget
 from farflung.machinery.cel.language.types import DYN, INT, STRING, Type, list_of, map_of
@@ -28,7 +28,7 @@ VARIABLES: dict[str, Type] = {
     "m": map_of(STRING, INT),
     "any": DYN,
 }
-ENVIRONMENT = Environment(VARIABLES, KUBERNETES, homogeneous=False)
+ENVIRONMENT = ExpressionEnvironment(VARIABLES, KUBERNETES, homogeneous=False)
 DATA: dict[str, Any] = {
     "s": "0123456789",
     "i": 1,

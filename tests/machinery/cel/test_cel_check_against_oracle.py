@@ -12,7 +12,7 @@ from examples import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language import types
 from farflung.machinery.cel.language.declarations import Function, Functions
@@ -50,9 +50,9 @@ def backwards(functions: Functions) -> Functions:
 
 
 @cache
-def ours(order: Callable[[Functions], Functions]) -> Environment:
+def ours(order: Callable[[Functions], Functions]) -> ExpressionEnvironment:
     variables = {name: our for name, (our, _) in VARIABLES.items()}
-    return Environment(variables, order(without_mixed_orders(KUBERNETES)), homogeneous=False)
+    return ExpressionEnvironment(variables, order(without_mixed_orders(KUBERNETES)), homogeneous=False)
 
 
 @cache

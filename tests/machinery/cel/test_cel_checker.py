@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farflung.machinery.cel.environment import Checked, Environment
+from farflung.machinery.cel.environment import Checked, ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.language.types import (
@@ -23,7 +23,7 @@ from farflung.machinery.cel.library import KUBERNETES
 POINT = object_type(
     "Point", {"x": TypeField(INT, "x"), "__in__": TypeField(STRING, "in"), "when": TypeField(TIMESTAMP, "when")}
 )
-ENVIRONMENT = Environment(
+ENVIRONMENT = ExpressionEnvironment(
     {
         "self": POINT,
         "points": list_of(POINT),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.estimate import estimate
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.schema_types import Declarations
@@ -41,7 +41,7 @@ def mapping(values: Schema, limit: int | None) -> Schema:
 def cost(schema: Schema, rule: str) -> int:
     declared = Declarations({"type": "object", "properties": {"x": schema}}).of(schema, "x")
     assert declared is not None
-    environment = Environment({"self": declared.type, "oldSelf": declared.type}, KUBERNETES)
+    environment = ExpressionEnvironment({"self": declared.type, "oldSelf": declared.type}, KUBERNETES)
     return estimate(environment.compile(rule), declared.type).high
 
 

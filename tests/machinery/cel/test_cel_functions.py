@@ -8,11 +8,11 @@ import pytest
 
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
-from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import KUBERNETES
 
-ENVIRONMENT = Environment({}, KUBERNETES, homogeneous=False)
+ENVIRONMENT = ExpressionEnvironment({}, KUBERNETES, homogeneous=False)
 
 
 def value_of(text: str) -> Any:

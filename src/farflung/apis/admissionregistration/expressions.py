@@ -12,7 +12,7 @@ from typing import Any, Final
 from farflung.apis.admissionregistration import authorizer
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
-from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language.declarations import Functions, functions
 from farflung.machinery.cel.language.types import (
@@ -159,7 +159,7 @@ class PolicyCompiler:
 
     def variable(self, name: str, text: str) -> PolicyExpression:
         try:
-            checked = Environment({**self._composed, **AUTHORIZER}, FUNCTIONS).compile(text)
+            checked = ExpressionEnvironment({**self._composed, **AUTHORIZER}, FUNCTIONS).compile(text)
         except CompileError as error:
             expression, of = PolicyExpression(text, None, f"compilation failed: {error}"), DYN
         else:
@@ -181,7 +181,7 @@ class PolicyCompiler:
 
     def _compiled(self, text: str, given: Mapping[str, Type], results: tuple[Type, ...]) -> PolicyExpression:
         try:
-            checked = Environment(given, FUNCTIONS).compile(text)
+            checked = ExpressionEnvironment(given, FUNCTIONS).compile(text)
         except CompileError as error:
             return PolicyExpression(text, None, f"compilation failed: {error}")
         if checked.type in results:

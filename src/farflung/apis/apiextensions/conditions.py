@@ -94,7 +94,7 @@ PROTECTED: Final = ("k8s.io", "kubernetes.io")
 SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
-class ConditionState(NamedTuple):
+class DefinitionCondition(NamedTuple):
     """Status, reason and message of a condition of a definition."""
 
     status: str
@@ -102,17 +102,17 @@ class ConditionState(NamedTuple):
     message: str
 
 
-PENDING: Final = ConditionState(
+PENDING: Final = DefinitionCondition(
     "True",
     "InstanceDeletionPending",
     "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 )
-IN_PROGRESS: Final = ConditionState("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-COMPLETED: Final = ConditionState("False", "InstanceDeletionCompleted", "removed all instances")
+IN_PROGRESS: Final = DefinitionCondition("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+COMPLETED: Final = DefinitionCondition("False", "InstanceDeletionCompleted", "removed all instances")
 
 
-def failed(why: str) -> ConditionState:
-    return ConditionState("True", "InstanceDeletionFailed", f"could not issue all deletes: {why}")
+def failed(why: str) -> DefinitionCondition:
+    return DefinitionCondition("True", "InstanceDeletionFailed", f"could not issue all deletes: {why}")
 
 
 def with_status(definition: Obj, others: Sequence[Obj], now: str) -> Obj:
@@ -127,12 +127,12 @@ def with_status(definition: Obj, others: Sequence[Obj], now: str) -> Obj:
     approval = _approval(definition)
     if approval is not None:
         _set(conditions, APPROVAL, approval, now)
-    _set(conditions, NAMES_ACCEPTED, ConditionState(str(named.settled), named.reason, named.message), now)
+    _set(conditions, NAMES_ACCEPTED, DefinitionCondition(str(named.settled), named.reason, named.message), now)
     if not condition_is(definition, ESTABLISHED):
         established = (
-            ConditionState("True", "InitialNamesAccepted", "the initial names have been accepted")
+            DefinitionCondition("True", "InitialNamesAccepted", "the initial names have been accepted")
             if named.settled
-            else ConditionState("False", "NotAccepted", "not all names are accepted")
+            else DefinitionCondition("False", "NotAccepted", "not all names are accepted")
         )
         _set(conditions, ESTABLISHED, established, now)
     return {
@@ -142,7 +142,7 @@ def with_status(definition: Obj, others: Sequence[Obj], now: str) -> Obj:
     }
 
 
-def terminating(definition: Obj, stage: ConditionState, now: str) -> Obj:
+def terminating(definition: Obj, stage: DefinitionCondition, now: str) -> Obj:
     """The status of a definition that is being deleted."""
     before: Obj = definition.get("status") or {}
     conditions = list(before.get("conditions") or ())
@@ -165,7 +165,7 @@ def condition_is(definition: Obj, type: str, status: str = "True") -> bool:
     return any(one.get("type") == type and one.get("status") == status for one in conditions)
 
 
-def _set(conditions: list[Obj], type: str, stage: ConditionState, now: str) -> None:
+def _set(conditions: list[Obj], type: str, stage: DefinitionCondition, now: str) -> None:
     """Replace or add a condition.  Its time changes with its status only."""
     fresh: Obj = {
         "type": type,
@@ -190,22 +190,22 @@ def is_protected(group: str) -> bool:
     return any(group == domain or group.endswith(f".{domain}") for domain in PROTECTED)
 
 
-def approval_state(definition: Obj) -> ConditionState:
+def approval_state(definition: Obj) -> DefinitionCondition:
     """The approval condition of a definition in a protected group."""
     annotations: Obj = (definition.get("metadata") or {}).get("annotations") or {}
     said: Any = annotations.get(APPROVED) or ""
     must = f"protected groups must have approval annotation {go_quote(APPROVED)}"
     if not said:
-        return ConditionState("False", "MissingAnnotation", f"{must}, {SEE}")
+        return DefinitionCondition("False", "MissingAnnotation", f"{must}, {SEE}")
     if said.startswith("unapproved"):
-        return ConditionState("False", "UnapprovedAnnotation", f"not approved: {go_quote(said)}")
+        return DefinitionCondition("False", "UnapprovedAnnotation", f"not approved: {go_quote(said)}")
     if _is_url(said):
-        return ConditionState("True", "ApprovedAnnotation", f"approved in {said}")
+        return DefinitionCondition("True", "ApprovedAnnotation", f"approved in {said}")
     detail = f'{must} with either a URL or a reason starting with "unapproved", {SEE}'
-    return ConditionState("False", "InvalidAnnotation", detail)
+    return DefinitionCondition("False", "InvalidAnnotation", detail)
 
 
-def _approval(definition: Obj) -> ConditionState | None:
+def _approval(definition: Obj) -> DefinitionCondition | None:
     return approval_state(definition) if is_protected(definition["spec"].get("group", "")) else None
 
 

@@ -18,7 +18,7 @@ import orjson
 from farflung.machinery import times
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
-from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language.types import DYN, Type, TypeKind, is_optional
 from farflung.machinery.cel.language.values import (
@@ -245,7 +245,7 @@ MOST_COLUMNS: Final = 16  #: of an answer
 MOST_ROWS: Final = 1000
 USUAL_ROWS: Final = 20
 _GIVEN: Final = {"inventory": DYN, "obj": DYN, "returned": DYN, "propagation": DYN}
-_ENVIRONMENT: Final = Environment(_GIVEN, KUBERNETES)
+_ENVIRONMENT: Final = ExpressionEnvironment(_GIVEN, KUBERNETES)
 _FORMS: Final = {
     TypeKind.NULL: Form.NULL,
     TypeKind.BOOL: Form.BOOL,

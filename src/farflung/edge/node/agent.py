@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import shutil
 import traceback
-from typing import Final
 
 import orjson
 
-from farflung.apis.names import PODS, Collection
+from farflung.apis.names import CONFIG_MAPS, PODS, SECRETS
 from farflung.client.rest import ListOptions
 from farflung.edge.node.context import NodeConfig, NodeContext, wait_for_either
 from farflung.edge.node.environment import CONFIG_MAP, SECRET
@@ -20,9 +19,6 @@ from farflung.edge.runtimes.log_files import pods_directory
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.informer import Informer
-
-CONFIG_MAPS: Final = Collection("", "v1", "configmaps", CONFIG_MAP)
-SECRETS: Final = Collection("", "v1", "secrets", SECRET)
 
 ObjectRef = tuple[str, str, str]  #: kind, namespace and name
 

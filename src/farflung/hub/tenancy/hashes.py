@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from farflung.apis.kcp.names import INITIALIZER_LABELS
+
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NAME_LENGTH: Final = 16  #: of the name of a workspace's cluster
 RANDOM_BYTES: Final = 32  #: for such a name
@@ -72,4 +74,4 @@ def placement_name(namespace_selector: str, location_selectors: str, location_wo
 def initializer_label(initializer: str) -> tuple[str, str]:
     """The label, with its value, of a LogicalCluster that waits for an initializer."""
     name = base62(sha224(initializer))
-    return f"initializer.internal.kcp.io/{name}", name
+    return INITIALIZER_LABELS + name, name

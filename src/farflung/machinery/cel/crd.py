@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from farflung.machinery.cel.bounds import INFINITE
-from farflung.machinery.cel.environment import Checked, Environment
+from farflung.machinery.cel.environment import Checked, ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.estimate import estimate
 from farflung.machinery.cel.language.types import BOOL, DYN, STRING, Type, optional_of
@@ -159,7 +159,7 @@ class _Compiler:
         self, rule: Obj, schema: Obj, of: Type, cardinality: int, uncorrelatable: str | None, path: str
     ) -> ValidationRule | None:
         optional = bool(rule.get("optionalOldSelf"))
-        environment = Environment({"self": of, "oldSelf": optional_of(of) if optional else of}, KUBERNETES)
+        environment = ExpressionEnvironment({"self": of, "oldSelf": optional_of(of) if optional else of}, KUBERNETES)
         program = self._program(environment, rule, f"{path}.rule")
         if program is None:
             return None
@@ -183,7 +183,7 @@ class _Compiler:
             optional,
         )
 
-    def _program(self, environment: Environment, rule: Obj, path: str) -> Checked | None:
+    def _program(self, environment: ExpressionEnvironment, rule: Obj, path: str) -> Checked | None:
         try:
             program = environment.compile(rule["rule"])
         except CompileError as error:
@@ -195,7 +195,7 @@ class _Compiler:
         self.expression_errors.append(invalid_value(path, _shown_rule(rule), detail))
         return None
 
-    def _message_expression(self, environment: Environment, rule: Obj, of: Type, path: str) -> Checked | None:
+    def _message_expression(self, environment: ExpressionEnvironment, rule: Obj, of: Type, path: str) -> Checked | None:
         text = rule.get("messageExpression")
         if not text:
             return None

@@ -1,6 +1,6 @@
 """The variables, types and functions of expressions; parses and checks an expression.
 
-Environment({"self": STRING}, FUNCTIONS).compile("self.size() < 10", BOOL)
+ExpressionEnvironment({"self": STRING}, FUNCTIONS).compile("self.size() < 10", BOOL)
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from farflung.machinery.cel.language.declarations import Functions
 from farflung.machinery.cel.language.types import DYN, Type
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.parser import parse
-
-__all__ = ["Checked", "CompileError", "Environment"]
 
 #: comparisons of types that a check may take: a number for any expression, and more for each of its characters
 STEPS: Final = 20_000
@@ -58,7 +56,7 @@ class Checked:
     references: frozenset[str]  #: the variables of the environment that it uses
 
 
-class Environment:
+class ExpressionEnvironment:
     def __init__(self, variables: Mapping[str, Type], functions: Functions, *, homogeneous: bool = True) -> None:
         """`homogeneous` refuses lists and maps of mixed types, as Kubernetes does."""
         self._variables = variables

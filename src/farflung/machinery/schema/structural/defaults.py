@@ -10,7 +10,12 @@ import orjson
 
 from farflung.machinery.errors import FieldError, Obj, invalid_value
 from farflung.machinery.schema.structural import normalizer
-from farflung.machinery.schema.structural.embedded import MetadataRules, Unreadable, conform_embedded, embedded_errors
+from farflung.machinery.schema.structural.embedded import (
+    MetadataRules,
+    UnreadableMetadata,
+    conform_embedded,
+    embedded_errors,
+)
 from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode, finder, read
 from farflung.machinery.schema.structural.normalizer import EnabledSteps, Unknown
 from farflung.machinery.schema.structural.quick_check import QuickCheck
@@ -67,7 +72,7 @@ def _wrong(node: SchemaNode, field: str, metadata: MetadataRules) -> list[FieldE
         for place in places:
             conform_embedded(place, metadata)
         wrong = [error for place in places for error in embedded_errors(place, metadata)]
-    except Unreadable as unreadable:
+    except UnreadableMetadata as unreadable:
         return [*errors, unreadable.error]
     return [*errors, *(wrong or _invalid(node, field))]
 
@@ -84,7 +89,7 @@ def _wrong_identity(
             conform_embedded(place, metadata)
             wrong = embedded_errors(place, metadata)
             why = ", ".join(map(str, wrong)) if len(wrong) < 2 else f"[{', '.join(map(str, wrong))}]"
-    except Unreadable as unreadable:
+    except UnreadableMetadata as unreadable:
         why = str(unreadable.error)
     if why:
         return [invalid_value(field, ordered(node.default), f"must result in valid metadata: {why}")]

@@ -21,7 +21,7 @@ class MetadataRules:
     validate: Callable[[Obj], list[FieldError]]  #: what is wrong with it; fields are `metadata.labels` and so on
 
 
-class Unreadable(Malformed):
+class UnreadableMetadata(Malformed):
     """The identity of an embedded object is not what every object's is."""
 
     def __init__(self, error: FieldError) -> None:
@@ -36,7 +36,7 @@ def conform_embedded(place: NodeValue, metadata: MetadataRules) -> list[str]:
         return []
     for name in ("apiVersion", "kind"):
         if name in value and type(value[name]) is not str:
-            raise Unreadable(invalid_value(below(path, name), value[name], "must be a string"))
+            raise UnreadableMetadata(invalid_value(below(path, name), value[name], "must be a string"))
     if "metadata" not in value:
         return []
     given = value["metadata"]
@@ -44,7 +44,7 @@ def conform_embedded(place: NodeValue, metadata: MetadataRules) -> list[str]:
     try:
         conformed = metadata.conform({} if given is None else given)
     except Malformed as error:
-        raise Unreadable(invalid_value(where, given, error.why)) from None
+        raise UnreadableMetadata(invalid_value(where, given, error.why)) from None
     value["metadata"] = conformed.obj
     if conformed.obj.get("creationTimestamp", "") is None:
         del conformed.obj["creationTimestamp"]

@@ -37,7 +37,7 @@ ALL: Final = 2000  #: visited values, valid or not; they decide which alternativ
 WRONG: Final = 5000  #: invalid values that are reported in detail
 
 
-class Findings(NamedTuple):
+class ValueErrors(NamedTuple):
     """The errors of a value, by text, and the number of valid parts."""
 
     errors: dict[str, FieldError]
@@ -75,16 +75,16 @@ class ErrorReport:
 
     # --- the steps of a schema ----------------------------------------------------------------------
 
-    def _found(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
+    def _found(self, node: SchemaNode, value: Any, name: str, old: Any) -> ValueErrors:
         if old is not UNKNOWN and unchanged(old, value):
-            return Findings({}, 1)
+            return ValueErrors({}, 1)
         self._seen += 1
         if self._seen > ALL and self._fitting.fits(node, value):
-            return Findings({}, 1)
+            return ValueErrors({}, 1)
         if self._seen > ALL + WRONG:
-            return Findings(dict([self._invalid(name, "", "is wrong")]), 0)
+            return ValueErrors(dict([self._invalid(name, "", "is wrong")]), 0)
         if value is None:
-            return Findings(dict([*self._types(node, None, name), *self._enumerated(node, None, name)]), 1)
+            return ValueErrors(dict([*self._types(node, None, name), *self._enumerated(node, None, name)]), 1)
         errors: dict[str, FieldError] = {}
         matches = 1
         if node.types or node.format:
@@ -94,19 +94,19 @@ class ErrorReport:
         for step in self._steps(node, value, name, old):
             errors = {**errors, **step.errors} if step.errors else errors
             matches += step.matches
-        return Findings(errors, matches)
+        return ValueErrors(errors, matches)
 
-    def _steps(self, node: SchemaNode, value: Any, name: str, old: Any) -> Iterator[Findings]:
+    def _steps(self, node: SchemaNode, value: Any, name: str, old: Any) -> Iterator[ValueErrors]:
         yield self._junctors(node, value, name, old)
         if type(value) is str:
-            yield Findings(dict(self._strings(node, value, name)), 1)
+            yield ValueErrors(dict(self._strings(node, value, name)), 1)
             if node.format:
-                yield Findings(dict(self._formats(node, value, name)), 1)
+                yield ValueErrors(dict(self._formats(node, value, name)), 1)
         if is_number(value):
-            yield Findings(dict(self._numbers(node, value, name)), 2)
+            yield ValueErrors(dict(self._numbers(node, value, name)), 2)
         if type(value) is list:
             yield self._lists(node, value, name, old)
-        yield Findings(dict(self._enumerated(node, value, name)), 1)
+        yield ValueErrors(dict(self._enumerated(node, value, name)), 1)
         if type(value) is dict:
             yield self._objects(node, value, name, old)
 
@@ -125,17 +125,17 @@ class ErrorReport:
 
     # --- junctors ---------------------------------------------------------------------------------
 
-    def _junctors(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
+    def _junctors(self, node: SchemaNode, value: Any, name: str, old: Any) -> ValueErrors:
         errors: dict[str, FieldError] = {}
         matches = 2
         for step in (self._any_of, self._one_of, self._all_of, self._none_of):
             found = step(node, value, name, old)
             errors |= found.errors
             matches += found.matches
-        return Findings(errors, matches)
+        return ValueErrors(errors, matches)
 
-    def _any_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
-        best: Findings | None = None
+    def _any_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> ValueErrors:
+        best: ValueErrors | None = None
         for one in node.any_of:
             found = self._found(one, value, name, old)
             if not found.errors:
@@ -145,9 +145,9 @@ class ErrorReport:
         if best is None:
             return NOTHING
         said = self._about_all(name, "must validate at least one schema (anyOf)")
-        return Findings(dict([said, *best.errors.items()]), best.matches)
+        return ValueErrors(dict([said, *best.errors.items()]), best.matches)
 
-    def _one_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
+    def _one_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> ValueErrors:
         if not node.one_of:
             return NOTHING
         found = [self._found(one, value, name, old) for one in node.one_of]
@@ -156,11 +156,11 @@ class ErrorReport:
             return good[0]
         what = "must validate one and only one schema (oneOf). "
         if good:
-            return Findings(dict([self._about_all(name, f"{what}Found {len(good)} valid alternatives")]), 0)
+            return ValueErrors(dict([self._about_all(name, f"{what}Found {len(good)} valid alternatives")]), 0)
         best = max(found, key=lambda one: one.matches)
-        return Findings(dict([self._about_all(name, f"{what}Found none valid"), *best.errors.items()]), best.matches)
+        return ValueErrors(dict([self._about_all(name, f"{what}Found none valid"), *best.errors.items()]), best.matches)
 
-    def _all_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
+    def _all_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> ValueErrors:
         if not node.all_of:
             return NOTHING
         found = [self._found(one, value, name, old) for one in node.all_of]
@@ -168,12 +168,12 @@ class ErrorReport:
         if errors:
             none = "" if any(not one.errors for one in found) else ". None validated"
             errors |= dict([self._about_all(name, f"must validate all the schemas (allOf){none}")])
-        return Findings(errors, sum(one.matches for one in found))
+        return ValueErrors(errors, sum(one.matches for one in found))
 
-    def _none_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> Findings:
+    def _none_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> ValueErrors:
         if node.none_of is None or self._found(node.none_of, value, name, old).errors:
             return NOTHING
-        return Findings(dict([self._about_all(name, "must not validate the schema (not)")]), 0)
+        return ValueErrors(dict([self._about_all(name, "must not validate the schema (not)")]), 0)
 
     # --- scalars ----------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class ErrorReport:
 
     # --- containers -------------------------------------------------------------------------------
 
-    def _lists(self, node: SchemaNode, value: list[Any], name: str, old: Any) -> Findings:
+    def _lists(self, node: SchemaNode, value: list[Any], name: str, old: Any) -> ValueErrors:
         errors: dict[str, FieldError] = {}
         matches = 2
         if node.items is not None:
@@ -229,14 +229,14 @@ class ErrorReport:
             errors[f"{name} in body should have at most items"] = error
         if node.unique_items and len({identical(item) for item in value}) < len(value):
             errors |= [self._invalid(name, "", "shouldn't contain duplicates")]
-        return Findings(errors, matches)
+        return ValueErrors(errors, matches)
 
-    def _objects(self, node: SchemaNode, value: dict[str, Any], name: str, old: Any) -> Findings:
+    def _objects(self, node: SchemaNode, value: dict[str, Any], name: str, old: Any) -> ValueErrors:
         size, least, most = len(value), node.min_properties, node.max_properties
         if least is not None and size < least:
-            return Findings(dict([self._invalid(name, size, f"should have at least {least} properties")]), 1)
+            return ValueErrors(dict([self._invalid(name, size, f"should have at least {least} properties")]), 1)
         if most is not None and size > most:
-            return Findings({f"{name} in body should have at most": too_many(self._field(name), size, most)}, 1)
+            return ValueErrors({f"{name} in body should have at most": too_many(self._field(name), size, most)}, 1)
         errors: dict[str, FieldError] = {}
         matches = 1
         for found in self._fields(node, value, name, old):
@@ -247,9 +247,9 @@ class ErrorReport:
         for key in node.required:
             if key not in value:
                 errors[f"{name}.{key} in body is required"] = required(self._field(f"{name}.{key}"))
-        return Findings(errors, matches)
+        return ValueErrors(errors, matches)
 
-    def _fields(self, node: SchemaNode, value: dict[str, Any], name: str, old: Any) -> Iterator[Findings]:
+    def _fields(self, node: SchemaNode, value: dict[str, Any], name: str, old: Any) -> Iterator[ValueErrors]:
         before = old if type(old) is dict else {}
         for key, item in value.items():
             one = node.properties.get(key)
@@ -261,7 +261,7 @@ class ErrorReport:
                 yield self._found(node.values, item, f"{name}.{key}", before.get(key, UNKNOWN))
 
 
-NOTHING: Final = Findings({}, 0)
+NOTHING: Final = ValueErrors({}, 0)
 #: what a value that has a format, but is no string, is called in messages
 NUMBER_FORMATS: Final = {"integer": "int64", "number": "float64"}
 
