@@ -22,9 +22,9 @@ from farflung.controllers.mailbox import controller as mailbox
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
+from farflung.controllers.status_summarizer.decide import Summaries
 from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.controllers.status_summarizer.status_return import StatusReturner
-from farflung.controllers.status_summarizer.summaries import Summaries
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews, PlacementFeed

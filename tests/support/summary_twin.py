@@ -13,8 +13,8 @@ from translated import NAMESPACES, PROJECTED, World
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.status_summarizer.answers import CollectorAnswer
 from farflung.controllers.status_summarizer.collectors import CollectorQuery, InvalidQueryError, question_of
+from farflung.controllers.status_summarizer.decide import summary_labels, summary_name
 from farflung.controllers.status_summarizer.health import Digest, Row, digest_of
-from farflung.controllers.status_summarizer.summaries import summary_labels, summary_name
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, Part

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.controllers.status_summarizer.summaries import (
+from farflung.controllers.status_summarizer.decide import (
     Summarized,
     is_summarized,
     summary_labels,

@@ -12,6 +12,7 @@ from farflung.apis.edge.names import STATUS_COLLECTORS, STATUS_SUMMARIES, SYNCER
 from farflung.apis.kcp.names import LOCATIONS
 from farflung.client.errors import ClientError, NotFound
 from farflung.controllers.status_summarizer.collectors import ParsedCollector, parse_collector
+from farflung.controllers.status_summarizer.decide import CollectorKey, Summaries
 from farflung.controllers.status_summarizer.health import NOTHING, SummarySubject, parse_syncer_report, stale
 from farflung.controllers.status_summarizer.status_return import StatusReturner, WorkspaceObject
 from farflung.controllers.status_summarizer.status_writer import (
@@ -20,7 +21,6 @@ from farflung.controllers.status_summarizer.status_writer import (
     SummaryWriter,
     parse_summary,
 )
-from farflung.controllers.status_summarizer.summaries import CollectorKey, Summaries
 from farflung.placement import state
 from farflung.placement.feeds import PlacementFeed
 from farflung.placement.index import Copy

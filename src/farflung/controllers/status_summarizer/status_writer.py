@@ -15,8 +15,8 @@ from farflung.apis.names import NAMESPACES
 from farflung.client.errors import AlreadyExists, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.status_summarizer.collectors import ParsedCollector, status_of
+from farflung.controllers.status_summarizer.decide import NAMESPACE, CollectorKey, Summaries, summary_key
 from farflung.controllers.status_summarizer.health import SummarySubject
-from farflung.controllers.status_summarizer.summaries import NAMESPACE, CollectorKey, Summaries, summary_key
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews
