@@ -125,13 +125,13 @@ class Fleet:
         if scheduler or mailboxes:
             self._tasks.append(asyncio.create_task(self.manager.run()))
         if translator or summarizer:
-            listening = self._listening(edge, scheduling, informers, log)
+            feed = self._feed(edge, scheduling, informers, log)
             if translator:
-                self.translator = self._translator(listening)
+                self.translator = self._translator(feed)
             if summarizer:
-                recorder = self._recorder(listening.views.everywhere, log)
-                self.summarizer = StatusSummarizer(listening, recorder, lambda: self.hub.now, pause=0.02)
-            self._tasks.append(asyncio.create_task(listening.run()))
+                recorder = self._recorder(feed.views.everywhere, log)
+                self.summarizer = StatusSummarizer(feed, recorder, lambda: self.hub.now, pause=0.02)
+            self._tasks.append(asyncio.create_task(feed.run()))
         if globals:
             self.global_scheduler = await self._global_scheduler(edge, workload, informers, log)
             self._tasks.append(asyncio.create_task(self.global_scheduler.run()))
@@ -157,14 +157,14 @@ class Fleet:
         )
         return GlobalScheduler(setting, self._recorder(everywhere, log), informers, log)
 
-    def _listening(self, edge: str, scheduling: str, informers: SharedInformers, log: Logger) -> PlacementFeed:
+    def _feed(self, edge: str, scheduling: str, informers: SharedInformers, log: Logger) -> PlacementFeed:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         everywhere = Client(self.masters, "/clusters/*", "placement-translator")
         return PlacementFeed(FeedViews(everywhere, espw, root, edge, scheduling), self.limits, informers, log)
 
-    def _translator(self, listening: PlacementFeed) -> PlacementTranslator:
-        recorder = self._recorder(listening.views.everywhere, listening.log)
-        return PlacementTranslator(listening, recorder, lambda: self.hub.now)
+    def _translator(self, feed: PlacementFeed) -> PlacementTranslator:
+        recorder = self._recorder(feed.views.everywhere, feed.log)
+        return PlacementTranslator(feed, recorder, lambda: self.hub.now)
 
     def _recorder(self, everywhere: Client, log: Logger) -> Recorder:
         suffixes = itertools.count()

@@ -241,10 +241,10 @@ class Subscriber(Protocol):
     def informers(self) -> Sequence[Informer[Any]]:
         """Those that it needs beside ours.  They run with ours."""
 
-    def meet(self, known: PlacementState) -> None:
+    def reset(self, known: PlacementState) -> None:
         """Whatever was known before does not count: this is what is known from now on."""
 
-    def hear(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
+    def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
         """What is to be looked at.  `assumed`: one that is as it was put there, because we did so just now, or because
         only its status is another."""
 
@@ -264,8 +264,8 @@ class PlacementFeed:
         self.rebuilder = Rebuilder("placement-feed", self._rebuild, informers.env, log)
         self.rebuilder.clean.clear()  # until `run` builds the first state
         self._builtin: dict[Kind, str] = {}
-        self._attendants: list[Subscriber] = []
-        self._witnesses: list[Callable[[str, Part, ObservedObject | None], None]] = []
+        self._subscribers: list[Subscriber] = []
+        self._object_listeners: list[Callable[[str, Part, ObservedObject | None], None]] = []
         self._listeners: list[tuple[Informer[Any], Callable[[Change[Any]], None]]] = []
         self._group: asyncio.TaskGroup | None = None
         self._started = False
@@ -284,14 +284,14 @@ class PlacementFeed:
         self._listened: frozenset[Source] = frozenset()
         self.known = self._empty_state()
 
-    def attend(self, attendant: Subscriber) -> None:
+    def add(self, subscriber: Subscriber) -> None:
         """Before it runs."""
-        self._attendants.append(attendant)
-        attendant.meet(self.known)
+        self._subscribers.append(subscriber)
+        subscriber.reset(self.known)
 
-    def witness(self, heard: Callable[[str, Part, ObservedObject | None], None]) -> None:
+    def add_object_listener(self, heard: Callable[[str, Part, ObservedObject | None], None]) -> None:
         """Tell of every object, with its cluster, after it is known."""
-        self._witnesses.append(heard)
+        self._object_listeners.append(heard)
 
     def _empty_state(self) -> PlacementState:
         return PlacementState(self._builtin, self._limits, self.feeds.is_known)
@@ -299,8 +299,8 @@ class PlacementFeed:
     def _rebuild(self) -> None:
         """Make a new state from the caches."""
         self.known = self._empty_state()
-        for one in self._attendants:
-            one.meet(self.known)
+        for one in self._subscribers:
+            one.reset(self.known)
         for informer, listener in self._listeners:
             self.rebuilder.replay(informer.collection.kind, informer.cache, listener)
         for cluster, part, seen in list(self.feeds.objects()):
@@ -328,7 +328,7 @@ class PlacementFeed:
 
     @property
     def name(self) -> str:
-        return self._attendants[0].name
+        return self._subscribers[0].name
 
     def trouble(self, what: str, error: Exception) -> None:
         self.log.error(error, what, controller=self.name)
@@ -345,7 +345,7 @@ class PlacementFeed:
 
     @property
     def controllers(self) -> Sequence[Controller[Any]]:
-        return [*(controller for one in self._attendants for controller in one.controllers), self.rebuilder]
+        return [*(controller for one in self._subscribers for controller in one.controllers), self.rebuilder]
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -372,7 +372,7 @@ class PlacementFeed:
             self._listen()  # to what came meanwhile
             self.rebuilder.attempt("begin", lambda: self._tell(self.known.begin()))
             self.log.plain(f"Caches are synced for {self.name}")
-            for one in self._attendants:
+            for one in self._subscribers:
                 group.create_task(one.work(), name=one.name)
 
     def _static(self) -> list[Informer[Any]]:
@@ -385,7 +385,7 @@ class PlacementFeed:
             self.locations,
             self._workspaces,
         )
-        return [*ours, *(informer for one in self._attendants for informer in one.informers)]
+        return [*ours, *(informer for one in self._subscribers for informer in one.informers)]
 
     async def _builtin_kinds(self) -> dict[Kind, str]:
         """What every workspace has: what the root has by itself."""
@@ -417,8 +417,8 @@ class PlacementFeed:
             self.feeds.want(self._group, {*self.known.offers.builtin(), *wanted})
 
     def _tell(self, works: AbstractSet[WorkKey], assumed: Copy | None = None) -> None:
-        for one in self._attendants:
-            one.hear(works, assumed)
+        for one in self._subscribers:
+            one.notify(works, assumed)
 
     # --- hearing ----------------------------------------------------------------------------------
 
@@ -431,7 +431,7 @@ class PlacementFeed:
         copy = Copy(self.known.mailbox_of(cluster) or "", part)
         reports = before is not None and after is not None and before.says_the_same(after) and works == {copy}
         self._tell(works, copy if reports or self.feeds.is_assuming else None)
-        for heard in self._witnesses:
+        for heard in self._object_listeners:
             heard(cluster, part, after)
         if part.kind in (BINDINGS, DEFINITIONS) and self._started:
             self._listen()

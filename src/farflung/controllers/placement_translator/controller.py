@@ -28,24 +28,24 @@ LATEST: Final = 2.0  #: seconds after which it is written although there is stil
 
 class PlacementTranslator:
     def __init__(
-        self, listening: PlacementFeed, recorder: Recorder, now: Callable[[], datetime], *, workers: int = 16
+        self, feed: PlacementFeed, recorder: Recorder, now: Callable[[], datetime], *, workers: int = 16
     ) -> None:
-        env, log = listening.env, listening.log
-        self._listening = listening
+        env, log = feed.env, feed.log
+        self._feed = feed
         self._env = env
         self._recorder = recorder
         self._now = now
         self._caught_up = False  #: all that was found at the start was looked at
         self._due: dict[PlacementKey, float] = {}  #: when a status is written at the latest
-        self._serving = DiscoveryCache(listening.views.everywhere.workspace)
+        self._discovery = DiscoveryCache(feed.views.everywhere.workspace)
         self.controller: Controller[WorkKey] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         self._statuses: Controller[StatusKey] = Controller(
             f"{NAME}-status", self._say, workers=2, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
-        listening.configs.subscribe(self._on_config)
-        listening.attend(self)
+        feed.configs.subscribe(self._on_config)
+        feed.add(self)
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class PlacementTranslator:
     @property
     def idle(self) -> bool:
         """Nothing is to be done now, as far as is known."""
-        return self._listening.synced and self.controller.queue.idle and not len(self._statuses.queue)
+        return self._feed.synced and self.controller.queue.idle and not len(self._statuses.queue)
 
     async def work(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -72,16 +72,16 @@ class PlacementTranslator:
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def meet(self, known: PlacementState) -> None:
-        listening = self._listening
-        context = TranslatorContext(known, listening.views, self._now, listening.log)
+    def reset(self, known: PlacementState) -> None:
+        feed = self._feed
+        context = TranslatorContext(known, feed.views, self._now, feed.log)
         self._known = known
-        self._telling = StatusWriter(context, listening.placements, self._recorder, self._soon)
-        reader = SourceReader(self._serving, listening.views.everywhere)
-        self._copier = Copier(context, listening.feeds, reader, self._telling.report)
-        self._configurer = SyncerConfigWriter(context, self._serving, listening.configs)
+        self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._soon)
+        reader = SourceReader(self._discovery, feed.views.everywhere)
+        self._copier = Copier(context, feed.feeds, reader, self._status_writer.report)
+        self._config_writer = SyncerConfigWriter(context, self._discovery, feed.configs)
 
-    def hear(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
+    def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
         """What we did ourselves need not be looked at; what happened meanwhile is heard by itself."""
         for work in works:
             if isinstance(work, StatusKey):
@@ -91,16 +91,16 @@ class PlacementTranslator:
 
     def _add(self, work: Copy | ConfigKey | DiscoveryKey) -> None:
         if isinstance(work, ConfigKey):
-            self._configurer.forget()
+            self._config_writer.forget()
         self.controller.queue.add(work)
 
     def _look_at_placement(self, status: StatusKey) -> None:
         if status.placement in self._known.placements:
             self._soon(status)
             return
-        self._telling.forget(status.placement)
+        self._status_writer.forget(status.placement)
         if status.placement.cluster not in self._known.engine.sources():
-            self._serving.forget(status.placement.cluster)
+            self._discovery.forget(status.placement.cluster)
 
     def _soon(self, status: StatusKey) -> None:
         self._due.setdefault(status.placement, self._env.monotonic() + LATEST)
@@ -114,12 +114,12 @@ class PlacementTranslator:
     # --- doing ------------------------------------------------------------------------------------
 
     async def reconcile(self, work: WorkKey, worker: int) -> float | None:
-        await self._listening.rebuilder.clean.wait()
+        await self._feed.rebuilder.clean.wait()
         match work:
             case Copy():
                 return await self._copier.copy(work)
             case ConfigKey():
-                return await self._configurer.configure(work.mailbox)
+                return await self._config_writer.configure(work.mailbox)
             case DiscoveryKey():
                 await self._discover(work.cluster)
         return None
@@ -127,7 +127,7 @@ class PlacementTranslator:
     async def _discover(self, cluster: str) -> None:
         if cluster not in self._known.engine.sources():
             return
-        await self._serving.ask(cluster)
+        await self._discovery.ask(cluster)
         keys = [key for key in self._known.placements if key.cluster == cluster]
         self._configure(mailbox for key in keys for mailbox in self._known.engine.places(key))
 
@@ -138,12 +138,12 @@ class PlacementTranslator:
     async def _say(self, status: StatusKey, worker: int) -> float | None:
         """When there is nothing else to be done: what is wrong for a moment only need not be said.  What was found at
         the start has to be looked at before anybody knows what is to be said."""
-        await self._listening.rebuilder.clean.wait()
+        await self._feed.rebuilder.clean.wait()
         key = status.placement
         if self.controller.queue.idle:
             self._caught_up = True
         elif not self._caught_up or self._env.monotonic() < self._due.get(key, 0.0):
             return SOON
         self._due.pop(key, None)
-        await self._telling.say(key)
+        await self._status_writer.say(key)
         return None

@@ -50,7 +50,7 @@ Work = SummarySubject | WorkspaceObject | CollectorKey | Key  #: a Key: of a sum
 class StatusSummarizer:
     def __init__(
         self,
-        listening: PlacementFeed,
+        feed: PlacementFeed,
         recorder: Recorder,
         now: Callable[[], datetime],
         *,
@@ -58,41 +58,41 @@ class StatusSummarizer:
         pause: float = PAUSE,
         workers: int = 8,
     ) -> None:
-        self._listening = listening
+        self._feed = feed
         self._recorder = recorder
         self._now = now
-        self._clock = ServerClock(listening.views.provider, now, listening.env.monotonic)  #: of heartbeats
+        self._clock = ServerClock(feed.views.provider, now, feed.env.monotonic)  #: of heartbeats
         self._stale_after = timedelta(seconds=stale_after)
         self._pause = pause
-        self._monotonic = listening.env.monotonic
+        self._monotonic = feed.env.monotonic
         self._dirty: dict[Copy, None] = {}  #: copies to look at, the oldest first
         self._news = asyncio.Event()
         self._caught_up = False  #: all that was found at the start was looked at
         self._written: dict[Work, float] = {}  #: when something was last written, or found to be as it should be
         self._due: dict[Work, float] = {}  #: when it is written at the latest
-        edge = listening.views.provider.view(listening.views.edge)
-        self._existing = listening.informer(edge, STATUS_SUMMARIES, parse_summary, self._on_summary)
-        self._collectors = listening.informer(edge, STATUS_COLLECTORS, parse_collector, self._on_collector)
+        edge = feed.views.provider.view(feed.views.edge)
+        self._existing = feed.informer(edge, STATUS_SUMMARIES, parse_summary, self._on_summary)
+        self._collectors = feed.informer(edge, STATUS_COLLECTORS, parse_collector, self._on_collector)
         self.controller: Controller[Work] = Controller(
             NAME,
             self.reconcile,
             workers=workers,
-            backoff=listening.env.backoff,
-            monotonic=listening.env.monotonic,
-            log=listening.log,
+            backoff=feed.env.backoff,
+            monotonic=feed.env.monotonic,
+            log=feed.log,
         )
         self._ages: Controller[str] = Controller(
             f"{NAME}-ages",
             self._look_at_age,
             workers=1,
-            backoff=listening.env.backoff,
-            monotonic=listening.env.monotonic,
-            log=listening.log,
+            backoff=feed.env.backoff,
+            monotonic=feed.env.monotonic,
+            log=feed.log,
         )  #: by cluster of mailboxes
-        listening.configs.subscribe(listening.rebuilder.guarded(SYNCER_CONFIGS.kind, self._on_config))
-        listening.locations.subscribe(listening.rebuilder.guarded(LOCATIONS.kind, self._on_location))
-        listening.witness(self._on_object)
-        listening.attend(self)
+        feed.configs.subscribe(feed.rebuilder.guarded(SYNCER_CONFIGS.kind, self._on_config))
+        feed.locations.subscribe(feed.rebuilder.guarded(LOCATIONS.kind, self._on_location))
+        feed.add_object_listener(self._on_object)
+        feed.add(self)
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class StatusSummarizer:
     async def _look_at_copies(self) -> None:
         """Until cancelled.  However many there are, others get their turn."""
         while True:
-            await self._listening.rebuilder.clean.wait()
+            await self._feed.rebuilder.clean.wait()
             self._news.clear()
             until = self._monotonic() + TURN
             for copy in [copy for copy, _ in zip(self._dirty, range(AT_ONCE), strict=False)]:
@@ -142,9 +142,9 @@ class StatusSummarizer:
 
     def _look(self, copy: Copy) -> None:
         try:
-            concerned: list[Work] = [*self._summaries.look(copy), *self._back.concerned(copy)]
+            concerned: list[Work] = [*self._summaries.look(copy), *self._returner.concerned(copy)]
         except Exception as error:
-            self._listening.rebuilder.failed(copy, error)
+            self._feed.rebuilder.failed(copy, error)
             return
         for one in concerned:
             self._schedule(one)
@@ -152,8 +152,8 @@ class StatusSummarizer:
     async def _look_for_marks(self) -> None:
         """What was given back, and whose placements went while nobody looked.  A kind that nobody can list keeps no
         other waiting."""
-        env, failures = self._listening.env, 0
-        left = self._back.unheard()
+        env, failures = self._feed.env, 0
+        left = self._returner.unheard()
         while left := [source for source in left if not await self._look_for_marks_of(source)]:
             failures += 1
             await env.sleep(env.backoff.delay(failures))
@@ -161,11 +161,11 @@ class StatusSummarizer:
     async def _look_for_marks_of(self, source: Source) -> bool:
         """Whether that succeeded."""
         try:
-            found = await self._back.find(source)
+            found = await self._returner.find(source)
         except NotFound:
             return True  # the kind is gone with all there was of it
         except ClientError as error:
-            self._listening.trouble(f"cannot look for what was given back to {source.kind}", error)
+            self._feed.trouble(f"cannot look for what was given back to {source.kind}", error)
             return False
         for one in found:
             self._schedule(one)
@@ -183,25 +183,25 @@ class StatusSummarizer:
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def meet(self, known: PlacementState) -> None:
-        views, log = self._listening.views, self._listening.log
+    def reset(self, known: PlacementState) -> None:
+        views, log = self._feed.views, self._feed.log
         self._known = known
         self._summaries = Summaries(known)
-        self._writing = SummaryWriter(self._summaries, self._existing, views, log)
-        self._asking = CollectorStatusWriter(self._collectors, views.edge_of, self._now, log)
-        self._back = StatusReturner(known, views.everywhere, self._recorder, log)
+        self._summary_writer = SummaryWriter(self._summaries, self._existing, views, log)
+        self._collector_writer = CollectorStatusWriter(self._collectors, views.edge_of, self._now, log)
+        self._returner = StatusReturner(known, views.everywhere, self._recorder, log)
         self._caught_up = False
         self._news.set()
-        rebuilder = self._listening.rebuilder
-        rebuilder.replay(SYNCER_CONFIGS.kind, self._listening.configs.cache, self._on_config)
+        rebuilder = self._feed.rebuilder
+        rebuilder.replay(SYNCER_CONFIGS.kind, self._feed.configs.cache, self._on_config)
 
-    def hear(self, works: AbstractSet[state.WorkKey], assumed: Copy | None) -> None:
+    def notify(self, works: AbstractSet[state.WorkKey], assumed: Copy | None) -> None:
         for work in works:
             if isinstance(work, Copy):
                 self._look_at([work])
             elif isinstance(work, StatusKey):
                 self._look_at(self._summaries.on_placement(work.placement))
-                for one in self._back.asked_by(work.placement):
+                for one in self._returner.asked_by(work.placement):
                     self._schedule(one)
 
     def _look_at(self, copies: Iterable[Copy]) -> None:
@@ -211,7 +211,7 @@ class StatusSummarizer:
 
     def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
         """Where it is described: what we wrote there may be there no longer, or still."""
-        for one in self._back.on_object(cluster, part, after):
+        for one in self._returner.on_object(cluster, part, after):
             self._schedule(one)
 
     def _on_config(self, change: Change[bytes]) -> None:
@@ -242,9 +242,9 @@ class StatusSummarizer:
     # --- doing ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: Work, worker: int) -> float | None:
-        await self._listening.rebuilder.clean.wait()
+        await self._feed.rebuilder.clean.wait()
         if isinstance(key, CollectorKey):
-            await self._asking.say(key)
+            await self._collector_writer.say(key)
             return None
         if not self._caught_up or (self._dirty and self._monotonic() < self._due.get(key, 0.0)):
             return SOON
@@ -255,11 +255,11 @@ class StatusSummarizer:
         there = False
         match key:
             case SummarySubject():
-                there = await self._writing.write(key)
+                there = await self._summary_writer.write(key)
             case WorkspaceObject():
-                there = await self._back.give(key)
+                there = await self._returner.give(key)
             case Key():
-                await self._writing.clear(key)
+                await self._summary_writer.clear(key)
         if not there:
             self._written.pop(key, None)
         return None
@@ -290,7 +290,7 @@ class StatusSummarizer:
     def _note_age(self, cluster: str) -> float | None:
         """After how many seconds to look again."""
         verdict, again = stale(self._summaries.told(cluster), self._clock.now(), self._stale_after)
-        self._listening.rebuilder.attempt(
+        self._feed.rebuilder.attempt(
             ("age", cluster), lambda: self._look_at(self._summaries.set_stale(cluster, verdict))
         )
         return None if again is None else min(again, LONGEST_SLEEP)
