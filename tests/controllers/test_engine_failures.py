@@ -280,7 +280,7 @@ async def run_feed(fail_at: int, *, late: bool = False) -> Outcome:
         for informer in feed.feeds.informers():
             informer.synced.set()
         feed._started = True
-        feed.rebuilder.attempt("begin", lambda: feed._tell(feed.known.begin()))
+        feed.rebuilder.attempt("begin", lambda: feed._notify(feed.known.begin()))
         static: dict[str, Informer[Any]] = {
             "placements": feed.placements,
             "configs": feed.configs,

@@ -111,7 +111,9 @@ ELSEWHERE = export(conditions=conditions("True"), virtualWorkspaces=[{"url": f"{
 async def test_a_view_that_is_no_longer_there_is_told_of(answer: Scripted) -> None:
     looks, said = await gone(answer, troubles=[0, 1])
     assert looks == 1
-    assert said.endswith(f'"the view of an APIExport is gone" exportName="edge.kcp.io" serverURL="{URL}"\n')
+    assert said.endswith(
+        f'"the view of an APIExport has changed or was deleted" exportName="edge.kcp.io" serverURL="{URL}"\n'
+    )
 
 
 async def test_nobody_asks_where_a_view_is_as_long_as_nothing_goes_wrong() -> None:

@@ -42,12 +42,12 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.rebuilder import Rebuilder
 
 TICK: Final = 0.01  #: seconds
-PATIENCE: Final = 5  #: failures after which a kind is taken for one that cannot be listed
+PATIENCE: Final = 5  #: failures after which the start no longer waits for the list of a kind
 Heard = Callable[[str, Part, ObservedObject | None], None]
 
 
 class ObjectFeeds:
-    """As many informers as there are sources, as long as they are wanted."""
+    """One informer per wanted source."""
 
     def __init__(
         self,
@@ -58,20 +58,20 @@ class ObjectFeeds:
         informers: SharedInformers,
         trouble: Callable[[str, Exception], None],
     ) -> None:
-        """`everywhere`: all workspaces at once; `heard` is told of every change, and `changed` of a source that is
-        known from now on, or no longer."""
+        """`everywhere`: all workspaces; `heard` is called for every change, `changed` when a source has its first list,
+        and when it is stopped."""
         self._everywhere = everywhere
         self._decode = decode
         self._heard = heard
         self._changed = changed
         self._shared = informers
         self._trouble = trouble
-        self.is_assuming = False  #: what is heard just now, we did ourselves
+        self.is_assuming = False  #: the change being delivered is an own write
         self._informers: dict[Source, Informer[ObservedObject]] = {}
         self._running: dict[Source, asyncio.Task[None]] = {}
 
     def want(self, group: asyncio.TaskGroup, sources: Iterable[Source]) -> None:
-        """These, and no others."""
+        """Start and stop informers, so that there is one for each of these sources."""
         wanted = set(sources)
         for source in self._informers.keys() - wanted:
             self._stop(source)
@@ -80,7 +80,7 @@ class ObjectFeeds:
             running = self._run(source, informer)
             try:
                 self._running[source] = group.create_task(running, name=f"informer of {source.kind}")
-            except RuntimeError:  # everything comes to its end
+            except RuntimeError:  # the group is shutting down
                 running.close()
                 raise
 
@@ -114,10 +114,10 @@ class ObjectFeeds:
             self._heard(*self._where(source, key), None)
         self._changed(source)
 
-    # --- what is known ----------------------------------------------------------------------------
+    # --- caches -----------------------------------------------------------------------------------
 
     def is_known(self, source: Source) -> bool:
-        """Whether there was a whole list of it."""
+        """Whether the informer of a source has a list."""
         informer = self._informers.get(source)
         return informer is not None and informer.synced.is_set()
 
@@ -131,16 +131,16 @@ class ObjectFeeds:
                 yield *self._where(source, key), seen
 
     async def synced(self, sources: Iterable[Source]) -> None:
-        """Until there was a whole list of each."""
+        """Wait for the lists of these sources."""
         await asyncio.gather(*(self._informers[source].synced.wait() for source in sources))
 
     async def settled(self) -> None:
-        """Until there was a whole list of everything that is wanted now, but for what cannot be listed: one kind that
-        nobody can read must not keep the others waiting."""
+        """Wait for the lists of all sources, except those that failed repeatedly: a kind that cannot be listed must
+        not delay the others."""
         while any(not one.synced.is_set() and one.troubles < PATIENCE for one in self._informers.values()):
             await self._shared.env.sleep(TICK)
 
-    # --- what we did ourselves --------------------------------------------------------------------
+    # --- own writes -------------------------------------------------------------------------------
 
     def assume(self, source: Source, written: Obj) -> None:
         if informer := self._informers.get(source):
@@ -151,14 +151,14 @@ class ObjectFeeds:
                 self.is_assuming = False
 
     def forget(self, source: Source, key: Key, version: int) -> None:
-        """What we deleted, as it was known then."""
+        """Remove a deleted object from the cache.  `version`: the deleted one."""
         if informer := self._informers.get(source):
             informer.forget(key, version)
 
 
 class DiscoveredKinds(NamedTuple):
-    namespaced: dict[Kind, str]  #: those that are in namespaces, and go somewhere: their versions
-    versions: dict[Kind, tuple[str, ...]]  #: of all that go somewhere, the preferred one first
+    namespaced: dict[Kind, str]  #: versions of the namespaced kinds that can be copied
+    versions: dict[Kind, tuple[str, ...]]  #: of all kinds that can be copied, the preferred version first
 
 
 class DiscoveryCache:
@@ -167,7 +167,7 @@ class DiscoveryCache:
         self._known: dict[str, DiscoveredKinds] = {}
 
     def known(self, cluster: str) -> DiscoveredKinds | None:
-        """None: nobody has asked yet."""
+        """None if the discovery was not read yet."""
         return self._known.get(cluster)
 
     def forget(self, cluster: str) -> None:
@@ -198,7 +198,7 @@ def _versions(served: ServedResources, kind: Kind) -> Iterable[str]:
 
 
 def travelling(resources: Iterable[DiscoveredResource]) -> dict[Kind, DiscoveredResource]:
-    """Kinds whose objects can be followed and go somewhere."""
+    """Kinds that can be watched and copied."""
     found = {
         Kind(one.collection.group, one.collection.plural): one for one in resources if {"list", "watch"} <= one.verbs
     }
@@ -206,7 +206,7 @@ def travelling(resources: Iterable[DiscoveredResource]) -> dict[Kind, Discovered
 
 
 def is_builtin(kind: Kind) -> bool:
-    """Whether every workspace may have it by itself, as its group says."""
+    """Whether the group is one of those that a workspace may serve without a binding."""
     return kind == BINDINGS or "." not in kind.group or kind.group.endswith(".k8s.io")
 
 
@@ -215,13 +215,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FeedViews:
-    """Where things are found."""
+    """The APIs that the feed reads."""
 
-    everywhere: Client  #: all workspaces at once, as somebody who may do everything in them
-    provider: Client  #: the provider's workspace
+    everywhere: Client  #: all workspaces, with full access
+    provider: Client  #: the provider workspace
     root: Client  #: the root workspace
-    edge: str  #: the URL of the view of the edge API
-    scheduling: str  #: of the one that shows Locations
+    edge: str  #: URL of the view with the edge API
+    scheduling: str  #: URL of the view with Locations
 
     def edge_of(self, cluster: str) -> Client:
         """The edge API of a workspace."""
@@ -229,7 +229,7 @@ class FeedViews:
 
 
 class Subscriber(Protocol):
-    """Who makes something of what is heard."""
+    """A controller that uses the state of the feed."""
 
     @property
     def name(self) -> str: ...
@@ -239,17 +239,17 @@ class Subscriber(Protocol):
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """Those that it needs beside ours.  They run with ours."""
+        """Further informers, which run with those of the feed."""
 
     def reset(self, known: PlacementState) -> None:
-        """Whatever was known before does not count: this is what is known from now on."""
+        """Use this state, and forget everything derived from an earlier one."""
 
     def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
-        """What is to be looked at.  `assumed`: one that is as it was put there, because we did so just now, or because
-        only its status is another."""
+        """Reconcile these keys.  `assumed`: a copy with the desired content: the translator just wrote it, or only its
+        status changed."""
 
     async def work(self) -> None:
-        """Everything was heard of.  Until cancelled."""
+        """Reconcile until cancelled; called when the state is complete."""
 
 
 class PlacementFeed:
@@ -285,12 +285,12 @@ class PlacementFeed:
         self.known = self._empty_state()
 
     def add(self, subscriber: Subscriber) -> None:
-        """Before it runs."""
+        """Add a subscriber, before the feed runs."""
         self._subscribers.append(subscriber)
         subscriber.reset(self.known)
 
     def add_object_listener(self, heard: Callable[[str, Part, ObservedObject | None], None]) -> None:
-        """Tell of every object, with its cluster, after it is known."""
+        """Call this for every changed object, with its cluster, after the state has it."""
         self._object_listeners.append(heard)
 
     def _empty_state(self) -> PlacementState:
@@ -310,8 +310,8 @@ class PlacementFeed:
                 self.rebuilder.failed_again((cluster, part), error)
         self.rebuilder.clean.set()
         if self._started:
-            self.rebuilder.attempt("begin", lambda: self._tell(self.known.begin()))
-            self._listen()
+            self.rebuilder.attempt("begin", lambda: self._notify(self.known.begin()))
+            self._update_informers()
 
     def informer(
         self,
@@ -340,7 +340,7 @@ class PlacementFeed:
 
     @property
     def synced(self) -> bool:
-        """There was a whole list of everything that mattered at the start."""
+        """Whether the subscribers work."""
         return self._started
 
     @property
@@ -352,7 +352,7 @@ class PlacementFeed:
         return [*self._static(), *self.feeds.informers()]
 
     async def run(self) -> None:
-        """Until cancelled.  Nobody works before everything was heard of."""
+        """Until cancelled.  Subscribers start to work when all informers have a list."""
         self._builtin = await self._builtin_kinds()
         self._rebuild()
         static = self._static()
@@ -366,17 +366,17 @@ class PlacementFeed:
             builtin = frozenset(self.known.offers.builtin())
             self.feeds.want(group, builtin)
             await self.feeds.synced(builtin)
-            self._listen()  # to what bindings and definitions bring, which are known only now
+            self._update_informers()  # for kinds of bindings and definitions
             await self.feeds.settled()
             self._started = True
-            self._listen()  # to what came meanwhile
-            self.rebuilder.attempt("begin", lambda: self._tell(self.known.begin()))
+            self._update_informers()  # for kinds that were added meanwhile
+            self.rebuilder.attempt("begin", lambda: self._notify(self.known.begin()))
             self.log.plain(f"Caches are synced for {self.name}")
             for one in self._subscribers:
                 group.create_task(one.work(), name=one.name)
 
     def _static(self) -> list[Informer[Any]]:
-        """What there is whatever the workspaces have."""
+        """Informers that do not depend on the kinds of workspaces."""
         ours: tuple[Informer[Any], ...] = (
             self.placements,
             self._slices,
@@ -388,7 +388,7 @@ class PlacementFeed:
         return [*ours, *(informer for one in self._subscribers for informer in one.informers)]
 
     async def _builtin_kinds(self) -> dict[Kind, str]:
-        """What every workspace has: what the root has by itself."""
+        """The kinds that every workspace serves without bindings and definitions: those of the root workspace."""
         failures = 0
         while True:
             try:
@@ -409,18 +409,18 @@ class PlacementFeed:
                 own |= {source.kind for source in kinds_from("root", Part(kind, "", obj["metadata"]["name"]), seen)}
         return {kind: one.collection.version for kind, one in found.items() if kind not in own}
 
-    def _listen(self) -> None:
-        """To what matters, if that is something else than before."""
+    def _update_informers(self) -> None:
+        """Start and stop informers after the needed sources changed."""
         wanted = self.known.sources.keys()
         if self._group is not None and wanted != self._listened and self.rebuilder.clean.is_set():
             self._listened = frozenset(wanted)
             self.feeds.want(self._group, {*self.known.offers.builtin(), *wanted})
 
-    def _tell(self, works: AbstractSet[WorkKey], assumed: Copy | None = None) -> None:
+    def _notify(self, works: AbstractSet[WorkKey], assumed: Copy | None = None) -> None:
         for one in self._subscribers:
             one.notify(works, assumed)
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
     def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
         self.rebuilder.attempt((cluster, part), lambda: self._deliver_object(cluster, part, after))
@@ -430,34 +430,34 @@ class PlacementFeed:
         works = self.known.on_object(cluster, part, after)
         copy = Copy(self.known.mailbox_of(cluster) or "", part)
         reports = before is not None and after is not None and before.says_the_same(after) and works == {copy}
-        self._tell(works, copy if reports or self.feeds.is_assuming else None)
+        self._notify(works, copy if reports or self.feeds.is_assuming else None)
         for heard in self._object_listeners:
             heard(cluster, part, after)
         if part.kind in (BINDINGS, DEFINITIONS) and self._started:
-            self._listen()
+            self._update_informers()
 
     def _on_source(self, source: Source) -> None:
-        """A kind is known from now on, or no longer."""
-        if self._started:  # until then everything is looked at anyway
-            self.rebuilder.attempt(source, lambda: self._tell(self.known.on_source(source)))
+        """A source has its first list, or was stopped."""
+        if self._started:  # `begin` enqueues everything anyway
+            self.rebuilder.attempt(source, lambda: self._notify(self.known.on_source(source)))
 
     def _on_placement(self, change: Change[PlacementView]) -> None:
-        self._tell(self.known.on_placement(PlacementKey(change.key.cluster, change.key.name), change.new))
+        self._notify(self.known.on_placement(PlacementKey(change.key.cluster, change.key.name), change.new))
         if self._started:
-            self._listen()
+            self._update_informers()
 
     def _on_slice(self, change: Change[PlacementSlice]) -> None:
-        self._tell(self.known.on_slice(change.key.cluster, change.key.name, change.old, change.new))
+        self._notify(self.known.on_slice(change.key.cluster, change.key.name, change.old, change.new))
 
     def _on_customizer(self, change: Change[Obj]) -> None:
         customizer = None if change.new is None else parse_customizer(change.new)
         name = f"{change.key.namespace}/{change.key.name}"
-        self._tell(self.known.on_customizer(change.key.cluster, name, customizer))
+        self._notify(self.known.on_customizer(change.key.cluster, name, customizer))
 
     def _on_location(self, change: Change[LocationLabels]) -> None:
-        self._tell(self.known.on_location(change.key.cluster, change.key.name, change.new))
+        self._notify(self.known.on_location(change.key.cluster, change.key.name, change.new))
 
     def _on_workspace(self, change: Change[Workspace]) -> None:
-        self._tell(self.known.on_workspace(change.key.name, change.new))
+        self._notify(self.known.on_workspace(change.key.name, change.new))
         if self._started:
-            self._listen()
+            self._update_informers()

@@ -35,24 +35,23 @@ from farflung.placement.names import (
 )
 from farflung.placement.types import LocationLabels, ObservedObject, PlacementSlice, PlacementView, Route, Workspace
 
-LASTING: Final = 10.0  #: seconds after which something that should bring a kind, and does not, is worth a word
+SERVING_TIMEOUT: Final = 10.0  #: seconds that a binding or definition has to serve its kind before that is reported
 
 
 class Neighbors:
     def __init__(self, world: ObjectIndex, engine: PlacementIndex, offers: ServedKinds) -> None:
-        """All of these are as they are at the moment when something is asked."""
         self._world = world
         self._engine = engine
         self._offers = offers
 
     def of(self, cluster: str, part: Part) -> Iterator[Part]:
-        """What may not be needed any more when a part goes or is gone."""
+        """The namespace of a part and the objects that serve its kind: they may be unneeded after its deletion."""
         if part.namespace:
             yield Part(NAMESPACES, "", part.namespace)
         yield from self._offers.bringing(cluster, part.kind)
 
     def is_closing(self, cluster: str, part: Part) -> bool:
-        """Whether nothing can be made there because what has to be around it is going."""
+        """Whether the part cannot be created: its namespace or the object that serves its kind is terminating."""
         if part.namespace:
             namespace = self._world.get(cluster, Part(NAMESPACES, "", part.namespace))
             if namespace is not None and not namespace.alive:
@@ -61,7 +60,7 @@ class Neighbors:
         return bool(bringing) and not any(seen is not None and seen.alive for seen in bringing)
 
     def waiting(self, mailbox: str, cluster: str, part: Part) -> Iterator[Part]:
-        """What is missing in a mailbox, and may have waited for the end of a namespace, a binding or a definition."""
+        """Missing copies that may have waited for the deletion of a namespace, a binding or a definition."""
         if part.kind == NAMESPACES:
             wanted = (
                 one
@@ -74,8 +73,8 @@ class Neighbors:
         yield from (one for one in wanted if self._world.get(cluster, one) is None)
 
     def patience(self, mailbox: str, cluster: str, kind: Kind, sources: Iterable[str], now: datetime) -> float:
-        """Seconds for which nothing need be said of a kind that a mailbox does not serve, as something that brings it
-        is on its way from one of `sources`; infinite: until something is heard."""
+        """Seconds until it is reported that a mailbox does not serve a kind, because a binding or definition of one of
+        `sources` may still serve it; infinite: until an event."""
         bringing = (one for source in sources for one in self._offers.bringing(source, kind))
         wanted = (one for one in bringing if self._engine.is_wanted(mailbox, one))
         return max((_left(one, self._world.get(cluster, one), now) for one in wanted), default=0.0)
@@ -85,28 +84,28 @@ def _left(bringer: Part, there: ObservedObject | None, now: datetime) -> float:
     if there is None or not there.alive:
         return math.inf
     since = pending_since(bringer, there)
-    return 0.0 if since is None else max(0.0, LASTING - max(0.0, (now - since).total_seconds()))
+    return 0.0 if since is None else max(0.0, SERVING_TIMEOUT - max(0.0, (now - since).total_seconds()))
 
 
 class DiscoveryKey(NamedTuple):
-    """What a workspace serves, to be asked for."""
+    """Read the discovery of a workspace."""
 
     cluster: str
 
 
 class StatusKey(NamedTuple):
-    """What is said of a placement, to be written."""
+    """Write the status of a placement."""
 
     placement: PlacementKey
 
 
-BRINGING: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: with such an object others go, too
+BRINGING: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: kinds whose deletion deletes other objects
 WorkKey: TypeAlias = Copy | ConfigKey | DiscoveryKey | StatusKey
-PlacementRoute: TypeAlias = tuple[PlacementKey, str]  #: a placement, and a mailbox it leads to
+PlacementRoute: TypeAlias = tuple[PlacementKey, str]  #: a placement and one of its mailboxes
 
 
 class PlacementState:
-    """Each `on_…` says what to look at again."""
+    """Each `on_…` applies an event, and returns the keys to reconcile."""
 
     def __init__(
         self,
@@ -114,29 +113,29 @@ class PlacementState:
         limits: guard.WithdrawalLimits,
         is_heard: Callable[[Source], bool] = lambda _: True,
     ) -> None:
-        """`is_heard`: whether all objects that come from a source are known."""
+        """`is_heard`: whether the informer of a source has a list."""
         self.world = ObjectIndex()
         self.engine = PlacementIndex(self.world)
         self.offers = ServedKinds(builtin)
         self.around = Neighbors(self.world, self.engine, self.offers)
         self.copies = CopyIndex()
-        self.mailboxes: dict[str, str] = {}  #: cluster of each mailbox that can be used
+        self.mailboxes: dict[str, str] = {}  #: logical cluster of each ready mailbox
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
         self.locations: dict[tuple[str, str], LocationLabels] = {}
         self.placements: dict[PlacementKey, PlacementView] = {}
-        self.sources: Counter[Source] = Counter()  #: beside what every workspace has: how many workspaces need it
+        self.sources: Counter[Source] = Counter()  #: how many workspaces need each source, except builtin ones
         indexes = GuardedIndexes(self.world, self.engine, self.offers, self.copies, self.placements)
         self.withdrawals = Withdrawals(indexes, limits, is_heard, self.is_undecided)
         self._is_heard = is_heard
-        self._minded: set[str] = set()  #: workspaces that matter: those of placements, and mailboxes
+        self._minded: set[str] = set()  #: workspaces with placements, and mailboxes
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
         self._slices: dict[PlacementKey, dict[str, PlacementSlice]] = {}
         self._led: dict[tuple[str, str], set[PlacementRoute]] = {}  #: by Location
-        self._special: dict[str, set[Part]] = {}  #: what is different in each place, by cluster
+        self._special: dict[str, set[Part]] = {}  #: objects with a Customizer or parameters, by cluster
         self._begun = False
 
     def begin(self) -> set[WorkKey]:
-        """All that there is was heard of.  Only now it makes sense to ask what goes."""
+        """The state is complete.  Withdrawals are decided only from now on."""
         self._begun = True
         works: set[WorkKey] = set()
         for mailbox, cluster in self.mailboxes.items():
@@ -164,7 +163,7 @@ class PlacementState:
     def _on_copy(
         self, mailbox: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
     ) -> set[WorkKey]:
-        """Something is different in a mailbox."""
+        """A copy changed."""
         were, are = _made_for(before), _made_for(after)
         self.copies.put(mailbox, part, were, are)
         works: set[WorkKey] = {Copy(mailbox, part)}
@@ -176,7 +175,7 @@ class PlacementState:
         return works | self._recheck(mailbox, part) | self._review(were - are)
 
     def _on_bringer(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
-        """A binding or a definition."""
+        """A binding or a definition changed."""
         before = set(self.offers.of(cluster))
         if not self.offers.changed(cluster, part, after):
             return set()
@@ -195,7 +194,7 @@ class PlacementState:
         elif part in self._special.get(cluster, ()):
             self._special[cluster].discard(part)
 
-    # --- placements and where they lead -----------------------------------------------------------
+    # --- placements and slices --------------------------------------------------------------------
 
     def on_placement(self, key: PlacementKey, seen: PlacementView | None) -> set[WorkKey]:
         if seen is not None and not seen.alive:
@@ -235,8 +234,8 @@ class PlacementState:
         return [one for one in self._slices.get(key, {}).values() if seen is not None and one.owner == seen.uid]
 
     def _lead(self, key: PlacementKey) -> set[WorkKey]:
-        """Where the slices of a placement lead.  One that is there but has no slices has not been decided yet, and what
-        was decided before counts."""
+        """Update the destinations of a placement from its slices.  A placement without slices is not resolved yet, and
+        keeps its last destinations."""
         own = self._own_slices(key)
         if key in self.placements and not own:
             return set()
@@ -250,14 +249,14 @@ class PlacementState:
         return self._noticed(self.engine.put_places(key, places))
 
     def is_undecided(self, key: PlacementKey) -> bool:
-        """Whether nobody knows what a placement wants, or where: then nothing that was made for it goes."""
+        """Whether the objects or destinations of a placement are not known yet: then its copies are not withdrawn."""
         if key not in self.placements:
             return False
         if self.engine.what(key) is None or not (self.engine.places(key) or self._own_slices(key)):
             return True
         return not all(self._is_heard(source) for source in self.offers.of(key.cluster))
 
-    # --- mailboxes and places ---------------------------------------------------------------------
+    # --- mailboxes, Locations, Customizers --------------------------------------------------------
 
     def on_workspace(self, name: str, workspace: Workspace | None) -> set[WorkKey]:
         if not is_mailbox_name(name):
@@ -298,11 +297,11 @@ class PlacementState:
         }
 
     def led(self, cluster: str, location: str) -> Iterable[PlacementRoute]:
-        """Which placements lead where by a Location."""
+        """Placements and mailboxes that a Location connects."""
         return self._led.get((cluster, location), ())
 
     def on_customizer(self, cluster: str, name: str, customizer: Customizer | None) -> set[WorkKey]:
-        """`name`: with its namespace."""
+        """`name`: `namespace/name`."""
         self.customizers.pop((cluster, name), None)
         if customizer is not None:
             self.customizers[cluster, name] = customizer
@@ -320,10 +319,10 @@ class PlacementState:
             if self.engine.is_wanted_by(key, mailbox, part)
         }
 
-    # --- what goes --------------------------------------------------------------------------------
+    # --- withdrawals ------------------------------------------------------------------------------
 
     def is_unsettled(self, mailbox: str) -> bool:
-        """Whether something is in a mailbox that stays although nobody wants it, or nobody knows."""
+        """Whether a mailbox has copies that are held, or whose placement is undecided."""
         for key in self.placements:
             if mailbox in self.copies.lost(key) and self.withdrawals.is_held(key):
                 return True
@@ -333,7 +332,7 @@ class PlacementState:
         return False
 
     def _noticed(self, outputs: set[Output]) -> set[WorkKey]:
-        """What the engine says, and what follows for what is held."""
+        """The changed copies, and the keys affected by their withdrawals."""
         works: set[WorkKey] = set(outputs)
         for one in outputs if self._begun else ():
             if isinstance(one, Copy):
@@ -343,14 +342,14 @@ class PlacementState:
         return works
 
     def _hopeless(self, mailbox: str, binding: Part) -> set[WorkKey]:
-        """What waits for a binding that was never made, and now is not wanted any more."""
+        """Copies that waited for a binding that is unwanted now and was never created."""
         cluster = self.mailboxes.get(mailbox)
         if cluster is None or self.world.get(cluster, binding) or self.engine.is_wanted(mailbox, binding):
             return set()
         return {Copy(mailbox, one) for one in self.around.waiting(mailbox, cluster, binding)}
 
     def _recheck(self, mailbox: str, part: Part) -> set[WorkKey]:
-        """Whether a copy is wanted may have changed."""
+        """A copy may have become wanted or unwanted."""
         keys = _made_for(self.world.get(self.mailboxes.get(mailbox, ""), part)) if self._begun else None
         if not keys:
             return set()
@@ -358,7 +357,7 @@ class PlacementState:
         return self._review(keys)
 
     def _review(self, keys: Iterable[PlacementKey]) -> set[WorkKey]:
-        """If something is held now, or no longer, all of it is looked at again."""
+        """If the withdrawals of a placement are held from now on, or no longer, reconcile all of them."""
         works: set[WorkKey] = set()
         for key in keys if self._begun else ():
             if self.withdrawals.is_worth_telling(key):
@@ -369,7 +368,7 @@ class PlacementState:
         return works
 
     def _deleted_or_back(self, cluster: str, part: Part) -> set[WorkKey]:
-        """Whether somebody deleted it by name makes a difference to copies that nobody wants."""
+        """The deletion of the source confirms the withdrawal of its copies."""
         works: set[WorkKey] = set()
         for key in self.placements:
             for mailbox in self.copies.having(key, part) if key.cluster == cluster else ():
@@ -377,7 +376,7 @@ class PlacementState:
         return works
 
     def _unwanted(self, key: PlacementKey) -> set[WorkKey]:
-        """What was made for a placement: some of it may go now, and what syncers are told."""
+        """Unwanted copies of a placement, and the SyncerConfigs of its mailboxes."""
         works: set[WorkKey] = {StatusKey(key)}
         works |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.places(key)}}
         for mailbox, part in list(self.copies.made(key)):
@@ -385,10 +384,10 @@ class PlacementState:
                 works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
         return works
 
-    # --- what to listen to ------------------------------------------------------------------------
+    # --- sources ----------------------------------------------------------------------------------
 
     def _mind(self, cluster: str) -> None:
-        """It matters now, or no longer."""
+        """Count the sources of a workspace if it has placements or is a mailbox."""
         matters = cluster in self.engine.sources() or cluster in self._names
         if matters == (cluster in self._minded):
             return
@@ -402,7 +401,7 @@ class PlacementState:
             del self.sources[source]
 
     def on_source(self, source: Source) -> set[WorkKey]:
-        """All objects that come from there are known now, or none any more."""
+        """A source has its first list, or was stopped."""
         clusters = [source.cluster] if source.cluster else [*self._minded]
         works: set[WorkKey] = set()
         for cluster in clusters:
@@ -411,7 +410,7 @@ class PlacementState:
         return works
 
     def is_awaited(self, cluster: str, kind: Kind) -> bool:
-        """Whether objects of a kind are still to be heard of in a workspace."""
+        """Whether the first list of a kind of this workspace is missing."""
         source = self.offers.source(cluster, kind)
         if source is None or self._is_heard(source):
             return False
@@ -431,7 +430,7 @@ class PlacementState:
 
 
 def _ways(key: PlacementKey, places: Mapping[str, Route]) -> Iterator[tuple[tuple[str, str], PlacementRoute]]:
-    """Each Location that leads somewhere, and where."""
+    """Each Location with the placement and mailbox that it connects."""
     for mailbox, place in places.items():
         for location in place.locations:
             yield (place.cluster, location), (key, mailbox)
@@ -442,10 +441,10 @@ def _is_there(seen: ObservedObject | None) -> bool:
 
 
 def _made_for(seen: ObservedObject | None) -> frozenset[PlacementKey]:
-    """The placements for which a copy is there.  One that is being deleted is withdrawn, and nobody's any more."""
+    """The placements of a copy; none if it is being deleted."""
     return seen.placements if seen is not None and seen.alive else frozenset()
 
 
 def _decisive(seen: PlacementView | None) -> object:
-    """What of a placement can change what is withdrawn for it."""
+    """The part of a placement that decides about withdrawals."""
     return None if seen is None else (seen.what, seen.uid, seen.generation, seen.annotations.get(CONFIRM_WITHDRAWAL))

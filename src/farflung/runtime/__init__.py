@@ -1,1 +1,1 @@
-"""Run controllers: queues, workers, leadership, and what a process shows of itself."""
+"""The base of every controller: informers, work queues, workers, plans, leader election, health and metrics."""

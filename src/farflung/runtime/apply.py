@@ -1,4 +1,4 @@
-"""Do what a plan says, one write after the other."""
+"""Execute a plan, one write after the other."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Written = Callable[[Write, Obj | None], None]
 
 
 async def apply(client_of: Callable[[str], Client], writes: Iterable[Write], written: Written) -> None:
-    """Stops at the first that fails, by raising its ClientError.  `client_of`: the API of a cluster; `written` is told
-    of each that was done, with the server's answer, or None for one that is gone."""
+    """Stop at the first write that fails, and raise its ClientError.  `client_of`: the API of a logical cluster;
+    `written` is called after each write, with the server's answer, or None after a deletion."""
     for write in writes:
         written(write, await _one(client_of(write.cluster), write))
 

@@ -1,4 +1,4 @@
-"""What is known of the objects of one kind, by where they are."""
+"""A cache of the objects of one collection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Key(NamedTuple):
-    """Where an object is.  As text: `cluster|namespace/name`, as kcp's clients write it."""
+    """Logical cluster, namespace and name of an object.  As text: `cluster|namespace/name`, as in kcp's clients."""
 
     cluster: str
     namespace: str
@@ -23,7 +23,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CachedObject(Generic[T]):
-    """An object as it was at a version."""
+    """A decoded object at a resourceVersion."""
 
     key: Key
     version: int
@@ -32,7 +32,7 @@ class CachedObject(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """`old is None`: it is new; `new is None`: it is gone."""
+    """`old is None`: the object is new; `new is None`: it was deleted."""
 
     key: Key
     old: T | None
@@ -40,14 +40,14 @@ class Change(Generic[T]):
 
 
 class Cache(Mapping[Key, T], Generic[T]):
-    """The reader's half, which only grows newer until a whole list replaces it.
+    """Objects only become newer, until a list replaces all of them.
 
-    What a client wrote is put in with `assume`, so that it need not wait until it hears of it.
+    `assume` adds the server's answer to a write, before the watch delivers it.
     """
 
     def __init__(self) -> None:
         self._known: dict[Key, CachedObject[T]] = {}
-        self._heard = 0  #: the version up to which every change was heard of
+        self._heard = 0  #: the version up to which all changes were delivered
 
     def __getitem__(self, key: Key) -> T:
         return self._known[key].value
@@ -60,30 +60,30 @@ class Cache(Mapping[Key, T], Generic[T]):
 
     @property
     def heard(self) -> int:
-        """The version up to which every change was heard of."""
+        """The version up to which all changes were delivered."""
         return self._heard
 
     def version(self, key: Key) -> int:
-        """0 if it is not there."""
+        """0 if the cache does not have the object."""
         known = self._known.get(key)
         return 0 if known is None else known.version
 
     def apply(self, news: CachedObject[T]) -> Change[T] | None:
-        """What was heard.  None if it is no news."""
+        """Apply a change of the watch.  None if the cache has this version or a newer one."""
         self.hear(news.version)
         return self._put(news)
 
     def assume(self, written: CachedObject[T]) -> Change[T] | None:
-        """What was written.  If that version was heard of already, so was what became of it since."""
+        """Apply an own write, unless the watch delivered that version already, and perhaps a newer one."""
         return self._put(written) if written.version > self._heard else None
 
     def forget(self, key: Key) -> Change[T] | None:
-        """What was deleted.  If it is still there, with something to finish first, that is still to be heard of."""
+        """Remove an object after an own deletion.  If finalizers keep it, the watch delivers it again."""
         known = self._known.pop(key, None)
         return None if known is None else Change(key, known.value, None)
 
     def remove(self, gone: CachedObject[T]) -> Change[T] | None:
-        """None if it is not there, or there again."""
+        """None if the cache does not have it, or has a newer object of this name."""
         self.hear(gone.version)
         known = self._known.get(gone.key)
         if known is None or known.version > gone.version:
@@ -95,8 +95,8 @@ class Cache(Mapping[Key, T], Generic[T]):
         self._heard = max(self._heard, version)
 
     def replace(self, everything: Iterable[CachedObject[T]], version: int) -> list[Change[T]]:
-        """By a whole list of that version.  It counts, whatever was known: the server may have been restored from a
-        backup, and what was written since then may have versions that were something else before."""
+        """Replace everything by a list of that version, even if it is older: the server may have been restored from a
+        backup, and then versions are used again for other writes."""
         found = {known.key: known for known in everything}
         before, self._known, self._heard = self._known, found, version
         changes: list[Change[T]] = [Change(key, old.value, None) for key, old in before.items() if key not in found]

@@ -1,4 +1,4 @@
-"""One loop: a key is taken, looked at as a whole, and looked at again if that failed."""
+"""Reconcile keys from a work queue, and retry those that fail."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class ReconcileCounts:
-    """What a controller did so far."""
-
     successes: int = 0
     failures: int = 0
 
 
 class Controller(Generic[K]):
-    """`reconcile(key, worker)` makes things as they should be, or raises.  It returns the number of seconds after which
-    it wants to look again; None: when something changes."""
+    """`reconcile(key, worker)` brings the cluster to the desired state, or raises.  It returns the seconds after which
+    the key is reconciled again, or None."""
 
     def __init__(
         self,
@@ -45,11 +43,11 @@ class Controller(Generic[K]):
         self._backoff = backoff
         self._log = log
         self._failures: dict[K, int] = {}
-        self._unreached: set[K] = set()  #: keys that failed last because a server did not answer
+        self._unreached: set[K] = set()  #: keys whose last failure was an unreachable server
 
     def retry_unreached(self) -> None:
-        """A server answers again: look at once at the keys that failed because it did not, as if for the first time.
-        One that a worker has may still wait for the server in vain, and is looked at again right after that."""
+        """A server is reachable again: reconcile the keys that failed with Unreachable, without backoff.  A key that a
+        worker has just now is reconciled once more afterwards."""
         for key in self._unreached:
             self._failures.pop(key, None)
             self.queue.add(key)
@@ -68,10 +66,10 @@ class Controller(Generic[K]):
     async def _work(self, number: int) -> None:
         while True:
             async with self.queue.next() as key:
-                await self._look_at(key, number)
-            await asyncio.sleep(0)  # keys that need nothing must not keep everything else from its turn
+                await self._process(key, number)
+            await asyncio.sleep(0)  # other tasks run between keys that need no request
 
-    async def _look_at(self, key: K, worker: int) -> None:
+    async def _process(self, key: K, worker: int) -> None:
         try:
             again = await self._reconcile(key, worker)
         except asyncio.CancelledError as error:
@@ -80,7 +78,7 @@ class Controller(Generic[K]):
             self._retry(key, error, None)
         except ClientError as error:
             self._retry(key, error, error.retry_after)
-        except Exception as error:  # a mistake of ours about one key must not keep the others from being looked at
+        except Exception as error:  # a bug with one key must not stop the others
             self._retry(key, error, None)
         else:
             self.tally.successes += 1
@@ -97,19 +95,19 @@ class Controller(Generic[K]):
         else:
             self._unreached.discard(key)
         if isinstance(error, UpdateConflict | AlreadyExists):
-            self._log.info("somebody else wrote first", v=3, controller=self.name, key=str(key))
+            self._log.info("conflict with another writer", v=3, controller=self.name, key=str(key))
         else:
-            said = (
+            cause = (
                 error
                 if isinstance(error, ClientError)
                 else RuntimeError(f"{type(error).__name__} at {position(error)}")
             )
-            self._log.error(said, f"{self.name} controller didn't sync", controller=self.name, key=str(key))
+            self._log.error(cause, f"{self.name} controller didn't sync", controller=self.name, key=str(key))
         self.queue.add_after(key, self._backoff.delay(failures, at_least))
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody ended us, or something that we waited for was ended and said so in the wrong place."""
+    """Whether this task is cancelled; otherwise only something that it awaited was."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""Find the view of an APIExport: where its objects are, of all workspaces that bind it."""
+"""Find the view of an APIExport: the URL of its objects in all workspaces that bind it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 
-PAUSE: Final = 2.0  #: seconds between two looks
-DOUBT: Final = 5.0  #: seconds after which it is asked whether what goes wrong does so because a view is gone
+PAUSE: Final = 2.0  #: seconds between two reads of the APIExport
+DOUBT: Final = 5.0  #: seconds between two checks whether failures are caused by a changed view
 
 
 class View(NamedTuple):
@@ -25,9 +25,9 @@ class View(NamedTuple):
 
 
 async def find_view(client: Client, name: str, env: Environment, log: Logger, *, v: int = 0) -> View:
-    """As soon as there is one.  `client`: of the workspace that has the export; `v`: how much this matters."""
+    """Wait for the view.  `client`: of the workspace that has the export; `v`: verbosity of the log lines."""
     log = log.bind(exportName=name)
-    told = ""
+    reported = ""
     while True:
         export: Obj = {}
         failure: ClientError | None = None
@@ -41,19 +41,19 @@ async def find_view(client: Client, name: str, env: Environment, log: Logger, *,
         if url:
             log.info("Found APIExport view", v=v, serverURL=url)
             return View(url, path_of(export), identity_of(export))
-        if missing != told and failure is not None:
+        if missing != reported and failure is not None:
             log.error(failure, "Pause because APIExport cannot be read", at=client.prefix or "/")
-        elif missing != told:
+        elif missing != reported:
             log.info(missing, v=v, at=client.prefix or "/")
-        told = missing
+        reported = missing
         await env.sleep(PAUSE * (0.5 + env.random()))
 
 
 async def until_gone(
     client: Client, name: str, view: View, troubles: Callable[[], int], env: Environment, log: Logger
 ) -> None:
-    """As long as the view is where it was found.  `troubles`: how often something went wrong with it; as long as
-    nothing does, nobody is asked."""
+    """Return when the view has another URL, or none.  `troubles`: failed requests so far; the APIExport is read only
+    after further failures."""
     before = troubles()
     while True:
         await env.sleep(DOUBT * (0.5 + env.random()))
@@ -68,7 +68,7 @@ async def until_gone(
         except ClientError:
             continue
         if url != view.url:
-            log.warning("the view of an APIExport is gone", exportName=name, serverURL=view.url)
+            log.warning("the view of an APIExport has changed or was deleted", exportName=name, serverURL=view.url)
             return
 
 
@@ -96,7 +96,7 @@ class _Export(msgspec.Struct, frozen=True):
     status: _Status | None = None
 
 
-def understood(export: Obj) -> _Export:
+def _decode(export: Obj) -> _Export:
     """Raises InvalidResponse."""
     try:
         return msgspec.convert(export, _Export)
@@ -105,17 +105,17 @@ def understood(export: Obj) -> _Export:
 
 
 def path_of(export: Obj) -> str:
-    return (understood(export).metadata.annotations or {}).get(PATH_ANNOTATION, "")
+    return (_decode(export).metadata.annotations or {}).get(PATH_ANNOTATION, "")
 
 
 def identity_of(export: Obj) -> str:
-    status = understood(export).status
+    status = _decode(export).status
     return "" if status is None else status.identity_hash
 
 
 def url_of(export: Obj) -> tuple[str, str]:
-    """(URL, empty) or (empty, why there is none)."""
-    status = understood(export).status or _Status()
+    """(URL, empty) or (empty, the reason why there is no URL)."""
+    status = _decode(export).status or _Status()
     conditions = {one.type: one.status for one in status.conditions or ()}
     urls = [one.url for one in status.virtual_workspaces or ()]
     if conditions.get(URLS_READY) != "True":

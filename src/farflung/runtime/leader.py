@@ -1,8 +1,8 @@
-"""Of several processes that could do the work, the one that holds a Lease does it.
+"""Leader election: of several processes, the holder of a Lease works.
 
-Clocks of different machines need not agree: a Lease is over when nobody was seen to write it for as long as it lasts,
-by our own clock.  Who cannot renew stops before others may start: it counts from before it asked, they count from
-after they saw.
+Clocks of different machines need not agree.  A candidate takes a Lease that did not change for its duration, by the
+candidate's own clock.  A holder that cannot renew the Lease stops before others may start: it counts from before its
+last successful request, the others from after they read the result.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 
-LONGEST_HOLDER: Final = 253  #: of whose name so much is logged
+LONGEST_HOLDER: Final = 253  #: characters of its identity in log lines
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """In seconds."""
 
-    lasting: float = 15.0  #: how long a Lease holds without being renewed
-    deadline: float = 10.0  #: how long its holder tries to renew it before it stops working
-    pause: float = 2.0  #: between two tries
-    renewal: float = 2.0  #: after which who holds it renews it
+    lasting: float = 15.0  #: duration of the Lease without renewal
+    deadline: float = 10.0  #: the holder stops working if it cannot renew for so long
+    pause: float = 2.0  #: between two attempts
+    renewal: float = 2.0  #: between two renewals by the holder
 
 
 USUAL: Final = Terms()
@@ -94,24 +94,24 @@ class Candidate:
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
         self._terms = terms
         self._annotations = lease.annotations
-        self._seen = Lease()  #: as it was last seen
-        self._since = 0.0  #: when it was first seen at that version
-        self._written = datetime.min  #: what was written last
-        self._renewed: float | None = None  #: when we asked for the Lease that we hold
+        self._seen = Lease()  #: as last read
+        self._since = 0.0  #: when this version was first read
+        self._written = datetime.min  #: the last time written to the Lease
+        self._renewed: float | None = None  #: time of the request that acquired or renewed the Lease
 
     @property
     def leads(self) -> bool:
-        """Nobody else can be at work now."""
+        """Whether no other candidate can be working now."""
         return self._renewed is not None and self._left(self._renewed) > 0
 
     def guarded(self, client: Client) -> Client:
-        """A client that sends nothing but GETs unless we lead at that moment, so that a process that was stopped and
-        goes on does not finish what it began long ago."""
+        """A client that writes only while this candidate leads: a suspended process must not finish an old write after
+        it lost the Lease."""
         return replace(client, transport=_Guarded(client.transport, lambda: self.leads))
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work while we hold the Lease, again whenever we get it back.  Until cancelled, or the work ends: what
-        it raises is raised."""
+        """Run `work` while holding the Lease, and again after each new acquisition.  Until cancelled, or until `work`
+        returns or raises."""
         while True:
             await self._acquire()
             self._log.info("became leader")
@@ -124,7 +124,7 @@ class Candidate:
                 await self._release()
 
     async def _term(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Whether the work ended by itself."""
+        """Whether `work` returned."""
         async with asyncio.TaskGroup() as group:
             working = group.create_task(_outcome(work), name="work of the leader")
             keeping = group.create_task(self._keep(), name="lease")
@@ -139,12 +139,12 @@ class Candidate:
         return True
 
     async def _acquire(self) -> None:
-        """Says of each other holder once that we wait for it."""
+        """Logs each other holder once."""
         awaited = ""
         while not await self._try(self._terms.deadline):
             if self._seen.holder not in ("", self._identity, awaited):
                 awaited = self._seen.holder
-                self._log.info("waiting for the lease that another one holds", holder=awaited[:LONGEST_HOLDER])
+                self._log.info("waiting for the lease of another holder", holder=awaited[:LONGEST_HOLDER])
             await self._env.sleep(self._terms.pause * (0.5 + self._env.random()))
 
     async def _keep(self) -> None:
@@ -161,13 +161,13 @@ class Candidate:
             wait = self._terms.renewal if is_ours else self._terms.pause
 
     def _left(self, renewed: float) -> float:
-        """Seconds that we may still work."""
+        """Seconds until the holder has to stop."""
         return renewed + self._terms.deadline - self._env.monotonic()
 
     # --- the Lease --------------------------------------------------------------------------------
 
     async def _try(self, seconds: float) -> bool:
-        """Take the Lease or renew it.  False if it is another's, or nobody can tell."""
+        """Acquire or renew the Lease.  False if another candidate holds it, or the request failed."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._take()
@@ -185,8 +185,8 @@ class Candidate:
         return not self._is_held() and await self._written_as(self._client.update, self._mine(found))
 
     def _is_held(self) -> bool:
-        """By another, as far as can be told; also if somebody deleted it, as its holder may not know yet.  Who works
-        already takes it from nobody, not even if it is free: others may have had it since."""
+        """Whether another candidate may hold it; also if it was deleted, because its holder may not have noticed.  A
+        working candidate does not acquire a Lease again, even if it is free: others may have worked meanwhile."""
         if self._seen.holder == self._identity:
             return False
         if self._renewed is not None:
@@ -225,7 +225,7 @@ class Candidate:
         return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
 
     def _mine(self, found: Obj) -> Obj:
-        """It, as we want it; `found` was looked at already."""
+        """The Lease with this candidate as its holder."""
         fresh, before = self._fresh(), self._seen.spec or _Spec()
         transitions = before.lease_transitions or 0
         if before.holder_identity == self._identity:
@@ -238,14 +238,14 @@ class Candidate:
         return {**found, **fresh, "metadata": self._annotated(metadata), "spec": {**fresh["spec"], **kept}}
 
     def _annotated(self, metadata: Obj) -> Obj:
-        """With ours beside those of others."""
+        """Keeps the annotations of others."""
         ours = self._annotations()
         others = {name: value for name, value in (metadata.get("annotations") or {}).items() if name not in ours}
         found = others | {name: value for name, value in ours.items() if value}
         return metadata | {"annotations": found} if found != (metadata.get("annotations") or {}) else metadata
 
     async def _release(self) -> None:
-        """So that others need not wait until it is over.  They will anyway if this fails."""
+        """Let other candidates start at once.  If this fails, they wait for the Lease's duration."""
         with contextlib.suppress(ClientError, TimeoutError):
             async with asyncio.timeout(self._terms.pause):
                 found = await self._client.get(LEASES, self._name, self._namespace)
@@ -255,7 +255,7 @@ class Candidate:
                     self._look(await self._client.update(LEASES, {**found, "spec": {**found["spec"], **free}}))
 
     def _timestamp(self) -> str:
-        """Never the same as the last, so that every renewal is one, even if the clock stands still."""
+        """Always another time than the last one, so that every renewal changes the Lease."""
         now = self._now()
         if now == self._written:
             now += timedelta(microseconds=1)

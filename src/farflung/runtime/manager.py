@@ -1,4 +1,4 @@
-"""Everything that runs in a process of controllers, and what it shows of itself."""
+"""Run the informers and controllers of a process, with their metrics."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.rebuilder import Rebuilder
 
-if TYPE_CHECKING:  # an edge shows no metrics
+if TYPE_CHECKING:  # an edge has no metrics
     from prometheus_client.core import Metric
     from prometheus_client.registry import Collector
 
 
 class Independent(Protocol):
-    """Something that finds out by itself what it has to hear of, and when it may begin."""
+    """A group of controllers that starts its informers itself."""
 
     @property
     def controllers(self) -> Sequence[Controller[Any]]:
-        """The first one is what it is called by."""
+        """The first one names the group."""
 
     @property
     def synced(self) -> bool:
-        """There was a whole list of everything."""
+        """Whether all informers have a list."""
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """Those of now."""
+        """Those that run now."""
 
     async def run(self) -> None:
         """Until cancelled."""
 
 
 class Manager:
-    """Informers first; controllers when each of them has a whole list: half a world leads to wrong decisions."""
+    """Starts informers first, and controllers when all informers have a list: they decide wrongly without one."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
@@ -48,7 +48,7 @@ class Manager:
         self._told_from = 3
 
     def add(self, controller: Controller[Any], informers: Sequence[Informer[Any]], *, told_from: int = 3) -> None:
-        """`told_from`: the verbosity from which on the log says that the informers are ready."""
+        """`told_from`: verbosity of the log line when the informers have synced."""
         self._told_from = min(self._told_from, told_from)
         self._controllers.append(controller)
         self._informers += [informer for informer in informers if informer not in self._informers]
@@ -57,7 +57,7 @@ class Manager:
         self._independent.append(one)
 
     def show(self, figures: Collector) -> None:
-        """Something has figures of its own."""
+        """Add metrics."""
         self._shown.append(figures)
 
     async def run(self) -> None:
@@ -76,13 +76,13 @@ class Manager:
 
     @property
     def synced(self) -> bool:
-        """There is a whole list of everything.  Not before it runs, as more may be added until then."""
+        """Whether all informers have a list.  False before it runs, because more may be added."""
         listed = all(informer.synced.is_set() for informer in self._informers)
         return self._running and listed and all(one.synced for one in self._independent)
 
     @property
     def idle(self) -> bool:
-        """Nothing is to be done now, as far as is known."""
+        """Whether no key is queued or being reconciled."""
         return self.synced and all(controller.queue.idle for controller in self.controllers)
 
     @property
@@ -95,7 +95,7 @@ class Manager:
 
     @property
     def troubles(self) -> int:
-        """How often informers failed to list or watch."""
+        """Failed lists and watches."""
         return sum(informer.troubles for informer in self.informers)
 
     @property
@@ -103,12 +103,11 @@ class Manager:
         return [metric for figures in self._shown for metric in figures.collect()]
 
     def figures(self) -> Collector:
-        """For a registry of Prometheus."""
         return _Figures(self)
 
 
 class _Figures:
-    """Read when somebody asks."""
+    """Collected when Prometheus scrapes."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
@@ -116,9 +115,9 @@ class _Figures:
     def collect(self) -> list[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        queued = GaugeMetricFamily("farflung_queue_depth", "Keys that wait.", labels=["controller"])
-        looked = CounterMetricFamily("farflung_reconciles", "Keys looked at.", labels=["controller", "result"])
-        cached = GaugeMetricFamily("farflung_cached_objects", "Objects that are known.", labels=["resource"])
+        queued = GaugeMetricFamily("farflung_queue_depth", "Keys in the work queue.", labels=["controller"])
+        looked = CounterMetricFamily("farflung_reconciles", "Reconciled keys.", labels=["controller", "result"])
+        cached = GaugeMetricFamily("farflung_cached_objects", "Objects in caches of informers.", labels=["resource"])
         troubles = CounterMetricFamily("farflung_informer_troubles", "Failures to list or watch.", labels=["resource"])
         engines = CounterMetricFamily(
             "farflung_engine_failures", "Failed calls of engines, which are then rebuilt.", labels=["controller"]

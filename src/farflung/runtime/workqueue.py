@@ -1,4 +1,4 @@
-"""What is still to be looked at: each key once, in the hands of one worker at most."""
+"""A work queue: each key is queued once, and has at most one worker."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WorkQueue(Generic[K]):
-    """A key is never in the hands of two workers.  One that is added while a worker has it is handed out again
-    afterwards.  One that waits for its time is handed out earlier if it is added without one."""
+    """A key that is added while a worker has it is handed out again afterwards.  `add` hands out a delayed key at
+    once."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._waiting: deque[K] = deque()
-        self._wanted: set[K] = set()  #: waiting, or to be handed out again
-        self._held: set[K] = set()  #: in the hands of a worker
+        self._wanted: set[K] = set()  #: queued, or to be queued when its worker is done
+        self._held: set[K] = set()  #: being reconciled
         self._later: list[tuple[float, int, K]] = []  #: a heap by time
-        self._due: dict[K, float] = {}  #: when; what the heap says beside it does not count
+        self._due: dict[K, float] = {}  #: due time of delayed keys; other entries of the heap are obsolete
         self._order = 0
-        self._sleeping: dict[asyncio.Future[None], None] = {}  #: workers that have nothing to do, the first one first
+        self._sleeping: dict[asyncio.Future[None], None] = {}  #: idle workers, in order
 
     def __len__(self) -> int:
-        """How many are waiting, for a worker or for their time."""
+        """Queued and delayed keys."""
         return len(self._wanted) + len(self._due)
 
     @property
     def idle(self) -> bool:
-        """Nothing is to be done now; some keys may wait for their time."""
+        """Whether no key is queued or being reconciled; keys may be delayed."""
         return not self._wanted and not self._held
 
     def add(self, key: K) -> None:
@@ -45,7 +45,7 @@ class WorkQueue(Generic[K]):
             self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Not before so many seconds, unless it is added otherwise."""
+        """Queue the key after so many seconds, unless it is queued earlier."""
         when = self._monotonic() + seconds
         if key in self._wanted or self._due.get(key, when) < when:
             return
@@ -56,7 +56,7 @@ class WorkQueue(Generic[K]):
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[K]:
-        """Lend one key; leaving the block gives it back."""
+        """Wait for a key, and hold it until the block ends."""
         key = await self._take()
         try:
             yield key
@@ -74,12 +74,12 @@ class WorkQueue(Generic[K]):
                 self._wanted.discard(key)
                 self._held.add(key)
                 if self._later:
-                    self._wake()  # whoever looks at the clock in our place
+                    self._wake()  # another worker waits for the delayed keys
                 return key
             await self._sleep(pause)
 
     async def _sleep(self, pause: float | None) -> None:
-        """Until somebody wakes us, or so many seconds have passed."""
+        """Until `_wake`, or so many seconds have passed."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleeping[waiter] = None
         try:
@@ -88,20 +88,20 @@ class WorkQueue(Generic[K]):
         except TimeoutError:
             pass
         except asyncio.CancelledError:
-            self._wake()  # what we were woken for is left to others
+            self._wake()  # let another worker take the key
             raise
         finally:
             del self._sleeping[waiter]
 
     def _wake(self) -> None:
-        """One worker, for one key: the others would look and find nothing."""
+        """Wake one worker for one key."""
         for waiter in self._sleeping:
             if not waiter.done():
                 waiter.set_result(None)
                 return
 
     def _ripen(self) -> float | None:
-        """Hand out what is due; seconds until the next one is."""
+        """Queue the due keys; seconds until the next one is due."""
         now = self._monotonic()
         while self._later:
             when, _, key = self._later[0]

@@ -63,16 +63,16 @@ def test_slices_that_somebody_always_changes_are_mended_more_and_more_seldom_and
     pace = WritePace(lambda: now, Backoff(1.0, 30.0, lambda: 1.0))
     waits = []
     for _ in range(8):
-        pace.note(P, 1, mending=True)
-        waits.append(pace.wait(P, mending=True))
+        pace.note(P, 1, reverting=True)
+        waits.append(pace.wait(P, reverting=True))
         assert pace.wait(P) == pytest.approx(PACE)
         now += waits[-1]
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
     now += FORGIVEN
-    pace.note(P, 1, mending=True)
-    assert pace.wait(P, mending=True) == 1.0
+    pace.note(P, 1, reverting=True)
+    assert pace.wait(P, reverting=True) == 1.0
     pace.forget(P)
-    assert pace.wait(P, mending=True) <= 0 >= pace.wait(P)
+    assert pace.wait(P, reverting=True) <= 0 >= pace.wait(P)
 
 
 # --- through the wire -----------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from farflung.placement.guard import USUAL
 from farflung.placement.index import Copy
 from farflung.placement.names import Kind, Part, PlacementKey
 from farflung.placement.select import parse_workload_selector
-from farflung.placement.state import LASTING, PlacementState
+from farflung.placement.state import SERVING_TIMEOUT, PlacementState
 from farflung.placement.types import ObservedObject, PlacementSlice, PlacementView, Route, Workspace
 
 WIDGETS = inside("shop", "widgets", "example.org/v1")
@@ -102,7 +102,7 @@ async def test_who_writes_to_a_copy_at_the_same_time_is_no_trouble_and_the_copy_
             await one.fleet.eventually(gate.reached.is_set, "the copy is to be changed")
             await one.patch(one.boxes["florin"], f"{MAPS}/prices", {"metadata": {"labels": {"theirs": "x"}}})
         await one.fleet.eventually(lambda: has_tea(one, "4"))
-        assert "somebody else wrote first" in one.fleet.log.getvalue()
+        assert "conflict with another writer" in one.fleet.log.getvalue()
         assert "didn't sync" not in one.fleet.log.getvalue()
 
 
@@ -226,7 +226,7 @@ async def test_nothing_is_said_of_a_kind_while_its_binding_is_on_its_way() -> No
 
 async def test_a_binding_that_is_not_bound_for_long_is_worth_a_word() -> None:
     async with pending() as one:
-        one.fleet.hub.now += timedelta(seconds=LASTING + 1)
+        one.fleet.hub.now += timedelta(seconds=SERVING_TIMEOUT + 1)
         await one.restart()
         await one.fleet.eventually(lambda: one.says("NotServed", "widgets.ex.test g"))
 

@@ -43,42 +43,42 @@ from farflung.runtime.rebuilder import Rebuilder
 
 #: Seconds for each destination before slices are written again: many changes in a row become few writes.
 PACE: Final = 20e-6
-FORGIVEN: Final = 300.0  #: seconds after which nobody remembers that slices had to be mended
+FORGIVEN: Final = 300.0  #: seconds after which the reverts of slices are no longer counted
 
 
-class _Mended(NamedTuple):
+class _Reverts(NamedTuple):
     times: int
     at: float
 
 
 class WritePace:
-    """Many changes become few writes.  And slices that somebody else changes whenever we mend them are mended more and
-    more seldom: two who insist would write for ever, as fast as they can."""
+    """Limits the rate of writes.  Reverting slices that another client changes again and again has a backoff: two
+    writers that disagree would write without end."""
 
     def __init__(self, monotonic: Callable[[], float], backoff: Backoff) -> None:
         self._monotonic = monotonic
         self._backoff = backoff
         self._not_before: dict[ObjectKey, float] = {}
-        self._mended: dict[ObjectKey, _Mended] = {}
-        self._not_mended_before: dict[ObjectKey, float] = {}
+        self._reverted: dict[ObjectKey, _Reverts] = {}
+        self._not_reverted_before: dict[ObjectKey, float] = {}
 
-    def wait(self, key: ObjectKey, *, mending: bool = False) -> float:
-        """Seconds until slices may be written; `mending`: to say what was decided before."""
-        times = self._not_mended_before if mending else self._not_before
+    def wait(self, key: ObjectKey, *, reverting: bool = False) -> float:
+        """Seconds until slices may be written; `reverting`: back to the last decision."""
+        times = self._not_reverted_before if reverting else self._not_before
         return times.get(key, 0.0) - self._monotonic()
 
-    def note(self, key: ObjectKey, destinations: int, *, mending: bool) -> None:
-        """They are written now."""
+    def note(self, key: ObjectKey, destinations: int, *, reverting: bool) -> None:
+        """Slices are written now."""
         now = self._monotonic()
         self._not_before[key] = now + PACE * destinations
-        if mending:
-            before = self._mended.get(key)
+        if reverting:
+            before = self._reverted.get(key)
             times = before.times + 1 if before is not None and now - before.at < FORGIVEN else 1
-            self._mended[key] = _Mended(times, now)
-            self._not_mended_before[key] = now + self._backoff.delay(times)
+            self._reverted[key] = _Reverts(times, now)
+            self._not_reverted_before[key] = now + self._backoff.delay(times)
 
     def forget(self, key: ObjectKey) -> None:
-        for known in (self._not_before, self._mended, self._not_mended_before):
+        for known in (self._not_before, self._reverted, self._not_reverted_before):
             known.pop(key, None)
 
 
@@ -87,18 +87,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EdgeSchedulerSetting:
-    """Where the scheduler finds and puts things."""
+    """The APIs of the scheduler."""
 
-    provider: Client  #: any workspace of the server, by the way to the provider's
-    root: Client  #: any workspace of the server, by the way to what the root exports
-    edge_view: str  #: the URL of the view of the edge API
-    scheduling_view: str  #: of the one that shows Locations
-    workload_view: str  #: of the one that shows SyncTargets
+    provider: Client  #: a client for the view of the edge API
+    root: Client  #: a client for the views of the root's exports
+    edge_view: str  #: URL of the view with the edge API
+    scheduling_view: str  #: with Locations
+    workload_view: str  #: with SyncTargets
     now: Callable[[], datetime]
 
 
 class Decided(NamedTuple):
-    """Where a placement led last, and the slices that said so then, at their versions."""
+    """The last destinations of a placement, and the versions of its slices at that time."""
 
     uid: str
     destinations: tuple[Destination, ...]
@@ -199,17 +199,17 @@ class EdgeScheduler:
         return decide.plan(placement, wanted, self._observed(placement.key, wanted or ()))
 
     def _hold(self, placement: Placement, resolution: Resolution) -> float:
-        """Seconds until slices may be written; none if it is done now."""
+        """Seconds until slices may be written; 0 if they are written now."""
         decided = self._decided.get(placement.key)
         found = (placement.uid, resolution.destinations)
-        mending = decided is not None and (decided.uid, decided.destinations) == found
-        if mending and (wait := self._pace.wait(placement.key, mending=True)) > 0:
+        reverting = decided is not None and (decided.uid, decided.destinations) == found
+        if reverting and (wait := self._pace.wait(placement.key, reverting=True)) > 0:
             return wait
-        self._pace.note(placement.key, len(resolution.destinations), mending=mending)
+        self._pace.note(placement.key, len(resolution.destinations), reverting=reverting)
         return 0.0
 
     def _observed(self, key: ObjectKey, wanted: Iterable[Obj] = ()) -> list[Obj]:
-        """Also those that should be the placement's, and do not say so any more."""
+        """The placement's slices, also those that lost their owner reference."""
         named = (cache.Key(key.cluster, "", obj["metadata"]["name"]) for obj in wanted)
         found = map(self._slices.cache.get, sorted({*self._triggers.slices(key), *named}))
         return [orjson.loads(one.document) for one in found if one is not None]
@@ -218,8 +218,8 @@ class EdgeScheduler:
         return tuple([(one, self._slices.cache.version(one)) for one in self._triggers.slices(key)])
 
     def _previous(self, placement: Placement) -> frozenset[Destination]:
-        """What we decided ourselves, and what the slices say: others that decide, too, may have written them, and who
-        insists on the own choice writes for ever."""
+        """The last decision, and the destinations of the slices: another scheduler may have written them, and two that
+        insist on their own choice would write without end."""
         decided = self._decided.get(placement.key)
         if decided is None or decided.uid != placement.uid:
             return previous(placement, self._observed(placement.key))
@@ -268,7 +268,7 @@ def _place(write: Write) -> cache.Key:
     return cache.Key(write.cluster, write.namespace, write.name)
 
 
-#: what log lines call the object that changed, and the workspace it is in
+#: keys of log lines: the workspace and the name of the object that changed
 WORDS: Final = {
     "EdgePlacement": ("workspace", "edgePlacement"),
     "Location": ("locationWorkspace", "location"),

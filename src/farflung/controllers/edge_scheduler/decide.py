@@ -35,11 +35,11 @@ from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
 LIMIT: Final = 5_000
 
 
-# --- what should be there -------------------------------------------------------------------------
+# --- desired slices -------------------------------------------------------------------------------
 
 
 def sliced(placement: Placement, destinations: Sequence[Destination], limit: int = LIMIT) -> list[Obj]:
-    """The slices that should be there.  `destinations` is sorted."""
+    """The desired slices.  `destinations` is sorted."""
     parts = list(_cut(destinations, limit))
     name = placement.key.name
     labels = {SOURCE_PLACEMENT: source_label(name)} if len(parts) > 1 else {}
@@ -188,7 +188,7 @@ class _Plan:
         return Create(self._placement.key.cluster, SINGLE_PLACEMENT_SLICES, "", name, self._desired[name])
 
     def _update(self, name: str, destinations: list[Obj]) -> Update:
-        """What others said of the slice stays."""
+        """Keeps the fields of other clients."""
         observed, desired = self._observed[name], self._desired[name]
         metadata = {key: value for key, value in observed["metadata"].items() if key != "managedFields"}
         ours = list(owners(observed))
@@ -216,17 +216,17 @@ READY: Final = "Ready"
 
 
 def desired(placement: Placement, resolution: Resolution, limit: int = LIMIT) -> list[Obj] | None:
-    """The slices that should be there; None if nobody knows, and those that are there should stay."""
+    """The desired slices; None if the placement has a problem, and keeps its slices."""
     return None if resolution.problem else sliced(placement, resolution.destinations, limit)
 
 
 def plan(placement: Placement, wanted: Sequence[Obj] | None, observed: Iterable[Mapping[str, Any]]) -> list[Write]:
-    """`observed`: the slice that is called like the placement, and those that it owns; others do no harm."""
+    """`observed`: the slice with the name of the placement, and those that it owns; others are ignored."""
     return [] if wanted is None else plan_slices(placement, wanted, observed)
 
 
 def status(placement: Placement, resolution: Resolution, observed: Mapping[str, Any] | None, now: str) -> Obj | None:
-    """The status that the placement should have; None if it has it.  `now` is a time of the API."""
+    """The desired status of the placement; None if it has it.  `now`: a timestamp."""
     before = observed or {}
     conditions = [dict(one) for one in before.get("conditions") or () if isinstance(one, dict)]
     ready = _ready(placement, resolution)

@@ -1,10 +1,10 @@
-"""Which placements to look at when something changes.  Pure.
+"""Changes to the placements to reconcile.  Pure.
 
-The engine knows who is concerned by what; slices name their placements.  What triggered a placement last is kept for
-the log alone.
+The resolver knows which placements a Location or a SyncTarget affects; slices name their placements.  The last trigger
+of a placement is kept for the log.
 
-Until there is a whole list of everything, placements wait env: all of them will be looked at, and to find out for
-each Location which of them match would take placements times Locations steps, instead of one for each placement later.
+Until all informers have a list, placements are not added to the resolver: all of them will be reconciled anyway, and
+matching each Location with each placement would take longer than resolving each placement once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from farflung.runtime.cache import Change
 
 
 class ParsedPlacement(msgspec.Struct, frozen=True):
-    """An EdgePlacement, understood and as it is."""
+    """A decoded EdgePlacement and its document."""
 
     value: Placement
     document: bytes
@@ -30,7 +30,7 @@ class ParsedPlacement(msgspec.Struct, frozen=True):
 
 
 class ParsedSlice(msgspec.Struct, frozen=True):
-    """A SinglePlacementSlice as it is, and whose it is."""
+    """The document of a SinglePlacementSlice and the placements that own it."""
 
     document: bytes
     placements: frozenset[str]  #: names
@@ -44,12 +44,12 @@ class Trigger(NamedTuple):
 class Triggers:
     def __init__(self) -> None:
         self.engine = Resolver()
-        self._waiting: dict[ObjectKey, Placement] | None = {}  #: None: it began
+        self._waiting: dict[ObjectKey, Placement] | None = {}  #: None after `begin`
         self._last: dict[ObjectKey, Trigger] = {}
-        self._slices: dict[ObjectKey, set[cache.Key]] = {}  #: the slices of a placement, or of one that could be there
+        self._slices: dict[ObjectKey, set[cache.Key]] = {}  #: the slices of a placement, which need not exist
 
     def begin(self) -> None:
-        """There was a whole list of everything, and placements are looked at from now on."""
+        """All informers have a list: add the placements to the resolver."""
         waiting, self._waiting = self._waiting or {}, None
         for placement in waiting.values():
             self.engine.put_placement(placement)

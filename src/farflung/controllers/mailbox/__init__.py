@@ -1,8 +1,8 @@
-"""One mailbox for each SyncTarget: a workspace below the provider's, where what an edge should run is put.
+"""One mailbox for each SyncTarget: a workspace below the provider workspace, with the copies for one edge.
 
-It has the APIBinding `bind-edge` to the edge API and the SyncerConfig `the-one`.  It is made again when somebody
-deletes it or a part of it, and goes when its SyncTarget goes: the name has the uid, so a SyncTarget that is made again
-gets another one.  A workspace that only looks like a mailbox is left alone.
+It has the APIBinding `bind-edge` to the edge API and the SyncerConfig `the-one`.  The controller creates a deleted
+mailbox, binding or SyncerConfig again, and deletes a mailbox after its SyncTarget.  The name of a mailbox contains the
+uid, so a SyncTarget that is created again gets another one.  Workspaces without the annotation are left alone.
 
-What the syncer of a mailbox reports is shown in the SyncTarget, and what it held goes with the mailbox.
+The reporter copies the syncer's report to the SyncTarget; the releaser removes finalizers in a terminating mailbox.
 """

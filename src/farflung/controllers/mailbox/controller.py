@@ -1,4 +1,4 @@
-"""The mailbox controller at work."""
+"""The mailbox controller: one key per mailbox."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.rebuilder import Rebuilder
 
 T = TypeVar("T")
-AGAIN: Final = 1.0  #: seconds until we look again at a binding that the view does not show
+AGAIN: Final = 1.0  #: seconds until a binding that is not ready is read again
 NAME: Final = "mailbox-controller"
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxSetting:
-    """Where the controller finds and puts things."""
+    """The APIs of the controller."""
 
-    server: Client  #: any workspace of the server, by the way to the provider's
-    root: Client  #: the root workspace, by the way to what it exports
-    provider: str  #: the path of the workspace that has the edge API, and the mailboxes below it
-    edge_view: str  #: the URL of the view of the edge API
-    workload_view: str  #: the URL of the view that shows SyncTargets
+    server: Client  #: a client for all workspaces
+    root: Client  #: a client for the views of the root's exports
+    provider: str  #: path of the provider workspace, with the mailboxes below it
+    edge_view: str  #: URL of the view with the edge API
+    workload_view: str  #: URL of the view with SyncTargets
     bindings: Client | None = None  #: where APIBindings are watched, if not in the view of the edge API
 
 
@@ -127,7 +127,7 @@ class MailboxController:
         elif step is MailboxStep.WAIT:
             log.info("Mailbox workspace is not ready yet", v=3)
         elif workspace is not None and target is not None:
-            return await self._furnish(name, target.metadata.name, workspace.cluster, log)
+            return await self._set_up(name, target.metadata.name, workspace.cluster, log)
         return None
 
     async def _create(self, name: str, target: str, log: Logger) -> None:
@@ -138,7 +138,7 @@ class MailboxController:
         self._workspaces.assume(created)
 
     async def _delete(self, name: str, workspace: Workspace, log: Logger) -> None:
-        """The SyncTarget is not among those we know.  Before all that is in its mailbox goes, the server is asked."""
+        """The cache has no SyncTarget.  The server is asked before its mailbox is deleted with all copies."""
         if await self._still_there(name, workspace.target_name):
             log.warning("SyncTarget is there, but not in the view: its mailbox is kept")
             return
@@ -149,7 +149,7 @@ class MailboxController:
         log.info("Deleted unwanted workspace", v=2)
 
     async def _still_there(self, name: str, target: str) -> bool:
-        """Whoever may not see the workspace of a SyncTarget is told the same as if it were not there."""
+        """A Forbidden answer also means that the workspace of the SyncTarget does not exist."""
         view = self._setting.root.view(self._setting.workload_view, cluster_of(name))
         try:
             found = await view.get(SYNC_TARGETS, target)
@@ -157,9 +157,9 @@ class MailboxController:
             return False
         return name.endswith(f"-mb-{found['metadata'].get('uid')}") and "deletionTimestamp" not in found["metadata"]
 
-    # --- what is in it ----------------------------------------------------------------------------
+    # --- its objects ------------------------------------------------------------------------------
 
-    async def _furnish(self, name: str, target: str, cluster: str, log: Logger) -> float | None:
+    async def _set_up(self, name: str, target: str, cluster: str, log: Logger) -> float | None:
         log = log.bind(mbwsCluster=cluster)
         mailbox = self._setting.server.workspace(cluster)
         objects = mailbox_objects(name, target, self._setting.provider)
@@ -179,7 +179,7 @@ class MailboxController:
         return None
 
     async def _bind(self, mailbox: Client, wanted: Obj, log: Logger) -> ApiBinding:
-        """The view shows bindings of this export only, so there may be one that we do not know."""
+        """The cache may lack a binding of this name: a view has only bindings of its export."""
         try:
             binding = await mailbox.create(API_BINDINGS, wanted)
         except AlreadyExists:

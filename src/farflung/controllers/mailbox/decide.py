@@ -1,7 +1,7 @@
 """Decisions of the mailbox controller: workspaces, bindings, and the status of SyncTargets.  Pure.
 
-The clock of a syncer may be wrong, so the time in its heartbeat does not count.  What counts is the time of the hub:
-the `managedFields` entry of the heartbeat's owner, which every update by that owner renews.
+The clock of a syncer may be wrong, so the time in its heartbeat is not used, but the hub's: the `managedFields`
+entry of the heartbeat's owner, whose time every update by that owner renews.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from farflung.placement.types import ApiBinding, ExportReference, StatusConditio
 
 
 class MailboxStep(Enum):
-    """What is next.  After it one looks again."""
+    """The next step; afterwards the mailbox is reconciled again."""
 
     NOTHING = auto()
-    LEAVE = auto()  #: it is not ours
-    WAIT = auto()  #: until it has a cluster, or is gone, or is bound
+    LEAVE = auto()  #: not a mailbox
+    WAIT = auto()  #: until it is ready, deleted or bound
     CREATE = auto()
     MARK = auto()
     DELETE = auto()
@@ -51,7 +51,7 @@ def decide_workspace(target: SyncTarget | None, workspace: Workspace | None) -> 
 
 
 def is_ending(target: SyncTarget | None, workspace: Workspace) -> bool:
-    """Whether this is a mailbox, and on its way out."""
+    """Whether this is a terminating mailbox."""
     return not workspace.alive and bool(workspace.target_name or target is not None)
 
 
@@ -65,7 +65,7 @@ def decide_binding(binding: ApiBinding | None, provider: str) -> MailboxStep:
     return MailboxStep.NOTHING if binding.bound else MailboxStep.WAIT
 
 
-# --- what is written ------------------------------------------------------------------------------
+# --- objects of a mailbox -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +95,20 @@ def mailbox_objects(name: str, target: str, provider: str) -> MailboxObjects:
     )
 
 
-REFRESH: Final = timedelta(seconds=25)  #: a SyncTarget is written for every other heartbeat, which is often enough
-LATEST: Final = 45.0  #: seconds after which it is written for any: before it looks dead
+REFRESH: Final = timedelta(seconds=25)  #: a SyncTarget is updated for every other heartbeat
+LATEST: Final = 45.0  #: seconds after which any heartbeat is written, before the SyncTarget counts as not ready
 READY: Final = "Ready"
 STATUSES: Final = frozenset({"True", "False", "Unknown"})
 LONGEST_REASON: Final = 128  #: characters
 LONGEST_MESSAGE: Final = 1024
 
 
-# --- what is shown of it --------------------------------------------------------------------------
+# --- status of SyncTargets ------------------------------------------------------------------------
 
 
 class StatusDecision(NamedTuple):
-    status: Obj  #: what the status of the SyncTarget has to say from now on; empty: nothing else
-    again: float | None = None  #: seconds after which to look again
+    status: Obj  #: changes of the status of the SyncTarget; empty: none
+    again: float | None = None  #: seconds after which to decide again
 
 
 NOTHING: Final = StatusDecision({})
@@ -116,8 +116,8 @@ NOTHING: Final = StatusDecision({})
 
 @dataclass(slots=True)
 class _Since:
-    """What was last heard of a mailbox, and what its SyncTarget shows; and from when that is, by a clock that never
-    jumps.  Of what was there before we looked nobody knows that."""
+    """The last heartbeat of a mailbox and the one in its SyncTarget, with monotonic times of their changes; -inf for
+    those of an earlier process."""
 
     beat: datetime | None
     heard: float
@@ -126,7 +126,7 @@ class _Since:
 
 
 class Reports:
-    """Which reports are worth a write.  Knows how old each SyncTarget's heartbeat is."""
+    """Decides which reports are written, by the age of the heartbeat in each SyncTarget."""
 
     def __init__(self) -> None:
         self._since: dict[str, _Since] = {}
@@ -135,7 +135,7 @@ class Reports:
         self._since.pop(mailbox, None)
 
     def _heard(self, mailbox: str, target: SyncTarget, config: SyncerHeartbeat, now: float) -> float:
-        """When there was the heartbeat that the SyncTarget shows."""
+        """The monotonic time of the heartbeat in the SyncTarget."""
         known = self._since.setdefault(mailbox, _Since(config.beat, -inf, target.heartbeat, -inf))
         if known.beat != config.beat:
             known.beat, known.heard = config.beat, now
@@ -145,7 +145,7 @@ class Reports:
         return known.since
 
     def decide(self, mailbox: str, target: SyncTarget, config: SyncerHeartbeat, now: float) -> StatusDecision:
-        """`now`: of a clock that never jumps, in seconds.  A SyncTarget whose syncer never reported is left alone."""
+        """`now`: monotonic seconds.  A SyncTarget whose syncer never reported is not changed."""
         since = self._heard(mailbox, target, config, now)
         if config.beat is None:
             return NOTHING

@@ -1,4 +1,4 @@
-"""X."""
+"""Remove the syncer's finalizers from objects in terminating mailboxes, whose syncer may not run any more."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Releaser:
         self._workspaces = caches.workspaces
         self._backoff = env.backoff
         self._log = log
-        self._looks: dict[str, int] = {}  #: how often a mailbox was looked at since its end began
+        self._looks: dict[str, int] = {}  #: reconciles since the deletion of a mailbox
         self.controller: Controller[str] = Controller(
             NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
@@ -72,7 +72,7 @@ class Releaser:
             self.controller.queue.add(change.key.name)
 
     async def reconcile(self, name: str, worker: int) -> float | None:
-        """Again and again, until it is gone: somebody who does not know that it goes may still hold something."""
+        """Repeated until the mailbox is deleted: a running syncer may still add finalizers."""
         workspace = self._ending(name)
         if workspace is None:
             self._looks.pop(name, None)
@@ -93,7 +93,7 @@ class Releaser:
         return workspace if is_ending(self._targets.cache.get(target) if target else None, workspace) else None
 
     async def _release(self, mailbox: Client, log: Logger) -> None:
-        """What cannot be read or written keeps nobody from releasing the rest."""
+        """A kind that cannot be listed or patched does not stop the others."""
         failure: ClientError | None = None
         for resource in (await discover(mailbox)).resources():
             if not resource.verbs >= VERBS:
@@ -101,7 +101,7 @@ class Releaser:
             try:
                 await self._release_kind(mailbox, resource.collection, log)
             except NotFound:
-                pass  # its definition went before
+                pass  # its definition was deleted
             except ClientError as error:
                 failure = failure or error
         if failure is not None:
@@ -116,7 +116,7 @@ class Releaser:
                     log.info("Released object", v=3, resource=collection.plural, group=collection.group, name=held.name)
 
     async def _release_object(self, mailbox: Client, collection: Collection, held: _Metadata) -> None:
-        """This very object, as long as the finalizer is where it was; otherwise it is found again."""
+        """Only if uid and position of the finalizer did not change; otherwise the next reconcile finds it."""
         where = f"/metadata/finalizers/{(held.finalizers or []).index(SYNCER_FINALIZER)}"
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": held.uid},

@@ -1,4 +1,4 @@
-"""Which mailboxes to look at when something changes.  Pure."""
+"""Changes to the names of mailboxes to reconcile.  Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from farflung.runtime.cache import Change, Key
 
 
 class Mailboxes:
-    """Who belongs to whom, by what was heard so far.  Each change gives the names of mailboxes to look at."""
+    """Which SyncTarget, workspace and logical cluster belong together."""
 
     def __init__(self) -> None:
         self._targets: dict[str, Key] = {}  #: the SyncTarget of a mailbox
-        self._workspaces: dict[str, Key] = {}  #: where the workspace of a mailbox is known
+        self._workspaces: dict[str, Key] = {}  #: the Workspace object of a mailbox
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
 
     def clear(self) -> None:

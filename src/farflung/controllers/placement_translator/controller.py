@@ -1,4 +1,4 @@
-"""The placement translator at work: one key is one object of one mailbox, or what its syncer is told."""
+"""The placement translator: one key per copy, SyncerConfig and discovery."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
 
 NAME: Final = "placement-translator"
-SOON: Final = 0.1  #: seconds in which problems of a placement gather before its status is written
-LATEST: Final = 2.0  #: seconds after which it is written although there is still something to be done
+SOON: Final = 0.1  #: seconds between the first problem of a placement and the write of its status
+LATEST: Final = 2.0  #: seconds after which it is written although keys are queued
 
 
 class PlacementTranslator:
@@ -35,14 +35,14 @@ class PlacementTranslator:
         self._env = env
         self._recorder = recorder
         self._now = now
-        self._caught_up = False  #: all that was found at the start was looked at
-        self._due: dict[PlacementKey, float] = {}  #: when a status is written at the latest
+        self._caught_up = False  #: all keys of the start were reconciled
+        self._due: dict[PlacementKey, float] = {}  #: latest time at which a status is written
         self._discovery = DiscoveryCache(feed.views.everywhere.workspace)
         self.controller: Controller[WorkKey] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         self._statuses: Controller[StatusKey] = Controller(
-            f"{NAME}-status", self._say, workers=2, backoff=env.backoff, monotonic=env.monotonic, log=log
+            f"{NAME}-status", self._write_status, workers=2, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         feed.configs.subscribe(self._on_config)
         feed.add(self)
@@ -61,7 +61,7 @@ class PlacementTranslator:
 
     @property
     def idle(self) -> bool:
-        """Nothing is to be done now, as far as is known."""
+        """Whether no key is queued or being reconciled."""
         return self._feed.synced and self.controller.queue.idle and not len(self._statuses.queue)
 
     async def work(self) -> None:
@@ -70,22 +70,22 @@ class PlacementTranslator:
             group.create_task(self.controller.run(), name=NAME)
             group.create_task(self._statuses.run(), name=self._statuses.name)
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
     def reset(self, known: PlacementState) -> None:
         feed = self._feed
         context = TranslatorContext(known, feed.views, self._now, feed.log)
         self._known = known
-        self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._soon)
+        self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._enqueue_status)
         reader = SourceReader(self._discovery, feed.views.everywhere)
         self._copier = Copier(context, feed.feeds, reader, self._status_writer.report)
         self._config_writer = SyncerConfigWriter(context, self._discovery, feed.configs)
 
     def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
-        """What we did ourselves need not be looked at; what happened meanwhile is heard by itself."""
+        """An own write needs no reconcile; other changes of the copy have their own events."""
         for work in works:
             if isinstance(work, StatusKey):
-                self._look_at_placement(work)
+                self._on_status(work)
             elif work != assumed:
                 self._add(work)
 
@@ -94,15 +94,15 @@ class PlacementTranslator:
             self._config_writer.forget()
         self.controller.queue.add(work)
 
-    def _look_at_placement(self, status: StatusKey) -> None:
+    def _on_status(self, status: StatusKey) -> None:
         if status.placement in self._known.placements:
-            self._soon(status)
+            self._enqueue_status(status)
             return
         self._status_writer.forget(status.placement)
         if status.placement.cluster not in self._known.engine.sources():
             self._discovery.forget(status.placement.cluster)
 
-    def _soon(self, status: StatusKey) -> None:
+    def _enqueue_status(self, status: StatusKey) -> None:
         self._due.setdefault(status.placement, self._env.monotonic() + LATEST)
         self._statuses.queue.add_after(status, SOON)
 
@@ -111,7 +111,7 @@ class PlacementTranslator:
         if mailbox is not None and change.key.name == THE_ONE:
             self.controller.queue.add(ConfigKey(mailbox))
 
-    # --- doing ------------------------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------
 
     async def reconcile(self, work: WorkKey, worker: int) -> float | None:
         await self._feed.rebuilder.clean.wait()
@@ -135,9 +135,9 @@ class PlacementTranslator:
         for mailbox in mailboxes:
             self._add(ConfigKey(mailbox))
 
-    async def _say(self, status: StatusKey, worker: int) -> float | None:
-        """When there is nothing else to be done: what is wrong for a moment only need not be said.  What was found at
-        the start has to be looked at before anybody knows what is to be said."""
+    async def _write_status(self, status: StatusKey, worker: int) -> float | None:
+        """Write the status when no other key is queued: short problems are not reported.  At the start, all copies are
+        reconciled first."""
         await self._feed.rebuilder.clean.wait()
         key = status.placement
         if self.controller.queue.idle:
@@ -145,5 +145,5 @@ class PlacementTranslator:
         elif not self._caught_up or self._env.monotonic() < self._due.get(key, 0.0):
             return SOON
         self._due.pop(key, None)
-        await self._status_writer.say(key)
+        await self._status_writer.write(key)
         return None

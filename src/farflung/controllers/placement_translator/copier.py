@@ -26,12 +26,12 @@ from farflung.placement.state import BRINGING
 from farflung.placement.types import LocationLabels, ObservedObject, Route
 from farflung.runtime.cache import Key
 
-MOST_STRIPPED: Final = 20_000  #: objects of which is remembered what goes anywhere
+MOST_STRIPPED: Final = 20_000  #: cached stripped objects
 
 
 class SourceObjects(NamedTuple):
     sources: list[SourceObject]
-    conflict: str = ""  #: why some are left out
+    conflict: str = ""  #: why sources are left out
 
 
 class SourceReader:
@@ -65,14 +65,14 @@ class SourceReader:
         return SourceObjects(sources, agreement.conflict)
 
     def _bare(self, cluster: str, part: Part, seen: ObservedObject) -> Obj:
-        """What of an object goes anywhere, worked out once for all mailboxes."""
+        """The object without server-set fields, computed once for all mailboxes."""
         remembered = self._stripped.get((cluster, part))
         if remembered is not None and remembered[:2] == (seen.version, seen.api_version):
             return remembered[2]
         return self._remember(cluster, part, seen.version, seen.api_version, orjson.loads(seen.document))
 
     async def _bare_in(self, version: str, cluster: str, part: Part, seen: ObservedObject) -> Obj | None:
-        """In another version than it was heard of; None if it has gone."""
+        """The same in another API version; None if the object was deleted."""
         remembered = self._stripped.get((cluster, part))
         if remembered is not None and remembered[:2] == (seen.version, version):
             return remembered[2]
@@ -94,9 +94,9 @@ class SourceReader:
 
 
 Report = Callable[[Copy, list[CopyReason], list[PlacementProblem]], None]
-REMEMBERED: Final = 20_000  #: objects that are the same in all mailboxes
+REMEMBERED: Final = 20_000  #: cached copies that are equal in all mailboxes
 NOT_FOUND: Final = 404
-TRANSIENT: Final = (401, 409, 410, 429)  #: refusals that say nothing of the object
+TRANSIENT: Final = (401, 409, 410, 429)  #: statuses that do not depend on the object
 SECRETS: Final = Kind("", "secrets")
 
 
@@ -116,12 +116,11 @@ class Copier:
         self._report = report
         self._now = context.now
         self._log = context.log
-        self._ending: dict[Copy, asyncio.Event] = {}  #: namespaces that the server was asked to delete
-        self._common: dict[Part, tuple[object, Desired]] = {}  #: what is the same in all mailboxes
+        self._ending: dict[Copy, asyncio.Event] = {}  #: namespaces with a deletion in flight
+        self._common: dict[Part, tuple[object, Desired]] = {}  #: copies that are equal in all mailboxes
 
     async def copy(self, copy: Copy) -> float | None:
-        """Seconds after which to look again, if nothing happens until then.  Raises ClientError, without values of
-        Secrets."""
+        """Seconds after which to reconcile again, or None.  Raises ClientError, without values of Secrets."""
         if copy.part.namespace:
             await self._ended(copy.mailbox, copy.part.namespace)
         cluster = self._known.mailboxes.get(copy.mailbox)
@@ -133,7 +132,7 @@ class Copier:
             raise type(error)(error.status, error.reason, _said(copy, error), None, error.retry_after) from None
 
     async def _ended(self, mailbox: str, namespace: str) -> None:
-        """What is put into a namespace whose deletion is on its way would go with it."""
+        """Wait for the deletion of a namespace: it would delete a new copy too."""
         while ending := self._ending.get(Copy(mailbox, Part(NAMESPACES, "", namespace))):
             await ending.wait()
 
@@ -168,26 +167,26 @@ class Copier:
         return None
 
     def _report_unserved(self, copy: Copy, cluster: str, wanted: list[CopyReason]) -> float | None:
-        """Unless what brings the kind is on its way."""
+        """Report the kind, unless a binding or definition may still serve it."""
         kind, sources = copy.part.kind, sorted({one.placement.cluster for one in wanted})
         left = self._known.around.patience(copy.mailbox, cluster, kind, sources, self._now())
         unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
         self._report(copy, wanted, [] if left else [unknown])
         return left if 0 < left < math.inf else None
 
-    # --- what should be there ---------------------------------------------------------------------
+    # --- desired copy -----------------------------------------------------------------------------
 
     def _kept(self, observed: ObservedObject | None, wanted: list[CopyReason]) -> list[PlacementKey]:
-        """Placements for which it was made, and of which nobody knows whether they want it still."""
+        """Undecided placements of the copy."""
         if observed is None or observed.placements == {one.placement for one in wanted}:
             return []
         others = observed.placements - {one.placement for one in wanted}
         return sorted(key for key in others if self._known.is_undecided(key))
 
     def _desired(self, part: Part, wanted: list[CopyReason], read: SourceObjects, kept: list[PlacementKey]) -> Desired:
-        """Worked out once for all mailboxes if it is the same in each."""
+        """Computed once for all mailboxes, unless it is customized."""
         if any(self._is_special(one.cluster, part) for one in read.sources):
-            return self._worked_out(part, wanted, read, kept)
+            return self._compute(part, wanted, read, kept)
         why = (
             [(one.placement, one.selected) for one in wanted],
             [(one.cluster, one.version, one.obj["apiVersion"]) for one in read.sources],
@@ -196,7 +195,7 @@ class Copier:
         remembered = self._common.get(part)
         if remembered is not None and remembered[0] == why:
             return remembered[1]
-        want = self._worked_out(part, wanted, read, kept)
+        want = self._compute(part, wanted, read, kept)
         if len(self._common) >= REMEMBERED:
             self._common.clear()
         self._common[part] = why, want
@@ -206,9 +205,7 @@ class Copier:
         seen = self._known.world.get(cluster, part)
         return seen is None or bool(seen.customizer) or seen.expands
 
-    def _worked_out(
-        self, part: Part, wanted: list[CopyReason], read: SourceObjects, kept: list[PlacementKey]
-    ) -> Desired:
+    def _compute(self, part: Part, wanted: list[CopyReason], read: SourceObjects, kept: list[PlacementKey]) -> Desired:
         known = self._known
 
         def customizer_of(cluster: str) -> Callable[[str], Customizer | None]:
@@ -223,7 +220,7 @@ class Copier:
         found = [(cluster, seen) for cluster in clusters if (seen := self._known.world.get(cluster, part)) is not None]
         return [(cluster, seen) for cluster, seen in found if seen.alive and not seen.ours and not seen.system]
 
-    # --- putting it there -------------------------------------------------------------------------
+    # --- create and update ------------------------------------------------------------------------
 
     def _at(self, cluster: str, kind: Kind, api_version: str) -> tuple[Client, Source, Collection]:
         """`api_version`: with the group."""
@@ -234,9 +231,9 @@ class Copier:
 
     async def _put(self, copy: Copy, cluster: str, wanted: Obj, observed: ObservedObject | None) -> None:
         if observed is None:
-            if not self._known.around.is_closing(cluster, copy.part):  # else we hear when that is over
+            if not self._known.around.is_closing(cluster, copy.part):  # otherwise an event follows
                 await self._create(copy, cluster, wanted)
-        elif observed.alive:  # else we hear when it is gone
+        elif observed.alive:  # otherwise an event follows
             changed = project.updated(orjson.loads(observed.document), wanted)
             if changed is not None:
                 await self._update(copy, cluster, wanted, changed, observed)
@@ -249,8 +246,8 @@ class Copier:
         try:
             answer = await client.create(collection, wanted, copy.part.namespace)
         except AlreadyExists:
-            return  # which is heard, and looked at
-        self._say("Created", copy)
+            return  # an event follows
+        self._log_write("Created", copy)
         self._feeds.assume(source, answer)
 
     async def _update(self, copy: Copy, cluster: str, wanted: Obj, changed: Obj, observed: ObservedObject) -> None:
@@ -260,14 +257,14 @@ class Copier:
         except Invalid:
             if not await self._can_be_replaced(copy, client, collection, wanted):
                 raise
-            await self._delete(copy, cluster, observed)  # and it is made again when that is heard
+            await self._delete(copy, cluster, observed)  # the event of the deletion creates it again
             return
-        self._say("Updated", copy)
+        self._log_write("Updated", copy)
         self._feeds.assume(source, answer)
 
     async def _can_be_replaced(self, copy: Copy, client: Client, collection: Collection, wanted: Obj) -> bool:
-        """Whether a copy that cannot become what it should be could be made so.  Who is asked to make what is there
-        already checks first whether it is valid."""
+        """Whether a copy with immutable fields can be deleted and created again.  A dry run of the creation
+        validates the object before it answers AlreadyExists."""
         left_alone = wanted["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER
         if copy.part.kind in BRINGING or left_alone:
             return False
@@ -277,7 +274,7 @@ class Copier:
             return True
         return False
 
-    # --- what should not be there -----------------------------------------------------------------
+    # --- withdraw ---------------------------------------------------------------------------------
 
     async def _withdraw(self, copy: Copy, cluster: str, observed: ObservedObject | None) -> None:
         if observed is None or not observed.ours or not observed.alive:
@@ -290,46 +287,45 @@ class Copier:
             await self._release(copy, cluster, observed)
 
     async def _release(self, copy: Copy, cluster: str, observed: ObservedObject) -> None:
-        """It goes when nothing is left of what others have to take away first, which may take long; for a placement it
-        is withdrawn now."""
+        """Remove the placements from the copy.  It is deleted later, when the objects in it are deleted by others."""
         client, source, collection = self._at(cluster, copy.part.kind, observed.api_version)
         answer = await client.update(collection, project.released(orjson.loads(observed.document)))
-        self._say("Released", copy)
+        self._log_write("Released", copy)
         self._feeds.assume(source, answer)
 
     async def _delete(self, copy: Copy, cluster: str, observed: ObservedObject) -> None:
         source = self._known.offers.source(cluster, copy.part.kind)
         if source is None:
-            return  # it is gone with its kind
+            return  # deleted with its kind
         client, _, collection = self._at(cluster, copy.part.kind, source.version)
         uid, version = observed.uid, str(observed.version)
         ending = self._ending[copy] = asyncio.Event()
         try:
             answer = await client.delete(collection, copy.part.name, copy.part.namespace, uid=uid, version=version)
         except NotFound:
-            return  # which is heard
+            return  # an event follows
         finally:
             self._ending.pop(copy, None)
             ending.set()
-        self._say("Deleted", copy)
+        self._log_write("Deleted", copy)
         if (answer.get("metadata") or {}).get("deletionTimestamp"):
-            self._feeds.assume(source, answer)  # somebody has to finish something first; we hear when it is gone
+            self._feeds.assume(source, answer)  # it has finalizers; an event follows
         else:
             self._feeds.forget(source, Key(cluster, copy.part.namespace, copy.part.name), observed.version)
 
     def _is_occupied(self, copy: Copy, cluster: str) -> bool:
-        """Whether something would go with it that has to stay or to go first, as far as is known."""
+        """Whether its deletion would delete other objects."""
         if not all(self._feeds.is_known(source) for source in self._known.offers.of(cluster)):
             return True
         return any(True for _ in self._within(copy, cluster))
 
     def _is_being_emptied(self, copy: Copy, cluster: str) -> bool:
-        """Whether some of what is in the way is still to be deleted by us."""
+        """Whether the translator still has to delete objects in it."""
         return any(seen.ours and seen.alive for seen in self._within(copy, cluster))
 
     def _within(self, copy: Copy, cluster: str) -> Iterator[ObservedObject]:
-        """What is in a namespace, or of the kinds that a definition or a binding brings.  Of the latter, what is wanted
-        goes with them: it cannot be there without."""
+        """Objects in a namespace, or of the kinds of a definition or binding; except wanted objects of
+        these kinds, which cannot exist without it."""
         world, part = self._known.world, copy.part
         if part.kind == NAMESPACES:
             inside = ((one, world.get(cluster, one)) for one in world.inside(cluster, part.name))
@@ -340,7 +336,7 @@ class Copier:
             if one.kind in brought and not (seen.ours and self._known.engine.is_wanted(copy.mailbox, one)):
                 yield seen
 
-    def _say(self, what: str, copy: Copy) -> None:
+    def _log_write(self, what: str, copy: Copy) -> None:
         self._log.info(f"{what} object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))
 
 
@@ -352,12 +348,12 @@ def _at(copy: Copy) -> str:
 
 
 def _said(copy: Copy, error: Refused) -> str:
-    """The server may quote values."""
+    """The message of the server may quote values, so that of Secrets is left out."""
     return error.reason or str(error.status) if copy.part.kind == SECRETS else str(error)
 
 
 def _of_others(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
-    """What is only needed is there, whoever made it."""
+    """No problem if the object is needed only as a dependency, like a namespace."""
     if all(one.selected is None for one in wanted):
         return []
     theirs = "there is one already that no placement brought, and it is left alone"
@@ -365,7 +361,7 @@ def _of_others(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
 
 
 def _is_about_namespace(error: Refused) -> bool:
-    """It is gone or going, and we have not heard of it yet."""
+    """Whether the namespace is missing or terminating; its event follows."""
     causes = error.details.get("causes")
     going = isinstance(causes, list) and any(
         isinstance(one, dict) and one.get("reason") == "NamespaceTerminating" for one in causes

@@ -9,7 +9,7 @@ from farflung.apis.edge.names import WORKLOAD_PROJECTED
 from farflung.machinery.errors import Obj
 from farflung.placement.names import HARMLESS, REASONS, PlacementKey
 
-SHOWN: Final = 3  #: problems that a condition shows; it says how many there are
+SHOWN: Final = 3  #: problems in the message of a condition
 LONGEST: Final = 500  #: characters of a message
 _RANKS: Final = {reason: rank for rank, reason in enumerate(REASONS)}
 
@@ -24,7 +24,7 @@ class PlacementProblem(NamedTuple):
 
 
 class PlacementProblems:
-    """By placement and by what they are about."""
+    """Problems by placement and subject: a copy, the spec or a withdrawal."""
 
     def __init__(self) -> None:
         self._of: dict[PlacementKey, dict[object, tuple[PlacementProblem, ...]]] = {}
@@ -33,7 +33,7 @@ class PlacementProblems:
     def put(
         self, key: PlacementKey, about: object, problems: Iterable[PlacementProblem]
     ) -> list[PlacementProblem] | None:
-        """Those that are new; None if nothing is different."""
+        """The new problems; None if nothing changed."""
         found = tuple(sorted({PlacementProblem(one.reason, one.message[:LONGEST]) for one in problems}))
         before = self._of.get(key, {}).get(about, ())
         if found == before:
@@ -54,7 +54,7 @@ class PlacementProblems:
             del self._about[about]
 
     def about(self, about: object) -> list[PlacementKey]:
-        """The placements that have problems with something."""
+        """The placements with problems about a subject."""
         return sorted(self._about.get(about, ()))
 
     def forget(self, key: PlacementKey) -> None:
@@ -67,7 +67,7 @@ class PlacementProblems:
 
 
 def condition(problems: list[PlacementProblem]) -> Obj:
-    """Of problems with the worst first.  Without a time."""
+    """The condition for sorted problems, without lastTransitionTime."""
     if not problems:
         return {"type": WORKLOAD_PROJECTED, "status": "True", "reason": "Projected"}
     shown = "; ".join(problem.message for problem in problems[:SHOWN])
@@ -82,8 +82,8 @@ def condition(problems: list[PlacementProblem]) -> Obj:
 
 
 def with_condition(status: Mapping[str, Any] | None, wanted: Obj, now: str) -> Obj | None:
-    """A status with the condition; None if it has it.  Other conditions stay as they are, and so does the time since
-    when it is true or false."""
+    """The status with the condition; None if it has it.  Other conditions are kept, and so is lastTransitionTime while
+    the status of the condition is the same."""
     before = dict(status or {})
     conditions = [one for one in before.get("conditions") or () if isinstance(one, dict)]
     at = next((at for at, one in enumerate(conditions) if one.get("type") == wanted["type"]), len(conditions))

@@ -53,10 +53,10 @@ class StatusWriter:
         self._now = context.now
         self._log = context.log
         self._problems = PlacementProblems()
-        self._news: dict[PlacementKey, list[PlacementProblem]] = {}  #: what nobody was told of yet
+        self._news: dict[PlacementKey, list[PlacementProblem]] = {}  #: problems without an Event
 
     def report(self, copy: Copy, wanted: list[CopyReason], found: list[PlacementProblem]) -> None:
-        """All that is wrong with a copy."""
+        """Set all problems of a copy."""
         keys = {one.placement for one in wanted}
         for key in keys if found else ():
             self._put(key, copy, found)
@@ -77,11 +77,11 @@ class StatusWriter:
         self._news.setdefault(key, []).extend(new)
         self._changed(StatusKey(key))
 
-    async def say(self, key: PlacementKey) -> None:
+    async def write(self, key: PlacementKey) -> None:
         seen = self._known.placements.get(key)
         if seen is None:
             return
-        self._look_at(key, seen)
+        self._check(key, seen)
         obj = orjson.loads(seen.document)
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         status = with_condition(obj.get("status"), condition(self._problems.of(key)), now)
@@ -89,12 +89,12 @@ class StatusWriter:
             answer = await self._view(key.cluster).update(EDGE_PLACEMENTS, obj | {"status": status}, "status")
             self._record(key, seen)
             self._placements.assume(answer)
-        self._news.pop(key, None)  # what the condition says already, somebody was told before
+        self._news.pop(key, None)  # problems that the condition had already got their Event before
         if status is None and self._known.withdrawals.is_confirmation_used_up(key):
             await self._use_up(key, seen)
 
-    def _look_at(self, key: PlacementKey, seen: PlacementView) -> None:
-        """What is wrong with the placement as a whole."""
+    def _check(self, key: PlacementKey, seen: PlacementView) -> None:
+        """Set the problems of the placement itself."""
         self._put(key, "spec", [PlacementProblem(names.INVALID_SPEC, seen.what.problem)] if seen.what.problem else [])
         verdict = self._known.withdrawals.verdict(key)
         message = verdict.message(seen.generation)
@@ -107,7 +107,7 @@ class StatusWriter:
             self._recorder.record(whom, "Warning", problem.reason, problem.message)
 
     async def _use_up(self, key: PlacementKey, seen: PlacementView) -> None:
-        """What happens later is to be confirmed anew."""
+        """Remove the confirmation, so that later withdrawals need a new one."""
         version = orjson.loads(seen.document)["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version, "annotations": {CONFIRM_WITHDRAWAL: None}}}
         self._placements.assume(await self._view(key.cluster).patch(EDGE_PLACEMENTS, key.name, patch))

@@ -17,7 +17,7 @@ from farflung.placement.syncer_config import THE_ONE, SyncerSpec, combine_specs,
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 
-LATER: Final = 10.0  #: seconds until we look again at a mailbox without the edge API, if nobody makes `the-one` there
+LATER: Final = 10.0  #: seconds until a mailbox without the edge API is tried again
 
 
 class SyncerConfigWriter:
@@ -32,33 +32,31 @@ class SyncerConfigWriter:
         self._configs = configs
         self._view = context.views.edge_of
         self._log = context.log
-        #: mailboxes have much in common
+        #: many mailboxes have the same placements
         self._wanted: dict[tuple[PlacementKey, ...], tuple[SyncerSpec, frozenset[Kind]]] = {}
         self._specs: dict[tuple[object, ...], tuple[SyncerSpec, Obj]] = {}
 
     def forget(self) -> None:
-        """Something that syncers are told has changed."""
+        """The spec of some SyncerConfig may have changed."""
         self._wanted.clear()
         self._specs.clear()
 
     async def configure(self, mailbox: str) -> float | None:
-        """In how many seconds to look again, if at all."""
+        """Seconds after which to reconcile again, or None."""
         cluster = self._known.mailboxes.get(mailbox)
         if cluster is None:
             return None
         placements = self._decided(mailbox)
         if any(self._serving.known(key.cluster) is None for key in placements):
-            return None  # what the workspaces serve is being asked for, and then we look again
-        told, spec = self._told(placements, cluster)
+            return None  # the end of the discovery enqueues the mailbox again
+        told, spec = self._desired(placements, cluster)
         document = self._configs.cache.get(Key(cluster, "", THE_ONE))
         if document is None:
             return await self._create(mailbox, cluster, spec)
         before = orjson.loads(document)
         there = before.get("spec") or {}
         if self._known.is_unsettled(mailbox):
-            spec = (
-                parse_syncer_spec(there).joined(told).spec()
-            )  # what stays in the mailbox must not go from its cluster
+            spec = parse_syncer_spec(there).joined(told).spec()  # held copies stay in the cluster too
         if {"namespaceScope": {}, **there} != spec:
             await self._update(mailbox, cluster, before | {"spec": spec})
         return None
@@ -72,7 +70,7 @@ class SyncerConfigWriter:
         try:
             answer = await self._view(cluster).create(SYNCER_CONFIGS, head | {"spec": spec})
         except AlreadyExists:
-            return None  # which is heard, and looked at
+            return None  # an event follows
         except NotFound:
             return LATER
         self._log.info("Created SyncerConfig", v=2, mbwsName=mailbox, syncerConfig=THE_ONE)
@@ -91,9 +89,9 @@ class SyncerConfigWriter:
         )
         self._configs.assume(answer)
 
-    # --- what it should say -----------------------------------------------------------------------
+    # --- desired spec -----------------------------------------------------------------------------
 
-    def _told(self, placements: list[PlacementKey], cluster: str) -> tuple[SyncerSpec, Obj]:
+    def _desired(self, placements: list[PlacementKey], cluster: str) -> tuple[SyncerSpec, Obj]:
         common = tuple(placements)
         if common not in self._wanted:
             told = combine_specs(self._known.engine, self._known.world, placements, self._namespaced)
@@ -112,6 +110,6 @@ class SyncerConfigWriter:
         return served.namespaced
 
     def _version(self, cluster: str, kind: Kind) -> str:
-        """In which objects of a kind are in a mailbox; empty if it does not serve them."""
+        """API version of a kind in a mailbox; empty if it does not serve the kind."""
         source = self._known.offers.source(cluster, kind)
         return "" if source is None else source.version
