@@ -275,7 +275,7 @@ async def run_feed(fail_at: int, *, late: bool = False) -> Outcome:
     async with group:
         feed._group = group
         group.create_task(feed.rebuilder.run())
-        looking = group.create_task(summarizer._look_at_copies())
+        looking = group.create_task(summarizer._digest_copies())
         feed.feeds.want(group, feed.known.offers.builtin())
         for informer in feed.feeds.informers():
             informer.synced.set()

@@ -1,4 +1,4 @@
-"""The status summarizer at work."""
+"""The status summarizer: one key per summary, returned status and StatusCollector."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from farflung.runtime.recorder import Recorder
 from farflung.runtime.server_clock import ServerClock
 
 NAME: Final = "status-summarizer"
-STALE_AFTER: Final = 60.0  #: seconds without a word of a syncer
-SOON: Final = 0.05  #: seconds in which changes gather before something is written
-PAUSE: Final = 1.0  #: seconds between two writes of the same
-LATEST: Final = 1.0  #: seconds for which a write waits for copies that are still to be looked at
-LONGEST_SLEEP: Final = 30.0  #: seconds; the clock may be set meanwhile
-AT_ONCE: Final = 200  #: copies that are looked at before others get their turn
-TURN: Final = 0.02  #: seconds for which they are: questions about one of them may take some milliseconds each
+STALE_AFTER: Final = 60.0  #: seconds without a heartbeat
+SOON: Final = 0.05  #: seconds between the first change and the write
+PAUSE: Final = 1.0  #: seconds between two writes of the same object
+LATEST: Final = 1.0  #: seconds for which a write waits for queued copies
+LONGEST_SLEEP: Final = 30.0  #: seconds; the clock may be changed meanwhile
+AT_ONCE: Final = 200  #: copies that are digested before other tasks run
+TURN: Final = 0.02  #: seconds for which copies are digested: the queries about one copy may take some milliseconds
 
 
-Work = SummarySubject | WorkspaceObject | CollectorKey | Key  #: a Key: of a summary that should not be there
+Work = SummarySubject | WorkspaceObject | CollectorKey | Key  #: a Key: of a superfluous summary
 
 
 class StatusSummarizer:
@@ -65,11 +65,11 @@ class StatusSummarizer:
         self._stale_after = timedelta(seconds=stale_after)
         self._pause = pause
         self._monotonic = feed.env.monotonic
-        self._dirty: dict[Copy, None] = {}  #: copies to look at, the oldest first
+        self._dirty: dict[Copy, None] = {}  #: queued copies, the oldest first
         self._news = asyncio.Event()
-        self._caught_up = False  #: all that was found at the start was looked at
-        self._written: dict[Work, float] = {}  #: when something was last written, or found to be as it should be
-        self._due: dict[Work, float] = {}  #: when it is written at the latest
+        self._caught_up = False  #: all copies of the start were digested
+        self._written: dict[Work, float] = {}  #: time of the last write or comparison
+        self._due: dict[Work, float] = {}  #: latest time of the write
         edge = feed.views.provider.view(feed.views.edge)
         self._existing = feed.informer(edge, STATUS_SUMMARIES, parse_summary, self._on_summary)
         self._collectors = feed.informer(edge, STATUS_COLLECTORS, parse_collector, self._on_collector)
@@ -83,12 +83,12 @@ class StatusSummarizer:
         )
         self._ages: Controller[str] = Controller(
             f"{NAME}-ages",
-            self._look_at_age,
+            self._check_age,
             workers=1,
             backoff=feed.env.backoff,
             monotonic=feed.env.monotonic,
             log=feed.log,
-        )  #: by cluster of mailboxes
+        )  #: by logical cluster of the mailbox
         feed.configs.subscribe(feed.rebuilder.guarded(SYNCER_CONFIGS.kind, self._on_config))
         feed.locations.subscribe(feed.rebuilder.guarded(LOCATIONS.kind, self._on_location))
         feed.add_object_listener(self._on_object)
@@ -110,28 +110,28 @@ class StatusSummarizer:
 
     @property
     def idle(self) -> bool:
-        """Nothing is to be done now, as far as is known."""
+        """Whether no copy or key is queued or being processed."""
         queue = self.controller.queue
         return self._caught_up and not self._dirty and queue.idle and not len(queue) and self._ages.queue.idle
 
     async def work(self) -> None:
         await self._set_clock()  # before anything is written
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_at_copies(), name=f"{NAME} copies")
-            group.create_task(self._look_for_marks(), name=f"{NAME} marks")
+            group.create_task(self._digest_copies(), name=f"{NAME} copies")
+            group.create_task(self._find_returned(), name=f"{NAME} marks")
             group.create_task(self.controller.run(), name=NAME)
             group.create_task(self._ages.run(), name=self._ages.name)
             group.create_task(self._recorder.run(), name=f"{NAME} events")
 
-    async def _look_at_copies(self) -> None:
-        """Until cancelled.  However many there are, others get their turn."""
+    async def _digest_copies(self) -> None:
+        """Until cancelled.  Other tasks run between batches."""
         while True:
             await self._feed.rebuilder.clean.wait()
             self._news.clear()
             until = self._monotonic() + TURN
             for copy in [copy for copy, _ in zip(self._dirty, range(AT_ONCE), strict=False)]:
                 del self._dirty[copy]
-                self._look(copy)
+                self._digest(copy)
                 if self._monotonic() > until:
                     break
             if self._dirty:
@@ -140,7 +140,7 @@ class StatusSummarizer:
                 self._caught_up = True
                 await self._news.wait()
 
-    def _look(self, copy: Copy) -> None:
+    def _digest(self, copy: Copy) -> None:
         try:
             concerned: list[Work] = [*self._summaries.look(copy), *self._returner.concerned(copy)]
         except Exception as error:
@@ -149,21 +149,21 @@ class StatusSummarizer:
         for one in concerned:
             self._schedule(one)
 
-    async def _look_for_marks(self) -> None:
-        """What was given back, and whose placements went while nobody looked.  A kind that nobody can list keeps no
-        other waiting."""
+    async def _find_returned(self) -> None:
+        """Find objects with returned status whose placements were deleted while no summarizer ran.  A kind that
+        cannot be listed does not delay the others."""
         env, failures = self._feed.env, 0
         left = self._returner.unheard()
-        while left := [source for source in left if not await self._look_for_marks_of(source)]:
+        while left := [source for source in left if not await self._find_returned_of(source)]:
             failures += 1
             await env.sleep(env.backoff.delay(failures))
 
-    async def _look_for_marks_of(self, source: Source) -> bool:
-        """Whether that succeeded."""
+    async def _find_returned_of(self, source: Source) -> bool:
+        """Whether the list succeeded."""
         try:
             found = await self._returner.find(source)
         except NotFound:
-            return True  # the kind is gone with all there was of it
+            return True  # the kind was deleted with its objects
         except ClientError as error:
             self._feed.trouble(f"cannot look for what was given back to {source.kind}", error)
             return False
@@ -172,16 +172,16 @@ class StatusSummarizer:
         return True
 
     def _schedule(self, key: Work) -> None:
-        """Soon, but not too often."""
+        """Enqueue after SOON, and not more often than every PAUSE."""
         if key in self._due:
-            return  # it is on its way
+            return  # already enqueued
         now = self._monotonic()
         last = self._written.get(key)
         wait = max(SOON, 0.0 if last is None else last + self._pause - now)
         self._due[key] = now + wait + LATEST
         self.controller.queue.add_after(key, wait)
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
     def reset(self, known: PlacementState) -> None:
         views, log = self._feed.views, self._feed.log
@@ -198,19 +198,19 @@ class StatusSummarizer:
     def notify(self, works: AbstractSet[state.WorkKey], assumed: Copy | None) -> None:
         for work in works:
             if isinstance(work, Copy):
-                self._look_at([work])
+                self._enqueue_copies([work])
             elif isinstance(work, StatusKey):
-                self._look_at(self._summaries.on_placement(work.placement))
+                self._enqueue_copies(self._summaries.on_placement(work.placement))
                 for one in self._returner.asked_by(work.placement):
                     self._schedule(one)
 
-    def _look_at(self, copies: Iterable[Copy]) -> None:
+    def _enqueue_copies(self, copies: Iterable[Copy]) -> None:
         self._dirty.update(dict.fromkeys(copies))
         if self._dirty:
             self._news.set()
 
     def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
-        """Where it is described: what we wrote there may be there no longer, or still."""
+        """An object in a workspace changed, perhaps its returned status."""
         for one in self._returner.on_object(cluster, part, after):
             self._schedule(one)
 
@@ -219,27 +219,27 @@ class StatusSummarizer:
             return
         cluster = change.key.cluster
         told = NOTHING if change.new is None else parse_syncer_report(change.new)
-        self._look_at(self._summaries.on_told(cluster, told))
-        self._follow_age(cluster)  # at once, so that nobody writes something of which the age is not known
+        self._enqueue_copies(self._summaries.on_told(cluster, told))
+        self._follow_age(cluster)  # before summaries with an unknown age are written
 
     def _on_location(self, change: Change[LocationLabels]) -> None:
-        self._look_at(self._summaries.on_location(change.key.cluster, change.key.name))
+        self._enqueue_copies(self._summaries.on_location(change.key.cluster, change.key.name))
 
     def _on_collector(self, change: Change[ParsedCollector]) -> None:
         key = CollectorKey(change.key.cluster, change.key.name)
         if change.new is None:
-            self._look_at(self._summaries.on_no_question(key))
+            self._enqueue_copies(self._summaries.on_no_question(key))
         else:
-            self._look_at(self._summaries.on_question(key, change.new.question))
+            self._enqueue_copies(self._summaries.on_question(key, change.new.question))
             self.controller.queue.add(key)
 
     def _on_summary(self, change: Change[StoredSummary]) -> None:
-        """Somebody else may have changed or deleted one, or it is about something that is no more."""
+        """Another client may have changed or deleted it, or its object was deleted."""
         subject = self._summaries.called(change.key)
         if subject is not None or change.new is not None:
             self._schedule(subject or change.key)
 
-    # --- doing ------------------------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------
 
     async def reconcile(self, key: Work, worker: int) -> float | None:
         await self._feed.rebuilder.clean.wait()
@@ -265,19 +265,19 @@ class StatusSummarizer:
         return None
 
     def _is_too_early(self, key: SummarySubject | WorkspaceObject | Key) -> bool:
-        """Nobody knows whether there are objects of a kind that could not be listed so far."""
+        """Whether the kind of the object was not listed yet."""
         if isinstance(key, Key):
             found = self._existing.cache.get(key)
             return found is not None and self._known.is_awaited(key.cluster, found.kind)
         cluster = key.cluster if isinstance(key, WorkspaceObject) else key.placement.cluster
         return self._known.is_awaited(cluster, key.part.kind)
 
-    async def _look_at_age(self, cluster: str, worker: int) -> float | None:
+    async def _check_age(self, cluster: str, worker: int) -> float | None:
         await self._set_clock()
         return self._note_age(cluster)
 
     async def _set_clock(self) -> None:
-        """Heartbeats have the time of the server, which need not be ours."""
+        """Heartbeats have the time of the server."""
         if await self._clock.ask():
             for cluster in self._summaries.told_of():
                 self._follow_age(cluster)
@@ -288,9 +288,9 @@ class StatusSummarizer:
             self._ages.queue.add_after(cluster, again)
 
     def _note_age(self, cluster: str) -> float | None:
-        """After how many seconds to look again."""
+        """Seconds until the age is checked again."""
         verdict, again = stale(self._summaries.told(cluster), self._clock.now(), self._stale_after)
         self._feed.rebuilder.attempt(
-            ("age", cluster), lambda: self._look_at(self._summaries.set_stale(cluster, verdict))
+            ("age", cluster), lambda: self._enqueue_copies(self._summaries.set_stale(cluster, verdict))
         )
         return None if again is None else min(again, LONGEST_SLEEP)

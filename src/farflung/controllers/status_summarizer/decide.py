@@ -1,4 +1,4 @@
-"""All StatusSummaries as they should be, and the events that change them.  Pure."""
+"""The engine of the status summarizer: all desired StatusSummaries, and the events that change them.  Pure."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from farflung.placement.state import PlacementState
 from farflung.placement.types import ObservedObject, Route
 from farflung.runtime.cache import Key
 
-NAMESPACE: Final = SUMMARY_NAMESPACE  #: of summaries of objects that are in none
-DIGITS: Final = 10  #: of the hash that makes a name that was changed unique again
+NAMESPACE: Final = SUMMARY_NAMESPACE  #: of summaries of cluster-scoped objects
+DIGITS: Final = 10  #: of the hash that is appended to a changed name
 _UNFIT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
 _UNFIT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _AROUND_DOTS: Final = re.compile(r"[.-]*\.[.-]*")
@@ -54,8 +54,8 @@ _AROUND_DOTS: Final = re.compile(r"[.-]*\.[.-]*")
 def summary_name(placement: str, part: Part) -> str:
     """`<placement>.<resource>[.<group>].<object>`.
 
-    Other objects have other names: where dots leave open what is what, where the name is longer than a name may be, or
-    where it holds what no name of a summary may (`system:node` is the name of a role), a hash is appended.
+    Names are unique: a hash is appended if dots make the name ambiguous, if it is too long, or if it has characters
+    that a summary's name may not have (a role may be called `system:node`).
     """
     words = [placement, part.kind.resource, part.kind.group, part.name]
     plain = ".".join(word for word in words if word)
@@ -69,8 +69,8 @@ def summary_namespace(part: Part) -> str:
 
 
 def summary_labels(placement: str, part: Part) -> dict[str, str]:
-    """What summaries are selected by.  Of what is no value of a label there is the beginning, and a hash; the summary's
-    `subject` has all of it."""
+    """Labels of a summary.  A text that is no valid label value is shortened, with a hash; `subject` has the whole
+    text."""
     return {
         SUMMARY_PLACEMENT: _fitting_value(placement),
         SUMMARY_GROUP: _fitting_value(part.kind.group),
@@ -89,7 +89,7 @@ def _fitting_value(plain: str) -> str:
 
 
 def _hashed(clean: str, unique: str, limit: int) -> str:
-    """As much of the beginning as there is room for, and the hash."""
+    """The beginning of the text and the hash."""
     digits = hashlib.sha256(unique.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
     beginning = clean.strip("._-")[: limit - DIGITS - 1].rstrip("._-")
     return f"{beginning}-{digits}" if beginning else digits
@@ -99,11 +99,11 @@ def _hashed(clean: str, unique: str, limit: int) -> str:
 
 
 class Summarized(Enum):
-    """Whether there are summaries of the objects of a kind."""
+    """Whether objects of a kind have summaries."""
 
     NEVER = "never"
     ALWAYS = "always"
-    IF_REPORTING = "if reporting"  #: once one of the copies has a status
+    IF_REPORTING = "if reporting"  #: if one of the copies has a status
 
 
 _BY_DEFAULT: Final = frozenset(
@@ -132,15 +132,15 @@ _KINDS_WITHOUT: Final = frozenset(
         Kind("", "secrets"),
         Kind("apiextensions.k8s.io", "customresourcedefinitions"),
     }
-)  #: whose status says nothing of a workload
+)  #: without the status of a workload
 
 
 def is_summarized(kind: Kind, annotation: str | None, *, builtin: bool) -> Summarized:
-    """As the EdgePlacement's annotation says.
+    """By the annotation of the EdgePlacement.
 
-    `false`: nothing is.  A list such as `deployments.apps,ingresses.networking.k8s.io,pods`: these kinds are, as far
-    as they may be.  Anything else: workloads, Services and claims of volumes are, and custom resources that have
-    a status.  In a list counts what names a group, or a kind of the core group that has a status.
+    `false`: no kind.  A list such as `deployments.apps,ingresses.networking.k8s.io,pods`: these kinds, if they can be
+    summarized; entries need a group, except kinds of the core group with a status.  Anything else: workloads, Services,
+    PersistentVolumeClaims, and custom resources with a status.
     """
     if kind in _KINDS_WITHOUT or kind.group in _GROUPS_WITHOUT or category(kind) is not Category.EDGE:
         return Summarized.NEVER
@@ -154,7 +154,7 @@ def is_summarized(kind: Kind, annotation: str | None, *, builtin: bool) -> Summa
 
 @lru_cache(maxsize=256)
 def _asked_for(annotation: str) -> frozenset[Kind] | None:
-    """The kinds that are listed; None: the default."""
+    """The listed kinds; None: the default."""
     if annotation.strip().lower() == "false":
         return frozenset()
     named = [word.strip().partition(".") for word in annotation.split(",")]
@@ -166,9 +166,9 @@ def _is_kind(resource: str, group: str) -> bool:
     return not dns_label(resource) and not dns_subdomain(group) if group else resource in _CORE
 
 
-MOST_QUESTIONS: Final = 16  #: that are asked about an object, because each of them costs time for each copy
-MOST_TOLD: Final = 64  #: of which something is said, be it that they are too many
-LARGEST: Final = 1 << 21  #: bytes of all answers about an object: a hub takes no objects of more than 3 MiB
+MOST_QUESTIONS: Final = 16  #: collectors per object; each costs time for each copy
+MOST_TOLD: Final = 64  #: collectors that are reported, also those above the limit
+LARGEST: Final = 1 << 21  #: bytes of all results for an object: the hub refuses objects of more than 3 MiB
 MISSING: Final = "there is no StatusCollector of this name"
 NOT_UNDERSTOOD: Final = "it is not understood: its status says what is wrong with it"
 TOO_MANY: Final = (
@@ -185,18 +185,18 @@ class CollectorKey(NamedTuple):
 
 
 def summary_key(subject: SummarySubject) -> Key:
-    """Where the summary of an object is."""
+    """The key of the summary of an object."""
     placement, part = subject
     return Key(placement.cluster, summary_namespace(part), summary_name(placement.name, part))
 
 
 @dataclass(slots=True)
 class _Summary:
-    """`answerings`: what can be asked is asked of every copy."""
+    """`answerings`: the results of collectors, with a row for every copy."""
 
     tally: Tally = field(default_factory=Tally)
     answerings: dict[str, CollectorAnswer] = field(default_factory=dict)
-    described: tuple[ObservedObject, Obj] | None = None  #: the object that all are copies of, read once for all of them
+    described: tuple[ObservedObject, Obj] | None = None  #: the source object, decoded once for all copies
 
 
 _NONE: Final[Mapping[Part, _Summary]] = {}
@@ -207,21 +207,21 @@ class Summaries:
         self._known = known
         self._builtin = frozenset(source.kind for source in known.offers.builtin())
         self._of: dict[PlacementKey, dict[Part, _Summary]] = {}
-        self._holders: dict[Part, set[PlacementKey]] = {}  #: of which placements there is a summary
+        self._holders: dict[Part, set[PlacementKey]] = {}  #: placements with a summary of an object
         self._called: dict[Key, SummarySubject] = {}
-        self._annotations: dict[PlacementKey, str | None] = {}  #: which objects of a placement are summarized
+        self._annotations: dict[PlacementKey, str | None] = {}  #: the annotation of each placement
         self._told: dict[str, SyncerReport] = {}  #: by cluster of mailboxes
         self._stale: dict[str, CopyProblem] = {}
-        self._questions: dict[CollectorKey, CollectorQuery | None] = {}  #: None: it is not understood
+        self._questions: dict[CollectorKey, CollectorQuery | None] = {}  #: None: invalid
 
     # --- what there is ----------------------------------------------------------------------------
 
     def called(self, key: Key) -> SummarySubject | None:
-        """What a summary of this name is about."""
+        """The subject of the summary with this name."""
         return self._called.get(key)
 
     def summary(self, subject: SummarySubject) -> Obj | None:
-        """As it should be; None: there should be none."""
+        """The desired summary, or None."""
         found = self._of.get(subject.placement, {}).get(subject.part)
         placement = self._known.placements.get(subject.placement)
         if found is None or placement is None:
@@ -287,7 +287,7 @@ class Summaries:
     # --- what changes -----------------------------------------------------------------------------
 
     def look(self, copy: Copy) -> set[SummarySubject]:
-        """At one copy, anew.  The summaries that it belongs to, or no longer."""
+        """Digest a copy.  Returns the summaries that it affects."""
         mailbox, part = copy
         wanted = {
             one.placement: one.place
@@ -365,7 +365,7 @@ class Summaries:
         return is_summarized(part.kind, self._annotations.get(key), builtin=part.kind in self._builtin)
 
     def on_placement(self, key: PlacementKey) -> set[Copy]:
-        """Its annotations may be others, or it is gone: what to look at."""
+        """Its annotations may have changed, or it was deleted.  Returns the copies to digest, as all `on_…` do."""
         placement = self._known.placements.get(key)
         annotation = None if placement is None else placement.annotations.get(SUMMARIZE)
         if self._annotations.get(key) == annotation:
@@ -383,7 +383,7 @@ class Summaries:
     # --- what syncers say -------------------------------------------------------------------------
 
     def on_told(self, cluster: str, told: SyncerReport) -> set[Copy]:
-        """By a syncer, of its mailbox: what to look at."""
+        """The report of a syncer changed."""
         before = self._told.get(cluster, NOTHING)
         if told == NOTHING:
             self._told.pop(cluster, None)
@@ -401,11 +401,11 @@ class Summaries:
         return self._told.get(cluster, NOTHING)
 
     def told_of(self) -> list[str]:
-        """The clusters of mailboxes whose syncers said something."""
+        """The logical clusters of mailboxes with a report."""
         return list(self._told)
 
     def set_stale(self, cluster: str, verdict: CopyProblem | None) -> set[Copy]:
-        """Why what is known of a mailbox may be old: what to look at."""
+        """The report of a mailbox became stale, or current again."""
         if self._stale.get(cluster) == verdict:
             return set()
         if verdict is None:
@@ -419,14 +419,14 @@ class Summaries:
     # --- questions --------------------------------------------------------------------------------
 
     def on_question(self, key: CollectorKey, question: CollectorQuery | None) -> set[Copy]:
-        """None: it is not understood.  What to look at."""
+        """`question`: None if it is invalid."""
         if key in self._questions and self._questions[key] == question:
             return set()
         self._questions[key] = question
         return self._asked(key)
 
     def on_no_question(self, key: CollectorKey) -> set[Copy]:
-        """There is none any more.  What to look at."""
+        """The collector was deleted."""
         self._questions.pop(key, None)
         return self._asked(key)
 
@@ -439,7 +439,7 @@ class Summaries:
         return copies
 
     def on_location(self, cluster: str, name: str) -> set[Copy]:
-        """Questions may be about its labels."""
+        """Queries may use its labels."""
         copies: set[Copy] = set()
         for placement, mailbox in self._known.led(cluster, name):
             selected = self._known.engine.selected(placement)
@@ -447,7 +447,7 @@ class Summaries:
         return copies
 
     def _ask(self, summary: _Summary, key: PlacementKey, part: Part) -> None:
-        """What the placement asks of it, and nothing else."""
+        """Update the collectors of the summary to those of the placement."""
         selected = self._known.engine.selected(key).get(part)
         names = () if selected is None else selected.collectors[:MOST_QUESTIONS]
         asked = {name: self._questions.get(CollectorKey(key.cluster, name)) for name in names}
@@ -458,7 +458,7 @@ class Summaries:
                 summary.answerings[name] = CollectorAnswer(name, question)
 
     def _described(self, summary: _Summary, subject: SummarySubject) -> Obj:
-        """What a user said of an object; nothing if it is not there."""
+        """The source object without its status; empty if it does not exist."""
         source = self._known.world.get(subject.placement.cluster, subject.part)
         if source is None:
             return {}

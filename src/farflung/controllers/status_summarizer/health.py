@@ -1,4 +1,4 @@
-"""The health of one copy: what is wrong with it, and how old that knowledge is.  Pure."""
+"""The health of one copy: its problem, and the age of its status.  Pure."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from farflung.placement.types import Route
 
 
 class SummarySubject(NamedTuple):
-    """What a summary is about: an object, as far as one placement brings it somewhere."""
+    """The subject of a summary: an object and one of its placements."""
 
     placement: PlacementKey
     part: Part
 
 
 class CopyProblem(NamedTuple):
-    """What is wrong.  The words stay the same as long as what they are about does."""
+    """A problem of a copy.  Its texts do not change while the problem lasts."""
 
     reason: str  #: one CamelCase word
     message: str = ""
-    since: str = ""  #: RFC 3339 in UTC with seconds; empty: nobody knows
+    since: str = ""  #: RFC 3339 in UTC with seconds; empty: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What counts of a copy, read from its document alone."""
+    """The relevant values of a copy's document."""
 
     reporting: bool = False  #: it has a status
-    observed: str = ""  #: when the hub took its status, as RFC 3339 in UTC with seconds; empty: nobody knows
+    observed: str = ""  #: when the status was written, RFC 3339 in UTC with seconds; empty: unknown
     numbers: Mapping[str, int | float] = field(default_factory=dict)  #: by their paths in the status
     conditions: Mapping[str, str] = field(default_factory=dict)  #: type → True, False or Unknown
     texts: Mapping[str, str] = field(default_factory=dict)  #: short ones, by their paths in the status
-    verdict: CopyProblem | None = None  #: what is wrong with it by its own account; None: nothing
+    verdict: CopyProblem | None = None  #: the problem in its status, or None
 
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What is known of one destination."""
+    """The state of one destination."""
 
     place: Route
-    digest: Digest | None = None  #: None: the copy is not there
-    refused: CopyProblem | None = None  #: why its syncer cannot bring it to the cluster
-    stale: CopyProblem | None = None  #: why what is known may be old
+    digest: Digest | None = None  #: None: there is no copy
+    refused: CopyProblem | None = None  #: why its syncer cannot apply it
+    stale: CopyProblem | None = None  #: why the status is stale
 
 
 class Row(NamedTuple):
@@ -87,8 +87,7 @@ Conditions = Mapping[str, Mapping[str, Any]]  #: by their types
 def find_problem(
     kind: Kind, spec: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
 ) -> CopyProblem | None:
-    """The first that applies: a condition that should not be False is, or one that should not be True; less is ready
-    than is desired; a phase.  None: nothing is wrong."""
+    """The first problem: a condition with the wrong status, fewer ready than desired replicas, or a failed phase."""
     if kind == PODS and status.get("phase") == "Succeeded":
         return None
     return _by_condition(kind, conditions) or _by_count(kind, spec, status) or _by_phase(kind, status)
@@ -147,7 +146,7 @@ def _whole(value: object, otherwise: int) -> int:
 
 
 def word(value: object) -> str:
-    """One CamelCase word; empty if nothing can be made of it."""
+    """One CamelCase word, or empty."""
     if type(value) is not str:
         return ""
     if _WORD.fullmatch(value):
@@ -157,7 +156,7 @@ def word(value: object) -> str:
 
 
 def sentence(value: object) -> str:
-    """One line that is not too long, and does nothing to a terminal."""
+    """One line of limited length without control characters."""
     if type(value) is not str:
         return ""
     printable = (char if char.isprintable() else " " for char in value[: 2 * MESSAGE])
@@ -166,7 +165,7 @@ def sentence(value: object) -> str:
 
 
 def moment(value: object) -> str:
-    """A time in UTC with seconds; empty if it is none."""
+    """A time in UTC with seconds; empty if it is invalid."""
     if type(value) is not str or len(value) > _LONGEST_TIME:
         return ""
     try:
@@ -180,17 +179,17 @@ NUMBERS: Final = 64
 CONDITIONS: Final = 32
 TEXTS: Final = 16
 TEXT_DEPTH: Final = 2  #: names in the path of a text
-_OBJECTS: Final = 64  #: within a status that are looked into
-_FIELDS: Final = 256  #: an object with more of them is a table, and is not looked into
-_ENTRIES: Final = 64  #: of a list of conditions that are looked at
+_OBJECTS: Final = 64  #: objects of a status that are read
+_FIELDS: Final = 256  #: an object with more fields is a map, and is not read
+_ENTRIES: Final = 64  #: conditions that are read
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")  #: of a field: without dots, which paths have
-_BOOKKEEPING: Final = ("Generation", "collisionCount")  #: ends of names of numbers that mean nothing together
+_BOOKKEEPING: Final = ("Generation", "collisionCount")  #: suffixes of fields whose sum is meaningless
 _TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")  #: of a condition
 _STATUSES: Final = ("True", "False", "Unknown")
 _TEXT: Final = re.compile(r"[A-Z][A-Za-z]{0,62}")
 _STATE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
-_STATES: Final = frozenset({"health", "phase", "result", "state", "status"})  #: where words may have any form
-#: The hub gives these a status of zeros when they are created.
+_STATES: Final = frozenset({"health", "phase", "result", "state", "status"})  #: fields whose text may have any form
+#: Kinds whose status is zeros after the creation.
 _CREATED_WITH_ZEROS: Final = frozenset(
     {
         Kind("", "replicationcontrollers"),
@@ -233,7 +232,7 @@ def _decoded(document: bytes) -> Mapping[str, Any]:
     try:
         return _object(orjson.loads(document))
     except orjson.JSONDecodeError:
-        return {}  # deeper than the hub takes, or with numbers that are greater
+        return {}  # deeper than the hub allows, or with larger numbers
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -245,7 +244,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _observed(managed: object) -> str:
-    """When the status was written last."""
+    """The time of the last write of the status."""
     newest = ""
     for entry in _list(managed):
         if type(entry) is dict and entry.get("subresource") == "status":
@@ -308,9 +307,9 @@ def _limited(found: dict[str, V], limit: int) -> dict[str, V]:
     return {path: found[path] for path in sorted(found, key=lambda path: (path.count("."), path))[:limit]}
 
 
-ANY: Final = "*"  #: in the place of a name: all objects of a kind
-DOWN: Final = "down"  #: the direction of what does not get to its cluster
-STATUS: Final = "status"  #: the direction of what its cluster says and does not get here
+ANY: Final = "*"  #: instead of a name: all objects of a kind
+DOWN: Final = "down"  #: problems with applying
+STATUS: Final = "status"  #: problems with returning the status
 FAILING: Final = "Failing"
 NOT_HEARD: Final = "NotHeard"
 NOT_RETURNED: Final = "StatusNotReturned"
@@ -318,23 +317,23 @@ UNREACHABLE: Final = "EdgeUnreachable"
 
 
 class SyncerReport(NamedTuple):
-    """What a syncer said last."""
+    """The last report of a syncer."""
 
-    beat: datetime | None = None  #: when, by the clock of the hub; None: nothing ever
-    unreachable: CopyProblem | None = None  #: why it does not reach its cluster
-    refused: Mapping[Part, CopyProblem] = {}  #: what it cannot bring there
-    unreturned: Mapping[Part, CopyProblem] = {}  #: of what it cannot bring the status here
+    beat: datetime | None = None  #: the heartbeat, by the clock of the hub; None: no heartbeat yet
+    unreachable: CopyProblem | None = None  #: why its cluster is unreachable
+    refused: Mapping[Part, CopyProblem] = {}  #: objects that it cannot apply
+    unreturned: Mapping[Part, CopyProblem] = {}  #: objects whose status it cannot return
 
     def refusal(self, part: Part) -> CopyProblem | None:
-        """Why it cannot bring an object, or any of its kind."""
+        """Why it cannot apply an object, or any object of the kind."""
         return _about(self.refused, part)
 
     def delay(self, part: Part) -> CopyProblem | None:
-        """Why the status of an object may be old, although its syncer is heard of."""
+        """Why the status of an object is stale although the heartbeat is not."""
         return _about(self.unreturned, part)
 
     def differences(self, other: SyncerReport) -> set[Part]:
-        """Of which objects something else is said."""
+        """Objects whose problems differ."""
         both = (self.refused, other.refused), (self.unreturned, other.unreturned)
         return {
             part for some, others in both for part in some.keys() | others.keys() if some.get(part) != others.get(part)
@@ -349,7 +348,7 @@ NOTHING: Final = SyncerReport()
 
 
 def parse_syncer_report(document: bytes) -> SyncerReport:
-    """A SyncerConfig.  What makes no sense was not said."""
+    """Of a SyncerConfig; invalid fields are ignored."""
     try:
         config = parse_heartbeat(document)
     except msgspec.MsgspecError:
@@ -385,8 +384,8 @@ def _problems(status: Any) -> dict[str, dict[Part, CopyProblem]]:
 
 
 def stale(told: SyncerReport, now: datetime, limit: timedelta) -> tuple[CopyProblem | None, float | None]:
-    """Why what is known may be old, and after how many seconds to ask again; None: when something is heard.  Of whom
-    nothing was ever heard, nothing is known that could be old."""
+    """The problem of a stale report, and the seconds until the next check; None: at the next heartbeat.  A cluster that
+    never reported is not stale."""
     if told.beat is None:
         return None, None
     left = (told.beat + limit - now).total_seconds()

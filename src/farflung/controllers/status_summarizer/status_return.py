@@ -36,30 +36,30 @@ from farflung.placement.types import ObservedObject
 from farflung.runtime.recorder import About, Recorder
 
 MARKS: Final = (COUNT, STATUS_RETURNED_FROM)
-OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of who places virtual machines
+OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of the global scheduler
 ENDED: Final = ("Failed", "Succeeded")
 PODS: Final = Kind("", "pods")
-BRINGS: Final = "global-scheduler-"  #: the name of the placement that does it, followed by the value of the label
-_NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: their own servers say how they are
+BRINGS: Final = "global-scheduler-"  #: prefix of its placements, followed by the value of the label
+_NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: kinds whose status the hub writes
 
 
 class Returned(NamedTuple):
-    """What came back from one cluster."""
+    """The returned status of one cluster."""
 
     target: str  #: the name of its SyncTarget
     status: Mapping[str, Any]
 
 
 class ReturnRequest(NamedTuple):
-    """What placements ask of an object."""
+    """The placements that request the status of an object."""
 
-    clusters: int  #: how many have a copy because of them
-    only: Returned | None = None  #: what came back, if that is one
+    clusters: int  #: number of clusters with a copy
+    only: Returned | None = None  #: the status of the only copy
     placements: frozenset[str] = frozenset()  #: their names
 
 
 class ReturnStep(NamedTuple):
-    """What to write next: either a label and an annotation (None: away), or the status."""
+    """The next write: a label and an annotation (None: remove them), or the status."""
 
     executing: str | None = None
     returned: str | None = None
@@ -67,7 +67,7 @@ class ReturnStep(NamedTuple):
 
 
 def is_given_back(kind: Kind) -> bool:
-    """Whether the status of such objects is ever ours, whatever marks somebody puts on them."""
+    """Whether status is ever returned to objects of this kind."""
     return category(kind) is Category.EDGE and kind not in _NEVER
 
 
@@ -77,7 +77,7 @@ def is_marked(document: bytes) -> bool:
 
 
 def next_step(kind: Kind, obj: Mapping[str, Any], asked: ReturnRequest | None) -> ReturnStep | None:
-    """`asked`: None if nobody asks.  None: it is as it should be."""
+    """`asked`: None if no placement requests the status.  Returns None if nothing is to be written."""
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(STATUS_RETURNED_FROM)
     only = asked.only if asked is not None and asked.clusters == 1 and _is_told_by_copy(kind, obj, asked) else None
@@ -111,7 +111,7 @@ def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any], asked: ReturnRequest) -
 
 
 def _own_conditions(kind: Kind, obj: Mapping[str, Any]) -> list[Obj]:
-    """What is said of a virtual machine by who places it."""
+    """The status that the global scheduler writes."""
     if _machine(kind, obj) is None:
         return []
     return [one for one in _conditions(obj.get("status")) if one.get("type") in OWN]
@@ -123,7 +123,7 @@ def _conditions(status: object) -> list[Obj]:
 
 
 def _with_own(kind: Kind, obj: Mapping[str, Any], returned: Mapping[str, Any]) -> Obj:
-    """The conditions, if they are not just those that came back."""
+    """The conditions, if they differ from the returned ones."""
     if _machine(kind, obj) is None:
         return {}
     said = _conditions(returned)
@@ -134,7 +134,7 @@ def _with_own(kind: Kind, obj: Mapping[str, Any], returned: Mapping[str, Any]) -
 
 
 def _without_copy(kind: Kind, obj: Mapping[str, Any]) -> Obj:
-    """The status of what has no copy, or not one that counts."""
+    """The status of an object without an only copy."""
     own, status = _own_conditions(kind, obj), obj.get("status")
     if own and isinstance(status, dict) and status.get("phase") in ENDED:
         return status
@@ -144,12 +144,12 @@ def _without_copy(kind: Kind, obj: Mapping[str, Any]) -> Obj:
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
 MARKED: Final = ListOptions(labels=COUNT)
-MOST_STEPS: Final = 4  #: that follow one another: the marks, the status, the marks again
-HOPELESS: Final = frozenset({400, 405, 413, 415, 422})  #: what a server says of a write that it will never take
+MOST_STEPS: Final = 4  #: writes in a row: the marks, the status, the marks again
+HOPELESS: Final = frozenset({400, 405, 413, 415, 422})  #: statuses of writes that will not succeed later
 
 
 class WorkspaceObject(NamedTuple):
-    """One that is described somewhere."""
+    """An object in a workspace."""
 
     cluster: str
     part: Part
@@ -161,26 +161,25 @@ class StatusReturner:
         self._everywhere = everywhere
         self._recorder = recorder
         self._log = log
-        self._marked: dict[Part, set[str]] = {}  #: the clusters where it has marks of ours
+        self._marked: dict[Part, set[str]] = {}  #: clusters in which the object has marks
         self._marked_in: dict[str, set[Part]] = {}  #: the same by cluster
-        self._refused: dict[WorkspaceObject, tuple[str, bytes]] = {}  #: which version of it does not take which write
+        self._refused: dict[WorkspaceObject, tuple[str, bytes]] = {}  #: refused writes, by version
 
     def concerned(self, copy: Copy) -> set[WorkspaceObject]:
-        """The objects whose status may be another one because of a copy."""
+        """The objects whose status may change because of a copy."""
         wanted = self._known.engine.wanted(copy.mailbox, copy.part)
         asking = {one.placement.cluster for one in wanted if _asks(one.selected, copy.part)}
         return {WorkspaceObject(cluster, copy.part) for cluster in asking | self._marked.get(copy.part, set())}
 
     def asked_by(self, key: PlacementKey) -> set[WorkspaceObject]:
-        """The objects whose status a placement wants back, or may have wanted: it may lead nowhere, and then no copy
-        tells of its end."""
+        """The objects whose status a placement requests or requested: without destinations, no copy has an event."""
         selected = self._known.engine.selected(key)
         asking = {part for part, how in selected.items() if _asks(how, part)}
         return {WorkspaceObject(key.cluster, part) for part in asking | self._marked_in.get(key.cluster, set())}
 
     def on_object(self, cluster: str, part: Part, seen: ObservedObject | None) -> set[WorkspaceObject]:
-        """What was heard of, and what is in it, as far as something may have to be done about it.  Of objects that go
-        nowhere no copy tells."""
+        """An object in a workspace changed.  Returns the objects to reconcile; objects without copies have no other
+        event."""
         found: set[WorkspaceObject] = set()
         if seen is None:
             self._refused.pop(WorkspaceObject(cluster, part), None)
@@ -196,14 +195,14 @@ class StatusReturner:
         return found
 
     def _reconsidered(self, cluster: str) -> set[WorkspaceObject]:
-        """What was refused in a workspace, by a schema that may be another one now."""
+        """Forget refusals in a workspace whose schema may have changed."""
         found = {one for one in self._refused if one.cluster == cluster}
         for one in found:
             del self._refused[one]
         return found
 
     def _note_marks(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
-        """Whether it has marks of ours, or had some."""
+        """Whether it has or had marks."""
         if seen is not None and not seen.ours and is_marked(seen.document):
             self._marked.setdefault(part, set()).add(cluster)
             self._marked_in.setdefault(cluster, set()).add(part)
@@ -215,11 +214,11 @@ class StatusReturner:
         return True
 
     def unheard(self) -> list[Source]:
-        """Kinds of which nothing is heard, in workspaces without placements."""
+        """Kinds without an informer, in workspaces without placements."""
         return sorted(self._known.offers.everything().difference(self._known.offers.builtin(), self._known.sources))
 
     async def find(self, source: Source) -> set[WorkspaceObject]:
-        """Those that have marks.  Raises ClientError."""
+        """Objects with marks.  Raises ClientError."""
         found: set[WorkspaceObject] = set()
         everywhere = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
         for obj in await everywhere.list(source.collection(), MARKED):
@@ -229,7 +228,7 @@ class StatusReturner:
         return found
 
     async def give(self, one: WorkspaceObject) -> bool:
-        """Whether somebody asks for it."""
+        """Whether a placement requests its status."""
         seen = self._known.world.get(*one)
         source = self._known.offers.source(one.cluster, one.part.kind)
         asked = self._asked(one)
@@ -239,7 +238,7 @@ class StatusReturner:
         collection = Collection(one.part.kind.group, source.version, one.part.kind.resource, "")
         if seen is not None:
             obj: Obj = orjson.loads(seen.document)
-        else:  # of workspaces without placements less is heard
+        else:  # workspaces without placements may have no informer
             try:
                 obj = await client.get(collection, one.part.name, one.part.namespace)
             except NotFound:
@@ -252,23 +251,23 @@ class StatusReturner:
             try:
                 taken = await self._take(one, client, collection, obj, following)
             except NotFound:
-                break  # it is gone, or has no status of its own
+                break  # deleted, or without a status subresource
             if taken is None:
                 break
             obj = taken
             if following.status is not None:
-                obj["status"] = following.status  # some servers have more to say; that is not ours
+                obj["status"] = following.status  # the server may add fields
         return asked is not None
 
     async def _take(
         self, one: WorkspaceObject, client: Client, collection: Collection, obj: Obj, following: ReturnStep
     ) -> Obj | None:
-        """None: its server refuses that, which is told once; the same is tried again when the object is another."""
+        """None if the server refuses it, which has an Event; retried when the object changes."""
         patch, subresource, how = _patch(obj, following)
         attempt = obj["metadata"].get("resourceVersion", ""), hashlib.sha256(orjson.dumps(patch)).digest()
         if self._refused.get(one) == attempt:
             return None
-        self._refused[one] = attempt  # before it is, so that a schema that changes meanwhile leads here again
+        self._refused[one] = attempt  # before the request, so that a schema change meanwhile causes a retry
         try:
             taken = await client.patch(collection, one.part.name, patch, one.part.namespace, subresource, how=how)
         except BaseException as error:
@@ -288,7 +287,7 @@ class StatusReturner:
         self._log.error(error, "cannot give back", object=str(part), cluster=one.cluster)
 
     def _asking(self, cluster: str, part: Part) -> set[PlacementKey]:
-        """The placements that want the status of an object back."""
+        """The placements that request the status of an object."""
         engine = self._known.engine
         holders = [key for key in engine.holders(part) if key.cluster == cluster]
         return {key for key in holders if _asks(engine.selected(key).get(part), part)}
@@ -310,7 +309,7 @@ class StatusReturner:
 
 
 def _asks(selected: Selected | None, part: Part) -> bool:
-    """Only clusters say how something is that goes there."""
+    """Status is returned only for kinds that are applied at the edge."""
     return selected is not None and selected.singleton and category(part.kind) is Category.EDGE
 
 
@@ -321,13 +320,12 @@ def _discard(index: dict[K, set[V]], key: K, value: V) -> None:
 
 
 def _patch(obj: Obj, following: ReturnStep) -> tuple[Any, str, PatchType]:
-    """Of this very object, and of nothing in it but what is ours, whatever became of the rest meanwhile; and the
-    subresource it is for."""
+    """A patch of the marks or the status only, with the uid; and its subresource."""
     uid = obj["metadata"]["uid"]
     if following.status is not None:
         test = {"op": "test", "path": "/metadata/uid", "value": uid}
         put = {"op": "add", "path": "/status", "value": following.status}
-        gone = {"op": "remove", "path": "/status"}  # some kinds have no status that is empty
+        gone = {"op": "remove", "path": "/status"}  # some kinds refuse an empty status
         return [test, put if following.status else gone], "status", PatchType.JSON
     metadata: Obj = {"uid": uid}
     for section, name, value in (

@@ -48,11 +48,11 @@ _SUMMARY: Final = msgspec.json.Decoder(_Summary)
 
 
 class StoredSummary(msgspec.Struct, frozen=True):
-    """A summary that is there."""
+    """A summary in the cache."""
 
     document: bytes
-    ours: bool  #: whether it looks like one that we made, whatever others did to it
-    kind: Kind  #: of what it is about
+    ours: bool  #: whether the summarizer created it
+    kind: Kind  #: of its subject
 
 
 def parse_summary(document: bytes) -> StoredSummary:
@@ -72,7 +72,7 @@ class SummaryWriter:
         self._log = log
 
     async def write(self, subject: SummarySubject) -> bool:
-        """Whether there is one then."""
+        """Whether there is a summary afterwards."""
         wanted = self._summaries.summary(subject)
         key = summary_key(subject)
         found = self._there.cache.get(key)
@@ -89,7 +89,7 @@ class SummaryWriter:
         return True
 
     async def clear(self, key: Key) -> None:
-        """Of what should not be there, whatever it says that it is about."""
+        """Delete a superfluous summary."""
         found = self._there.cache.get(key)
         if found is not None and found.ours and self._summaries.called(key) is None:
             await self._delete(key, orjson.loads(found.document))
@@ -99,7 +99,7 @@ class SummaryWriter:
         try:
             made = await view.create(STATUS_SUMMARIES, wanted, key.namespace)
         except AlreadyExists:
-            return  # which is heard, and looked at
+            return  # an event follows
         except NotFound:
             if key.namespace != NAMESPACE:
                 raise
@@ -124,7 +124,7 @@ class SummaryWriter:
 
 
 def renewed(before: Obj, wanted: Obj) -> Obj:
-    """What is there, with all that we say, and what others say beside the content."""
+    """The observed summary with the desired content; metadata of others is kept."""
     metadata: dict[str, Any] = {**before["metadata"], "ownerReferences": wanted["metadata"]["ownerReferences"]}
     metadata["labels"] = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
     return {**wanted, "metadata": metadata}

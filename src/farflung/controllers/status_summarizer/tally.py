@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, Digest
 from farflung.machinery.errors import Obj
 
-VALUES: Final = 16  #: different ones that are told of, of as many as there are
+VALUES: Final = 16  #: distinct values in a summary
 _INTEGERS: Final = 2**63  #: whole numbers from its negative to below it are integers on the wire
 
 
@@ -25,20 +25,20 @@ Value = TypeVar("Value", contravariant=True)
 
 
 class Aggregate(Protocol[Value]):
-    """Something that is made of values, in whatever order they come."""
+    """An aggregate of values that does not depend on their order."""
 
     def __bool__(self) -> bool: ...
 
     def add(self, value: Value) -> None: ...
 
     def remove(self, value: Value) -> None:
-        """One that was added."""
+        """Remove a value that was added."""
 
     def body(self) -> Obj: ...
 
 
 class Counted(Generic[K]):
-    """How often each value occurs, the values being in order."""
+    """Counts of sorted values."""
 
     __slots__ = ("_counts", "_order")
 
@@ -74,15 +74,15 @@ class Counted(Generic[K]):
 
 
 class Statistics:
-    """What numbers are together.  Their sum is exact until it is written, so it is the same after any history."""
+    """Sum, minimum and maximum of numbers.  The sum is exact, so it does not depend on the history."""
 
     __slots__ = ("_count", "_floats", "_integers", "_values")
 
     def __init__(self) -> None:
         self._values: Counted[int | float] = Counted()
         self._count = 0
-        self._integers = 0  #: their sum
-        self._floats = Fraction()  #: and that of those which are none
+        self._integers = 0  #: sum of the integers
+        self._floats = Fraction()  #: sum of the floats
 
     def __bool__(self) -> bool:
         return self._count > 0
@@ -112,7 +112,7 @@ class Statistics:
 
 
 def _plain(number: int | float | Fraction) -> int | float:
-    """The same number in the form that it has on the wire; the nearest if it has none."""
+    """The number as JSON has it, or the nearest one."""
     if number == int(number) and -_INTEGERS <= number < _INTEGERS:
         return int(number)
     nearest = _float(number)
@@ -127,7 +127,7 @@ def _float(number: int | float | Fraction) -> float:
 
 
 class Table(Generic[V]):
-    """Columns by their names, of which there is any number, and the first of which are told of."""
+    """Aggregates by name; a summary has the first of them."""
 
     __slots__ = ("_column", "_columns", "_limit", "_order")
 
@@ -141,7 +141,7 @@ class Table(Generic[V]):
         return bool(self._order)
 
     def replace(self, old: Mapping[str, V], new: Mapping[str, V]) -> None:
-        """What had the values `old` has those in `new`; what stays the same costs next to nothing."""
+        """Replace the values of a copy; equal values are skipped."""
         for name, value in old.items():
             if new.get(name) != value:
                 self._remove(name, value)
@@ -167,7 +167,7 @@ class Table(Generic[V]):
         return {name: self._columns[name].body() for name in self._order[: self._limit]}
 
 
-BROKEN: Final = 20  #: destinations that are told of one by one
+BROKEN: Final = 20  #: destinations that are listed one by one
 NUMBERS: Final = 64
 CONDITIONS: Final = 32
 TEXTS: Final = 16
@@ -176,8 +176,8 @@ Rank = tuple[str, str, str, str]  #: cluster, Location, SyncTarget and mailbox, 
 
 
 class Tally:
-    """What a StatusSummary says, beside its subject and what was collected.  The order of what happened is of no
-    influence: equal reports, equal bodies."""
+    """The content of a StatusSummary except its subject and collected results.  Equal reports give equal bodies, in any
+    order."""
 
     def __init__(self) -> None:
         self._reports: dict[str, CopyReport] = {}
@@ -198,7 +198,7 @@ class Tally:
         return mailbox in self._reports
 
     def put(self, mailbox: str, report: CopyReport) -> bool:
-        """Whether it says anything else than before."""
+        """Whether the body changes."""
         old = self._reports.get(mailbox)
         if old == report:
             return False
@@ -207,7 +207,7 @@ class Tally:
         return True
 
     def remove(self, mailbox: str) -> bool:
-        """Whether it was there."""
+        """Whether the mailbox had a report."""
         old = self._reports.pop(mailbox, None)
         if old is None:
             return False
@@ -215,7 +215,7 @@ class Tally:
         return True
 
     def body(self) -> Obj:
-        """What there is nothing of is left out, but for the numbers of destinations."""
+        """Empty fields are omitted, except `destinations`."""
         body: Obj = {"destinations": self._destinations()}
         if self._observed:
             body["observedAt"] = self._observed.greatest()
@@ -273,7 +273,7 @@ def _is_stale(report: CopyReport | None) -> bool:
 
 
 def _verdict(report: CopyReport) -> CopyProblem | None:
-    """What does not arrive is broken whatever was said before.  What is not there yet is missing, and not broken."""
+    """A refused object is broken, whatever its last status.  A copy that does not exist yet is missing, not broken."""
     if report.digest is None:
         return None
     return report.refused or report.digest.verdict or report.stale
