@@ -33,8 +33,8 @@ from edge import controllers_of
 from farflung.apis.edge.names import SYNC_TARGET_NAME
 from farflung.apis.names import Collection
 from farflung.client.rest import Events
-from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.controllers.status_summarizer.decide import Summaries
+from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import WithdrawalLimits
 from farflung.placement.index import Copy
