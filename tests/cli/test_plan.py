@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.names import LAST_APPLIED
-from farflung.cli.dry_run import applied
 from farflung.cli.manifests import Manifest
-from farflung.cli.plan import check, is_change, plan, printed
+from farflung.cli.plan import applied, check, is_change, plan, printed
 from farflung.machinery.errors import Obj
 
 PROD, DEV = {"matchLabels": {"env": "prod"}}, {"matchLabels": {"env": "dev"}}

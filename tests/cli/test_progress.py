@@ -1,4 +1,4 @@
-"""Progress as they are shown on a terminal and elsewhere."""
+"""ProgressReporter as they are shown on a terminal and elsewhere."""
 
 import io
 import re

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from farflung.cli import syncer_report
 from farflung.cli.trace_steps import (
     DestinationTrace,
+    HiddenObject,
     ObservedDestination,
     StepState,
     TracedObject,
     TraceStep,
-    Unreadable,
     conclude,
     find,
     written_to,
@@ -144,13 +144,13 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
         "the mailbox is being deleted",
     ),
     "hidden mailboxes": (
-        {"workspace": Unreadable("you may not"), "copy": Unreadable("no")},
+        {"workspace": HiddenObject("you may not"), "copy": HiddenObject("no")},
         "mailbox",
         StepState.UNKNOWN,
         "mailboxes are not visible: you may not",
     ),
     "hidden copy": (
-        {"copy": Unreadable("you may not")},
+        {"copy": HiddenObject("you may not")},
         "copied",
         StepState.UNKNOWN,
         "the copy is not visible: you may not",
@@ -228,7 +228,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
         "being withdrawn; held by the finalizers a, b",
     ),
     "hidden report": (
-        {"config": Unreadable("you may not")},
+        {"config": HiddenObject("you may not")},
         "edge",
         StepState.UNKNOWN,
         "the syncer's report is not visible: you may not",
@@ -341,7 +341,7 @@ ARRIVED: dict[str, dict[str, Any]] = {
         "copy": copied(DAY),
         "conditions": [{"type": "HeartbeatHealthy", "status": "True"}],
     },
-    "in a mailbox that can be read though none can be listed": {"workspace": Unreadable("no")},
+    "in a mailbox that can be read though none can be listed": {"workspace": HiddenObject("no")},
 }
 
 
@@ -405,7 +405,7 @@ CONCLUSIONS: dict[str, tuple[list[DestinationTrace], tuple[StepState, str]]] = {
         (StepState.WAITING, "Under way to north / b: no status yet. 1 of 2 destinations is waiting."),
     ),
     "unknown": (
-        [at("a", copy=Unreadable("no")), at("b", digest=Digest())],
+        [at("a", copy=HiddenObject("no")), at("b", digest=Digest())],
         (
             StepState.UNKNOWN,
             "Partly unknown at north / a: the copy is not visible: no. 1 of 2 destinations is unknown.",

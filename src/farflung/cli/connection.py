@@ -221,21 +221,14 @@ def find_resource(served: ServedResources, word: str) -> DiscoveredResource | No
     version and group (`nines.v1.group9.test`).  Plurals take precedence, then the order of discovery."""
     name, _, rest = word.lower().partition(".")
     version, _, group = rest.partition(".")
-    found = [one for one in _candidates(served, rest) if name in _names(one)]
-    found = found or [one for one in _every(served) if one.collection.version == version and _is_of(one, name, group)]
+    found = [one for one in served.resources() if rest in ("", one.collection.group) and name in _names(one)]
+    if not found:
+        every = (one for of_group in served.groups for of_version in of_group.versions for one in of_version.resources)
+        wanted = version, group
+        found = [
+            one for one in every if (one.collection.version, one.collection.group) == wanted and name in _names(one)
+        ]
     return min(found, key=lambda one: one.collection.plural != name, default=None)
-
-
-def _candidates(served: ServedResources, group: str) -> list[DiscoveredResource]:
-    return [one for one in served.resources() if group in ("", one.collection.group)]
-
-
-def _every(served: ServedResources) -> list[DiscoveredResource]:
-    return [one for group in served.groups for version in group.versions for one in version.resources]
-
-
-def _is_of(one: DiscoveredResource, name: str, group: str) -> bool:
-    return one.collection.group == group and name in _names(one)
 
 
 def _names(one: DiscoveredResource) -> set[str]:

@@ -22,7 +22,7 @@ from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli.background import Background, Process
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.output import Progress, table
+from farflung.cli.output import ProgressReporter, table
 from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
@@ -224,7 +224,7 @@ class Demo:
     """A hub, and operations that demos have in common."""
 
     where: DemoDirectory
-    steps: Progress
+    steps: ProgressReporter
     outputs: list[tuple[str, str]] = field(default_factory=list)  #: commands and their output
     _hub: Client | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)

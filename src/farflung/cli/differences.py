@@ -12,7 +12,7 @@ from farflung.apis.edge.names import PROJECTION
 from farflung.apis.names import LAST_APPLIED
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Category, Kind, category
+from farflung.placement.names import Category, category
 from farflung.placement.syncer_config import SyncerSpec, parse_syncer_spec
 
 MISSING: Final = object()
@@ -77,13 +77,8 @@ def _written(path: tuple[str | int, ...]) -> str:
 
 def _concealed(one: Obj) -> Obj:
     change = "changed" if "before" in one and "after" in one else "added" if "after" in one else "removed"
-    return {"path": one["path"], "change": change} | (
-        {"keys": sorted(keys)} if (keys := _keys(one)) and one["path"] in HIDDEN else {}
-    )
-
-
-def _keys(one: Obj) -> list[str]:
-    return [key for side in ("before", "after") if isinstance(one.get(side), dict) for key in one[side]]
+    keys = [key for side in ("before", "after") if isinstance(one.get(side), dict) for key in one[side]]
+    return {"path": one["path"], "change": change} | ({"keys": sorted(keys)} if keys and one["path"] in HIDDEN else {})
 
 
 def line(one: Obj) -> str:
@@ -107,7 +102,7 @@ NAMED: Final = 3  #: kinds that are named in one line
 
 def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[Obj]:
     """Each has a `path` in the SyncerConfig, `what` changed there, and `added` or `removed`."""
-    was, will = _sayings(parse_syncer_spec(before.spec())), _sayings(parse_syncer_spec(after.spec()))
+    was, will = _entries(parse_syncer_spec(before.spec())), _entries(parse_syncer_spec(after.spec()))
     return [
         {"path": path, "what": what, "change": change}
         for path in will
@@ -116,20 +111,16 @@ def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[Obj]:
     ]
 
 
-def _sayings(told: SyncerSpec) -> dict[str, set[str]]:
-    going = [part for part in told.parts if category(part.kind) is Category.EDGE]
-    upsync = told.spec().get("upsync") or ()
+def _entries(spec: SyncerSpec) -> dict[str, set[str]]:
+    going = [part for part in spec.parts if category(part.kind) is Category.EDGE]
+    upsync = spec.spec().get("upsync") or ()
     return {
-        "spec.namespaceScope.namespaces": set(told.namespaces),
-        "spec.namespaceScope.resources": {_versioned(kind, told) for kind in told.kinds},
+        "spec.namespaceScope.namespaces": set(spec.namespaces),
+        "spec.namespaceScope.resources": {f"{kind} {spec.versions.get(kind, '')}".rstrip() for kind in spec.kinds},
         "spec.namespacedObjects": {str(part) for part in going if part.namespace},
         "spec.clusterScope": {str(part) for part in going if not part.namespace},
         "spec.upsync": {orjson.dumps(one).decode() for one in upsync},
     }
-
-
-def _versioned(kind: Kind, told: SyncerSpec) -> str:
-    return f"{kind} {told.versions.get(kind, '')}".rstrip()
 
 
 def syncer_config_lines(found: Iterable[Obj]) -> Iterator[str]:

@@ -60,9 +60,9 @@ def pairs(values: Iterable[tuple[str, str]]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(values)) or NONE
 
 
-class Progress(Protocol):
+class ProgressReporter(Protocol):
     def step(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """The step lasts as long as the block.  Progress may overlap."""
+        """The step lasts as long as the block.  ProgressReporter may overlap."""
 
 
 class ProgressLines:
@@ -79,7 +79,7 @@ class ProgressLines:
 
 
 @contextlib.contextmanager
-def show_progress(stream: TextIO) -> Iterator[Progress]:
+def show_progress(stream: TextIO) -> Iterator[ProgressReporter]:
     if not stream.isatty():
         yield ProgressLines(stream)
         return

@@ -7,7 +7,7 @@ writes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -92,10 +92,11 @@ class CopyPlan:
             for kind, one in self._served[cluster].items()
             if one.collection not in (EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES)
         }
-        lists = await self._gather(self._listed(client, one) for one in kinds.values())
+        lists = await asyncio.gather(*(self._listed(client, one) for one in kinds.values()))
         for kind, objs in zip(kinds, lists, strict=True):
             for obj in objs:
-                self._put(cluster, _part(kind, obj), observed_object(kind, obj))
+                for world in (self.before, self.after):
+                    world.put_object(cluster, _part(kind, obj), observed_object(kind, obj))
         for obj in await self._listed(client, CUSTOMIZERS):
             name = f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
             for world in (self.before, self.after):
@@ -119,13 +120,6 @@ class CopyPlan:
         except Forbidden as error:
             self.remarks.append(f"{collection.plural} cannot be listed and are ignored: {error}")
             return []
-
-    async def _gather(self, some: Iterable[Awaitable[T]]) -> list[T]:
-        return list(await asyncio.gather(*some))
-
-    def _put(self, cluster: str, part: Part, one: ObservedObject) -> None:
-        self.before.put_object(cluster, part, one)
-        self.after.put_object(cluster, part, one)
 
     # --- changes --------------------------------------------------------------------------------------
 
@@ -204,17 +198,14 @@ class CopyPlan:
 
     async def _observe(self, copies: list[Copy]) -> None:
         try:
-            known = {one["metadata"]["name"] for one in await self._workspace(self._provider).list(WORKSPACES)}
+            known = {one["metadata"]["name"] for one in await self._server.workspace(self._provider).list(WORKSPACES)}
         except ClientError as error:
             self._guessed = True
             self.remarks.append(f"mailboxes are not visible; the plan assumes that they are up to date: {error}")
             return
         kinds = sorted({(copy.mailbox, copy.part.kind, self._version(copy)) for copy in copies})
-        await self._gather(self._read_copies(*one) for one in kinds if one[0] in known and one[2])
+        await asyncio.gather(*(self._read_copies(*one) for one in kinds if one[0] in known and one[2]))
         await self._read_others()
-
-    def _workspace(self, path: str) -> Client:
-        return self._server.workspace(path)
 
     def _version(self, copy: Copy) -> str:
         """Version of the API in which the copy is written."""
@@ -225,7 +216,7 @@ class CopyPlan:
         return ""
 
     async def _read_copies(self, mailbox: str, kind: Kind, version: str) -> None:
-        client = self._workspace(f"{self._provider}:{mailbox}")
+        client = self._server.workspace(f"{self._provider}:{mailbox}")
         for obj in await self._listed(client, Collection(kind.group, version, kind.resource, "")):
             self._observed[Copy(mailbox, _part(kind, obj))] = observed_object(kind, obj)
 
@@ -233,7 +224,7 @@ class CopyPlan:
         """Read other workspaces with sources of the same copies."""
         others = {key.cluster for one in self._observed.values() for key in one.placements} - {self.cluster}
         for cluster in sorted(others):
-            client = self._workspace(cluster)
+            client = self._server.workspace(cluster)
             try:
                 await self.read(client, await discover(client), cluster)
             except ClientError as error:

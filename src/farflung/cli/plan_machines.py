@@ -50,7 +50,7 @@ def _cluster(one: DryRunObject, cluster: str) -> ObservedCluster | None:
     if one.gone:
         return None
     try:
-        return decode_cluster(orjson.dumps(_noted(one.document, cluster)))
+        return decode_cluster(orjson.dumps(_in_cluster(one.document, cluster)))
     except ValueError:
         return None
 
@@ -62,7 +62,7 @@ def _about(known: SchedulerSnapshot, one: DryRunObject, cluster: str) -> Obj:
     return {"leaving": [{"kind": kind, **key._asdict()} for kind, key in sorted(holders)]}
 
 
-def _noted(document: Obj, cluster: str, **metadata: str) -> Obj:
+def _in_cluster(document: Obj, cluster: str, **metadata: str) -> Obj:
     """With the workspace, which the result of a dry run may lack."""
     before = document["metadata"]
     annotations = {**(before.get("annotations") or {}), CLUSTER_ANNOTATION: cluster}
@@ -71,12 +71,14 @@ def _noted(document: Obj, cluster: str, **metadata: str) -> Obj:
 
 def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunObject]) -> list[Obj]:
     subjects = [_subject(one.document, cluster) for one in wanted]
-    before = [_held(known, subject) for subject in subjects]
+    former = [known.state.observed(subject) for subject in subjects]
+    before = [() if one is None else known.state.reservations(one.uid) for one in former]
     for subject, one in zip(subjects, wanted, strict=True):
         if one.gone:
             known.state.observe(subject, None, 0.0)
     seen = [_observed(known, one.document, cluster) for one in wanted]
-    order = sorted(range(len(wanted)), key=lambda at: (-_priority(seen[at]), at))
+    priorities = [0 if one.request is None else one.request.priority for one in seen]
+    order = sorted(range(len(wanted)), key=lambda at: (-priorities[at], at))
     found = {
         at: {"released": _placements(before[at])}
         if wanted[at].gone
@@ -95,16 +97,7 @@ def _observed(known: SchedulerSnapshot, document: Obj, cluster: str) -> Observed
     """With a uid, which the result of a dry run may lack."""
     metadata = document["metadata"]
     uid = metadata.get("uid") or f"{metadata.get('namespace')}/{metadata['name']}"
-    return known.observed(kind_of(document), orjson.dumps(_noted(document, cluster, uid=uid)))
-
-
-def _held(known: SchedulerSnapshot, subject: SchedulingSubject) -> tuple[Reservation, ...]:
-    seen = known.state.observed(subject)
-    return () if seen is None else known.state.reservations(seen.uid)
-
-
-def _priority(seen: ObservedSubject) -> int:
-    return 0 if seen.request is None else seen.request.priority
+    return known.observed(kind_of(document), orjson.dumps(_in_cluster(document, cluster, uid=uid)))
 
 
 def _decide(

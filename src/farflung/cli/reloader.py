@@ -82,7 +82,7 @@ class Reloader:
                 pass
             requested = self._requested.is_set()
             self._requested.clear()
-            match await asyncio.to_thread(self._check, requested=requested):
+            match await asyncio.to_thread(self._read, requested=requested):
                 case SchedulerConfiguration() as configured:
                     self._accept(configured)
                     await self._keep()
@@ -99,9 +99,6 @@ class Reloader:
 
     # --- reads ----------------------------------------------------------------------------------------
 
-    def _check(self, *, requested: bool) -> SchedulerConfiguration | str | None:
-        return self._read() if self._is_due(requested=requested) else None
-
     def _is_due(self, *, requested: bool) -> bool:
         """Invalid files are read each time: the cause may be outside of them."""
         now = self._files.versions()
@@ -114,8 +111,10 @@ class Reloader:
         self._checks += 1
         return resting or self._checks > MAX_CHANGING_CHECKS
 
-    def _read(self) -> SchedulerConfiguration | str | None:
-        """The configuration or the problem; None: the files changed while they were read."""
+    def _read(self, *, requested: bool) -> SchedulerConfiguration | str | None:
+        """The configuration or the problem; None: no change, or the files changed while they were read."""
+        if not self._is_due(requested=requested):
+            return None
         found: SchedulerConfiguration | str
         try:
             found = self._files.read()

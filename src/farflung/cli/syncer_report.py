@@ -45,7 +45,7 @@ class ReportedProblem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SyncerReport:
+class EdgeReport:
     heard: datetime | None = None  #: time of the last heartbeat; None: never
     unreachable: str | None = None  #: why the syncer does not reach its cluster; None: it does, or unknown
     pending: int = 0
@@ -81,11 +81,11 @@ class SyncerReport:
         return self.heard >= written and max(now, self.heard) - written >= NEWS
 
 
-def read(config: Obj) -> SyncerReport:
+def read(config: Obj) -> EdgeReport:
     """`config`: `the-one`, or empty."""
     edge = fields.condition(config, EDGE_REACHABLE)
     text = fields.text(edge, "message") or fields.text(edge, "reason")
-    return SyncerReport(
+    return EdgeReport(
         _heard(config),
         fields.line(text) if edge.get("status") == "False" else None,
         fields.number(config, "status", "objects", "pending"),
@@ -98,7 +98,7 @@ def read(config: Obj) -> SyncerReport:
     )
 
 
-def is_alive(report: SyncerReport, conditions: Sequence[Mapping[str, Any]] | None, now: datetime) -> bool:
+def is_alive(report: EdgeReport, conditions: Sequence[Mapping[str, Any]] | None, now: datetime) -> bool:
     """By the hub's clock, as its condition says, or by ours."""
     if report.heard is None:
         return False

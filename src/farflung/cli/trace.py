@@ -26,7 +26,7 @@ from farflung.cli.explain import ExplainedPlacement
 from farflung.cli.inventory import HiddenError, Inventory
 from farflung.cli.output import show_progress
 from farflung.cli.trace_source import TraceSources, machine_conclusion
-from farflung.cli.trace_steps import DestinationTrace, ObservedDestination, StepState, TracedObject, Unreadable
+from farflung.cli.trace_steps import DestinationTrace, HiddenObject, ObservedDestination, StepState, TracedObject
 from farflung.client.discovery import DiscoveredResource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
@@ -162,19 +162,19 @@ class Tracer:
                 if mailbox not in facts:
                     facts[mailbox] = ObservedDestination(place, mailbox, (key.name,), changed=sources.changed(cluster))
 
-    async def _workspaces(self) -> dict[str, Obj] | Unreadable:
+    async def _workspaces(self) -> dict[str, Obj] | HiddenObject:
         """Workspaces below the provider's, by name."""
         try:
             found = await self._hub.root.workspace(self._hub.provider).list(WORKSPACES)
         except (Forbidden, NotFound) as error:
-            return Unreadable(str(error))
+            return HiddenObject(str(error))
         return {one["metadata"]["name"]: one for one in found}
 
     def _left_over(
-        self, facts: dict[str, ObservedDestination], workspaces: dict[str, Obj] | Unreadable
+        self, facts: dict[str, ObservedDestination], workspaces: dict[str, Obj] | HiddenObject
     ) -> list[ObservedDestination]:
         """Mailboxes that may still have an old copy."""
-        if isinstance(workspaces, Unreadable):
+        if isinstance(workspaces, HiddenObject):
             return []
         names = sorted(name for name in workspaces if is_mailbox_name(name) and name not in facts)
         if more := names[LEFT_OVER:]:
@@ -197,9 +197,9 @@ class Tracer:
         return {fields.cluster_of(one): one for one in found if fields.name_of(one) == CONFIG}
 
     async def _read_destination(
-        self, facts: ObservedDestination, workspaces: dict[str, Obj] | Unreadable, reports: dict[str, Obj] | None
+        self, facts: ObservedDestination, workspaces: dict[str, Obj] | HiddenObject, reports: dict[str, Obj] | None
     ) -> ObservedDestination:
-        workspace = workspaces if isinstance(workspaces, Unreadable) else workspaces.get(facts.mailbox)
+        workspace = workspaces if isinstance(workspaces, HiddenObject) else workspaces.get(facts.mailbox)
         if workspace is None or (facts.placements and facts.slices is None):
             return replace(facts, workspace=workspace)
         client = self._hub.root.workspace(f"{self._hub.provider}:{facts.mailbox}")
@@ -298,7 +298,7 @@ def _concluded(state: StepState, message: str, advice: str, at: Mapping[str, str
 
 @contextlib.contextmanager
 def _progress(number: int) -> Iterator[None]:
-    """Progress on a terminal, if many mailboxes are read."""
+    """ProgressReporter on a terminal, if many mailboxes are read."""
     if number < MANY or not sys.stderr.isatty():
         yield
         return
@@ -315,17 +315,17 @@ def is_stuck(answer: Obj) -> bool:
 NOT_SERVED: Final[Obj] = {}  #: the kind is not served
 
 
-async def _read(client: Client, collection: Collection, name: str, namespace: str = "") -> Obj | Unreadable | None:
+async def _read(client: Client, collection: Collection, name: str, namespace: str = "") -> Obj | HiddenObject | None:
     """None if not found."""
     try:
         return await client.get(collection, name, namespace)
     except NotFound as error:
         return None if error.is_about(name) or error.details.get("kind") == "namespaces" else NOT_SERVED
     except Forbidden as error:
-        return Unreadable(str(error))
+        return HiddenObject(str(error))
 
 
-def _origins(copy: Obj | Unreadable | None, kind: Kind) -> set[str]:
+def _origins(copy: Obj | HiddenObject | None, kind: Kind) -> set[str]:
     """Logical clusters of its sources."""
     return (
         {key.cluster for key in placement_model.observed_object(kind, copy).placements}
@@ -334,7 +334,7 @@ def _origins(copy: Obj | Unreadable | None, kind: Kind) -> set[str]:
     )
 
 
-def _is_of(copy: Obj | Unreadable | None, cluster: str, kind: Kind) -> bool:
+def _is_of(copy: Obj | HiddenObject | None, cluster: str, kind: Kind) -> bool:
     return cluster in _origins(copy, kind)
 
 

@@ -17,7 +17,7 @@ from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.cli import fields, syncer_report
 from farflung.cli.output import TABLE, machine_readable
 from farflung.cli.plan_copies import FOREIGN
-from farflung.cli.syncer_report import SyncerReport
+from farflung.cli.syncer_report import EdgeReport
 from farflung.controllers.status_summarizer.health import Digest
 from farflung.lib.words import count
 from farflung.machinery import times
@@ -61,7 +61,7 @@ class TraceStep(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class HiddenObject:
     """It could not be read."""
 
     why: str
@@ -83,8 +83,8 @@ class ObservedDestination:
     placements: tuple[str, ...] = ()  #: that select it for this destination; empty: none any more
     slices: Mapping[str, str] | None = None  #: with this destination → when they were written
     changed: str = ""  #: when the source, its namespace or a placement last changed
-    workspace: Obj | Unreadable | None = None
-    copy: Obj | Unreadable | None = None
+    workspace: Obj | HiddenObject | None = None
+    copy: Obj | HiddenObject | None = None
     served: bool = True  #: whether the mailbox serves the kind
     desired: Desired = NOTHING
     doubt: str = ""  #: why it is unknown whether the copy is current
@@ -92,7 +92,7 @@ class ObservedDestination:
     needed: bool = False  #: not selected, but a namespace or definition of selected objects
     complaints: tuple[str, ...] = ()  #: of the copy, in conditions of placements
     held: str = ""  #: why the copy is not withdrawn although no placement selects it
-    config: Obj | Unreadable | None = None  #: `the-one`
+    config: Obj | HiddenObject | None = None  #: `the-one`
     conditions: Sequence[Mapping[str, Any]] | None = None  #: of the SyncTarget; None: unknown
     digest: Digest | None = None
 
@@ -139,9 +139,9 @@ def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> 
     if not isinstance(facts.copy, dict) or not (project.is_ours(facts.copy) or facts.needed):
         return
     if subject.goes_on:
-        report = facts.config if isinstance(facts.config, Unreadable) else syncer_report.read(facts.config or {})
+        report = facts.config if isinstance(facts.config, HiddenObject) else syncer_report.read(facts.config or {})
         yield _at_edge(subject, facts, facts.copy, report, now)
-        if subject.has_status and not _is_going(facts.copy) and (isinstance(report, Unreadable) or report.heard):
+        if subject.has_status and not _is_going(facts.copy) and (isinstance(report, HiddenObject) or report.heard):
             yield _status(subject, facts, facts.copy, report, now)
 
 
@@ -174,8 +174,8 @@ def _placed(facts: ObservedDestination, now: datetime) -> TraceStep:
 
 
 def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
-    if isinstance(facts.workspace, Unreadable):
-        if not isinstance(facts.copy, Unreadable):
+    if isinstance(facts.workspace, HiddenObject):
+        if not isinstance(facts.copy, HiddenObject):
             return TraceStep("mailbox", StepState.DONE, facts.mailbox)
         return TraceStep("mailbox", StepState.UNKNOWN, f"mailboxes are not visible: {facts.workspace.why}")
     running = "is the mailbox controller running?"
@@ -199,7 +199,7 @@ def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
 
 def _copied(facts: ObservedDestination, now: datetime) -> TraceStep:
     copy, complaints = facts.copy, "; ".join(facts.complaints)
-    if isinstance(copy, Unreadable):
+    if isinstance(copy, HiddenObject):
         return TraceStep("copied", StepState.UNKNOWN, f"the copy is not visible: {copy.why}")
     if copy is None:
         return _missing(facts, complaints, now)
@@ -277,12 +277,14 @@ def _is_untouched(copy: Mapping[str, Any]) -> bool:
 
 
 def _at_edge(
-    subject: TracedObject, facts: ObservedDestination, copy: Obj, report: SyncerReport | Unreadable, now: datetime
+    subject: TracedObject, facts: ObservedDestination, copy: Obj, report: EdgeReport | HiddenObject, now: datetime
 ) -> TraceStep:
-    if isinstance(report, Unreadable):
+    if isinstance(report, HiddenObject):
         return TraceStep("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}")
     if report.heard is None:
-        return TraceStep("edge", StepState.STUCK, "no syncer has ever reported", "", _connect(facts.place.target))
+        target = facts.place.target
+        advice = f"`farflung syncer-gen {target}`, in the workspace of the SyncTarget, prints its manifest"
+        return TraceStep("edge", StepState.STUCK, "no syncer has ever reported", "", advice)
     heard = times.format_seconds(report.heard)
     ago = f"heartbeat {age(heard, now)} ago"
     if not syncer_report.is_alive(report, facts.conditions, now):
@@ -311,15 +313,11 @@ def _at_edge(
 _LOG: Final = "see the syncer's log"
 
 
-def _connect(target: str) -> str:
-    return f"`farflung syncer-gen {target}`, in the workspace of the SyncTarget, prints its manifest"
-
-
 def _status(
-    subject: TracedObject, facts: ObservedDestination, copy: Obj, report: SyncerReport | Unreadable, now: datetime
+    subject: TracedObject, facts: ObservedDestination, copy: Obj, report: EdgeReport | HiddenObject, now: datetime
 ) -> TraceStep:
     digest = facts.digest or Digest()
-    problem = None if isinstance(report, Unreadable) else report.problem(subject.part, "status")
+    problem = None if isinstance(report, HiddenObject) else report.problem(subject.part, "status")
     if problem is not None:
         return TraceStep("status", StepState.STUCK, problem.sentence, digest.observed, problem.advice)
     if not digest.reporting:
@@ -350,7 +348,8 @@ def conclude(findings: Sequence[DestinationTrace]) -> tuple[StepState, str, str]
     first = min(findings, key=lambda one: one.rank)
     state = first.state
     if state is StepState.DONE:
-        return state, f"{_all(number)} up to date.", ""
+        all_of_them = "The only destination is" if number == 1 else f"All {number} destinations are"
+        return state, f"{all_of_them} up to date.", ""
     sentence = f"{_HEADS[state]} {first.name}: {first.culprit.message}."
     if number > 1:
         verb = "is" if counts[state] == 1 else "are"
@@ -359,10 +358,6 @@ def conclude(findings: Sequence[DestinationTrace]) -> tuple[StepState, str, str]
 
 
 _HEADS: Final = {StepState.STUCK: "Stuck at", StepState.UNKNOWN: "Partly unknown at", StepState.WAITING: "Under way to"}
-
-
-def _all(number: int) -> str:
-    return "The only destination is" if number == 1 else f"All {number} destinations are"
 
 
 LONGEST: Final = 500  #: characters of a message

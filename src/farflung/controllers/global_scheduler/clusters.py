@@ -24,7 +24,7 @@ from farflung.controllers.global_scheduler.inventory import (
     target_condition,
 )
 from farflung.controllers.global_scheduler.subjects import SyncTargetKey
-from farflung.controllers.global_scheduler.triggers import TargetIndex, target_path
+from farflung.controllers.global_scheduler.triggers import ClusterTargets, target_path
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -59,7 +59,7 @@ class ClusterController:
         self._hooks = hooks
         self._monotonic = context.env.monotonic
         self._now = context.now
-        self._index = TargetIndex()
+        self._index = ClusterTargets()
         self._written: dict[SiteKey, float] = {}
         self._deadlines: dict[SiteKey, float] = {}  #: deadline of a delayed write
         self.controller: Controller[SiteKey] = context.controller(NAME, self.reconcile)

@@ -200,9 +200,6 @@ class SchedulerState:
     def reservations(self, uid: str) -> tuple[Reservation, ...]:
         return self._reservations.get(uid, ())
 
-    def subject_of(self, uid: str) -> SchedulingSubject | None:
-        return self._subjects.get(uid)
-
     def subjects_at(self, key: SiteKey) -> list[SchedulingSubject]:
         return [self._subjects[uid] for uid in self._uids_at.get(key, ()) if uid in self._subjects]
 

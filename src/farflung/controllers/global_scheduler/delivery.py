@@ -158,7 +158,7 @@ class DeliveryController:
         name, target = placement_name(delivery.site), self._clusters.target_of(delivery.site)
         there = self._placements.cache.get(Key(delivery.workspace, "", name))
         ours = there is not None and there.owner == owner_annotation(delivery.site)
-        if target is None or not self._is_wanted(delivery):
+        if target is None or delivery.workspace not in self._state.workspaces(delivery.site):
             if there is not None and ours:
                 await self._remove(delivery, name, there.uid)
             self._forget(name, delivery)
@@ -191,9 +191,6 @@ class DeliveryController:
         known.discard(delivery)
         if not known:
             self._known.pop(name, None)
-
-    def _is_wanted(self, delivery: Delivery) -> bool:
-        return delivery.workspace in self._state.workspaces(delivery.site)
 
     def unserved(self, site: SiteKey) -> AbstractSet[str]:
         """Workspaces with machines at the site and without the edge API."""

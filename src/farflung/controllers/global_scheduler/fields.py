@@ -85,7 +85,9 @@ class FieldReader:
 
     def _add(self, known: str, name: str, value: Any) -> None:
         if known in self._fields:
-            first, *others = sorted([self._fields[known], *self._also.get(known, ()), (name, value)], key=_spelled)
+            first, *others = sorted(
+                [self._fields[known], *self._also.get(known, ()), (name, value)], key=lambda field: field[0]
+            )
             self._fields[known], self._also[known] = first, others
         else:
             self._fields[known] = (name, value)
@@ -217,10 +219,6 @@ class FieldReader:
             else:
                 for at, one in enumerate(value):
                     yield f"{path}[{at}]", one
-
-
-def _spelled(field: tuple[str, Any]) -> str:
-    return field[0]
 
 
 def _number_in(text: str) -> float | None:

@@ -45,7 +45,7 @@ class TargetShares:
         return TargetShare(None, sum(one.vcpus for one in usages), sum(one.memory for one in usages))
 
 
-class TargetIndex:
+class ClusterTargets:
     """Clusters by the SyncTarget that they name."""
 
     def __init__(self) -> None:
