@@ -95,11 +95,11 @@ def test_a_kept_demo_serves_pages_until_it_is_stopped_and_leaves_nothing_behind(
     check_story(output, first_port)
     assert "farflung demo --stop" in output
     refused = demo(tmp_path, first_port)
-    assert "farflung demo --stop` ends and removes it, and `" in ended(refused)
+    assert "farflung demo --stop` stops and removes it, and `" in ended(refused)
     assert refused.returncode == 1
     assert "This is a special web site." in page(first_port + 1)
     stopped = demo(tmp_path, first_port, "--stop")
-    assert ended(stopped) == "The demo is stopped and gone.\n"
+    assert ended(stopped) == "Stopped and removed the demo.\n"
     assert nothing_of(tmp_path)
     again = demo(tmp_path, first_port, "--stop")
     assert ended(again) == "No demo is running.\n"
@@ -154,7 +154,7 @@ def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Pat
     "after",
     [
         "Start the hub",
-        pytest.param("Describe the common", marks=pytest.mark.long),
+        pytest.param("Create the common", marks=pytest.mark.long),
         pytest.param("Create the cluster", marks=pytest.mark.long),
         pytest.param("Connect", marks=pytest.mark.long),
     ],

@@ -35,5 +35,5 @@ def test_the_demo_shows_where_machines_go_replaces_an_earlier_one_and_leaves_not
     assert re.search(r"^az1 +region1 +az1 +8 +\S+ +yes$", output, re.MULTILINE)
     assert "$ kubectl get allocations -A " in output
     assert "placed on az1 with c6.large.2" in output
-    assert "All of it is stopped and gone." in ended.stderr
+    assert "Stopped and removed the demo." in ended.stderr
     assert not (tmp_path / "farflung" / "demo").exists()

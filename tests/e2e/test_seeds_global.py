@@ -92,7 +92,7 @@ def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(start: Cal
     rename_regions(session.path / "conf", region2="region9")
     session.terminals[0].process.send_signal(signal.SIGHUP)
     waited(session, "other")
-    assert "goes to az" in session.run("farflung explain pod other")
+    assert "placed on az" in session.run("farflung explain pod other")
 
 
 def rename_regions(conf: Path, **names: str) -> None:

@@ -127,8 +127,8 @@ def test_a_syncer_says_in_one_sentence_why_it_does_not_start(operator: Operator)
     ended = subprocess.run([FARFLUNG, *options], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        f"farflung syncer: {kubeconfig} leads to root, and not to the mailbox of a SyncTarget with the uid 4711; "
-        "`farflung syncer-gen florin --syncer-kubeconfig FILE` writes one that does\n"
+        f"farflung syncer: {kubeconfig} is for root, which is not the mailbox of the SyncTarget with UID 4711; "
+        "`farflung syncer-gen florin --syncer-kubeconfig FILE` writes the right one\n"
     )
     refused = operator.run(*options, "--state-directory", "/proc/nowhere")
     assert (refused.exit_code, refused.stderr) == (
