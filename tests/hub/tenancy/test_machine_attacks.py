@@ -451,4 +451,4 @@ def test_a_refusal_names_a_few_of_many() -> None:
     labels = {f"{GROUP}/{number:04}": "" for number in range(1000)}
     with pytest.raises(ApiError) as refused:
         machines.check_binding(User("alice"), {"metadata": {"name": "x", "labels": labels}}, None, lambda asked: False)
-    assert "0007] and 992 more: where" in refused.value.message
+    assert "0007] and 992 more: the binding" in refused.value.message

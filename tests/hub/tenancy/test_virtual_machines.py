@@ -211,7 +211,7 @@ async def test_a_pod_is_containers_or_a_machine(shop: Shop) -> None:
         ({**machine, "ephemeralContainers": one}, f"spec.ephemeralContainers: Forbidden: {both}"),
         (
             {**machine, "resourceType": "container"},
-            'spec.resourceType: Invalid value: "container": must be vm, or nothing, of a machine',
+            'spec.resourceType: Invalid value: "container": must be vm or empty for a virtual machine',
         ),
     ):
         answer = await shop.create({**containers("x"), "spec": spec})

@@ -188,7 +188,7 @@ class BoundApis:
         self._compiled: WeakValueDictionary[tuple[str, str, Form, int], BoundDefinition] = WeakValueDictionary()
         self._shared: dict[object, object] = {}  #: equal values of many bindings, shared
         self._uses: Counter[str] = Counter()  #: identity → number of bindings
-        self._deleted: dict[tuple[ExportKey, str], DeletedBinding] = {}
+        self._deleted_bindings: dict[tuple[ExportKey, str], DeletedBinding] = {}
         self._listeners: list[Listener] = []
 
     def start(self) -> None:
@@ -227,7 +227,7 @@ class BoundApis:
 
     def deleted_binding(self, export: ExportKey, cluster: str) -> DeletedBinding | None:
         """A binding that the last commit deleted, other changes of which may not be published yet."""
-        return self._deleted.get((export, cluster))
+        return self._deleted_bindings.get((export, cluster))
 
     def subscribe(self, listener: Listener) -> None:
         """Call a listener after each change."""
@@ -306,7 +306,7 @@ class BoundApis:
     def _on_bindings(self, changes: Sequence[Change]) -> None:
         before = [self._known(change.key) for change in changes]
         self._update((change.key, change.entry) for change in changes)
-        self._deleted = {
+        self._deleted_bindings = {
             (state.export, cluster_in(change.key)): DeletedBinding(change.revision, state)
             for change, state in zip(changes, before, strict=True)
             if change.entry is None and state is not None and state.export is not None
