@@ -13,7 +13,7 @@ from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.custom_kinds import Definition
-from farflung.hub.catalog.served import ServedKinds, kinds_in
+from farflung.hub.catalog.served import ClusterKinds, kinds_in
 from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import API_BINDING as API_BINDING
 from farflung.hub.tenancy.binding_strategy import Binder
@@ -41,10 +41,10 @@ NATIVE = frozenset({"configmaps", "secrets", "namespaces", "serviceaccounts", "e
 
 
 @cache
-def workspace_kinds() -> ServedKinds:
+def workspace_kinds() -> ClusterKinds:
     """A few kinds of Kubernetes, and those of kcp that every workspace has."""
     system = [Definition(kcp.definition(resource), 0) for resource in kcp.SYSTEM]
-    return ServedKinds([one for one in BUILTIN if one.plural in NATIVE], system)
+    return ClusterKinds([one for one in BUILTIN if one.plural in NATIVE], system)
 
 
 def widget_schema(name: str = "v1.widgets.ex.test", **spec: Any) -> Obj:

@@ -28,7 +28,7 @@ from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import StaticTokens, token_hash
-from farflung.hub.catalog.served import ServedKinds, kinds_in
+from farflung.hub.catalog.served import ClusterKinds, kinds_in
 from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS
 from farflung.hub.controllers.manager import ControllerManager, ManagerDependencies, ManagerOptions
 from farflung.hub.controllers.namespaces import DEFAULT_PACE, Pace
@@ -53,9 +53,9 @@ CONTROLLER_MANAGER: Final = User(
 
 
 @cache
-def builtin_kinds() -> ServedKinds:
+def builtin_kinds() -> ClusterKinds:
     """The kinds of a hub without workspaces.  All hubs of a process share them, so each is compiled once."""
-    return ServedKinds(BUILTIN)
+    return ClusterKinds(BUILTIN)
 
 
 def utc_now() -> datetime:

@@ -1,6 +1,6 @@
 """The kinds that each cluster serves: built-in ones, and those of its CustomResourceDefinitions and APIBindings.
 
-Clusters without definitions share one `ServedKinds`.  When definitions change, the cluster gets another one; running
+Clusters without definitions share one `ClusterKinds`.  When definitions change, the cluster gets another one; running
 requests finish with the former.  The store reports a commit before its writer gets a response, so a new definition is
 served at once.
 """
@@ -34,14 +34,14 @@ Changed = tuple[str, str, str]
 Definitions = tuple[Definition, ...]
 
 
-class ServedKinds:
+class ClusterKinds:
     """The kinds of one cluster, each compiled when it is first used, and the documents that describe them."""
 
     def __init__(
         self,
         resources: Iterable[Resource],
         definitions: Iterable[Definition] = (),
-        base: ServedKinds | None = None,
+        base: ClusterKinds | None = None,
         *,
         open_ended: bool = False,
     ) -> None:
@@ -127,19 +127,19 @@ def path_of(resource: Resource) -> Path:
 class Kinds:
     """The kinds of all clusters."""
 
-    def __init__(self, builtin: ServedKinds) -> None:
+    def __init__(self, builtin: ClusterKinds) -> None:
         self.builtin = builtin  #: served by every cluster
-        self._clusters: dict[str, ServedKinds] = {}
+        self._clusters: dict[str, ClusterKinds] = {}
         self._own: dict[str, Definitions] = {}  #: by CustomResourceDefinitions of the cluster
         self._bound: dict[str, Definitions] = {}  #: by APIBindings of the cluster
         #: shared by all clusters with exactly these definitions
-        self._shared: WeakValueDictionary[Definitions, ServedKinds] = WeakValueDictionary()
-        nothing = ServedKinds(())
-        self._views: Callable[[str], ServedKinds] = lambda view: nothing
+        self._shared: WeakValueDictionary[Definitions, ClusterKinds] = WeakValueDictionary()
+        nothing = ClusterKinds(())
+        self._views: Callable[[str], ClusterKinds] = lambda view: nothing
         self._identified: Callable[[Target], Kind | None] = lambda target: None
         self._listeners: list[Callable[[Iterable[Changed]], None]] = []
 
-    def of(self, cluster: str) -> ServedKinds:
+    def of(self, cluster: str) -> ClusterKinds:
         return self._clusters.get(cluster, self.builtin)
 
     @property
@@ -151,7 +151,7 @@ class Kinds:
         """The names of the kinds of a group that a cluster serves by APIBindings, as in their definitions."""
         return [one.named for one in self.of(cluster).definitions if one.group == group and one.is_bound]
 
-    def at(self, cluster: str, view: str = "") -> ServedKinds:
+    def at(self, cluster: str, view: str = "") -> ClusterKinds:
         """The kinds of a cluster, or of a view."""
         return self._views(view) if view else self.of(cluster)
 
@@ -191,14 +191,14 @@ class Kinds:
         for listener in self._listeners:
             listener(changed)
 
-    def _serving(self, definitions: Definitions) -> ServedKinds:
+    def _serving(self, definitions: Definitions) -> ClusterKinds:
         ordered = tuple(sorted(definitions, key=lambda one: (one.group, one.plural)))
         served = self._shared.get(ordered)
         if served is None:
-            served = self._shared[ordered] = ServedKinds(self.builtin.catalog, ordered, self.builtin)
+            served = self._shared[ordered] = ClusterKinds(self.builtin.catalog, ordered, self.builtin)
         return served
 
-    def show(self, views: Callable[[str], ServedKinds]) -> None:
+    def show(self, views: Callable[[str], ClusterKinds]) -> None:
         """Set the function from a view to its kinds."""
         self._views = views
 
@@ -214,7 +214,7 @@ class Kinds:
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 
 
-def kinds_in(store: Store, builtin: ServedKinds) -> Kinds:
+def kinds_in(store: Store, builtin: ClusterKinds) -> Kinds:
     """The kinds of every cluster of a store, which follow its CustomResourceDefinitions."""
     kinds = Kinds(builtin)
     DefinitionFollower(store, kinds).start()

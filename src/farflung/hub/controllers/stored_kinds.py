@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.objects import cluster_in, storage_prefix
-from farflung.hub.catalog.served import Changed, Kinds, ServedKinds
+from farflung.hub.catalog.served import Changed, ClusterKinds, Kinds
 from farflung.store.base import Store, Subscription, Watcher, resource_prefix
 
 
@@ -114,9 +114,9 @@ class StoredKinds:
 
 def follow(served_kinds: Kinds, stored: StoredKinds) -> None:
     """Keep the custom kinds equal to what each cluster serves."""
-    tables: WeakKeyDictionary[ServedKinds, KindTable] = WeakKeyDictionary()  #: thousands of clusters share one
+    tables: WeakKeyDictionary[ClusterKinds, KindTable] = WeakKeyDictionary()  #: thousands of clusters share one
 
-    def table_of(served: ServedKinds) -> KindTable:
+    def table_of(served: ClusterKinds) -> KindTable:
         table = tables.get(served)
         if table is None:
             custom = (one for one in preferred_first(served.catalog) if one.custom)

@@ -17,7 +17,7 @@ from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in, name_in
-from farflung.hub.catalog.served import Definitions, Kinds, ServedKinds
+from farflung.hub.catalog.served import ClusterKinds, Definitions, Kinds
 from farflung.hub.tenancy.api_bindings import Claim, ExportOffer, claim_of, permission_claims
 from farflung.hub.tenancy.api_exports import EXPORTS, ExportKey, exists, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder
@@ -36,7 +36,7 @@ Shows = Callable[[Entry], bool]  #: whether a state of an object is visible
 class _Made(NamedTuple):
     definitions: Definitions
     claims: tuple[Claim, ...]
-    served: ServedKinds
+    served: ClusterKinds
 
 
 def export_of(view: str) -> ExportKey:
@@ -57,14 +57,14 @@ class ExportViews:
 
     # --- kinds ------------------------------------------------------------------------------------
 
-    def served(self, view: str) -> ServedKinds:
+    def served(self, view: str) -> ClusterKinds:
         """The kinds of a view.  Raises 404 if the export does not exist."""
         offer = self._offer(view)
         wanted = tuple(claim_of(claim) for claim in offer.claims)
         definitions: Definitions = (*self._exported(offer), *self._claimed_elsewhere(offer, wanted))
         made = self._made.get(view)
         if made is None or (made.definitions, made.claims) != (definitions, wanted):
-            served = ServedKinds(self._claimed_here(wanted), definitions, self._kinds.builtin)
+            served = ClusterKinds(self._claimed_here(wanted), definitions, self._kinds.builtin)
             made = self._made[view] = _Made(definitions, wanted, served)
         return made.served
 

@@ -21,7 +21,7 @@ from farflung.apis.kcp.names import CORE_GROUP, OWNER_ANNOTATION, TENANCY_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.auth.authorizer import access_denied
 from farflung.hub.catalog.objects import EVERY_CLUSTER
-from farflung.hub.catalog.served import Kinds, ServedKinds
+from farflung.hub.catalog.served import ClusterKinds, Kinds
 from farflung.hub.registry.call import Call
 from farflung.hub.request.attributes import Attributes, Authorization
 from farflung.hub.request.target import RequestRoute, target_of
@@ -182,16 +182,16 @@ class InitializerViews:
         self._kinds = kinds
 
     @cached_property
-    def _served(self) -> ServedKinds:
+    def _served(self) -> ClusterKinds:
         """The same in all views: LogicalClusters, read-only, and their status."""
         seen = [
             replace(one, verbs=READ_VERBS, subresources=view_subresources(one))
             for one in self._kinds.builtin.catalog
             if (one.group, one.plural) == LOGICAL_CLUSTERS
         ]
-        return ServedKinds(seen, (), self._kinds.builtin)
+        return ClusterKinds(seen, (), self._kinds.builtin)
 
-    def served(self, view: str) -> ServedKinds:
+    def served(self, view: str) -> ClusterKinds:
         return self._served
 
     def sees(self, view: str) -> Sees:
@@ -215,7 +215,7 @@ class VirtualWorkspaces:
         self._exports = exports
         self._initializing = initializing
 
-    def served(self, view: str) -> ServedKinds:
+    def served(self, view: str) -> ClusterKinds:
         return self._initializing.served(view) if is_initializer_view(view) else self._exports.served(view)
 
     def reaches(self, view: str, resource: Resource, cluster: str) -> bool:

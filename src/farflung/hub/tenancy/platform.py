@@ -8,7 +8,7 @@ from functools import cache
 from farflung.apis.builtin.kinds import HUB
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub.catalog.custom_kinds import Definition
-from farflung.hub.catalog.served import Kinds, ServedKinds
+from farflung.hub.catalog.served import ClusterKinds, Kinds
 from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bootstrap import Bootstrap
@@ -25,9 +25,9 @@ from farflung.store.base import Store
 
 
 @cache
-def workspace_kinds() -> ServedKinds:
+def workspace_kinds() -> ClusterKinds:
     """Compiled once per process."""
-    return ServedKinds(HUB, [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM], open_ended=True)
+    return ClusterKinds(HUB, [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM], open_ended=True)
 
 
 @dataclass(frozen=True, slots=True)

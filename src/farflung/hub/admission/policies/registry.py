@@ -16,7 +16,7 @@ from farflung.apis.resource import Resource
 from farflung.hub.admission.policies.matcher import Matcher, ResourceMatch
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
-from farflung.hub.catalog.served import Changed, Kinds, ServedKinds, path_of
+from farflung.hub.catalog.served import Changed, ClusterKinds, Kinds, path_of
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store
@@ -143,7 +143,7 @@ class ClusterPolicies:
                     yield ApplicablePolicy(policy, match, tuple(bound[name]), params)
 
 
-def equivalents_of(served: ServedKinds, resource: Resource, subresource: str) -> tuple[Resource, ...]:
+def equivalents_of(served: ClusterKinds, resource: Resource, subresource: str) -> tuple[Resource, ...]:
     """Other resources that serve the same objects."""
     prefix = objects.prefix(resource, "")
     return tuple(
@@ -156,7 +156,7 @@ def equivalents_of(served: ServedKinds, resource: Resource, subresource: str) ->
     )
 
 
-def kind_of(served: ServedKinds, described: Obj) -> Kind | None:
+def kind_of(served: ClusterKinds, described: Obj) -> Kind | None:
     """The kind that a paramKind names, if it is served."""
     for resource in served.catalog:
         if resource.kind == described.get("kind") and resource.api_version == described.get("apiVersion"):
