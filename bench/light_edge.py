@@ -14,10 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
-from farflung.apis.edge.names import PROJECTED
+from farflung.apis.edge.names import PROJECTED, SYNCER_MANAGER
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import MANAGER
 
 REMEMBERED = 100  #: changes, for who lists first and watches then
 VERSION = orjson.dumps({"gitVersion": "v1.30.0"})
@@ -165,7 +164,7 @@ class LightEdge:
             "uid": before["metadata"]["uid"] if before else f"{place.plural}-{self._version}",
             "generation": generation,
             "creationTimestamp": "2026-01-01T00:00:00Z",
-            "managedFields": [{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}],
+            "managedFields": [{"manager": SYNCER_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}],
         }
         assert metadata["labels"][PROJECTED] == "yes", "all that is listed here is a syncer's"
         obj = {**desired, "metadata": metadata}

@@ -25,6 +25,7 @@ import uvloop
 from figures import allow_many_connections
 from light_edge import LightEdge
 
+from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.client.credentials import StaticCredentials, bearer
 from farflung.client.kubeconfig import ClientConfig, load
 from farflung.client.rest import Client
@@ -34,7 +35,6 @@ from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Syncer, SyncerOptions, is_idle
-from farflung.syncer.types import MANAGER
 
 REPORT = "/syncerconfigs/the-one/status"
 TURN = 0.01  #: seconds
@@ -119,11 +119,11 @@ class Fleet:
     ) -> None:
         identity = StaticCredentials(bearer(token, name))
         async with HttpTransport(access.server, tls=access.tls, credentials=identity.headers) as transport:
-            mailbox = Client(Counted(transport, self.counts), f"/clusters/{cluster}", MANAGER)
+            mailbox = Client(Counted(transport, self.counts), f"/clusters/{cluster}", SYNCER_MANAGER)
             edge = LightEdge()
             self.edges.append(edge)
             with closing(Journal.open(path)) as journal:
-                setting = SyncerOptions(mailbox, Client(edge, "", MANAGER), name, uid, lambda: datetime.now(UTC))
+                setting = SyncerOptions(mailbox, Client(edge, "", SYNCER_MANAGER), name, uid, lambda: datetime.now(UTC))
                 syncer = Syncer(setting, journal, env, Logger(sys.stderr, 0))
                 self.syncers.append(syncer)
                 await syncer.run()

@@ -8,7 +8,7 @@ import pytest
 
 from farflung.cli.upsynced import has_upsync, upsync_routes
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import Part, Resource
+from farflung.placement.names import Kind, Part
 
 
 def wanted(group: str = "example.org", *resources: str, namespaces: Any = ("*",), names: Any = ("*",)) -> Obj:
@@ -45,27 +45,27 @@ def test_places_are_those_of_placements_that_bring_something_back() -> None:
 @pytest.mark.parametrize(
     ("upsync", "part", "brought"),
     [
-        (wanted(), Part(Resource("example.org", "widgets"), "shop", "a"), True),
-        (wanted(), Part(Resource("example.org", "widgets"), "", "a"), True),
-        (wanted(), Part(Resource("other.org", "widgets"), "shop", "a"), False),
-        (wanted(), Part(Resource("example.org", "gadgets"), "shop", "a"), False),
-        (wanted("example.org", "*"), Part(Resource("example.org", "gadgets"), "shop", "a"), True),
-        (wanted(namespaces=("farm",)), Part(Resource("example.org", "widgets"), "shop", "a"), False),
-        (wanted(namespaces=("farm",)), Part(Resource("example.org", "widgets"), "", "a"), True),
-        (wanted(names=("b",)), Part(Resource("example.org", "widgets"), "shop", "a"), False),
-        (wanted(names=("b", "*")), Part(Resource("example.org", "widgets"), "shop", "a"), True),
-        (wanted(names=()), Part(Resource("example.org", "widgets"), "shop", "a"), False),
+        (wanted(), Part(Kind("example.org", "widgets"), "shop", "a"), True),
+        (wanted(), Part(Kind("example.org", "widgets"), "", "a"), True),
+        (wanted(), Part(Kind("other.org", "widgets"), "shop", "a"), False),
+        (wanted(), Part(Kind("example.org", "gadgets"), "shop", "a"), False),
+        (wanted("example.org", "*"), Part(Kind("example.org", "gadgets"), "shop", "a"), True),
+        (wanted(namespaces=("farm",)), Part(Kind("example.org", "widgets"), "shop", "a"), False),
+        (wanted(namespaces=("farm",)), Part(Kind("example.org", "widgets"), "", "a"), True),
+        (wanted(names=("b",)), Part(Kind("example.org", "widgets"), "shop", "a"), False),
+        (wanted(names=("b", "*")), Part(Kind("example.org", "widgets"), "shop", "a"), True),
+        (wanted(names=()), Part(Kind("example.org", "widgets"), "shop", "a"), False),
     ],
 )
 def test_a_place_brings_back_what_its_placements_say(upsync: Obj, part: Part, brought: bool) -> None:
     [way] = upsync_routes([placement("p", upsync)], [part_of("p", ("l", "t", "1"))]).values()
-    assert way.brings(part) is brought
+    assert way.upsyncs(part) is brought
 
 
 def test_two_placements_bring_back_together_what_each_does() -> None:
     some = [placement("p", wanted(names=("a",))), placement("q", wanted(names=("b",)))]
     [way] = upsync_routes(some, [part_of("p", ("l", "t", "1")), part_of("q", ("m", "t", "1"))]).values()
-    assert [way.brings(Part(Resource("example.org", "widgets"), "shop", name)) for name in "abc"] == [True, True, False]
+    assert [way.upsyncs(Part(Kind("example.org", "widgets"), "shop", name)) for name in "abc"] == [True, True, False]
     assert way.place.locations == ("l", "m")
 
 

@@ -119,7 +119,7 @@ sync-target-g   True
 $ kubectl get syncerconfig the-one -o jsonpath='{.status.objects} {.status.problems}' $AT_FLORIN
 {"failing":0,"orphaned":0,"pending":0,"synced":3,"upsynced":0} []
 $ kubectl get syncerconfig the-one -o jsonpath='{.status.conditions[*].type} {.status.conditions[*].status}' $AT_GUILDER
-EdgeReachable HubUnchanged Synced True True True
+EdgeReachable OrphansPresent Synced True False True
 """  # noqa: E501
 SUMMARIZED = """\
 $ kubectl get ssum -n specialstuff $AT_SPECIAL

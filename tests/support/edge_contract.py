@@ -28,7 +28,7 @@ from edge_objects import CONFIGS, DEFINITIONS, MAPS, NAMESPACES, OLD_CONFIGS, PO
 from hub_process import FARFLUNG, HubProcess
 from translated import binding
 
-from farflung.apis.edge.names import SYNCER_FINALIZER
+from farflung.apis.edge.names import SYNCER_FINALIZER, SYNCER_MANAGER
 from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.apis.names import SERVICE_ACCOUNTS, Collection
 from farflung.cli.registration import COLLECTIONS, Registered, RegistrationRequest, register
@@ -39,13 +39,15 @@ from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind
 from farflung.runtime.reflector import Environment
+from farflung.syncer.context import SyncerOptions
+from farflung.syncer.decide import Adopt
 from farflung.syncer.journal import Journal
 from farflung.syncer.manifest import MailboxServer, edge_objects, kubeconfig
 from farflung.syncer.manifest import SyncerInstallation as Manifest
 from farflung.syncer.rbac import edge_rules
-from farflung.syncer.syncer import Syncer, SyncerOptions, is_idle
-from farflung.syncer.types import MANAGER, Adopt, Resource
+from farflung.syncer.syncer import Syncer, is_idle
 
 PATIENCE = 60.0
 INVENTORY, PROVIDER = "root:compute", "root:espw"
@@ -188,14 +190,14 @@ class Link:
         self.state.mkdir(exist_ok=True)
         journal = Journal.open(self.state / "journal.sqlite")
         stack.callback(journal.close)
-        mailbox = Client(self.up, hub_access.prefix, MANAGER)
-        edge = Client(self.down, edge_access.prefix, MANAGER)
+        mailbox = Client(self.up, hub_access.prefix, SYNCER_MANAGER)
+        edge = Client(self.down, edge_access.prefix, SYNCER_MANAGER)
         assert self.registered is not None
         uid = self.registered.uid
-        setting = SyncerOptions(
+        options = SyncerOptions(
             mailbox, edge, self.name, uid, lambda: datetime.now(UTC), self.adopt, beat=2.0, pause=0.05
         )
-        self.syncer = Syncer(setting, journal, environment(), Logger(self.log, 5))
+        self.syncer = Syncer(options, journal, environment(), Logger(self.log, 5))
         self._running = asyncio.create_task(self.syncer.run())
 
     async def stop(self) -> None:
@@ -422,9 +424,9 @@ class Link:
                         await self.cluster.delete(collection, name)
 
 
-def _without(rule: Obj, hidden: set[Resource]) -> Obj:
+def _without(rule: Obj, hidden: set[Kind]) -> Obj:
     (group,) = rule["apiGroups"]
-    kept = [one for one in rule["resources"] if Resource(group, one) not in hidden]
+    kept = [one for one in rule["resources"] if Kind(group, one) not in hidden]
     return {**rule, "resources": kept}
 
 

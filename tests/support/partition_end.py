@@ -13,12 +13,12 @@ from syncing import CONFIGS
 
 from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, Part
 from farflung.syncer.conversion import for_edge, identical, is_create_only, is_downsynced, is_upsynced, takes_status
 from farflung.syncer.discovery import ServedKinds
-from farflung.syncer.types import Part, Resource
-from farflung.syncer.wanted import SyncScope, read_scope
+from farflung.syncer.sync_scope import SyncScope, read_scope
 
-DEFINITION = Part(Resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
+DEFINITION = Part(Kind("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
 
 
 @asynccontextmanager
@@ -67,10 +67,10 @@ def _down(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
         elif not wanted.covers(part) and SYNCER_FINALIZER not in (copy["metadata"].get("finalizers") or ()):
             continue  # what was brought once is followed, be it wanted still or not
         elif live is None:
-            if reason != "NotServedError" or part.resource.group != "example.org" or DEFINITION in objects:
+            if reason != "NotServedError" or part.kind.group != "example.org" or DEFINITION in objects:
                 yield f"{part} is not at the edge"
         elif not is_downsynced(live):
-            if reason != "NotOurs" and not is_create_only(copy) and part.resource.plural != "namespaces":
+            if reason != "NotOurs" and not is_create_only(copy) and part.kind.resource != "namespaces":
                 yield f"{part} is somebody else's at the edge, and nobody says so"
         else:
             yield from _differences(part, copy, live)
@@ -84,9 +84,9 @@ def _differences(part: Part, copy: Obj, live: Obj) -> Iterator[str]:
     if not is_create_only(copy):
         if not identical(for_edge(copy), live):
             yield f"{part} is not as the mailbox has it: {origin_of(copy)} and {origin_of(live)}"
-        if part.resource == Resource("", "configmaps") and live.get("data") != copy.get("data"):
+        if part.kind == Kind("", "configmaps") and live.get("data") != copy.get("data"):
             yield f"{part} has {live.get('data')} and should have {copy.get('data')}"
-    if takes_status(part.resource) and live.get("status") and live["status"] != copy.get("status"):
+    if takes_status(part.kind) and live.get("status") and live["status"] != copy.get("status"):
         yield f"{part} has the status {live['status']} at the edge and {copy.get('status')} in the mailbox"
 
 
@@ -94,8 +94,8 @@ def _up(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
     copies, objects, problems = world.copies(), world.objects(), _problems(report)
     for part in BORN:
         obj, copy = objects.get(part), copies.get(part)
-        if obj is None or not wanted.brings(*part):
-            if copy is not None and not (world.forgot and not wanted.may_bring(part.resource)):
+        if obj is None or not wanted.upsyncs(*part):
+            if copy is not None and not (world.forgot and not wanted.may_upsync(part.kind)):
                 yield f"{part} is in the mailbox still"
         elif copy is None:
             yield f"{part} is not in the mailbox"
@@ -117,6 +117,6 @@ def _orphans(world: World, report: Obj) -> Iterator[str]:
 
 def _problems(report: Obj) -> dict[Part, str]:
     return {
-        Part(Resource(one["group"], one["resource"]), one["namespace"], one["name"]): one["reason"]
+        Part(Kind(one["group"], one["resource"]), one["namespace"], one["name"]): one["reason"]
         for one in report.get("problems") or ()
     }

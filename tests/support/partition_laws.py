@@ -10,15 +10,14 @@ from watched_store import SYNCER, WatchedStore, Write
 
 from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, is_system
+from farflung.placement.names import Kind, Part, is_system
 from farflung.syncer.conversion import is_create_only, is_downsynced, is_upsynced
 from farflung.syncer.edge import BESIDE
-from farflung.syncer.types import Part, Resource
 
 ORIGIN = "test.example.org/origin"  #: annotation: which write of which copy made it so
 EDGE = "root"  #: the cluster that an edge is, in its own store
-NAMESPACES = Resource("", "namespaces")
-DEFINITIONS = Resource("apiextensions.k8s.io", "customresourcedefinitions")
+NAMESPACES = Kind("", "namespaces")
+DEFINITIONS = Kind("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class Laws:
@@ -133,7 +132,7 @@ class Laws:
     def _wrong_end(self, part: Part, obj: Obj) -> str:
         if not self._may_go(part, obj):
             return f"the syncer deleted what nobody withdrew, from {origin_of(obj)}"
-        if part.resource in (NAMESPACES, DEFINITIONS):
+        if part.kind in (NAMESPACES, DEFINITIONS):
             for inner, other in self._edge().held(EDGE).items():
                 if is_in(inner, part) and not self._may_go_along(inner, other):
                     return f"the syncer deleted it with {inner} in it, from {origin_of(other) or 'somebody else'}"
@@ -156,8 +155,8 @@ class Laws:
             (is_downsynced(obj) and (self._may_go(part, obj) or is_create_only(obj)))
             or metadata.get("ownerReferences")
             or is_going(obj)
-            or is_system(Kind(*part.resource), obj)
-            or part.resource.plural in BESIDE
+            or is_system(part.kind, obj)
+            or part.kind.resource in BESIDE
             or not self._was_seen(part, metadata["uid"])
         )
 
@@ -166,11 +165,11 @@ class Laws:
         deletes then cannot know what was made between the two."""
         if self.deceived:
             return False
-        root = f"/apis/{part.resource.group}/" if part.resource.group else "/api/v1/"
+        root = f"/apis/{part.kind.group}/" if part.kind.group else "/api/v1/"
         return any(
             one.method == "GET"
             and one.target.startswith(root)
-            and f"/{part.resource.plural}?" in one.target
+            and f"/{part.kind.resource}?" in one.target
             and "watch=" not in one.target
             for one in self._link.down.requests[self._born.get(uid, 0) :]
         )
@@ -212,7 +211,7 @@ def _unmarked(obj: Obj) -> dict[str, Any]:
 
 
 def is_in(part: Part, container: Part) -> bool:
-    if container.resource == NAMESPACES:
+    if container.kind == NAMESPACES:
         return part.namespace == container.name
     plural, _, group = container.name.partition(".")
-    return part.resource == Resource(group, plural)
+    return part.kind == Kind(group, plural)

@@ -9,17 +9,15 @@ from translated import config_map, definition, deployment, namespace, widget
 from farflung.apis.edge.names import PROJECTED
 from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import Part, Resource
+from farflung.placement.names import Kind, Part
 
 ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 WIDGETS = Collection("example.org", "v1", "widgets", "Widget")
-COLLECTIONS = {
-    Resource(one.group, one.plural): one for one in (NAMESPACES, MAPS, DEPLOYMENTS, ROLES, DEFINITIONS, WIDGETS)
-}
+COLLECTIONS = {Kind(one.group, one.plural): one for one in (NAMESPACES, MAPS, DEPLOYMENTS, ROLES, DEFINITIONS, WIDGETS)}
 
 
 def _part(collection: Collection, namespace: str, name: str) -> Part:
-    return Part(Resource(collection.group, collection.plural), namespace, name)
+    return Part(Kind(collection.group, collection.plural), namespace, name)
 
 
 PARTS = (
@@ -58,7 +56,7 @@ SPECS: tuple[Obj, ...] = (
 def made(part: Part, number: int, **annotations: str) -> Obj:
     """A copy, that says which one it is."""
     name = part.name
-    match part.resource.plural:
+    match part.kind.resource:
         case "namespaces":
             obj = namespace(name, tier=f"t{number}")
         case "configmaps":
@@ -78,7 +76,7 @@ def made(part: Part, number: int, **annotations: str) -> Obj:
 
 def edited(part: Part) -> Obj:
     """A change of what is ours."""
-    match part.resource.plural:
+    match part.kind.resource:
         case "configmaps":
             return {"data": {"v": "edited"}}
         case "deployments":

@@ -30,17 +30,17 @@ from syncing import (
 from translated import config_map, namespace
 from watched_store import SYNCER, WatchedStore, signed
 
-from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, RELEASE_ORPHANS, SYNCER_FINALIZER
+from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNCED, PROJECTED, RELEASE_ORPHANS, SYNCER_FINALIZER
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, Part
+from farflung.syncer.context import BEAT, PAUSE
 from farflung.syncer.conversion import is_downsynced, is_upsynced
 from farflung.syncer.decide import PATIENT
-from farflung.syncer.report import BEAT, PAUSE
-from farflung.syncer.types import CREATE_ONLY, Part, Resource
 
 LONGER = 70.0  #: seconds; longer than a syncer pauses before it checks what no event announces
-THE_ONE = Part(Resource("edge.kcp.io", "syncerconfigs"), "", "the-one")
+THE_ONE = Part(Kind("edge.kcp.io", "syncerconfigs"), "", "the-one")
 ACCOUNTS = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 
 
@@ -117,19 +117,19 @@ class World:
         number = next(self._count)
         obj = made(part, number, **annotations)
         obj["metadata"].setdefault("labels", {})[PROJECTED] = "yes"
-        collection = COLLECTIONS[part.resource]
+        collection = COLLECTIONS[part.kind]
         with contextlib.suppress(ClientError):
             if part not in self.copies():
                 await self.link.mailbox.create(collection, obj, part.namespace)
                 return
-            if part.resource == Resource("", "configmaps"):
+            if part.kind == Kind("", "configmaps"):
                 obj["data"][f"k{(number + 1) % 2}"] = None
             obj["metadata"]["annotations"].setdefault(CREATE_ONLY, None)
             await self.link.mailbox.patch(collection, part.name, obj, part.namespace)
 
     async def withdraw(self, part: Part) -> None:
         with contextlib.suppress(ClientError):
-            await self.link.mailbox.delete(COLLECTIONS[part.resource], part.name, part.namespace)
+            await self.link.mailbox.delete(COLLECTIONS[part.kind], part.name, part.namespace)
 
     async def configure(self, number: int) -> None:
         with contextlib.suppress(ClientError):
@@ -153,7 +153,7 @@ class World:
     # --- what happens at the edge -----------------------------------------------------------------
 
     async def at_edge(self, what: str, part: Part) -> None:
-        client, collection = self.link.cluster, COLLECTIONS[part.resource]
+        client, collection = self.link.cluster, COLLECTIONS[part.kind]
         live = self.objects().get(part)
         ours = live is not None and is_downsynced(live)
         with contextlib.suppress(ClientError):
@@ -168,9 +168,9 @@ class World:
                 case "unmark" if ours:
                     unmarked = {"metadata": {"annotations": {DOWNSYNCED: None}}}
                     await client.patch(collection, part.name, unmarked, part.namespace)
-                case "say" if ours and part.resource.plural in ("deployments", "widgets"):
+                case "say" if ours and part.kind.resource in ("deployments", "widgets"):
                     status = {"status": {"replicas": next(self._count) % 10}}
-                    within = "status" if part.resource.plural == "deployments" else ""
+                    within = "status" if part.kind.resource == "deployments" else ""
                     await client.patch(collection, part.name, status, part.namespace, within)
                 case "stranger" if live is None:
                     obj = made(part, 0)
@@ -245,11 +245,11 @@ class World:
         """Copies with a finalizer, of kinds that the syncer's last report does not name."""
         held = self.hub_store.held(self.mailbox_cluster() or "nowhere")
         report = next((obj.get("status") or {} for part, obj in held.items() if part == THE_ONE), {})
-        named = {Resource(one["group"], one["resource"]) for one in report.get("syncedThrough") or ()}
+        named = {Kind(one["group"], one["resource"]) for one in report.get("syncedThrough") or ()}
         return {
             part
             for part, copy in held.items()
-            if SYNCER_FINALIZER in (copy["metadata"].get("finalizers") or ()) and part.resource not in named
+            if SYNCER_FINALIZER in (copy["metadata"].get("finalizers") or ()) and part.kind not in named
         }
 
     def save_hub(self) -> None:

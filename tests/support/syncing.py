@@ -24,9 +24,10 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
+from farflung.syncer.context import SyncerOptions
+from farflung.syncer.decide import Adopt
 from farflung.syncer.journal import Journal
-from farflung.syncer.syncer import Syncer, SyncerOptions, is_idle
-from farflung.syncer.types import Adopt
+from farflung.syncer.syncer import Syncer, is_idle
 
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
@@ -79,8 +80,8 @@ class Link:
         mailbox = Client(self.up, f"/clusters/{self.path}", "farflung-syncer")
         edge = Client(self.down, "", "farflung-syncer")
         uid = self.path.rpartition("-mb-")[2]
-        setting = SyncerOptions(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=self.pause)
-        self.syncer = Syncer(setting, self._journal, self.env, Logger(self.log, 3))
+        options = SyncerOptions(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=self.pause)
+        self.syncer = Syncer(options, self._journal, self.env, Logger(self.log, 3))
         self._task = asyncio.create_task(self.syncer.run())
 
     async def stop(self, *, forgetting: bool = False) -> None:

@@ -30,7 +30,7 @@ def told(*nodes: Obj) -> Obj:
     sums = CapacitySums()
     for number, one in enumerate(nodes):
         sums.put(str(number), share_of(orjson.dumps(one)))
-    return sums.told()
+    return sums.status()
 
 
 def test_nodes_are_added_up_in_the_units_of_each_resource() -> None:
@@ -98,7 +98,7 @@ def test_whatever_a_node_says_it_adds_something_or_makes_no_sense(status: Obj, s
         return
     sums = CapacitySums()
     sums.put("hostile", share)
-    for amounts in (sums.told()["capacity"], sums.told()["allocatable"]):
+    for amounts in (sums.status()["capacity"], sums.status()["allocatable"]):
         assert len(amounts) <= MOST_NAMES + 4
         assert all(quantity.parse(amount).nanos >= 0 for amount in amounts.values())
 
@@ -113,16 +113,16 @@ SHARES = st.builds(lambda all, room: NodeShare(tuple(all), tuple(room), bool(roo
 def test_sums_do_not_depend_on_how_they_came_about(history: list[tuple[str, NodeShare | None]]) -> None:
     sums, nodes = CapacitySums(), dict[str, NodeShare]()
     for name, share in history:
-        before = sums.told()
+        before = sums.status()
         if not sums.put(name, share):
-            assert sums.told() == before
+            assert sums.status() == before
         nodes.pop(name, None)
         if share is not None:
             nodes[name] = share
     anew = CapacitySums()
     for name in sorted(nodes):
         anew.put(name, nodes[name])
-    assert sums.told() == anew.told()
+    assert sums.status() == anew.status()
     for name in ("cpu", "a/b"):
         added = sum(nanos for one in nodes.values() for resource, nanos in one.capacity if resource == name)
-        assert quantity.parse(sums.told()["capacity"].get(name, "0")).nanos == added
+        assert quantity.parse(sums.status()["capacity"].get(name, "0")).nanos == added

@@ -12,8 +12,17 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, PROJECTION, SYNCER_FINALIZER, UPSYNCED
+from farflung.apis.edge.names import (
+    CREATE_ONLY,
+    DOWNSYNCED,
+    PROJECTED,
+    PROJECTION,
+    SYNCER_FINALIZER,
+    SYNCER_MANAGER,
+    UPSYNCED,
+)
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind
 from farflung.placement.project import projected, stripped
 from farflung.syncer.conversion import (
     digest,
@@ -30,7 +39,6 @@ from farflung.syncer.conversion import (
     takes_status,
     updated_upsync,
 )
-from farflung.syncer.types import CREATE_ONLY, MANAGER, Resource
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 OVERWRITE = "edge.kcp.io/downsync-overwrite"
@@ -196,16 +204,16 @@ def test_what_cannot_be_sent_is_a_value_error() -> None:
         deep = [deep]
     with pytest.raises(ValueError, match="cannot be written"):
         encoded({"spec": deep})
-    entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f": deep}}
-    assert owned_fields(obj("ConfigMap", metadata={"managedFields": [entry]}), MANAGER) == ""
+    entry = {"manager": SYNCER_MANAGER, "operation": "Apply", "fieldsV1": {"f": deep}}
+    assert owned_fields(obj("ConfigMap", metadata={"managedFields": [entry]}), SYNCER_MANAGER) == ""
 
 
 def entry_of(fields: Any, **more: Any) -> Obj:
-    return {"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields, **more}
+    return {"manager": SYNCER_MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields, **more}
 
 
 def owned(*entries: Any) -> str:
-    return owned_fields(obj("ConfigMap", metadata={"managedFields": list(entries)}), MANAGER)
+    return owned_fields(obj("ConfigMap", metadata={"managedFields": list(entries)}), SYNCER_MANAGER)
 
 
 def test_what_we_own_is_told_apart_from_what_others_own() -> None:
@@ -220,8 +228,8 @@ def test_what_we_own_is_told_apart_from_what_others_own() -> None:
 
 @pytest.mark.parametrize("entries", [[], [None, 3, "x", {}], None, {"a": 1}, "x"])
 def test_who_owns_nothing_has_no_hash(entries: Any) -> None:
-    assert owned_fields(obj("ConfigMap", metadata={"managedFields": entries}), MANAGER) == ""
-    assert owned_fields({}, MANAGER) == ""
+    assert owned_fields(obj("ConfigMap", metadata={"managedFields": entries}), SYNCER_MANAGER) == ""
+    assert owned_fields({}, SYNCER_MANAGER) == ""
 
 
 # --- comparing ------------------------------------------------------------------------------------
@@ -413,7 +421,7 @@ def test_a_status_is_returned_if_there_is_one() -> None:
 
 
 def test_the_centre_keeps_the_status_that_is_its_own() -> None:
-    assert takes_status(Resource("apps", "deployments"))
-    assert not takes_status(Resource("", "namespaces"))
-    assert not takes_status(Resource("apiextensions.k8s.io", "customresourcedefinitions"))
-    assert takes_status(Resource("other.test", "namespaces"))
+    assert takes_status(Kind("apps", "deployments"))
+    assert not takes_status(Kind("", "namespaces"))
+    assert not takes_status(Kind("apiextensions.k8s.io", "customresourcedefinitions"))
+    assert takes_status(Kind("other.test", "namespaces"))

@@ -7,7 +7,9 @@ from dataclasses import replace
 from hub_harness import APPLY_PATCH, MERGE_PATCH, LocalHub
 from workload import BUILTIN, Example
 
+from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, Part
 from farflung.placement.project import projected, stripped
 from farflung.syncer.conversion import (
     digest,
@@ -19,9 +21,8 @@ from farflung.syncer.conversion import (
     owned_fields,
     updated_upsync,
 )
-from farflung.syncer.decide import ApplyObject, ApplyReason, NoChange, decide
+from farflung.syncer.decide import Adopt, ApplyObject, ApplyReason, NoChange, decide
 from farflung.syncer.journal import JournalEntry
-from farflung.syncer.types import MANAGER, Adopt, Part, Resource
 
 
 class Side:
@@ -34,7 +35,7 @@ class Side:
         return await self.ask("GET", path)
 
     async def apply(self, path: str, obj: Obj) -> Obj:
-        return await self.ask("PATCH", f"{path}?fieldManager={MANAGER}&force=true", obj, APPLY_PATCH)
+        return await self.ask("PATCH", f"{path}?fieldManager={SYNCER_MANAGER}&force=true", obj, APPLY_PATCH)
 
     async def patch(self, path: str, patch: Obj) -> Obj:
         return await self.ask("PATCH", f"{path}?fieldManager=somebody", patch, MERGE_PATCH)
@@ -54,7 +55,7 @@ async def side() -> Side:
 def entry_of(desired: Obj) -> JournalEntry:
     metadata = desired["metadata"]
     return JournalEntry(
-        part=Part(Resource("x", "x"), metadata.get("namespace", ""), metadata["name"]),
+        part=Part(Kind("x", "x"), metadata.get("namespace", ""), metadata["name"]),
         version="v1",
         kind=desired["kind"],
         namespaced="namespace" in metadata,
@@ -69,7 +70,7 @@ def noted(entry: JournalEntry, live: Obj) -> JournalEntry:
     return replace(
         entry,
         applied=digest(entry.desired),
-        owned=owned_fields(live, MANAGER),
+        owned=owned_fields(live, SYNCER_MANAGER),
         edge_uid=live["metadata"]["uid"],
     )
 

@@ -14,13 +14,13 @@ from partition_world import World, separated
 from syncing import CONFIGS, MAPS, NAMESPACES, gone
 from translated import config_map
 
-from farflung.apis.edge.names import RELEASE_ORPHANS, SYNCER_FINALIZER
+from farflung.apis.edge.names import CREATE_ONLY, RELEASE_ORPHANS, SYNCER_FINALIZER
 from farflung.client.errors import NotFound
 from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Part
 from farflung.syncer import syncer
 from farflung.syncer.conversion import is_downsynced
-from farflung.syncer.types import CREATE_ONLY, Part
 
 SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS
 
@@ -55,7 +55,7 @@ async def is_later(world: World, than: str) -> bool:
 
 async def suspected(world: World, reason: str) -> None:
     async def said() -> bool:
-        return bool((await condition(world, "HubUnchanged"))["reason"] == reason)
+        return bool((await condition(world, "OrphansPresent"))["reason"] == reason)
 
     await world.link.eventually(said, reason)
 
@@ -98,10 +98,10 @@ async def test_an_empty_list_makes_orphans_and_a_whole_one_takes_them_back(tmp_p
     async with at_rest(tmp_path) as world:
         await world.lie("hub", "empty", 1000)
         await told(world, len(PARTS))
-        assert (await condition(world, "HubUnchanged"))["status"] == "False"
+        assert (await condition(world, "OrphansPresent"))["status"] == "True"
         await world.heal()
         await told(world, 0)
-        assert (await condition(world, "HubUnchanged"))["status"] == "True"
+        assert (await condition(world, "OrphansPresent"))["status"] == "False"
 
 
 async def test_a_hub_that_was_restored_takes_nothing_from_the_edge(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_a_hub_that_was_restored_takes_nothing_from_the_edge(tmp_path: Pat
         before = ours(world)
         await world.restart_hub(world.saved)
         await told(world, 1)
-        await suspected(world, "WentBack")
+        await suspected(world, "HubRestored")
         assert ours(world) == before
         await world.put(B)
         await agreed(world)

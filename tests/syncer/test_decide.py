@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from farflung.apis.edge.names import DOWNSYNCED
+from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNCED, SYNCER_MANAGER
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, Part
 from farflung.syncer.conversion import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.decide import (
     Action,
+    Adopt,
     ApplyObject,
     ApplyReason,
     AwaitDeletion,
@@ -25,16 +27,15 @@ from farflung.syncer.decide import (
     decide,
 )
 from farflung.syncer.journal import JournalEntry
-from farflung.syncer.types import CREATE_ONLY, MANAGER, Adopt, Part, Resource
 
-CONFIGMAPS = Resource("", "configmaps")
-NAMESPACES = Resource("", "namespaces")
-DEFINITIONS = Resource("apiextensions.k8s.io", "customresourcedefinitions")
+CONFIGMAPS = Kind("", "configmaps")
+NAMESPACES = Kind("", "namespaces")
+DEFINITIONS = Kind("apiextensions.k8s.io", "customresourcedefinitions")
 KINDS = {CONFIGMAPS: "ConfigMap", NAMESPACES: "Namespace", DEFINITIONS: "CustomResourceDefinition"}
 FIELDS: Obj = {"f:data": {"f:a": {}}}
 
 
-def copy_of(resource: Resource = CONFIGMAPS, *, create_only: bool = False, value: str = "1") -> Obj:
+def copy_of(resource: Kind = CONFIGMAPS, *, create_only: bool = False, value: str = "1") -> Obj:
     metadata: Obj = {"name": "x"}
     if resource == CONFIGMAPS:
         metadata["namespace"] = "shop"
@@ -45,7 +46,7 @@ def copy_of(resource: Resource = CONFIGMAPS, *, create_only: bool = False, value
 
 def live_of(desired: Obj, *, fields: Obj | None = FIELDS, **metadata: Any) -> Obj:
     """As the edge has it after we applied it."""
-    entries = [] if fields is None else [{"manager": MANAGER, "operation": "Apply", "fieldsV1": fields}]
+    entries = [] if fields is None else [{"manager": SYNCER_MANAGER, "operation": "Apply", "fieldsV1": fields}]
     server = {"uid": "edge", "resourceVersion": "5", "managedFields": entries}
     return {**desired, "metadata": {**desired["metadata"], **server, **metadata}}
 
@@ -59,9 +60,7 @@ def deleting(live: Obj) -> Obj:
     return {**live, "metadata": {**live["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
-def entry_of(
-    resource: Resource = CONFIGMAPS, *, create_only: bool = False, value: str = "1", **more: Any
-) -> JournalEntry:
+def entry_of(resource: Kind = CONFIGMAPS, *, create_only: bool = False, value: str = "1", **more: Any) -> JournalEntry:
     """Applied, and found as it was."""
     desired = encoded(for_edge(copy_of(resource, create_only=create_only, value=value)))
     entry = JournalEntry(
@@ -74,9 +73,9 @@ def entry_of(
         incarnation="m",
         desired=desired,
         create_only=create_only,
-        guarded=True,
+        has_finalizer=True,
         applied=digest(desired),
-        owned=owned_fields(live_of(copy_of()), MANAGER),
+        owned=owned_fields(live_of(copy_of()), SYNCER_MANAGER),
         edge_uid="edge",
     )
     return replace(entry, **more)
@@ -278,7 +277,7 @@ def entries() -> Iterator[JournalEntry | None]:
         yield replace(made, applied="before") if applied and changed else made
 
 
-def lives(resource: Resource) -> Iterator[Obj | None]:
+def lives(resource: Kind) -> Iterator[Obj | None]:
     yield None
     marks = [None, "true", "Deployment/shop/x", DESIRED["metadata"]["annotations"][DOWNSYNCED]]
     if resource != CONFIGMAPS:
@@ -299,13 +298,13 @@ def cases() -> list[Case]:
     return [
         Case(entry, live, adopt, decide(entry, live, adopt))
         for entry in entries()
-        for live in objects[entry.part.resource if entry else CONFIGMAPS]
+        for live in objects[entry.part.kind if entry else CONFIGMAPS]
         for adopt in Adopt
     ]
 
 
 def desired_of(entry: JournalEntry) -> Obj:
-    resource = entry.part.resource
+    resource = entry.part.kind
     return for_edge(copy_of(resource, create_only=entry.create_only))
 
 
@@ -327,7 +326,7 @@ def test_nothing_is_deleted_that_is_not_marked_or_was_not_withdrawn(cases: list[
             assert entry is not None and entry.withdrawn and not entry.orphaned and not entry.create_only
             assert live is not None and is_downsynced(live) and not is_create_only(live)
             assert step.uid == live["metadata"]["uid"]
-            assert step.container is (entry.part.resource != CONFIGMAPS)
+            assert step.container is (entry.part.kind != CONFIGMAPS)
 
 
 def test_nothing_is_written_to_what_is_not_marked_unless_it_is_adopted(cases: list[Case]) -> None:
@@ -342,7 +341,7 @@ def test_nothing_is_written_to_what_is_not_marked_unless_it_is_adopted(cases: li
         assert (step.why is ApplyReason.ADOPTED) is not is_downsynced(live)
         if step.why is ApplyReason.ADOPTED:
             assert step.version == live["metadata"]["resourceVersion"]
-            assert not entry.orphaned and not entry.create_only and entry.part.resource != NAMESPACES
+            assert not entry.orphaned and not entry.create_only and entry.part.kind != NAMESPACES
             assert adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(desired_of(entry), live))
 
 
@@ -386,7 +385,7 @@ def test_what_was_applied_and_noted_is_in_order(cases: list[Case]) -> None:
         noted = replace(
             entry,
             applied=digest(entry.desired),
-            owned=owned_fields(after, MANAGER),
+            owned=owned_fields(after, SYNCER_MANAGER),
             edge_uid=after["metadata"]["uid"],
         )
         then = decide(noted, after, adopt)
@@ -403,5 +402,5 @@ def test_only_what_is_not_ours_is_a_problem(cases: list[Case]) -> None:
         if isinstance(step, LeaveObject):
             assert bool(step.sentence) is (step.reason is LeaveReason.NOT_OURS)
             if step.reason is LeaveReason.NOT_OURS:
-                assert entry is not None and entry.part.resource != NAMESPACES
+                assert entry is not None and entry.part.kind != NAMESPACES
                 assert live is not None and not is_downsynced(live)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.placement.names import Kind, Part
 from farflung.syncer.decide import PATIENT, QUIET, DriftBackoff
-from farflung.syncer.types import Part, Resource
 
-ONE, OTHER = (Part(Resource("", "configmaps"), "shop", name) for name in ("a", "b"))
+ONE, OTHER = (Part(Kind("", "configmaps"), "shop", name) for name in ("a", "b"))
 
 
 def test_what_was_never_corrected_is_corrected_at_once() -> None:
@@ -18,7 +18,7 @@ def test_what_was_never_corrected_is_corrected_at_once() -> None:
 def test_the_first_corrections_are_done_at_once_and_then_each_waits_twice_as_long() -> None:
     contests, now, pauses = DriftBackoff(), 0.0, []
     for _ in range(PATIENT + 12):
-        contests.corrected(ONE, now)
+        contests.record_correction(ONE, now)
         pauses.append(contests.pause(ONE, now))
         now += pauses[-1]
     assert pauses == [0.0] * PATIENT + [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0] + [QUIET] * 4
@@ -27,8 +27,8 @@ def test_the_first_corrections_are_done_at_once_and_then_each_waits_twice_as_lon
 
 def test_it_is_told_from_the_first_pause_on() -> None:
     contests = DriftBackoff()
-    told = [contests.corrected(ONE, 0.0) for _ in range(PATIENT + 1)]
-    assert told == [""] * PATIENT + ["somebody at the edge has changed it 4 times: it is corrected in 2 s again"]
+    told = [contests.record_correction(ONE, 0.0) for _ in range(PATIENT + 1)]
+    assert told == [""] * PATIENT + ["another client at the edge changed it 4 times; the next correction is in 2 s"]
 
 
 SECONDS = st.integers(0, 1000 * 64).map(lambda number: number / 64)  #: without rounding in sums and differences
@@ -40,5 +40,5 @@ def test_after_a_long_rest_a_contest_is_forgotten(rests: list[float]) -> None:
     for rest in rests:
         now += contests.pause(ONE, now) + rest
         rounds = 1 if contests.pause(ONE, now) == 0.0 and rest > QUIET else rounds + 1
-        assert bool(contests.corrected(ONE, now)) == (rounds > PATIENT)
+        assert bool(contests.record_correction(ONE, now)) == (rounds > PATIENT)
         assert contests.pause(ONE, now) <= QUIET

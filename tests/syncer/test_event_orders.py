@@ -18,14 +18,14 @@ from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden, Unreachable
 from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
-from farflung.syncer.informers import KindInformers
-from farflung.syncer.types import Part, Resource
+from farflung.placement.names import Kind, Part
+from farflung.syncer.informers import InformerHandlers, KindInformers
 from farflung.syncer.upsync import read_object
 
 OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
-SHOP = Part(Resource("", "namespaces"), "", "shop")
-A_MAP = Part(Resource("", "configmaps"), "shop", "a")
-ROLE = Part(Resource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")
+SHOP = Part(Kind("", "namespaces"), "", "shop")
+A_MAP = Part(Kind("", "configmaps"), "shop", "a")
+ROLE = Part(Kind("rbac.authorization.k8s.io", "clusterroles"), "", "picker")
 MANY = 2000  #: turns of the loop, after which everybody has done what could be done
 
 
@@ -252,7 +252,7 @@ async def test_what_a_restored_hub_holds_is_followed_although_the_hub_refuses_li
 
     async with at_rest(tmp_path) as world:
         for part in PARTS:
-            if part.resource == A_MAP.resource:
+            if part.kind == A_MAP.kind:
                 await world.withdraw(part)
                 await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
         await world.configure(3)
@@ -379,23 +379,21 @@ def is_held(world: World, part: Part) -> bool:
 
 async def test_a_kind_counts_as_listed_only_after_the_syncer_compared_the_list_with_its_journal(tmp_path: Path) -> None:
     """A syncer that took over a mailbox forgot why it had orphans, because it counted them between the two."""
-    listed: list[Resource] = []
+    listed: list[Kind] = []
     async with at_rest(tmp_path) as world:
         informers: KindInformers[Obj] = KindInformers(
             world.link.cluster,
-            read_object,
-            lambda part, cluster, obj: None,
             world.link.env,
-            lambda resource, error: None,
-            listed=listed.append,
+            read_object,
+            InformerHandlers(lambda part, cluster, obj: None, lambda kind, error: None, listed=listed.append),
         )
         async with asyncio.TaskGroup() as group:
-            informers.want(group, {A_MAP.resource: MAPS})
+            informers.watch(group, {A_MAP.kind: MAPS})
             while not listed:
-                assert not informers.is_known(A_MAP.resource)
-                assert not list(informers.heard())
+                assert not informers.is_listed(A_MAP.kind)
+                assert not list(informers.positions())
                 await asyncio.sleep(0)
-            assert informers.is_known(A_MAP.resource)
+            assert informers.is_listed(A_MAP.kind)
             informers.stop_all()
 
 
@@ -411,7 +409,7 @@ async def test_objects_that_wait_for_a_namespace_are_forgotten_with_it(tmp_path:
         await world.furnish()
         world.link.down.gate = gate
         await world.link.start()
-        inside = [part for part in PARTS if part.namespace == "shop" and part.resource.plural != "widgets"]
+        inside = [part for part in PARTS if part.namespace == "shop" and part.kind.resource != "widgets"]
 
         def are_held() -> bool:
             copies = world.copies()

@@ -22,7 +22,7 @@ async def test_how_far_a_mailbox_was_heard_is_forgotten_before_another_is_known_
 
         def set_and_look(journal: Journal, name: str, value: str) -> None:
             if name == INCARNATION and value != journal.get_fact(name):
-                heard.append([one.revision for one in journal.heard().values()])
+                heard.append([one.revision for one in journal.positions().values()])
             set_fact(journal, name, value)
 
         monkeypatch.setattr(Journal, "set_fact", set_and_look)

@@ -20,14 +20,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from farflung.placement.names import Kind, Part
 from farflung.syncer.journal import MOST_ASIDE, Journal, JournalEntry, JournalError, WatchPosition
-from farflung.syncer.types import Part, Resource
 
-CONFIGMAPS = Resource("", "configmaps")
-DEPLOYMENTS = Resource("apps", "deployments")
+CONFIGMAPS = Kind("", "configmaps")
+DEPLOYMENTS = Kind("apps", "deployments")
 
 
-def entry(name: str = "a", resource: Resource = CONFIGMAPS, **more: Any) -> JournalEntry:
+def entry(name: str = "a", resource: Kind = CONFIGMAPS, **more: Any) -> JournalEntry:
     defaults: dict[str, Any] = {
         "part": Part(resource, "shop", name),
         "version": "v1",
@@ -62,7 +62,7 @@ def reopened(path: Path) -> Journal:
 
 
 def test_a_new_journal_knows_nothing(journal: Journal) -> None:
-    assert len(journal) == 0 and list(journal.parts()) == [] and journal.resources() == ()
+    assert len(journal) == 0 and list(journal.parts()) == [] and journal.kinds() == ()
     assert journal.get(entry().part) is None
     assert list(journal.entries_of(CONFIGMAPS)) == []
     assert journal.revision_of(CONFIGMAPS) == "" and journal.get_fact("incarnation") == ""
@@ -79,7 +79,7 @@ def test_everything_survives_a_restart(path: Path) -> None:
         create_only=True,
         withdrawn=True,
         orphaned=True,
-        guarded=True,
+        has_finalizer=True,
         applied="d",
         owned="o",
         edge_uid="e",
@@ -93,8 +93,8 @@ def test_everything_survives_a_restart(path: Path) -> None:
     again = reopened(path)
     assert [again.get(entry().part), again.get(whole.part)] == [entry(), whole]
     assert list(again.entries_of(DEPLOYMENTS)) == [whole]
-    assert set(again.resources()) == {CONFIGMAPS, DEPLOYMENTS}
-    assert again.heard() == {CONFIGMAPS: WatchPosition("v1", "12")} and again.revision_of(CONFIGMAPS) == "12"
+    assert set(again.kinds()) == {CONFIGMAPS, DEPLOYMENTS}
+    assert again.positions() == {CONFIGMAPS: WatchPosition("v1", "12")} and again.revision_of(CONFIGMAPS) == "12"
     assert again.get_fact("incarnation") == "m"
     assert again.damage == ""
 
@@ -118,7 +118,7 @@ def test_what_is_dropped_stays_away(path: Path) -> None:
         journal.flush()
         journal.drop(entry().part)
         journal.drop(entry("never there").part)
-        assert len(journal) == 0 and journal.resources() == ()
+        assert len(journal) == 0 and journal.kinds() == ()
     assert len(reopened(path)) == 0
 
 
@@ -255,7 +255,7 @@ def test_what_is_no_journal_is_put_aside(path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
     journal = reopened(path)
-    assert "put aside as journal.db.damaged-1, and a new one was begun" in journal.damage
+    assert "renamed to journal.db.damaged-1, and a new one was created" in journal.damage
     assert path.with_name("journal.db.damaged-1").read_bytes() == content
     assert reopened(path).damage == ""
 
@@ -264,7 +264,7 @@ def test_a_database_of_something_else_is_put_aside(path: Path) -> None:
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as other:
         other.execute("create table entry (a)")
-    assert "no journal of a syncer" in reopened(path).damage
+    assert "not the journal of a syncer" in reopened(path).damage
 
 
 def test_a_journal_of_another_format_is_put_aside(path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_file_that_a_disk_changed_is_whole_or_put_aside(
         path.write_bytes(content if end is None else content[: end % len(content)])
         with closing(Journal.open(path)) as journal:
             if journal.damage:
-                assert len(journal) == 0 and journal.get_fact("incarnation") == "" and not journal.heard()
+                assert len(journal) == 0 and journal.get_fact("incarnation") == "" and not journal.positions()
             else:
                 assert [journal.get(one.part) for one in ENTRIES] == ENTRIES
                 assert journal.revision_of(CONFIGMAPS) == "12" and journal.get_fact("incarnation") == "m"
@@ -344,7 +344,7 @@ CHANGED = st.fixed_dictionaries(
         "desired": st.binary(max_size=20),
         "withdrawn": st.booleans(),
         "orphaned": st.booleans(),
-        "guarded": st.booleans(),
+        "has_finalizer": st.booleans(),
         "create_only": st.booleans(),
         "applied": st.text(max_size=5),
         "returned": st.text(max_size=5),
@@ -366,19 +366,19 @@ class History(RuleBasedStateMachine):
         self.flushed: dict[Any, Any] = {}
 
     @rule(name=NAMES, resource=RESOURCES, changed=CHANGED)
-    def put(self, name: str, resource: Resource, changed: dict[str, Any]) -> None:
+    def put(self, name: str, resource: Kind, changed: dict[str, Any]) -> None:
         one = replace(entry(name, resource), **changed)
         self.now[one.part] = one
         self.journal.put(one)
 
     @rule(name=NAMES, resource=RESOURCES)
-    def drop(self, name: str, resource: Resource) -> None:
+    def drop(self, name: str, resource: Kind) -> None:
         part = entry(name, resource).part
         self.journal.drop(part)
         self.now.pop(part, None)
 
     @rule(resource=RESOURCES, version=st.sampled_from(["v1", "v2"]), revision=st.text(max_size=5))
-    def hear(self, resource: Resource, version: str, revision: str) -> None:
+    def hear(self, resource: Kind, version: str, revision: str) -> None:
         self.journal.set_revision(resource, version, revision)
         self.now[resource] = WatchPosition(version, revision)
 
@@ -410,8 +410,8 @@ class History(RuleBasedStateMachine):
     def is_as_it_should_be(self) -> None:
         journal = self.journal
         found: dict[Any, Any] = {part: journal.get(part) for part in journal.parts()}
-        assert sum(len(list(journal.entries_of(one))) for one in journal.resources()) == len(found) == len(journal)
-        found |= journal.heard()
+        assert sum(len(list(journal.entries_of(one))) for one in journal.kinds()) == len(found) == len(journal)
+        found |= journal.positions()
         found |= {name: journal.get_fact(name) for name in "abc" if name in self.now}
         assert found == self.now
 

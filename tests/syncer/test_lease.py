@@ -23,43 +23,43 @@ def beat(number: int, uid: str = "theirs", chosen: str = "") -> HolderRecord:
 
 def test_a_mailbox_that_nobody_serves_or_we_do_is_ours() -> None:
     turn = LeaseTracker(PATIENCE)
-    assert turn.judge(NOBODY, {"ours"}, 0)
-    assert turn.judge(beat(1, "ours"), {"ours"}, 0)
-    assert turn.judge(beat(1, "replaced"), {"ours", "replaced"}, 0)
-    assert turn.rival == ""
+    assert turn.check(NOBODY, {"ours"}, 0)
+    assert turn.check(beat(1, "ours"), {"ours"}, 0)
+    assert turn.check(beat(1, "replaced"), {"ours", "replaced"}, 0)
+    assert turn.holder == ""
 
 
 def test_somebody_else_is_believed_until_they_were_silent_for_long_enough_however_old_their_heartbeat_looks() -> None:
     turn = LeaseTracker(PATIENCE)
     for now in (1000, 1030, 1059):
-        assert not turn.judge(beat(1), {"ours"}, now)
-    assert (turn.rival, turn.silence(1059)) == ("theirs", 59)
+        assert not turn.check(beat(1), {"ours"}, now)
+    assert (turn.holder, turn.silence(1059)) == ("theirs", 59)
     for now in (1060, 1090, 1119):
-        assert not turn.judge(beat(2), {"ours"}, now)
-    assert turn.judge(beat(2), {"ours"}, 1120)
-    assert turn.rival == ""
+        assert not turn.check(beat(2), {"ours"}, now)
+    assert turn.check(beat(2), {"ours"}, 1120)
+    assert turn.holder == ""
 
 
 def test_time_in_which_nobody_could_look_is_no_silence() -> None:
     turn = LeaseTracker(PATIENCE)
-    assert not turn.judge(beat(1), {"ours"}, 0)
-    assert not turn.judge(beat(1), {"ours"}, 500)
-    assert not turn.judge(beat(1), {"ours"}, 530)
-    turn.lose_sight()
-    assert not turn.judge(beat(1), {"ours"}, 559)
-    assert not turn.judge(beat(1), {"ours"}, 589)
-    assert turn.judge(beat(1), {"ours"}, 619)
+    assert not turn.check(beat(1), {"ours"}, 0)
+    assert not turn.check(beat(1), {"ours"}, 500)
+    assert not turn.check(beat(1), {"ours"}, 530)
+    turn.forget_silence()
+    assert not turn.check(beat(1), {"ours"}, 559)
+    assert not turn.check(beat(1), {"ours"}, 589)
+    assert turn.check(beat(1), {"ours"}, 619)
 
 
 def test_whom_an_operator_chose_need_not_wait() -> None:
     turn = LeaseTracker(PATIENCE)
-    assert not turn.judge(beat(1, chosen="third"), {"ours"}, 0)
-    assert turn.judge(beat(2, chosen="ours"), {"ours"}, 1)
+    assert not turn.check(beat(1, chosen="third"), {"ours"}, 0)
+    assert turn.check(beat(2, chosen="ours"), {"ours"}, 1)
 
 
 def test_who_does_not_know_its_own_cluster_yet_waits_for_everybody() -> None:
-    assert not LeaseTracker(PATIENCE).judge(beat(1), set(), 0)
-    assert LeaseTracker(PATIENCE).judge(NOBODY, set(), 0)
+    assert not LeaseTracker(PATIENCE).check(beat(1), set(), 0)
+    assert LeaseTracker(PATIENCE).check(NOBODY, set(), 0)
 
 
 @given(ANYTHING, ANYTHING, ANYTHING)
@@ -69,7 +69,7 @@ def test_whatever_is_said_there_is_read(metadata: Any, status: Any, edge: Any) -
         {"metadata": {"annotations": metadata}, "status": {"edge": edge, "lastSyncerHeartbeatTime": status}},
         {"metadata": {"annotations": {SERVED_BY: metadata}}, "status": {"edge": {"uid": edge}}},
     ):
-        LeaseTracker(PATIENCE).judge(holder_record(config), {"ours"}, 0)
+        LeaseTracker(PATIENCE).check(holder_record(config), {"ours"}, 0)
 
 
 # --- histories ------------------------------------------------------------------------------------
@@ -99,12 +99,12 @@ class Model:
             self.gone = now
             return
         if now < box.away:
-            self.turn.lose_sight()
+            self.turn.forget_silence()
             return
         found = box.said
         if found.uid == self.uid and now < box.away + self.slow:
             return
-        if not self.turn.judge(found, {self.uid}, now):
+        if not self.turn.check(found, {self.uid}, now):
             self.serves = False
         elif found.uid != self.uid or now - self.beaten >= BEAT:
             if found.uid in alive - {self.uid} and found.chosen != self.uid:

@@ -57,7 +57,7 @@ async def follows(link: Link) -> None:
 
 
 def standing_back(link: Link) -> list[str]:
-    return [line for line in link.log.getvalue().splitlines() if '"standing back"' in line]
+    return [line for line in link.log.getvalue().splitlines() if '"standing by"' in line]
 
 
 async def stands_back(link: Link) -> None:
@@ -76,7 +76,7 @@ async def test_the_second_one_says_who_serves_the_mailbox_and_touches_nothing(tm
         assert second.syncer is not None
         assert not second.syncer.configured
         sentence = f"the mailbox of florin is served by the syncer of cluster {await uid(first)}, last heard "
-        assert second.syncer.obstacle.startswith(sentence)
+        assert second.syncer.standby_reason.startswith(sentence)
         assert sentence in standing_back(second)[0]
         await follows(first)
         assert not standing_back(first)
@@ -123,7 +123,7 @@ async def test_what_was_withdrawn_meanwhile_is_kept_by_whoever_was_away_and_said
 
         async def is_told() -> bool:
             conditions = {one["type"]: one for one in (await first.report())["conditions"]}
-            return bool(conditions["HubUnchanged"]["reason"] == "ServedByAnother")
+            return bool(conditions["OrphansPresent"]["reason"] == "ServedByAnother")
 
         await first.eventually(is_told, "the orphan")
         await first.at_edge(MAPS, "page", "shop")
@@ -141,7 +141,7 @@ async def test_an_operator_says_who_serves_it_and_the_other_one_notices(tmp_path
         await second.at_edge(MAPS, "page", "shop")
         await stands_back(first)
         await serves(second)
-        assert second.syncer is not None and second.syncer.obstacle == ""
+        assert second.syncer is not None and second.syncer.standby_reason == ""
 
 
 async def test_two_of_the_same_cluster_both_work_as_in_an_update_that_rolls(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ async def contents(client: Client) -> list[Obj]:
 
 
 def warned(link: Link) -> list[str]:
-    return [line for line in link.log.getvalue().splitlines() if "the mailbox is not ours" in line]
+    return [line for line in link.log.getvalue().splitlines() if "the mailbox belongs to another SyncTarget" in line]
 
 
 async def shows(link: Link, words: str) -> bool:

@@ -16,13 +16,14 @@ from partition_end import agreed
 from partition_menu import BORN, PARTS, SPECS
 from partition_world import LONGER, World, separated
 
-from farflung.syncer.types import CREATE_ONLY, Part, Resource
+from farflung.apis.edge.names import CREATE_ONLY
+from farflung.placement.names import Kind, Part
 
 Step = tuple[Any, ...]
 
-WEB = Part(Resource("apps", "deployments"), "shop", "web")
-FARM = Part(Resource("", "configmaps"), "farm", "a")
-MAP = Part(Resource("", "configmaps"), "shop", "a")
+WEB = Part(Kind("apps", "deployments"), "shop", "web")
+FARM = Part(Kind("", "configmaps"), "farm", "a")
+MAP = Part(Kind("", "configmaps"), "shop", "a")
 SIDES = st.sampled_from(["hub", "edge"])
 PART = st.sampled_from(PARTS)
 USERS = st.one_of(
@@ -166,7 +167,7 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
 @example([(("at edge", "unmark", WEB), 0)], True)  # a change of annotations counts in a Deployment's generation
 @example(  # the journal is lost before the first report, and the configuration does not name the kinds any more
     [
-        (("put", Part(Resource("", "namespaces"), "", "shop")), 20),
+        (("put", Part(Kind("", "namespaces"), "", "shop")), 20),
         (("configure", 1), 0),
         (("restart", False, "lost"), 0),
     ],
@@ -185,7 +186,7 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
         (("away", "edge"), 0),
         (("clock", 50), 20),
         (("restart", True, ""), 3),
-        (("withdraw", Part(Resource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")), 0),
+        (("withdraw", Part(Kind("rbac.authorization.k8s.io", "clusterroles"), "", "picker")), 0),
         (("renew mailbox",), 0),
         (("release",), 100),
         (("lose answers", "edge", 5), 3),
@@ -206,7 +207,7 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
         (("renew mailbox",), 100),
         (("born", "put", BORN[1]), 0),
         (("at edge", "end", MAP), 0),
-        (("put", Part(Resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")), 100),
+        (("put", Part(Kind("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")), 100),
     ],
     False,
 )

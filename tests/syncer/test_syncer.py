@@ -89,7 +89,7 @@ async def test_the_syncer_says_that_it_lives_and_how_far_it_is(tmp_path: Path) -
         assert through["configmaps"] <= int(copy["metadata"]["resourceVersion"])
         assert {one["type"]: one["status"] for one in report["conditions"]} == {
             "EdgeReachable": "True",
-            "HubUnchanged": "True",
+            "OrphansPresent": "False",
             "Synced": "True",
         }
         assert (await link.mailbox.get(CONFIGS, "the-one"))["spec"]
@@ -106,11 +106,11 @@ async def test_that_the_hub_is_gone_and_that_it_is_back_is_logged_once(tmp_path:
         link.up.before = 1_000_000
         link.up.cut()
         await link.eventually(lambda: logged(link, "cannot report"), "a second failure")
-        await link.eventually(lambda: logged(link, "cannot listen to the mailbox"), "a watch that fails")
+        await link.eventually(lambda: logged(link, "cannot watch the mailbox"), "a watch that fails")
         assert not logged(link, "the hub can be reached again")
         link.up.before = 0
         await link.eventually(lambda: logged(link, "the hub can be reached again"), "the return of the hub")
-        [lost], [back] = logged(link, f"{GONE}; going on without it"), logged(link, "the hub can be reached again")
+        [lost], [back] = logged(link, f"{GONE}; continuing without it"), logged(link, "the hub can be reached again")
         assert (lost[0], back[0]) == ("W", "I")
         assert 'error="the line broke"' in lost
         assert any('resource="syncerconfigs.edge.kcp.io"' in line for line in link.log.getvalue().splitlines())
@@ -128,7 +128,7 @@ async def test_that_the_hub_refuses_reports_is_no_sign_that_it_is_gone(tmp_path:
 
         link.up.gate = refuse
         await link.eventually(lambda: logged(link, "cannot report"), "a second failure")
-        assert len(logged(link, "cannot report to the hub; going on without it")) == 1
+        assert len(logged(link, "cannot report to the hub; continuing without it")) == 1
         link.up.gate = None
         await link.eventually(lambda: logged(link, "the hub takes reports again"), "a report")
         assert GONE not in link.log.getvalue()

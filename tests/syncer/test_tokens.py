@@ -327,7 +327,7 @@ async def test_a_token_that_cannot_be_written_is_used_and_told_of(tmp_path: Path
     async with kept(tmp_path / "missing") as found:
         found.pass_days(11)
         for _ in range(2):
-            with pytest.raises(KubeconfigError, match="cannot keep a new token"):
+            with pytest.raises(KubeconfigError, match="cannot store a new token"):
                 await found.keeper.look(found.client)
         await found.works()
         assert found.used != found.given

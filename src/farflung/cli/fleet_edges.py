@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from farflung.apis.edge.names import EDGE_REACHABLE
+from farflung.apis.edge.names import EDGE_REACHABLE, ORPHANS_PRESENT
 from farflung.apis.kcp.names import HEARTBEAT_HEALTHY
 from farflung.cli import fields
 from farflung.lib.words import count
@@ -147,9 +147,10 @@ def _reported(report: Obj | None) -> Iterator[str]:
         yield f"{count(failing, 'object')} failing{fields.line(example)}"
     if orphaned := fields.number(report, "status", "objects", "orphaned"):
         yield f"{count(orphaned, 'object')} orphaned"
-    unchanged = fields.condition(report, "HubUnchanged")
-    if unchanged.get("status") == "False":
-        yield describe(unchanged)
+    for name, problem in ((ORPHANS_PRESENT, "True"), ("HubUnchanged", "False")):  # earlier syncers report the second
+        condition = fields.condition(report, name)
+        if condition.get("status") == problem:
+            yield describe(condition)
 
 
 def _part(problem: Obj) -> Part:

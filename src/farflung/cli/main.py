@@ -906,7 +906,7 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     It deletes only objects that the hub withdrew.  `farflung syncer-gen` prints its manifest.
     """
     from farflung.cli.syncer import SyncerSettings, run
-    from farflung.syncer.types import Adopt
+    from farflung.syncer.decide import Adopt
 
     if options["token_secret"] and not all(options["token_secret"].partition("/")):
         raise click.BadParameter(

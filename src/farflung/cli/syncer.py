@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 
 import uvloop
 
+from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
@@ -24,11 +25,12 @@ from farflung.lib import klog, outlet
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
+from farflung.syncer.context import SyncerOptions
+from farflung.syncer.decide import Adopt
 from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.lease import WrongMailboxError, cluster_of
-from farflung.syncer.syncer import Syncer, SyncerOptions
+from farflung.syncer.syncer import Syncer
 from farflung.syncer.tokens import renew_tokens, secret_writer
-from farflung.syncer.types import MANAGER, Adopt
 
 JOURNAL: Final = "journal.sqlite"
 CHECK_TIMEOUT: Final = 5.0  #: seconds to check the mailbox; without an answer the syncer starts anyway
@@ -96,9 +98,9 @@ async def _running(settings: SyncerSettings, log: Logger) -> AsyncIterator[async
     journal = Journal.open(settings.state / JOURNAL)
     try:
         async with contextlib.AsyncExitStack() as stack:
-            edge = Client(await stack.enter_async_context(edge_access.transport()), edge_access.prefix, MANAGER)
+            edge = Client(await stack.enter_async_context(edge_access.transport()), edge_access.prefix, SYNCER_MANAGER)
             hub_access, renewing = _token_renewal(settings, hub_access, edge, log)
-            mailbox = Client(await stack.enter_async_context(hub_access.transport()), hub_access.prefix, MANAGER)
+            mailbox = Client(await stack.enter_async_context(hub_access.transport()), hub_access.prefix, SYNCER_MANAGER)
             if settings.from_cluster:
                 mailbox = mailbox.workspace(settings.from_cluster)
             await _check(mailbox, settings)
@@ -174,9 +176,9 @@ def _serve_metrics(address: str, syncer: Syncer) -> contextlib.AbstractAsyncCont
     from farflung.syncer.metrics import SyncerMetrics
 
     registry = CollectorRegistry()
-    registry.register(SyncerMetrics(syncer))
+    registry.register(SyncerMetrics(syncer.summary, syncer.controllers))
     return served(
-        address, {"configuration": lambda: syncer.configured}, registry, lambda: filter(None, [syncer.obstacle])
+        address, {"configuration": lambda: syncer.configured}, registry, lambda: filter(None, [syncer.standby_reason])
     )
 
 

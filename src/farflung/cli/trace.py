@@ -34,7 +34,6 @@ from farflung.controllers.status_summarizer.health import digest_of
 from farflung.machinery.errors import Obj
 from farflung.placement.names import CONFIG, Category, Kind, Part, category, cluster_of, is_mailbox_name
 from farflung.placement.types import Route, parse_placement
-from farflung.syncer import types as syncing
 from farflung.syncer.conversion import takes_status
 
 T = TypeVar("T")
@@ -84,7 +83,7 @@ class Tracer:
         kind = Kind(resource.collection.group, resource.collection.plural)
         namespace = request.namespace if resource.namespaced else ""
         self._part = Part(kind, namespace, request.name)
-        has_status = "status" in resource.subresources and takes_status(syncing.Resource(*kind))
+        has_status = "status" in resource.subresources and takes_status(kind)
         self._subject = TracedObject(self._part, category(kind) is Category.EDGE, has_status)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._remarks: list[str] = []

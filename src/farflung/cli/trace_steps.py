@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from farflung.apis.edge.names import SYNCER_FINALIZER
+from farflung.apis.edge.names import SYNCER_FINALIZER, SYNCER_MANAGER
 from farflung.cli import fields, syncer_report
 from farflung.cli.output import TABLE, machine_readable
 from farflung.cli.plan_copies import FOREIGN
@@ -27,7 +27,6 @@ from farflung.placement.names import Part
 from farflung.placement.project import NOTHING, Desired
 from farflung.placement.syncer_config import moment
 from farflung.placement.types import Route
-from farflung.syncer.types import MANAGER
 
 OVERDUE_AFTER: Final = timedelta(seconds=30)  #: a step that takes longer is stuck
 BRIEF: Final = 3  #: conditions and numbers of a status in the output
@@ -262,14 +261,16 @@ def _created(obj: Mapping[str, Any]) -> str:
 def written_to(obj: Mapping[str, Any]) -> str:
     """The last write to anything but the status, by anyone but a syncer."""
     entries = obj["metadata"].get("managedFields") or ()
-    kept = [one for one in entries if not one.get("subresource") and one.get("manager") != MANAGER]
+    kept = [one for one in entries if not one.get("subresource") and one.get("manager") != SYNCER_MANAGER]
     return max([one["time"] for one in kept if one.get("time")], default=_created(obj))
 
 
 def _is_untouched(copy: Mapping[str, Any]) -> bool:
     """Whether no syncer wrote since: then the resourceVersion is decisive."""
     entries = copy["metadata"].get("managedFields") or ()
-    theirs = [one.get("time") or "" for one in entries if one.get("subresource") or one.get("manager") == MANAGER]
+    theirs = [
+        one.get("time") or "" for one in entries if one.get("subresource") or one.get("manager") == SYNCER_MANAGER
+    ]
     return max(theirs, default="") < written_to(copy)
 
 

@@ -24,14 +24,13 @@ from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, Part
 from farflung.placement.select import UpsyncSet, parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec
 from farflung.placement.types import Destination, Route, destinations_of, owners
-from farflung.syncer import wanted
+from farflung.syncer import sync_scope
 from farflung.syncer.conversion import is_upsynced
-from farflung.syncer.types import Part
-from farflung.syncer.types import Resource as Kind
-from farflung.syncer.wanted import SyncScope
+from farflung.syncer.sync_scope import SyncScope
 
 AT_ONCE: Final = 8  #: mailboxes that are read concurrently
 ASKED: Final = 20  #: mailboxes that are asked for the kind, if the workspace does not serve it
@@ -84,7 +83,7 @@ class UpsyncReader:
         there = await self._existing(routes)
         resource = await self._resource(there)
         kind = Kind(resource.collection.group, resource.collection.plural)
-        asked = {name: route for name, route in there.items() if route.may_bring(kind)}
+        asked = {name: route for name, route in there.items() if route.may_upsync(kind)}
         if not asked:
             reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} upsyncs {kind} (spec.upsync)"
             return UpsyncResult(remarks=[reason])
@@ -133,7 +132,7 @@ class UpsyncReader:
                 return []
         kind = Kind(resource.collection.group, resource.collection.plural)
         return [
-            _item(mailbox, route.place, one) for one in objects if is_upsynced(one) and route.brings(_part(kind, one))
+            _item(mailbox, route.place, one) for one in objects if is_upsynced(one) and route.upsyncs(_part(kind, one))
         ]
 
     async def _listed(self, mailbox: Client, resource: DiscoveredResource) -> list[Obj]:
@@ -197,11 +196,11 @@ class UpsyncRoute(NamedTuple):
     place: Route
     wanted: SyncScope  #: of the placements with this destination
 
-    def may_bring(self, resource: Kind) -> bool:
-        return self.wanted.may_bring(resource)
+    def may_upsync(self, resource: Kind) -> bool:
+        return self.wanted.may_upsync(resource)
 
-    def brings(self, part: Part) -> bool:
-        return self.wanted.brings(*part)
+    def upsyncs(self, part: Part) -> bool:
+        return self.wanted.upsyncs(*part)
 
 
 def has_upsync(placement: Obj) -> bool:
@@ -230,4 +229,4 @@ def upsync_routes(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str,
 
 
 def _understood(sets: frozenset[UpsyncSet]) -> SyncScope:
-    return wanted.read_scope([{"spec": SyncerSpec(upsync=sets).spec()}], lambda _group, _kind: None)
+    return sync_scope.read_scope([{"spec": SyncerSpec(upsync=sets).spec()}], lambda _group, _kind: None)

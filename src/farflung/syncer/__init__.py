@@ -1,5 +1,5 @@
 """The agent of one edge.
 
-It dials out to the hub, brings what its mailbox holds to the edge, and brings back status and what is born there.
-Absence means nothing: an object is deleted at the edge only if the copy in the mailbox is there and is being deleted.
+It connects to the hub, applies the copies of its mailbox at the edge, and returns their status and objects created
+there.  It deletes an object only if the copy in the mailbox exists and is being deleted; an absent copy proves nothing.
 """

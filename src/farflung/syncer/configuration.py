@@ -1,4 +1,4 @@
-"""What is wanted of a syncer, as the configurations in its mailbox say."""
+"""Informers of the SyncerConfigs and EdgeSyncConfigs in the mailbox, and what they select together."""
 
 from __future__ import annotations
 
@@ -11,69 +11,62 @@ import orjson
 
 from farflung.apis.edge.names import EDGE_SYNC_CONFIGS, SYNCER_CONFIGS
 from farflung.client.errors import Forbidden
-from farflung.client.rest import Client
-from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Environment
-from farflung.syncer.discovery import ServedKinds
-from farflung.syncer.informers import KindInformers
+from farflung.placement.names import Kind, Part
+from farflung.syncer.context import SyncerContext
+from farflung.syncer.informers import InformerHandlers, KindInformers
 from farflung.syncer.report import THE_ONE
-from farflung.syncer.status import release
-from farflung.syncer.types import Part, Resource
+from farflung.syncer.status import requested_release
+from farflung.syncer.sync_scope import read_scope
 from farflung.syncer.upsync import read_object
-from farflung.syncer.wanted import read_scope
 
-REPORTED: Final = Part(Resource(SYNCER_CONFIGS.group, SYNCER_CONFIGS.plural), "", THE_ONE)
-CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (SYNCER_CONFIGS, EDGE_SYNC_CONFIGS)}
+REPORTED: Final = Part(Kind(SYNCER_CONFIGS.group, SYNCER_CONFIGS.plural), "", THE_ONE)
+CONFIGURATIONS: Final = {Kind(one.group, one.plural): one for one in (SYNCER_CONFIGS, EDGE_SYNC_CONFIGS)}
 
 
 class ConfigInformers:
     def __init__(
-        self,
-        mailbox: Client,
-        kinds: ServedKinds,
-        env: Environment,
-        log: Logger,
-        *,
-        counts: Callable[[Part, str, Obj], bool],
-        news: Callable[[], None],
+        self, context: SyncerContext, accepts: Callable[[Part, str, Obj], bool], changed: Callable[[], None]
     ) -> None:
-        """`counts`: whether what a configuration of this cluster says does; `news`: told when something else may be
-        wanted, or it is known at last what is."""
-        self.wanted = read_scope((), kinds.named)  #: as of the last `read`
-        self._kinds = kinds
-        self._log = log
-        self._counts = counts
-        self._news = news
+        """`accepts`: whether a configuration in this logical cluster counts; `changed`: called when the scope may have
+        changed, or became known."""
+        self.scope = read_scope((), context.kinds.named)  #: as of the last `update_scope`
+        self._kinds = context.kinds
+        self._log = context.log
+        self._accepts = accepts
+        self._changed = changed
         self._configs: dict[Part, Obj] = {}
-        self._feeds: KindInformers[Obj] = KindInformers(
-            mailbox, read_object, self._hear, env, self._troubled, listed=lambda resource: news()
+        self._informers: KindInformers[Obj] = KindInformers(
+            context.options.mailbox,
+            context.mailbox_env,
+            read_object,
+            InformerHandlers(self._on_config, self._on_error, listed=lambda kind: changed()),
         )
 
-    def listen(self, group: asyncio.TaskGroup) -> None:
-        self._feeds.want(group, CONFIGURATIONS)
+    def watch(self, group: asyncio.TaskGroup) -> None:
+        self._informers.watch(group, CONFIGURATIONS)
 
-    def start_anew(self) -> None:
-        """Nothing is known any more, and nobody listens.  What was wanted stays so until something else is."""
-        self._feeds.stop_all()
+    def reset(self) -> None:
+        """Stop the informers and forget the configurations.  The scope stays until the next `update_scope`."""
+        self._informers.stop_all()
         self._configs.clear()
 
-    def _hear(self, part: Part, cluster: str, config: Obj | None) -> None:
+    def _on_config(self, part: Part, cluster: str, config: Obj | None) -> None:
         if config is None:
             self._configs.pop(part, None)
-            self._news()
+            self._changed()
             return
-        if not self._counts(part, cluster, config):
+        if not self._accepts(part, cluster, config):
             return
         before = self._configs.get(part) or {}
         self._configs[part] = config
-        if before.get("spec") != config.get("spec") or release(before) != release(config):
-            self._news()
+        if before.get("spec") != config.get("spec") or requested_release(before) != requested_release(config):
+            self._changed()
 
-    def _troubled(self, resource: Resource, error: Exception) -> None:
+    def _on_error(self, kind: Kind, error: Exception) -> None:
         if isinstance(error, Forbidden):
-            self._news()
-        self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
+            self._changed()
+        self._log.info("cannot watch the mailbox", v=2, resource=str(kind), error=str(error))
 
     # --- what is known ----------------------------------------------------------------------------
 
@@ -83,28 +76,28 @@ class ConfigInformers:
 
     @property
     def is_known(self) -> bool:
-        """Until it is, nothing of the mailbox is listened to: what is then heard of would not be known to be wanted,
-        and what came from the edge would be withdrawn."""
-        if self._kinds.mailbox.groups == () or not self._feeds.is_known(REPORTED.resource):
+        """Whether all configurations were listed.  Before that, the syncer watches no copies: it would ignore copies
+        that are selected, and withdraw upsynced objects."""
+        if self._kinds.mailbox.groups == () or not self._informers.is_listed(REPORTED.kind):
             return False
         return all(map(self._is_settled, CONFIGURATIONS))
 
-    def _is_settled(self, resource: Resource) -> bool:
-        """Whether it is known what configurations of a kind say, or that they say nothing to us."""
-        feeds = self._feeds
-        silent = self._kinds.in_mailbox(resource, "") is None or isinstance(feeds.error(resource), Forbidden)
-        return silent or feeds.is_known(resource)
+    def _is_settled(self, kind: Kind) -> bool:
+        """Whether configurations of a kind were listed, or cannot be."""
+        informers = self._informers
+        silent = self._kinds.in_mailbox(kind, "") is None or isinstance(informers.error(kind), Forbidden)
+        return silent or informers.is_listed(kind)
 
     def digest(self) -> str:
         return hashlib.sha256(orjson.dumps([one.get("spec") for one in self._sorted()])).hexdigest()
 
     def update_scope(self) -> bool:
-        """Find out what is wanted now.  Whether that is something else than before."""
-        wanted = read_scope(self._sorted(), self._kinds.named)
-        changed, self.wanted = wanted != self.wanted, wanted
+        """Read the configurations.  Returns whether the scope changed."""
+        scope = read_scope(self._sorted(), self._kinds.named)
+        changed, self.scope = scope != self.scope, scope
         if changed:
-            for problem in wanted.problems:
-                self._log.warning("cannot make sense of a configuration", problem=problem)
+            for problem in scope.problems:
+                self._log.warning("invalid configuration", problem=problem)
         return changed
 
     def _sorted(self) -> list[Obj]:

@@ -1,9 +1,9 @@
-"""How objects look on the other side.
+"""Conversion of objects between mailbox and edge, marks, and comparison.
 
-for_edge(copy)          what of a copy in the mailbox is applied at the edge
-for_mailbox(object)     what of an object of the edge is put into the mailbox
+for_edge(copy)          what to apply at the edge for a copy in the mailbox
+for_mailbox(object)     what to write to the mailbox for an object of the edge
 
-Nothing here changes what it is given; results share with it whatever is the same.
+Arguments are never changed; results share unchanged parts with them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, DOWNSYNCED, PROJECTED, PROJECTION, UPSYNCED
+from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNC_OVERWRITE, DOWNSYNCED, PROJECTED, PROJECTION, UPSYNCED
 from farflung.apis.kcp.names import APIS_GROUP
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
 from farflung.machinery.quantity import parse as quantity
+from farflung.placement.names import Kind
 from farflung.placement.project import NEVER, stripped, with_assigned
 from farflung.placement.types import YES
-from farflung.syncer.types import CREATE_ONLY, Resource
 
-DIGITS: Final = 16  #: of a hash
-OLD_MARK: Final = "true"  #: what the first syncers wrote
+DIGITS: Final = 16  #: length of a digest
+OLD_MARK: Final = "true"  #: value of the mark that the first syncers wrote
 _OURS: Final = frozenset({PROJECTED, PROJECTION, DOWNSYNCED, UPSYNCED, DOWNSYNC_OVERWRITE, CREATE_ONLY})
-#: fields that hold quantities, or maps of them
+#: fields with quantities, or maps of them
 _QUANTITIES: Final = frozenset(
     {
         "averageValue",
@@ -44,13 +44,13 @@ _QUANTITIES: Final = frozenset(
         "sizeLimit",
     }
 )
-#: whose status the centre knows better
-_STATUS_OF_THE_CENTRE: Final = frozenset(
+#: kinds whose status the hub sets itself
+_STATUS_OF_THE_HUB: Final = frozenset(
     {
-        Resource("", "namespaces"),
-        Resource("", "resourcequotas"),
-        Resource("apiextensions.k8s.io", "customresourcedefinitions"),
-        Resource(APIS_GROUP, "apibindings"),
+        Kind("", "namespaces"),
+        Kind("", "resourcequotas"),
+        Kind("apiextensions.k8s.io", "customresourcedefinitions"),
+        Kind(APIS_GROUP, "apibindings"),
     }
 )
 
@@ -59,23 +59,23 @@ _STATUS_OF_THE_CENTRE: Final = frozenset(
 
 
 def mark(kind: str, namespace: str, name: str) -> str:
-    """It names the object that has it, because controllers give the annotations of objects to what they make."""
+    """The mark names its object, because controllers copy annotations to the objects that they create."""
     return f"{kind}/{namespace}/{name}" if namespace else f"{kind}/{name}"
 
 
 def is_downsynced(obj: Mapping[str, Any]) -> bool:
-    """Whether an object of the edge is ours: nothing else may be changed or deleted there."""
-    said = _annotations(obj).get(DOWNSYNCED)
-    return said == _mark_of(obj) or (said == OLD_MARK and _texts(obj, "labels").get(PROJECTED) == YES)
+    """Whether an object of the edge has our mark: the syncer changes or deletes no others."""
+    value = _annotations(obj).get(DOWNSYNCED)
+    return value == _mark_of(obj) or (value == OLD_MARK and _texts(obj, "labels").get(PROJECTED) == YES)
 
 
 def is_upsynced(obj: Mapping[str, Any]) -> bool:
-    """Whether an object of the mailbox came from the edge.  No controller there hands annotations on."""
+    """Whether an object of the mailbox came from the edge.  No controller there copies annotations."""
     return _annotations(obj).get(UPSYNCED) in (_mark_of(obj), OLD_MARK)
 
 
 def is_create_only(obj: Mapping[str, Any]) -> bool:
-    """Whether it is left alone once it is at the edge: because the placement or the object itself says so."""
+    """Whether the syncer creates it and never updates it, by annotation of the placement or of the object."""
     annotations = _annotations(obj)
     return annotations.get(DOWNSYNC_OVERWRITE) == NEVER or annotations.get(CREATE_ONLY) == NEVER
 
@@ -98,14 +98,14 @@ def _texts(obj: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def for_edge(copy: Mapping[str, Any]) -> Obj:
-    """What of a copy is applied at the edge: what users wrote, and our marks."""
+    """What to apply at the edge for a copy: the user's fields, and our marks."""
     obj = stripped(copy)
     obj["metadata"] = _marked(obj, {PROJECTED: YES}, DOWNSYNCED)
     return obj
 
 
 def _marked(obj: Obj, labels: Mapping[str, str], by: str) -> Obj:
-    """Its metadata, with these labels and the mark `by`, and without other marks."""
+    """Its metadata with these labels and the mark `by`, without other marks."""
     metadata: Obj = {**obj["metadata"]}
     kept = {key: text for key, text in _annotations(obj).items() if key not in (DOWNSYNCED, UPSYNCED)}
     metadata["annotations"] = dict(sorted({**kept, by: _mark_of(obj)}.items()))
@@ -115,7 +115,7 @@ def _marked(obj: Obj, labels: Mapping[str, str], by: str) -> Obj:
 
 
 def encoded(desired: Mapping[str, Any]) -> bytes:
-    """Equal for equal objects.  Raises ValueError for what nobody can send, such as a thousand lists in each other."""
+    """Equal for equal objects.  Raises ValueError for objects that cannot be JSON, such as very deep ones."""
     try:
         return orjson.dumps(desired, option=orjson.OPT_SORT_KEYS)
     except TypeError as error:
@@ -123,14 +123,14 @@ def encoded(desired: Mapping[str, Any]) -> bytes:
 
 
 def digest(desired: bytes) -> str:
-    """Of what was `encoded`."""
+    """Of an `encoded` object."""
     return hashlib.sha256(desired).hexdigest()[:DIGITS]
 
 
 def owned_fields(live: Mapping[str, Any], manager: str) -> str:
-    """A hash of which fields the manager owns by server-side apply; empty if it owns none.
+    """A hash of the fields that the manager owns by server-side apply; empty if it owns none.
 
-    Whoever changes one of them takes it away from the manager, so the hash is another one then."""
+    Another client that changes one of them takes its ownership, so the hash changes."""
     entries = (live.get("metadata") or {}).get("managedFields")
     owned = [
         one.get("fieldsV1")
@@ -152,8 +152,8 @@ def owned_fields(live: Mapping[str, Any], manager: str) -> str:
 
 
 def identical(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
-    """Whether an object already is as it is to be, our marks aside: all that is desired is there, with nothing but
-    more fields in maps.  What is empty may be absent, and quantities may be written in another way."""
+    """Whether an object is as desired, except for our marks: it has all desired fields, and may have more fields in
+    maps. Empty fields may be absent, and quantities may be written differently."""
     below: list[tuple[Any, Any, bool]] = [(_unmarked(desired), live, False)]
     while below:
         wanted, there, amount = below.pop()
@@ -176,7 +176,7 @@ def _unmarked(desired: Mapping[str, Any]) -> Obj:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """As JSON has it: `true` is no number."""
+    """As in JSON, where `true` is not a number."""
     return (type(one) is bool) is (type(other) is bool) and bool(one == other)
 
 
@@ -193,10 +193,10 @@ def _same_quantity(one: Any, other: Any) -> bool:
 
 
 def for_mailbox(edge_object: Mapping[str, Any]) -> Obj:
-    """What of an object of the edge is put into the mailbox, its status included.
+    """What to write to the mailbox for an object of the edge, with its status.
 
-    Marks of downsync are left out: they were handed on by what this object belongs to, and a copy that looks as if it
-    came from a placement would be withdrawn."""
+    Marks of downsync are left out: a controller copied them from the owner of the object, and the translator would
+    withdraw an object that looks like its copy."""
     obj = stripped(edge_object)
     if "status" in edge_object:
         obj["status"] = edge_object["status"]
@@ -210,9 +210,9 @@ def for_mailbox(edge_object: Mapping[str, Any]) -> Obj:
 
 
 def updated_upsync(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | None:
-    """What is to be put in the place of an upsynced object, whose `for_mailbox` is wanted; None if it is so already.
+    """The update of an upsynced object in the mailbox to `wanted`, made by `for_mailbox`; None if it needs none.
 
-    What the mailbox's server and its system wrote stays, and so does the status, which is written by itself."""
+    Fields that the mailbox's server set stay, and so does the status, which has a write of its own."""
     if _content(for_mailbox(observed)) == _content(wanted):
         return None
     metadata = {key: value for key, value in observed["metadata"].items() if key != "managedFields"}
@@ -232,11 +232,11 @@ def _content(obj: Mapping[str, Any]) -> Obj:
 
 
 def returned_status(live: Mapping[str, Any]) -> Obj | None:
-    """What an object of the edge says of itself; None if it says nothing."""
+    """The status of an object of the edge; None if it has none."""
     status = live.get("status")
     return status if isinstance(status, dict) else None
 
 
-def takes_status(resource: Resource) -> bool:
-    """Whether copies of the kind are given the status of the edge: not if the centre knows it better."""
-    return resource not in _STATUS_OF_THE_CENTRE
+def takes_status(resource: Kind) -> bool:
+    """Whether the syncer returns the status of the kind to the mailbox."""
+    return resource not in _STATUS_OF_THE_HUB

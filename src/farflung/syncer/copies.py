@@ -1,4 +1,4 @@
-"""What a syncer has to know of a copy in the mailbox, and of what was made of it at the edge.  Pure."""
+"""What a syncer keeps in memory of a copy and of its object at the edge, and the journal entry of a copy."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, DOWNSYNCED, PROJECTED, SYNCER_FINALIZER
+from farflung.apis.edge.names import (
+    CREATE_ONLY,
+    DOWNSYNC_OVERWRITE,
+    DOWNSYNCED,
+    PROJECTED,
+    SYNCER_FINALIZER,
+    SYNCER_MANAGER,
+)
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, is_system
+from farflung.placement.names import Kind, Part, is_system
 from farflung.runtime.cache import CachedObject, Key
 from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.journal import GONE, JournalEntry
-from farflung.syncer.types import CREATE_ONLY, MANAGER, Part, Resource
 
-#: of the annotations and labels of an object at the edge, those that decide what becomes of it
-TELLING: Final = (DOWNSYNCED, CREATE_ONLY, DOWNSYNC_OVERWRITE, PROJECTED)
+#: annotations and labels of an object at the edge that decisions depend on
+MARKS: Final = (DOWNSYNCED, CREATE_ONLY, DOWNSYNC_OVERWRITE, PROJECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +33,15 @@ class MailboxCopy:
     revision: int
     desired: bytes  #: what is to be applied at the edge
     create_only: bool
-    withdrawn: bool  #: it is being deleted
-    finalizers: tuple[str, ...] | None  #: None: nobody knows them but ours
-    guarded: bool  #: ours is among them
-    stays: bool  #: it came from the edge, or every cluster makes one for itself
-    status: str  #: digest of what it says of itself; empty: nothing
+    withdrawn: bool  #: being deleted
+    finalizers: tuple[str, ...] | None  #: None: only ours is known
+    has_finalizer: bool  #: the syncer's is among them
+    is_local: bool  #: it came from the edge, or every cluster creates its own
+    status: str  #: digest of its status; empty: none
 
 
-def read_copy(resource: Resource, document: bytes) -> MailboxCopy:
-    """Raises ValueError for what is no object."""
+def read_copy(resource: Kind, document: bytes) -> MailboxCopy:
+    """Raises ValueError for anything but an object."""
     obj = orjson.loads(document)
     metadata = obj["metadata"] if isinstance(obj, dict) and isinstance(obj.get("metadata"), dict) else {}
     version = metadata.get("resourceVersion")
@@ -51,8 +57,8 @@ def read_copy(resource: Resource, document: bytes) -> MailboxCopy:
         create_only=is_create_only(obj),
         withdrawn="deletionTimestamp" in metadata,
         finalizers=finalizers,
-        guarded=SYNCER_FINALIZER in finalizers,
-        stays=is_upsynced(obj) or is_system(Kind(*resource), obj),
+        has_finalizer=SYNCER_FINALIZER in finalizers,
+        is_local=is_upsynced(obj) or is_system(resource, obj),
         status=status_digest(obj),
     )
 
@@ -62,8 +68,8 @@ def status_digest(obj: Obj) -> str:
     return digest(encoded(status)) if status else ""
 
 
-def read_edge_object(resource: Resource, document: bytes) -> Obj:
-    """Of an object at the edge, what decides what becomes of it: its marks, what of it is ours, and its status."""
+def read_edge_object(resource: Kind, document: bytes) -> Obj:
+    """The parts of an object at the edge that decisions depend on: marks, our managedFields, status."""
     obj: Obj = orjson.loads(document)
     metadata = obj["metadata"]
     kept: Obj = {
@@ -73,8 +79,8 @@ def read_edge_object(resource: Resource, document: bytes) -> Obj:
     }
     for field in ("annotations", "labels"):
         texts = metadata.get(field) or {}
-        kept[field] = {name: texts[name] for name in TELLING if name in texts}
-    kept["managedFields"] = [one for one in metadata.get("managedFields") or () if one.get("manager") == MANAGER]
+        kept[field] = {name: texts[name] for name in MARKS if name in texts}
+    kept["managedFields"] = [one for one in metadata.get("managedFields") or () if one.get("manager") == SYNCER_MANAGER]
     result: Obj = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": kept}
     if "status" in obj:
         result["status"] = obj["status"]
@@ -85,9 +91,9 @@ def read_edge_object(resource: Resource, document: bytes) -> Obj:
 
 
 def updated_entry(part: Part, copy: MailboxCopy, before: JournalEntry | None, incarnation: str) -> JournalEntry:
-    """What the journal says once a copy was seen.  One that is being deleted, and is not the one that we brought, says
-    nothing about what we brought: a hub that was restored from a backup shows such.  Unless nothing is left of what we
-    remember: then we brought another one since, and were killed before that was written down."""
+    """The journal entry after a copy was observed.  A copy that is being deleted and has another uid than the applied
+    one does not withdraw it: a restored hub has such copies.  If nothing is left of the applied one, the syncer applied
+    this copy, and was killed before the journal had it."""
     mine = before is None or before.uid == copy.uid
     if before is not None and not mine and before.owned == GONE:
         before = None
@@ -103,7 +109,7 @@ def updated_entry(part: Part, copy: MailboxCopy, before: JournalEntry | None, in
         "create_only": copy.create_only,
         "withdrawn": copy.withdrawn,
         "orphaned": False,
-        "guarded": copy.guarded,
+        "has_finalizer": copy.has_finalizer,
         "returned": copy.status,
     }
     if before is not None:
@@ -112,7 +118,7 @@ def updated_entry(part: Part, copy: MailboxCopy, before: JournalEntry | None, in
 
 
 def copy_from_entry(entry: JournalEntry) -> CachedObject[MailboxCopy]:
-    """The copy, as it was when the journal heard of it last."""
+    """The copy as last observed."""
     copy = MailboxCopy(
         version=entry.version,
         kind=entry.kind,
@@ -122,8 +128,8 @@ def copy_from_entry(entry: JournalEntry) -> CachedObject[MailboxCopy]:
         create_only=entry.create_only,
         withdrawn=entry.withdrawn,
         finalizers=None,
-        guarded=entry.guarded,
-        stays=False,
+        has_finalizer=entry.has_finalizer,
+        is_local=False,
         status=entry.returned,
     )
     return CachedObject(Key(entry.incarnation, entry.part.namespace, entry.part.name), entry.revision, copy)

@@ -1,9 +1,9 @@
-"""What is to be done at the edge about one object.
+"""The decision about one object at the edge, and the pauses between corrections of drift.
 
-step = about(entry, live, adopt)
+action = decide(entry, live, adopt)
 
-`entry` is what the hub last said, `live` what is at the edge.  Whatever happens, nothing that has not our mark is
-changed, unless it is adopted, or deleted; and nothing is deleted unless the hub withdrew it.
+`entry` is the journal entry of the copy, `live` the object at the edge.  An object without our mark is never deleted,
+and changed only if it is adopted.  An object is deleted only if its copy was withdrawn.
 """
 
 from __future__ import annotations
@@ -15,27 +15,32 @@ from typing import Any, Final
 
 import orjson
 
+from farflung.apis.edge.names import SYNCER_MANAGER
+from farflung.placement.names import Kind, Part
 from farflung.syncer.conversion import digest, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.journal import JournalEntry
-from farflung.syncer.types import MANAGER, Adopt, Part, Resource
-from farflung.syncer.wanted import NAMESPACES
+from farflung.syncer.sync_scope import NAMESPACES
 
-DEFINITIONS: Final = Resource("apiextensions.k8s.io", "customresourcedefinitions")
+DEFINITIONS: Final = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class Adopt(StrEnum):
+    """Which objects that exist at the edge and were not applied by a syncer may be taken over."""
+
+    NEVER = "never"
+    IF_IDENTICAL = "if-identical"
+    ALWAYS = "always"
 
 
 class ApplyReason(StrEnum):
-    """Why something is applied."""
-
     NEW = "New"
     CHANGED = "Changed"
-    DRIFT = "Drift"  #: somebody changed or deleted it at the edge
+    DRIFT = "Drift"  #: another client changed or deleted it at the edge
     ADOPTED = "Adopted"
-    PROTECTED = "Protected"  #: for the last time, to say that it is left alone from now on
+    PROTECTED = "Protected"  #: for the last time, to mark it as created only once
 
 
 class LeaveReason(StrEnum):
-    """Why something is left alone."""
-
     NOT_OURS = "NotOurs"
     CREATE_ONLY = "CreateOnly"
     ORPHANED = "Orphaned"
@@ -45,8 +50,8 @@ class LeaveReason(StrEnum):
 class ApplyObject:
     """Apply `entry.desired`.
 
-    With a uid: forced, to the object that has it.  Without: not forced, so that what somebody else makes at the same
-    moment is not overwritten.  With a version as well: only if it has not changed since."""
+    With a uid: forced, to the object with this uid.  Without: not forced, so that an object that another client creates
+    at the same moment is not overwritten.  With a version as well: only if the object did not change since."""
 
     why: ApplyReason
     uid: str = ""
@@ -55,8 +60,8 @@ class ApplyObject:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete the object that has this uid.  `container`: others are in it and go with it, so it may be deleted only if
-    all of them are ours."""
+    """Delete the object with this uid.  `container`: a namespace or definition, which may be deleted only if all
+    objects in it are ours."""
 
     uid: str
     container: bool = False
@@ -65,29 +70,28 @@ class DeleteObject:
 @dataclass(frozen=True, slots=True)
 class LeaveObject:
     reason: LeaveReason
-    sentence: str = ""  #: for people, if this is a problem
+    sentence: str = ""  #: to be reported, if this is a problem
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitDeletion:
-    """It is being deleted: when it has gone, decide again."""
+    """The object is being deleted: decide again afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCopy:
-    """It was withdrawn, and nothing of it is left that we may delete: the finalizer goes, and the entry with it."""
+    """The copy was withdrawn, and nothing is left to delete: remove the finalizer and the entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoChange:
-    """All is as it is to be."""
+    """The object is as desired."""
 
 
 Action = ApplyObject | DeleteObject | LeaveObject | AwaitDeletion | ReleaseCopy | NoChange
 
 
 def decide(entry: JournalEntry | None, live: Mapping[str, Any] | None, adopt: Adopt) -> Action:
-    """What is to be done."""
     if entry is None:
         return _forgotten(live)
     if entry.withdrawn and not entry.orphaned:
@@ -97,7 +101,7 @@ def decide(entry: JournalEntry | None, live: Mapping[str, Any] | None, adopt: Ad
     if "deletionTimestamp" in live["metadata"]:
         return AwaitDeletion()
     if not is_downsynced(live):
-        return _meet(entry, live, adopt)
+        return _consider_adoption(entry, live, adopt)
     if entry.create_only:
         return _protect(entry, live)
     return _keep(entry, live)
@@ -110,21 +114,21 @@ def _forgotten(live: Mapping[str, Any] | None) -> Action:
 
 
 def _withdraw(entry: JournalEntry, live: Mapping[str, Any] | None) -> Action:
-    """What either side knows as made only once stays."""
+    """An object that either side marks as created only once stays."""
     if live is None or not is_downsynced(live) or entry.create_only or is_create_only(live):
         return ReleaseCopy()
     if "deletionTimestamp" in live["metadata"]:
         return AwaitDeletion()
-    return DeleteObject(_uid(live), container=entry.part.resource in (NAMESPACES, DEFINITIONS))
+    return DeleteObject(_uid(live), container=entry.part.kind in (NAMESPACES, DEFINITIONS))
 
 
-def _meet(entry: JournalEntry, live: Mapping[str, Any], adopt: Adopt) -> Action:
-    """What is there is not ours."""
+def _consider_adoption(entry: JournalEntry, live: Mapping[str, Any], adopt: Adopt) -> Action:
+    """The object at the edge does not have our mark."""
     if entry.orphaned:
         return LeaveObject(LeaveReason.ORPHANED)
     if entry.create_only:
         return LeaveObject(LeaveReason.CREATE_ONLY)
-    if entry.part.resource == NAMESPACES:
+    if entry.part.kind == NAMESPACES:
         return NoChange()
     if adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(orjson.loads(entry.desired), live)):
         return ApplyObject(ApplyReason.ADOPTED, _uid(live), live["metadata"].get("resourceVersion") or "")
@@ -156,44 +160,46 @@ def _keep(entry: JournalEntry, live: Mapping[str, Any]) -> Action:
 def _has_drifted(entry: JournalEntry, live: Mapping[str, Any]) -> bool:
     if _uid(live) != entry.edge_uid:
         return True
-    if not entry.owned:  # a server that does not say who owns what
+    if not entry.owned:  # a server without managedFields
         return not identical(orjson.loads(entry.desired), live)
-    return owned_fields(live, MANAGER) != entry.owned
+    return owned_fields(live, SYNCER_MANAGER) != entry.owned
 
 
 def _uid(live: Mapping[str, Any]) -> str:
     return str(live["metadata"].get("uid") or "")
 
 
-PATIENT: Final = 3  #: corrections that are done at once
-QUIET: Final = 300.0  #: seconds after which a contest is over, and the longest pause in one
+PATIENT: Final = 3  #: corrections without a pause
+QUIET: Final = 300.0  #: seconds without drift after which corrections start anew, and the longest pause
 
 
 @dataclass(slots=True)
 class DriftHistory:
-    rounds: int  #: of corrections
-    until: float  #: when it is our turn
+    rounds: int  #: number of corrections
+    until: float  #: when the next correction is due
 
 
 class DriftBackoff:
+    """Growing pauses between corrections of an object that another client changes again and again."""
+
     def __init__(self) -> None:
         self._known: dict[Part, DriftHistory] = {}
 
     def pause(self, part: Part, now: float) -> float:
-        """Seconds until it is our turn to correct it once more."""
-        contest = self._known.get(part)
-        if contest is not None and now > contest.until + QUIET:
+        """Seconds until the next correction."""
+        history = self._known.get(part)
+        if history is not None and now > history.until + QUIET:
             del self._known[part]
             return 0.0
-        return 0.0 if contest is None else max(0.0, contest.until - now)
+        return 0.0 if history is None else max(0.0, history.until - now)
 
-    def corrected(self, part: Part, now: float) -> str:
-        """It was.  What is to be told of that; empty if it has not happened often."""
-        contest = self._known.setdefault(part, DriftHistory(0, now))
-        contest.rounds += 1
-        contest.until = now
-        if contest.rounds <= PATIENT:
+    def record_correction(self, part: Part, now: float) -> str:
+        """Count a correction.  Returns a message to report, or an empty one after few corrections."""
+        history = self._known.setdefault(part, DriftHistory(0, now))
+        history.rounds += 1
+        history.until = now
+        if history.rounds <= PATIENT:
             return ""
-        pause = min(2.0 ** (contest.rounds - PATIENT), QUIET)
-        contest.until += pause
-        return f"somebody at the edge has changed it {contest.rounds} times: it is corrected in {pause:.0f} s again"
+        pause = min(2.0 ** (history.rounds - PATIENT), QUIET)
+        history.until += pause
+        return f"another client at the edge changed it {history.rounds} times; the next correction is in {pause:.0f} s"

@@ -1,4 +1,4 @@
-"""Which kinds the two sides serve, and in which version they understand each other.  Pure."""
+"""The kinds that mailbox and edge serve, in which versions, and the cache of their discovery."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from farflung.client.discovery import ServedResources, discover
 from farflung.client.errors import ClientError, InvalidResponse
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
+from farflung.placement.names import Kind
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
-from farflung.syncer.types import Resource
 
 NOTHING = ServedResources(())
 
 
 @dataclass(slots=True)
 class ServedKinds:
-    """As discovery last said of each side; nothing until it did."""
+    """The last discovery of each side; empty before the first."""
 
     mailbox: ServedResources = field(default_factory=lambda: NOTHING)
     edge: ServedResources = field(default_factory=lambda: NOTHING)
 
-    def in_mailbox(self, resource: Resource, version: str) -> Collection | None:
-        """How copies of the kind are read: in the version that is asked for, if the edge has it too; else in one that
-        both have; else as the mailbox has it."""
+    def in_mailbox(self, resource: Kind, version: str) -> Collection | None:
+        """How to read copies of a kind: in the requested version if both sides serve it, else in one that both serve,
+        else in one of the mailbox."""
         for candidate in self._candidates(resource, version):
             found = self._found(self.mailbox, resource, candidate)
             if found is not None and self._found(self.edge, resource, found.collection.version):
@@ -38,54 +38,53 @@ class ServedKinds:
         found = self._found(self.mailbox, resource, version) or self._found(self.mailbox, resource, "")
         return None if found is None else found.collection
 
-    def at_edge(self, resource: Resource, version: str = "") -> Collection | None:
+    def at_edge(self, resource: Kind, version: str = "") -> Collection | None:
         found = self._found(self.edge, resource, version)
         return None if found is None else found.collection
 
-    def edge_lacks(self, resource: Resource) -> bool:
-        """Whether the edge certainly has nothing of the kind, in whatever version."""
+    def edge_lacks(self, resource: Kind) -> bool:
+        """Whether the edge certainly does not serve the kind in any version."""
         of_group = [version for group in self.edge.groups if group.name == resource.group for version in group.versions]
         known = self.edge.groups != () and not any(version.stale for version in of_group)
-        return known and self.edge.find(resource.group, resource.plural) is None
+        return known and self.edge.find(resource.group, resource.resource) is None
 
-    def has_status(self, resource: Resource, version: str) -> bool:
-        """Whether copies of the kind have their status by themselves."""
+    def has_status(self, resource: Kind, version: str) -> bool:
+        """Whether the mailbox serves the status subresource of the kind."""
         found = self._found(self.mailbox, resource, version)
         return found is not None and "status" in found.subresources
 
     def named(self, group: str, kind: str) -> tuple[str, bool] | None:
-        """The plural of a kind, and whether it is in namespaces, as either side says."""
+        """The plural of a kind, and whether it is namespaced, from either side."""
         for side in (self.mailbox, self.edge):
             for one in side.resources():
                 if one.collection.group == group and one.collection.kind == kind:
                     return one.collection.plural, one.namespaced
         return None
 
-    def of_group(self, group: str) -> Iterator[Resource]:
-        """What the edge serves of a group."""
+    def of_group(self, group: str) -> Iterator[Kind]:
+        """The kinds of a group at the edge."""
         for one in self.edge.resources():
             if one.collection.group == group and _readable(one):
-                yield Resource(group, one.collection.plural)
+                yield Kind(group, one.collection.plural)
 
     def containing(self) -> Iterator[Collection]:
-        """What can be in a namespace of the edge."""
+        """The namespaced kinds of the edge."""
         for one in self.edge.resources():
             if one.namespaced and _readable(one):
                 yield one.collection
 
-    def _candidates(self, resource: Resource, version: str) -> Iterator[str]:
+    def _candidates(self, resource: Kind, version: str) -> Iterator[str]:
         yield version
         for group in self.mailbox.groups:
             if group.name == resource.group:
                 yield from (one.name for one in group.versions)
 
-    def _found(self, side: ServedResources, resource: Resource, version: str) -> Described | None:
-        found = side.find(resource.group, resource.plural, version)
+    def _found(self, side: ServedResources, resource: Kind, version: str) -> Described | None:
+        found = side.find(resource.group, resource.resource, version)
         return found if found is not None and _readable(found) else None
 
 
-def served_only(collections: Mapping[Resource, Collection | None]) -> dict[Resource, Collection]:
-    """Those that there are."""
+def served_only(collections: Mapping[Kind, Collection | None]) -> dict[Kind, Collection]:
     return {resource: collection for resource, collection in collections.items() if collection is not None}
 
 
@@ -98,7 +97,7 @@ BOTH: Final[tuple[Side, ...]] = ("mailbox", "edge")
 
 
 class DiscoveryCache:
-    """Keeps `kinds` as the sides last said, and listens to the definitions at the edge, which change that."""
+    """Keeps `kinds` current, and watches the CustomResourceDefinitions of the edge, which change them."""
 
     def __init__(
         self,
@@ -107,50 +106,48 @@ class DiscoveryCache:
         kinds: ServedKinds,
         env: Environment,
         log: Logger,
-        news: Callable[[], None],
+        doubted: Callable[[], None],
     ) -> None:
-        """`news`: told when there is something to ask."""
+        """`doubted`: called when a side has to be discovered again."""
         self._clients: dict[Side, Client] = {"mailbox": mailbox, "edge": edge}
         self._kinds = kinds
         self._log = log
-        self._news = news
+        self._doubted = doubted
         self._stale: set[Side] = set(BOTH)
         self._definitions: Informer[str] = Informer(edge, CUSTOM_RESOURCE_DEFINITIONS, _settled, env, self._trouble)
         self._definitions.subscribe(lambda change: self.doubt("edge") if change.old != change.new else None)
 
     async def run(self) -> None:
-        """Until cancelled: listen."""
+        """Until cancelled."""
         await self._definitions.run()
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.info(what, v=2, side="edge", error=str(error))
 
     def doubt(self, *sides: Side) -> None:
-        """They are to be asked again."""
+        """Discover these sides again."""
         self._stale.update(sides)
-        self._news()
+        self._doubted()
 
-    async def ask(self, side: Side) -> bool:
-        """What a side serves, if that is to be asked.  Whether it is known."""
+    async def discover(self, side: Side) -> bool:
+        """Discover a side, if it is in doubt.  Returns whether its kinds are known."""
         if side not in self._stale:
             return True
         self._stale.discard(side)
         try:
             served = await discover(self._clients[side])
             if {bool(group.name) for group in served.groups} != {True, False}:
-                raise InvalidResponse(
-                    "less is served there than every Kubernetes API has: /api, /apis or both are missing"
-                )
+                raise InvalidResponse("it serves less than every Kubernetes API: /api, /apis or both are missing")
         except ClientError as error:
             self._stale.add(side)
-            self._log.info("cannot ask what is served", v=2, side=side, error=str(error))
+            self._log.info("cannot discover the served kinds", v=2, side=side, error=str(error))
             return False
         setattr(self._kinds, side, served)
         return True
 
 
 def _settled(document: bytes) -> str:
-    """Of a definition, what changes which kinds are served."""
+    """The part of a definition that decides which kinds are served."""
     obj = orjson.loads(document)
     established = [one.get("status") for one in (obj.get("status") or {}).get("conditions") or ()]
     return f"{(obj.get('metadata') or {}).get('generation')}{established}"

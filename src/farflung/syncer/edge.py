@@ -1,4 +1,4 @@
-"""The two sides of a syncer: the mailbox, and the edge."""
+"""The edge: requests about one object, and a probe of the cluster."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from farflung.apis.edge.names import EDGE_REACHABLE
 from farflung.apis.names import NAMESPACES, Collection
 from farflung.client.errors import ClientError, InvalidResponse, NotFound
 from farflung.client.rest import EVERYTHING, Client, ListOptions
-from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, is_system
-from farflung.runtime.reflector import Environment
+from farflung.placement.names import Kind, Part, is_system
+from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import is_create_only, is_downsynced
 from farflung.syncer.discovery import ServedKinds
 from farflung.syncer.informers import KindInformers
 from farflung.syncer.report import ReportCondition
-from farflung.syncer.types import Part, Resource
 
-#: what others write about objects, and what follows them
+#: resources that other controllers write about objects, and that do not keep a namespace from being deleted
 BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "controllerrevisions"})
 
 
 @contextlib.contextmanager
 def ignore_absence(part: Part) -> Iterator[None]:
-    """Nothing is wrong if a server says that the object is not there.  Another server, that knows nothing of it, is
-    not believed."""
+    """Suppress NotFound if the server names the object.  A proxy or another server that does not know it is not
+    believed."""
     try:
         yield
     except NotFound as error:
@@ -43,25 +41,25 @@ def ignore_absence(part: Part) -> Iterator[None]:
 class EdgeClient:
     client: Client
     kinds: ServedKinds
-    objects: KindInformers[Obj]  #: those that look like ours, slim
+    objects: KindInformers[Obj]  #: those with the label of downsynced objects, without fields that no decision needs
 
     async def read(self, collection: Collection, part: Part) -> Obj | None:
-        """The whole of it, as it is now."""
+        """The whole object, from the server."""
         with ignore_absence(part):
             return await self.client.get(collection, part.name, part.namespace)
         return None
 
     async def stranger_in(self, part: Part) -> str:
-        """Something that is in a namespace, or of a kind that a definition defines, and that nobody withdrew; empty if
-        there is none.  Of what is ours, nothing is left that is remembered."""
-        if part.resource == Resource("", "namespaces"):
+        """An object in a namespace, or of the kind of a definition, that was not withdrawn; empty if there is
+        none.  The journal has no entries in it any more."""
+        if part.kind == Kind("", "namespaces"):
             inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
             for collection in inside:
                 if found := await self._stranger(collection, ListOptions(namespace=part.name)):
                     return found
             return ""
         plural, _, group = part.name.partition(".")
-        defined = self.kinds.at_edge(Resource(group, plural))
+        defined = self.kinds.at_edge(Kind(group, plural))
         return "" if defined is None else await self._stranger(defined, EVERYTHING)
 
     async def _stranger(self, collection: Collection, selection: ListOptions) -> str:
@@ -77,70 +75,61 @@ class EdgeClient:
         return ""
 
 
-LASTING: Final = "kube-system"  #: the namespace whose uid is the cluster's
+LASTING: Final = "kube-system"  #: the namespace whose uid identifies a cluster
 
 
 class EdgeProbe:
-    """Asks again and again."""
+    """Asks the edge periodically for its version and its identity."""
 
     def __init__(
-        self,
-        edge: Client,
-        pause: float,
-        env: Environment,
-        log: Logger,
-        *,
-        uid: str,
-        news: Callable[[], None],
-        replaced: Callable[[], None],
+        self, context: SyncerContext, uid: str, changed: Callable[[], None], replaced: Callable[[], None]
     ) -> None:
-        """`pause`: seconds between two questions; `uid`: of the cluster that it was before, empty if that is not known;
-        `news`: told when the edge is gone or back; `replaced`: told if it is another cluster than before."""
-        self.trouble = ""  #: why it cannot be reached; empty if it can
-        self.said: Obj = {"uid": uid} if uid else {}  #: what the edge says of itself: `version` and `uid`
-        self.asked = asyncio.Event()  #: it has answered, or does not now
-        self._edge = edge
-        self._pause = pause
-        self._env = env
-        self._log = log
-        self._news = news
+        """`uid`: of the last known cluster, or empty; `changed`: called when the edge becomes unreachable or reachable;
+        `replaced`: called when it is another cluster."""
+        self.error = ""  #: why the edge is unreachable; empty if it is reachable
+        self.info: Obj = {"uid": uid} if uid else {}  #: `version` and `uid` of the edge
+        self.probed = asyncio.Event()  #: set after the first probe, successful or not
+        self._edge = context.options.edge
+        self._pause = context.options.beat / 2
+        self._env = context.edge_env
+        self._log = context.log
+        self._changed = changed
         self._replaced = replaced
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             try:
-                await self._ask()
-                self._settle("")
+                await self._probe()
+                self._set_error("")
             except ClientError as error:
-                self._settle(str(error) or type(error).__name__)
-            self.asked.set()
+                self._set_error(str(error) or type(error).__name__)
+            self.probed.set()
             await self._env.sleep(self._pause)
 
-    async def _ask(self) -> None:
+    async def _probe(self) -> None:
         try:
-            said = orjson.loads(await self._edge.raw("/version"))
+            version = orjson.loads(await self._edge.raw("/version"))
         except orjson.JSONDecodeError as error:
-            raise InvalidResponse(f"the edge does not say which version it has: {error}") from None
-        self.said["version"] = str(said.get("gitVersion", "")) if isinstance(said, dict) else ""
+            raise InvalidResponse(f"the edge's /version is not JSON: {error}") from None
+        self.info["version"] = str(version.get("gitVersion", "")) if isinstance(version, dict) else ""
         with contextlib.suppress(NotFound):
             metadata = (await self._edge.get(NAMESPACES, LASTING)).get("metadata") or {}
-            before, self.said["uid"] = self.said.get("uid"), str(metadata.get("uid") or "")
-            if before not in (None, self.said["uid"]):
+            before, self.info["uid"] = self.info.get("uid"), str(metadata.get("uid") or "")
+            if before not in (None, self.info["uid"]):
                 self._replaced()
 
     def condition(self) -> ReportCondition:
-        """Whether it can be reached."""
-        if self.trouble:
-            return ReportCondition(EDGE_REACHABLE, False, "Unreachable", self.trouble)
+        if self.error:
+            return ReportCondition(EDGE_REACHABLE, False, "Unreachable", self.error)
         return ReportCondition(EDGE_REACHABLE, True, "Reachable")
 
-    def _settle(self, trouble: str) -> None:
-        before, self.trouble = self.trouble, trouble
-        if bool(before) == bool(trouble):
+    def _set_error(self, error: str) -> None:
+        before, self.error = self.error, error
+        if bool(before) == bool(error):
             return
-        if trouble:
-            self._log.warning("the edge cannot be reached", error=trouble)
+        if error:
+            self._log.warning("the edge cannot be reached", error=error)
         else:
             self._log.info("the edge can be reached again")
-        self._news()
+        self._changed()

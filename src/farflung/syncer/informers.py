@@ -1,32 +1,38 @@
-"""Hear of the objects of several kinds on one side, as long as they are wanted."""
+"""Informers of several kinds on one side: of any objects, and of the copies in the mailbox with their journal."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Generic, TypeVar
 
 from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, ListOptions
-from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, Part
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
-from farflung.syncer import copies as copying
-from farflung.syncer.copies import MailboxCopy
-from farflung.syncer.journal import SUSPICION, Journal
-from farflung.syncer.types import Part, Resource
+from farflung.syncer.context import SyncerContext
+from farflung.syncer.copies import MailboxCopy, copy_from_entry, read_copy
+from farflung.syncer.journal import SUSPICION
 
 T = TypeVar("T")
 
-ChangeHandler = Callable[[Part, str, "T | None"], None]
-ResumeHook = Callable[[Resource, Collection, "Informer[T]"], None]
+
+def never(kind: Kind, collection: Collection, informer: Informer[T]) -> None:
+    """Resume nothing."""
 
 
-def never(resource: Resource, collection: Collection, informer: Informer[T]) -> None:
-    """Nothing is known from before."""
+@dataclass(frozen=True, slots=True)
+class InformerHandlers(Generic[T]):
+    changed: Callable[[Part, str, T | None], None]  #: the object, its logical cluster, its new value; None: deleted
+    failed: Callable[[Kind, Exception], None]
+    listed: Callable[[Kind], None] = lambda kind: None  #: after the first list of a kind
+    relisted: Callable[[], None] = lambda: None  #: when the server cannot resume a watch
+    resume: Callable[[Kind, Collection, Informer[T]], None] = never  #: may resume a new informer from a known state
 
 
 class KindInformers(Generic[T]):
@@ -35,241 +41,221 @@ class KindInformers(Generic[T]):
     def __init__(
         self,
         client: Client,
-        decode: Callable[[Resource, bytes], T],
-        heard: ChangeHandler[T],
         env: Environment,
-        trouble: Callable[[Resource, Exception], None],
-        *,
+        decode: Callable[[Kind, bytes], T],
+        handlers: InformerHandlers[T],
         selection: ListOptions = EVERYTHING,
-        resume: ResumeHook[T] = never,
-        listed: Callable[[Resource], None] = lambda resource: None,
-        relisted: Callable[[], None] = lambda: None,
     ) -> None:
-        """`heard` is told of each change, after it is known: the object, the cluster that it says it is in, and what
-        there is now; `listed` of a kind that is known as a whole from now on.  `relisted` is called when the server
-        cannot resume a watch.  `resume` may let a new informer go on from what was known before."""
         self._client = client
-        self._decode = decode
-        self._heard = heard
         self._env = env
-        self._trouble = trouble
+        self._decode = decode
+        self._handlers = handlers
         self._selection = selection
-        self._resume = resume
-        self._listed = listed
-        self._relisted = relisted
-        self._collections: dict[Resource, Collection] = {}
-        self._informers: dict[Resource, Informer[T]] = {}
-        self._running: dict[Resource, asyncio.Task[None]] = {}
-        self._known: dict[Resource, dict[Part, T]] = {}
-        self._errors: dict[Resource, Exception] = {}
-        self._listed_kinds: set[Resource] = set()  #: of which there was a whole list, after `listed` was called
+        self._collections: dict[Kind, Collection] = {}
+        self._informers: dict[Kind, Informer[T]] = {}
+        self._running: dict[Kind, asyncio.Task[None]] = {}
+        self._objects: dict[Kind, dict[Part, T]] = {}
+        self._errors: dict[Kind, Exception] = {}
+        self._listed: set[Kind] = set()
 
-    def want(self, group: asyncio.TaskGroup, collections: Mapping[Resource, Collection]) -> None:
-        """These, and no others."""
-        for resource in [one for one, how in self._collections.items() if collections.get(one) != how]:
-            self.stop(resource)
-        for resource, collection in collections.items():
-            if resource not in self._collections:
-                self._start(group, resource, collection)
+    def watch(self, group: asyncio.TaskGroup, collections: Mapping[Kind, Collection]) -> None:
+        """Watch these kinds, and stop all others."""
+        for kind in [one for one, collection in self._collections.items() if collections.get(one) != collection]:
+            self.stop(kind)
+        for kind, collection in collections.items():
+            if kind not in self._collections:
+                self._start(group, kind, collection)
 
-    def _start(self, group: asyncio.TaskGroup, resource: Resource, collection: Collection) -> None:
-        def trouble(what: str, error: Exception) -> None:
-            self._errors[resource] = error
-            self._trouble(resource, error)
+    def _start(self, group: asyncio.TaskGroup, kind: Kind, collection: Collection) -> None:
+        def fail(what: str, error: Exception) -> None:
+            self._errors[kind] = error
+            self._handlers.failed(kind, error)
 
-        decode = partial(self._decode, resource)
-        informer = Informer(self._client, collection, decode, self._env, trouble, self._selection)
-        informer.relisted = self._relisted
-        self._known[resource] = {}
-        self._collections[resource] = collection
-        self._informers[resource] = informer
-        self._resume(resource, collection, informer)
+        decode = partial(self._decode, kind)
+        informer = Informer(self._client, collection, decode, self._env, fail, self._selection)
+        informer.relisted = self._handlers.relisted
+        self._objects[kind] = {}
+        self._collections[kind] = collection
+        self._informers[kind] = informer
+        self._handlers.resume(kind, collection, informer)
         for key, value in informer.cache.items():
-            self._known[resource][Part(resource, key.namespace, key.name)] = value
-        informer.subscribe(lambda change: self._hear(resource, change))
-        running = self._run(resource, informer)
-        self._running[resource] = group.create_task(running, name=f"informer of {collection.plural}")
+            self._objects[kind][Part(kind, key.namespace, key.name)] = value
+        informer.subscribe(lambda change: self._handle(kind, change))
+        running = self._run(kind, informer)
+        self._running[kind] = group.create_task(running, name=f"informer of {collection.plural}")
 
-    async def _run(self, resource: Resource, informer: Informer[T]) -> None:
+    async def _run(self, kind: Kind, informer: Informer[T]) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(informer.run())
             await informer.synced.wait()
-            self._errors.pop(resource, None)
-            self._listed_kinds.add(resource)
-            self._listed(resource)
+            self._errors.pop(kind, None)
+            self._listed.add(kind)
+            self._handlers.listed(kind)
 
-    def stop(self, resource: Resource) -> None:
-        """Nothing is known of the kind any more, and nobody is told."""
-        self._running.pop(resource).cancel()
-        del self._informers[resource], self._collections[resource], self._known[resource]
-        self._errors.pop(resource, None)
-        self._listed_kinds.discard(resource)
+    def stop(self, kind: Kind) -> None:
+        """Stop the informer of a kind and forget its objects, without calling handlers."""
+        self._running.pop(kind).cancel()
+        del self._informers[kind], self._collections[kind], self._objects[kind]
+        self._errors.pop(kind, None)
+        self._listed.discard(kind)
 
     def stop_all(self) -> None:
-        for resource in self.resources():
-            self.stop(resource)
+        for kind in self.kinds():
+            self.stop(kind)
 
-    def _hear(self, resource: Resource, change: Change[T]) -> None:
-        part = Part(resource, change.key.namespace, change.key.name)
-        known = self._known.get(resource)
-        if known is None:
-            return  # whoever heard of the one before this one stopped it
+    def _handle(self, kind: Kind, change: Change[T]) -> None:
+        part = Part(kind, change.key.namespace, change.key.name)
+        objects = self._objects.get(kind)
+        if objects is None:
+            return  # the handler of an earlier change in the same list stopped this kind
         if change.new is not None:
-            known[part] = change.new
+            objects[part] = change.new
         else:
-            known.pop(part, None)
-        self._heard(part, change.key.cluster, change.new)
+            objects.pop(part, None)
+        self._handlers.changed(part, change.key.cluster, change.new)
 
-    # --- what is known ----------------------------------------------------------------------------
+    # --- the cache --------------------------------------------------------------------------------
 
     def get(self, part: Part) -> T | None:
-        return self._known.get(part.resource, {}).get(part)
+        return self._objects.get(part.kind, {}).get(part)
 
-    def of(self, resource: Resource) -> Mapping[Part, T]:
-        """All of a kind.  It changes as changes are heard of."""
-        return self._known.get(resource, {})
+    def of(self, kind: Kind) -> Mapping[Part, T]:
+        """All objects of a kind, as a live view."""
+        return self._objects.get(kind, {})
 
-    def resources(self) -> list[Resource]:
-        return list(self._known)
+    def kinds(self) -> list[Kind]:
+        return list(self._objects)
 
-    def collection(self, resource: Resource) -> Collection | None:
-        return self._collections.get(resource)
+    def collection(self, kind: Kind) -> Collection | None:
+        return self._collections.get(kind)
 
-    def is_known(self, resource: Resource) -> bool:
-        """Whether there was a whole list of the kind, and `listed` was called.  In between, the journal does not know
+    def is_listed(self, kind: Kind) -> bool:
+        """Whether the kind was listed, and the handler `listed` was called.  Between the two, the journal does not know
         yet which copies the list lacks."""
-        return resource in self._listed_kinds
+        return kind in self._listed
 
-    def error(self, resource: Resource) -> Exception | None:
-        """What went wrong last with a kind of which there was no whole list yet."""
-        return None if self.is_known(resource) else self._errors.get(resource)
+    def error(self, kind: Kind) -> Exception | None:
+        """The last error of a kind that was not listed yet."""
+        return None if self.is_listed(kind) else self._errors.get(kind)
 
-    def heard(self) -> Iterator[tuple[Resource, Collection, int]]:
-        """Up to which version everything was heard of, of each kind of which there was a whole list."""
-        for resource in self._listed_kinds:
-            yield resource, self._collections[resource], self._informers[resource].cache.heard
+    def positions(self) -> Iterator[tuple[Kind, Collection, int]]:
+        """For each listed kind, the resourceVersion up to which all changes arrived."""
+        for kind in self._listed:
+            yield kind, self._collections[kind], self._informers[kind].cache.heard
 
-    # --- what we did ourselves --------------------------------------------------------------------
+    # --- own writes -------------------------------------------------------------------------------
 
-    def assume(self, resource: Resource, written: Obj) -> None:
-        if informer := self._informers.get(resource):
+    def assume(self, kind: Kind, written: Obj) -> None:
+        if informer := self._informers.get(kind):
             informer.assume(written)
 
     def forget(self, part: Part, cluster: str = "") -> None:
-        if informer := self._informers.get(part.resource):
+        if informer := self._informers.get(part.kind):
             informer.forget(Key(cluster, part.namespace, part.name))
 
 
-CONFIGURED: Final = "configured"  #: facts of the journal: what was wanted when we last heard of the mailbox
-EARLIER: Final = "earlier"  #: kinds of which the mailbox may hold copies with our finalizer that no entry is about
+#: facts of the journal
+CONFIGURED: Final = "configured"  #: digest of the last SyncerConfigs
+EARLIER: Final = "earlier"  #: kinds of which the mailbox may hold copies with our finalizer and without a journal entry
 KINDS: Final = "kinds"  #: every kind of which the syncer ever watched copies
 
 
 class CopyInformers:
-    def __init__(
-        self,
-        mailbox: Client,
-        journal: Journal,
-        env: Environment,
-        log: Logger,
-        *,
-        heard: ChangeHandler[MailboxCopy],
-        listed: Callable[[Resource], None],
-        relisted: Callable[[], None],
-        trouble: Callable[[Resource, Exception], None],
-    ) -> None:
-        """The callbacks are those of `Feeds`."""
-        self.feeds: KindInformers[MailboxCopy] = KindInformers(
-            mailbox, copying.read_copy, heard, env, trouble, resume=self._resume, listed=listed, relisted=relisted
-        )
-        self._journal = journal
-        self._log = log
-        self._resumed: set[Resource] = set()
+    """Informers of copies, which resume from the journal."""
 
-    def _resume(self, resource: Resource, collection: Collection, informer: Informer[MailboxCopy]) -> None:
-        heard = self._journal.heard().get(resource)
-        entries = list(self._journal.entries_of(resource))
-        if heard is None or heard.version != collection.version or not heard.revision:
+    def __init__(self, context: SyncerContext, handlers: InformerHandlers[MailboxCopy]) -> None:
+        self.informers: KindInformers[MailboxCopy] = KindInformers(
+            context.options.mailbox, context.mailbox_env, read_copy, replace(handlers, resume=self._resume)
+        )
+        self._journal = context.journal
+        self._log = context.log
+        self._resumed: set[Kind] = set()
+
+    def _resume(self, kind: Kind, collection: Collection, informer: Informer[MailboxCopy]) -> None:
+        position = self._journal.positions().get(kind)
+        entries = list(self._journal.entries_of(kind))
+        if position is None or position.version != collection.version or not position.revision:
             return
         if any(entry.orphaned for entry in entries):
-            return  # perhaps not all was said that there was
-        if not entries and self.is_earlier(resource):
+            return  # the last list may have been incomplete
+        if not entries and self.awaits_list(kind):
             return  # a watch may end before it delivers the copies that a list shows at once
-        remembered = list(map(copying.copy_from_entry, entries))
-        informer.resume(remembered, int(heard.revision))
-        self._resumed.add(resource)
+        informer.resume(list(map(copy_from_entry, entries)), int(position.revision))
+        self._resumed.add(kind)
 
-    # --- hearing everything once more -------------------------------------------------------------
+    # --- listing again ----------------------------------------------------------------------------
 
-    def list_all_again(self) -> None:
-        """Stop all feeds, and resume none of them.  A hub that was restored from a backup may again hold copies that
-        were withdrawn since, of kinds that are not wanted any more."""
+    def relist_all(self) -> None:
+        """Stop all informers, and resume none of them.  A hub that was restored from a backup may again hold copies
+        that were withdrawn since, of kinds that the SyncerConfigs do not name any more."""
         self.doubt()
-        self._list_again([*self._journal.heard(), *self.feeds.resources()])
+        self._relist([*self._journal.positions(), *self.informers.kinds()])
 
     def configure(self, digest: str) -> None:
-        """Who went on from before knows only what was wanted then."""
+        """List again what was resumed, if the SyncerConfigs changed: the journal has entries only of copies that the
+        earlier ones named."""
         if digest != self._journal.get_fact(CONFIGURED):
-            self._add_earlier(self._resumed)
-            self._list_again(self._resumed.copy() if self.feeds.resources() else list(self._journal.heard()))
+            self._add_kinds_to_list(self._resumed)
+            self._relist(self._resumed.copy() if self.informers.kinds() else list(self._journal.positions()))
             self._journal.set_fact(CONFIGURED, digest)
 
     def forget_unwatched(self) -> None:
-        """List a kind that is no longer watched when it is wanted again: the journal has no entries of copies that were
-        not wanted when their events arrived."""
-        for resource, heard in list(self._journal.heard().items()):
-            if heard.revision and self.feeds.collection(resource) is None:
-                self._journal.set_revision(resource, "", "")
+        """List a kind that is no longer watched when it is named again: the journal has no entries of copies that were
+        not named when their events arrived."""
+        for kind, position in list(self._journal.positions().items()):
+            if position.revision and self.informers.collection(kind) is None:
+                self._journal.set_revision(kind, "", "")
 
-    def _list_again(self, resources: Iterable[Resource]) -> None:
-        for resource in resources:
-            self._journal.set_revision(resource, "", "")
-            if self.feeds.collection(resource) is not None:
-                self.feeds.stop(resource)
-        self._resumed.difference_update(resources)
+    def _relist(self, kinds: Iterable[Kind]) -> None:
+        for kind in kinds:
+            self._journal.set_revision(kind, "", "")
+            if self.informers.collection(kind) is not None:
+                self.informers.stop(kind)
+        self._resumed.difference_update(kinds)
 
-    # --- what is remembered -----------------------------------------------------------------------
+    # --- the journal ------------------------------------------------------------------------------
 
-    def note(self) -> list[Resource]:
-        """How far the mailbox was heard; a version that goes back is a hub that was restored.  The kinds of which
-        something was heard since the last time."""
-        news = []
-        for resource, collection, version in self.feeds.heard():
-            before, now = self._journal.revision_of(resource), str(version)
+    def record_positions(self) -> list[Kind]:
+        """Write the resourceVersion of each kind to the journal.  One that decreases shows a restored hub.  Returns the
+        kinds with changes since the last call."""
+        changed = []
+        for kind, collection, version in self.informers.positions():
+            before, now = self._journal.revision_of(kind), str(version)
             if before == now:
                 continue
             if before and version < int(before):
-                self._log.warning("the hub went back", before=before, now=version)
-                self._journal.set_fact(SUSPICION, f"WentBack: the hub was at {before} and is at {version} again")
-            news.append(resource)
-            self._journal.set_revision(resource, collection.version, now)
-        return news
+                self._log.warning("the hub was restored from a backup", before=before, now=version)
+                self._journal.set_fact(SUSPICION, f"HubRestored: the hub was at {before} and is at {version} again")
+            changed.append(kind)
+            self._journal.set_revision(kind, collection.version, now)
+        return changed
 
     def remember_kinds(self) -> None:
-        """Note of which kinds copies are watched, before the syncer adds its finalizer to the first of them: after a
-        crash the journal may lack the entry, and the configuration may not name the kind any more."""
-        self._journal.set_kinds(KINDS, self._journal.get_kinds(KINDS).union(self.feeds.resources()))
+        """Record which kinds are watched, before the syncer adds its finalizer to the first copy of them: after a crash
+        the journal may lack the entry, and the SyncerConfigs may not name the kind any more."""
+        self._journal.set_kinds(KINDS, self._journal.get_kinds(KINDS).union(self.informers.kinds()))
 
     def doubt(self) -> None:
-        """The mailbox may hold copies with our finalizer that no entry is about, of every kind that was watched."""
-        self._add_earlier(self._journal.get_kinds(KINDS))
+        """The mailbox may hold copies with our finalizer and without an entry, of every kind that was ever watched."""
+        self._add_kinds_to_list(self._journal.get_kinds(KINDS))
 
-    def learn(self, said: Obj) -> None:
-        """Whoever remembers nothing hears from the last report of which kinds there may be copies that wait for us."""
-        through = [one for one in said.get("syncedThrough") or () if isinstance(one, dict)]
-        kinds = [(one.get("group"), one.get("resource")) for one in through]
-        known = {Resource(*map(str, one)) for one in kinds if all(isinstance(text, str) for text in one)}
-        self._journal.set_kinds(EARLIER, known)
+    def read_last_report(self, status: Obj) -> None:
+        """Without a journal, take from the last report of which kinds the mailbox may hold copies with our
+        finalizer."""
+        through = [one for one in status.get("syncedThrough") or () if isinstance(one, dict)]
+        names = [(one.get("group"), one.get("resource")) for one in through]
+        kinds = {Kind(*map(str, one)) for one in names if all(isinstance(text, str) for text in one)}
+        self._journal.set_kinds(EARLIER, kinds)
 
-    def earlier(self) -> list[Resource]:
-        """Of these, those that were not listed yet."""
-        left = sorted(one for one in self._journal.get_kinds(EARLIER) if not self.feeds.is_known(one))
+    def kinds_to_list(self) -> list[Kind]:
+        """Kinds that have to be listed once, and were not yet."""
+        left = sorted(one for one in self._journal.get_kinds(EARLIER) if not self.informers.is_listed(one))
         self._journal.set_kinds(EARLIER, left)
         return left
 
-    def is_earlier(self, resource: Resource) -> bool:
-        """Whether copies of a kind are watched until they were listed once, as of the last plan."""
-        return resource in self._journal.get_kinds(EARLIER)
+    def awaits_list(self, kind: Kind) -> bool:
+        """Whether a kind is watched until it was listed once, as of the last plan."""
+        return kind in self._journal.get_kinds(EARLIER)
 
-    def _add_earlier(self, resources: Iterable[Resource]) -> None:
-        self._journal.set_kinds(EARLIER, self._journal.get_kinds(EARLIER).union(resources))
+    def _add_kinds_to_list(self, kinds: Iterable[Kind]) -> None:
+        self._journal.set_kinds(EARLIER, self._journal.get_kinds(EARLIER).union(kinds))

@@ -1,4 +1,4 @@
-"""The file of a journal: made, locked, checked, and put aside if it is damaged."""
+"""The journal of a syncer: the last observed copies and applied objects, in memory and in an SQLite file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from typing import Any, Final
 import orjson
 
 from farflung.lib.files import beside, create_database, sync_directory
-from farflung.syncer.types import Part, Resource
+from farflung.placement.names import Kind, Part
 
-APPLICATION: Final = 0x66667379  #: how the file says that it is a journal: "ffsy"
+APPLICATION: Final = 0x66667379  #: SQLite's application_id of a journal: "ffsy"
 FORMAT: Final = 1
-MOST_ASIDE: Final = 9  #: damaged files that are kept
+MOST_ASIDE: Final = 9  #: damaged files to keep
 
 SCHEMA: Final = (
     f"pragma application_id = {APPLICATION}",
@@ -40,7 +40,7 @@ SCHEMA: Final = (
         checksum integer not null, primary key ("group", plural)) strict""",
     "create table fact (name text primary key not null, value text not null, checksum integer not null) strict",
 )
-#: what SQLite says if the trouble is not in the file
+#: SQLite errors whose cause is not the content of the file
 AROUND: Final = frozenset(
     {
         sqlite3.SQLITE_PERM,
@@ -59,36 +59,36 @@ Row = tuple[Any, ...]
 
 
 class JournalError(Exception):
-    """The file cannot be used.  The message says what to do."""
+    """The file cannot be used.  The message tells the operator what to do."""
 
 
 class JournalDamageError(Exception):
-    """What is in the file makes no sense."""
+    """The content of the file is damaged."""
 
 
 @contextmanager
 def detect_damage() -> Iterator[None]:
-    """Raises DamageError for trouble in the file, and lets trouble around it through."""
+    """Raise JournalDamageError for damage in the file, and let other errors of SQLite through."""
     try:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in AROUND:
             raise
         raise JournalDamageError(str(error)) from error
-    except (TypeError, ValueError) as error:  # Python cannot even read what SQLite says of it
-        raise JournalDamageError("it holds something that is no text") from error
+    except (TypeError, ValueError) as error:  # Python cannot decode SQLite's error message
+        raise JournalDamageError("it contains text that is not UTF-8") from error
 
 
 def sealed(row: Row) -> Row:
-    """The row with a checksum, because disks of small machines forget."""
+    """The row with a checksum: disks of small machines lose bits."""
     return (*row, _checksum(row))
 
 
 def unsealed(row: Row) -> Row:
-    """Raises DamageError if it is not as it was `sealed`."""
+    """The row without its checksum.  Raises JournalDamageError if they do not fit."""
     *content, checksum = row
     if checksum != _checksum(tuple(content)):
-        raise JournalDamageError("a row of it is not as it was written")
+        raise JournalDamageError("a row does not match its checksum")
     return tuple(content)
 
 
@@ -100,7 +100,7 @@ def _checksum(row: Row) -> int:
 
 
 class JournalLock:
-    """Keeps other processes off the file; the system releases it when this one ends, however it ends."""
+    """Excludes other processes; the operating system releases it when this process ends."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -119,8 +119,8 @@ class JournalLock:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """To a file that is a journal and whole; it is made if there is none.  A commit returns when it is on the disk.
-    Needs the lock.  Raises DamageError, OSError or sqlite3.Error."""
+    """Open and check the file, or create it.  A commit returns when it is on disk.  The caller holds the lock.
+    Raises JournalDamageError, OSError or sqlite3.Error."""
     if not path.exists():
         for leftover in ("-wal", "-shm"):
             beside(path, leftover).unlink(missing_ok=True)
@@ -144,7 +144,7 @@ def _check(connection: sqlite3.Connection) -> None:
     [(application,)] = connection.execute("pragma application_id")
     [(version,)] = connection.execute("pragma user_version")
     if application != APPLICATION:
-        raise JournalDamageError("it is no journal of a syncer")
+        raise JournalDamageError("it is not the journal of a syncer")
     if version != FORMAT:
         raise JournalDamageError(f"it has format {version}, and this version of Farflung knows format {FORMAT} only")
     [(finding,), *_] = connection.execute("pragma integrity_check(1)")
@@ -153,7 +153,7 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 def _try_to_write(connection: sqlite3.Connection, path: Path) -> None:
-    """A damaged header can make SQLite believe that it only may read."""
+    """A damaged header can make SQLite treat a writable file as read-only."""
     try:
         connection.execute("delete from fact where false")
     except sqlite3.OperationalError as error:
@@ -163,7 +163,8 @@ def _try_to_write(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def put_aside(path: Path) -> Path:
-    """Under the first free name, or the last there is.  The log goes first, because a new file must not find it."""
+    """Rename a damaged file to the first free name, or the last one.  Its write-ahead log is renamed first, because a
+    new file must not find it."""
     names = [beside(path, f".damaged-{number}") for number in range(1, MOST_ASIDE + 1)]
     aside = next((one for one in names if not one.exists()), names[-1])
     beside(path, "-shm").unlink(missing_ok=True)
@@ -178,15 +179,15 @@ def put_aside(path: Path) -> Path:
 PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
 HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
-SUSPICION: Final = "suspicion"  #: fact: why the hub is not what it was
-IN_DOUBT: Final = "?"  #: no digest: something was about to be applied, and nobody knows whether it was
-GONE: Final = "gone"  #: in the place of which fields are owned: nothing of ours is left at the edge
+SUSPICION: Final = "suspicion"  #: fact: `Reason: message` of orphans, such as a restored hub
+IN_DOUBT: Final = "?"  #: in place of a digest: an apply had no answer
+GONE: Final = "gone"  #: in place of owned fields: nothing of ours is left at the edge
 STATE: Final = "insert or replace into fact values (?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One object: what the hub last said of it, and what was made of that."""
+    """One object: its copy as last observed, and what the syncer applied at the edge."""
 
     part: Part
     version: str  #: of its API
@@ -195,52 +196,54 @@ class JournalEntry:
     uid: str  #: of the copy
     revision: int  #: resourceVersion of the copy
     incarnation: str  #: of the mailbox
-    desired: bytes  #: what to apply, `shaping.encoded`
+    desired: bytes  #: what to apply, `conversion.encoded`
     create_only: bool = False
     withdrawn: bool = False  #: the copy is being deleted
-    orphaned: bool = False  #: the copy is not there any more, and nobody withdrew it
-    guarded: bool = False  #: the copy has our finalizer
+    orphaned: bool = False  #: the copy does not exist any more, and was not withdrawn
+    has_finalizer: bool = False  #: the copy has our finalizer
     applied: str = ""  #: digest of what was last applied, or IN_DOUBT
-    owned: str = ""  #: `shaping.owned_fields` after that, or GONE
+    owned: str = ""  #: `conversion.owned_fields` after that, or GONE
     edge_uid: str = ""  #: of the object at the edge
     returned: str = ""  #: digest of the status that the copy has
 
 
 @dataclass(frozen=True, slots=True)
 class WatchPosition:
-    """How far the mailbox was heard about a kind."""
+    """Where to resume the watch of a kind in the mailbox."""
 
     version: str = ""  #: of the API
-    revision: str = ""  #: the resourceVersion to go on from
+    revision: str = ""  #: the resourceVersion to resume from; empty: list again
 
 
 @dataclass(slots=True)
 class _Changes:
-    """What is not in the file yet."""
+    """Changes that are not in the file yet."""
 
     entries: dict[Part, JournalEntry | None] = field(default_factory=dict)  #: None: dropped
-    heard: dict[Resource, WatchPosition] = field(default_factory=dict)
+    positions: dict[Kind, WatchPosition] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.entries or self.heard or self.facts)
+        return bool(self.entries or self.positions or self.facts)
 
     def and_then(self, later: _Changes) -> _Changes:
-        return _Changes({**self.entries, **later.entries}, {**self.heard, **later.heard}, {**self.facts, **later.facts})
+        return _Changes(
+            {**self.entries, **later.entries}, {**self.positions, **later.positions}, {**self.facts, **later.facts}
+        )
 
 
 class Journal:
-    """Made by `open`.  `flush` may run in another thread than the rest."""
+    """Created by `open`.  `flush` may run in another thread than the rest."""
 
     def __init__(self, connection: sqlite3.Connection, lock: JournalLock, damage: str) -> None:
-        self.damage: Final = damage  #: a sentence, if what was there before could not be read and was put aside
+        self.damage: Final = damage  #: a sentence, if the former file was damaged and renamed
         self._connection = connection
         self._lock = lock
-        self._writing = threading.Lock()  #: for who uses the connection
-        self._noting = threading.Lock()  #: for who uses `_changes`, never for long
+        self._writing = threading.Lock()  #: held while the connection is used
+        self._noting = threading.Lock()  #: held while `_changes` is used, for a moment
         self._changes = _Changes()
-        self._entries: dict[Resource, dict[Part, JournalEntry]] = {}
-        self._heard: dict[Resource, WatchPosition] = {}
+        self._entries: dict[Kind, dict[Part, JournalEntry]] = {}
+        self._positions: dict[Kind, WatchPosition] = {}
         self._facts: dict[str, str] = {}
 
     @classmethod
@@ -267,7 +270,7 @@ class Journal:
             return cls._loaded(path, lock, damage="")
         except JournalDamageError as error:
             aside = put_aside(path)
-            damage = f"{path} could not be read ({error}): it was put aside as {aside.name}, and a new one was begun"
+            damage = f"{path} could not be read ({error}): it was renamed to {aside.name}, and a new one was created"
         return cls._loaded(path, lock, damage=damage)
 
     @classmethod
@@ -283,65 +286,64 @@ class Journal:
     # --- entries ----------------------------------------------------------------------------------
 
     def get(self, part: Part) -> JournalEntry | None:
-        return self._entries.get(part.resource, {}).get(part)
+        return self._entries.get(part.kind, {}).get(part)
 
     def parts(self) -> Iterator[Part]:
-        """Of all entries.  Put and drop none meanwhile."""
+        """Of all entries.  Do not put or drop entries while iterating."""
         for some in self._entries.values():
             yield from some
 
-    def entries_of(self, resource: Resource) -> Iterable[JournalEntry]:
-        """Put and drop none meanwhile."""
-        return self._entries.get(resource, {}).values()
+    def entries_of(self, kind: Kind) -> Iterable[JournalEntry]:
+        """Do not put or drop entries while iterating."""
+        return self._entries.get(kind, {}).values()
 
     def entries(self) -> Iterator[JournalEntry]:
-        """All of them.  Put and drop none meanwhile."""
+        """All entries.  Do not put or drop entries while iterating."""
         for some in self._entries.values():
             yield from some.values()
 
-    def resources(self) -> tuple[Resource, ...]:
-        """That there are entries of."""
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds with entries."""
         return tuple(self._entries)
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
 
     def put(self, entry: JournalEntry) -> None:
-        """It is in the file after the next `flush`."""
-        self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
+        """Written to the file by the next `flush`."""
+        self._entries.setdefault(entry.part.kind, {})[entry.part] = entry
         with self._noting:
             self._changes.entries[entry.part] = entry
 
     def drop(self, part: Part) -> None:
-        some = self._entries.get(part.resource, {})
+        some = self._entries.get(part.kind, {})
         if some.pop(part, None) is None:
             return
         if not some:
-            del self._entries[part.resource]
+            del self._entries[part.kind]
         with self._noting:
             self._changes.entries[part] = None
 
-    # --- how far the mailbox was heard, and small texts -------------------------------------------
+    # --- positions of watches, and facts ----------------------------------------------------------
 
-    def revision_of(self, resource: Resource) -> str:
-        """The resourceVersion up to which the mailbox was heard; empty if it was not."""
-        return self._heard.get(resource, WatchPosition()).revision
+    def revision_of(self, kind: Kind) -> str:
+        """The resourceVersion to resume from; empty: list."""
+        return self._positions.get(kind, WatchPosition()).revision
 
-    def heard(self) -> Mapping[Resource, WatchPosition]:
-        """How far, for each kind."""
-        return MappingProxyType(self._heard)
+    def positions(self) -> Mapping[Kind, WatchPosition]:
+        return MappingProxyType(self._positions)
 
-    def set_revision(self, resource: Resource, version: str, revision: str) -> None:
-        """In the file it is never ahead of the entries that were put before."""
-        heard = WatchPosition(version, revision)
-        if self._heard.get(resource) == heard:
+    def set_revision(self, kind: Kind, version: str, revision: str) -> None:
+        """In the file, a position is never ahead of the entries that were put before it."""
+        position = WatchPosition(version, revision)
+        if self._positions.get(kind) == position:
             return
-        self._heard[resource] = heard
+        self._positions[kind] = position
         with self._noting:
-            self._changes.heard[resource] = heard
+            self._changes.positions[kind] = position
 
     def get_fact(self, name: str) -> str:
-        """Empty if nobody said."""
+        """Empty if it was never set."""
         return self._facts.get(name, "")
 
     def set_fact(self, name: str, value: str) -> None:
@@ -351,11 +353,11 @@ class Journal:
         with self._noting:
             self._changes.facts[name] = value
 
-    def get_kinds(self, fact: str) -> set[Resource]:
+    def get_kinds(self, fact: str) -> set[Kind]:
         """A fact that is a set of kinds."""
-        return {Resource(*one) for one in orjson.loads(self.get_fact(fact) or "[]")}
+        return {Kind(*one) for one in orjson.loads(self.get_fact(fact) or "[]")}
 
-    def set_kinds(self, fact: str, resources: Iterable[Resource]) -> None:
+    def set_kinds(self, fact: str, resources: Iterable[Kind]) -> None:
         kinds = set(resources)
         if kinds != self.get_kinds(fact):
             self.set_fact(fact, orjson.dumps(list(map(list, sorted(kinds)))).decode())
@@ -364,13 +366,12 @@ class Journal:
 
     @property
     def is_dirty(self) -> bool:
-        """Something is not in the file yet that cannot wait.  That a kind was heard further can: whoever goes on from
-        an earlier version hears the same once more."""
+        """Whether there are changes to write soon.  Positions can wait: a watch that resumes from an earlier one
+        delivers the same events once more."""
         return bool(self._changes.entries or self._changes.facts)
 
     def flush(self) -> None:
-        """Everything that changed before is in the file when this returns.  Raises JournalError, and then the next one
-        writes it too."""
+        """Write all changes to the file.  After a JournalError the next call writes them too."""
         with self._writing:
             with self._noting:
                 changes, self._changes = self._changes, _Changes()
@@ -389,37 +390,39 @@ class Journal:
         try:
             connection.executemany(DROP, [_key(part) for part, entry in changes.entries.items() if entry is None])
             connection.executemany(PUT, [_row(entry) for entry in changes.entries.values() if entry is not None])
-            connection.executemany(HEAR, [sealed((*one, *_values(heard))) for one, heard in changes.heard.items()])
+            connection.executemany(
+                HEAR, [sealed((*one, *_values(position))) for one, position in changes.positions.items()]
+            )
             connection.executemany(STATE, [sealed(one) for one in changes.facts.items()])
             connection.execute("commit")
         except BaseException:
-            with suppress(sqlite3.Error):  # SQLite may have done so by itself
+            with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
                 connection.execute("rollback")
             raise
 
     def close(self) -> None:
-        """After a last `flush`.  Somebody else may open it then, even if that failed."""
+        """Flush and close.  Another process may open the file then, even if the flush failed."""
         try:
             self.flush()
         finally:
-            with self._writing:  # SQLite does not survive the end of a connection that is in use
+            with self._writing:  # SQLite crashes if a connection is closed while it is in use
                 self._connection.close()
             self._lock.release()
 
     def _load(self) -> None:
         for row in self._connection.execute("select * from entry"):
             entry = _entry(unsealed(row))
-            self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
+            self._entries.setdefault(entry.part.kind, {})[entry.part] = entry
         for row in self._connection.execute("select * from heard"):
             group, plural, version, revision = unsealed(row)
-            self._heard[Resource(group, plural)] = WatchPosition(version, revision)
+            self._positions[Kind(group, plural)] = WatchPosition(version, revision)
         for row in self._connection.execute("select * from fact"):
             name, value = unsealed(row)
             self._facts[name] = value
 
 
 def _key(part: Part) -> tuple[str, str, str, str]:
-    return *part.resource, part.namespace, part.name
+    return *part.kind, part.namespace, part.name
 
 
 def _values(record: JournalEntry | WatchPosition) -> Row:
@@ -437,9 +440,9 @@ def _column(value: object) -> object:
 
 def _entry(row: Row) -> JournalEntry:
     group, plural, namespace, name, version, kind, namespaced, uid, revision, incarnation, desired, *others = row
-    create_only, withdrawn, orphaned, guarded, applied, owned, edge_uid, returned = others
+    create_only, withdrawn, orphaned, has_finalizer, applied, owned, edge_uid, returned = others
     return JournalEntry(
-        part=Part(Resource(intern(group), intern(plural)), namespace, name),
+        part=Part(Kind(intern(group), intern(plural)), namespace, name),
         version=intern(version),
         kind=intern(kind),
         namespaced=bool(namespaced),
@@ -450,7 +453,7 @@ def _entry(row: Row) -> JournalEntry:
         create_only=bool(create_only),
         withdrawn=bool(withdrawn),
         orphaned=bool(orphaned),
-        guarded=bool(guarded),
+        has_finalizer=bool(has_finalizer),
         applied=applied,
         owned=owned,
         edge_uid=edge_uid,

@@ -1,8 +1,8 @@
-"""Whose turn it is to serve a mailbox, if syncers of several clusters were let into it.  Pure.
+"""Which syncer serves a mailbox, if syncers of several clusters have access to it.
 
-Whoever serves it says so in the status of `the-one`, by the uid of its cluster and a heartbeat.  The clocks of two
-clusters are never compared: what counts is whether the heartbeat was another one lately, by the clock of whoever looks.
-Only who saw that it stayed the same has seen silence: a hub that was away kept everybody from reporting.
+The serving syncer writes the uid of its cluster and a heartbeat to the status of `the-one`.  The clocks of two clusters
+are never compared: a syncer on standby measures by its own clock how long the heartbeat did not change.  Only time in
+which it could read the heartbeat counts, because an unreachable hub keeps every syncer from reporting.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ HEARTBEAT: Final = "lastSyncerHeartbeatTime"
 
 
 class HolderRecord(NamedTuple):
-    """What is said in a mailbox; empty: nothing."""
+    """The holder of a mailbox, from the SyncerConfig `the-one`; empty fields are unknown."""
 
     uid: str  #: of the cluster whose syncer reported last
     heartbeat: str
-    chosen: str  #: of the one that an operator wants there
-    began: str = ""  #: when that syncer did
+    chosen: str  #: uid of the cluster that an operator chose by annotation
+    started: str = ""  #: when the process of that syncer started
 
 
 def holder_record(config: Obj) -> HolderRecord:
@@ -44,43 +44,43 @@ def _fields(obj: Obj, name: str) -> Obj:
 
 
 class LeaseTracker:
-    """Ours, until a syncer of another cluster is found to serve the mailbox; and again when it has been silent for so
-    many seconds, or an operator says so."""
+    """A syncer may serve the mailbox unless a syncer of another cluster does.  It takes over when the heartbeat of that
+    one did not change for `patience` seconds, or an operator chose its cluster."""
 
     def __init__(self, patience: float) -> None:
-        self.rival = ""  #: the cluster whose syncer serves the mailbox in our place; empty: we may
+        self.holder = ""  #: uid of the other cluster whose syncer serves the mailbox; empty: none does
         self._patience = patience
         self._last = ("", "")
-        self._since = 0.0  #: from when on it was seen to be the same
+        self._since = 0.0  #: since when the heartbeat did not change
         self._looked = float("-inf")
 
-    def judge(self, said: HolderRecord, own: Set[str], now: float) -> bool:
-        """Whether it is ours.  `own`: the uids of our cluster, of which there are two after it was replaced, and none
-        as long as it could not be asked."""
-        if not said.uid or said.uid in own or said.chosen in own:
-            self.rival, self._last = "", ("", "")
+    def check(self, record: HolderRecord, own: Set[str], now: float) -> bool:
+        """Whether this syncer may serve the mailbox.  `own`: the uids of its cluster: two after the cluster was
+        replaced, none before it answered."""
+        if not record.uid or record.uid in own or record.chosen in own:
+            self.holder, self._last = "", ("", "")
             return True
-        if self._last != (said.uid, said.heartbeat) or now - self._looked > self._patience / 2:
-            self._last, self._since = (said.uid, said.heartbeat), now
+        if self._last != (record.uid, record.heartbeat) or now - self._looked > self._patience / 2:
+            self._last, self._since = (record.uid, record.heartbeat), now
         self._looked = now
         is_silent = now - self._since >= self._patience
-        self.rival = "" if is_silent else said.uid
+        self.holder = "" if is_silent else record.uid
         return is_silent
 
-    def lose_sight(self) -> None:
-        """The hub could not be asked."""
+    def forget_silence(self) -> None:
+        """The hub was unreachable: the heartbeat may have stopped for that reason."""
         self._looked = float("-inf")
 
     def silence(self, now: float) -> float:
-        """Seconds since the rival was last heard, as far as we know."""
+        """Seconds since the heartbeat of the holder last changed."""
         return max(0.0, now - self._since)
 
 
-CLUSTER: Final = "cluster"  #: the name of the one that a workspace has
+CLUSTER: Final = "cluster"  #: the name of the LogicalCluster of every workspace
 
 
 class WrongMailboxError(ClientError):
-    """Another one's."""
+    """The mailbox belongs to another SyncTarget."""
 
     def __init__(self, path: str, uid: str) -> None:
         super().__init__(f"{path} is not the mailbox of a SyncTarget with the uid {uid}")
@@ -88,12 +88,12 @@ class WrongMailboxError(ClientError):
 
 
 class ServedElsewhereError(ClientError):
-    """Ours, but the syncer of another cluster serves it."""
+    """A syncer of another cluster serves the mailbox."""
 
 
 async def cluster_of(mailbox: Client, uid: str) -> str:
-    """The logical cluster that the mailbox of the SyncTarget with this uid is; empty on a server without workspaces.
-    Raises WrongMailboxError if it is that of another one, and ClientError if nobody says so now."""
+    """The logical cluster of the mailbox; empty on a server without workspaces.  Raises WrongMailboxError if it is not
+    the mailbox of the SyncTarget with this uid."""
     try:
         metadata = (await mailbox.get(LOGICAL_CLUSTERS, CLUSTER)).get("metadata") or {}
     except NotFound:

@@ -1,4 +1,4 @@
-"""The two sides of a syncer: the mailbox, and the edge."""
+"""The mailbox: requests about one copy, its identity, and which syncer serves it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from farflung.apis.edge.names import SYNCER_CONFIGS, SYNCER_FINALIZER
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS
 from farflung.client.errors import ClientError, NotFound, Unreachable
 from farflung.client.rest import Client, PatchType
-from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Environment
+from farflung.placement.names import Part
+from farflung.syncer.context import SyncerContext
 from farflung.syncer.copies import MailboxCopy
 from farflung.syncer.discovery import ServedKinds
 from farflung.syncer.edge import EdgeProbe, ignore_absence
 from farflung.syncer.informers import KindInformers
-from farflung.syncer.journal import SUSPICION, Journal
+from farflung.syncer.journal import SUSPICION
 from farflung.syncer.lease import (
     CLUSTER,
     LeaseTracker,
@@ -28,11 +28,10 @@ from farflung.syncer.lease import (
     holder_record,
 )
 from farflung.syncer.report import THE_ONE, StatusReporter
-from farflung.syncer.types import Part
 
 
 class MailboxEndsError(ClientError):
-    """What is deleted in it is not withdrawn: all of it goes."""
+    """The whole mailbox is being deleted, so that the deletion of a copy is not a withdrawal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +41,27 @@ class MailboxClient:
     copies: KindInformers[MailboxCopy]
 
     async def check(self, incarnation: str) -> None:
-        """Whether what was being deleted there was withdrawn.  Raises MailboxEndsError if the mailbox itself is being
-        deleted, or is another one by now."""
+        """Raise MailboxEndsError if the mailbox itself is being deleted, or was replaced."""
         if self.kinds.mailbox.groups == ():
-            raise Unreachable("what the mailbox serves is not known yet")
+            raise Unreachable("discovery of the mailbox is not complete")
         if self.kinds.mailbox.find(LOGICAL_CLUSTERS.group, LOGICAL_CLUSTERS.plural) is None:
-            return  # not a workspace: it cannot end
+            return  # not a workspace, so it cannot be deleted
         metadata = (await self.client.get(LOGICAL_CLUSTERS, CLUSTER))["metadata"]
         if "deletionTimestamp" in metadata:
-            raise MailboxEndsError("the mailbox is being deleted: what came from it stays at the edge")
+            raise MailboxEndsError("the mailbox is being deleted: its objects stay at the edge")
         if (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION) != incarnation:
-            raise MailboxEndsError("the mailbox was made anew: what came from the old one stays at the edge")
+            raise MailboxEndsError("the mailbox was replaced: objects of the former one stay at the edge")
 
-    async def guard(self, part: Part, copy: MailboxCopy) -> None:
-        """Let it not go before it is gone at the edge."""
+    async def add_finalizer(self, part: Part, copy: MailboxCopy) -> None:
         await self._set_finalizers(part, copy, add=True)
 
-    async def release(self, part: Part, copy: MailboxCopy) -> None:
+    async def remove_finalizer(self, part: Part, copy: MailboxCopy) -> None:
         await self._set_finalizers(part, copy, add=False)
 
     async def _set_finalizers(self, part: Part, copy: MailboxCopy, *, add: bool) -> None:
-        collection = self.copies.collection(part.resource)
+        collection = self.copies.collection(part.kind)
         if collection is None:
-            raise MailboxEndsError(f"the mailbox does not serve {part.resource.plural}")
+            raise MailboxEndsError(f"the mailbox does not serve {part.kind.resource}")
         finalizers, version = copy.finalizers, str(copy.revision)
         with ignore_absence(part):
             if finalizers is None:
@@ -75,14 +72,14 @@ class MailboxClient:
             patch = {"metadata": {"uid": copy.uid, "resourceVersion": version, "finalizers": wanted}}
             answer = await self.client.patch(collection, part.name, patch, part.namespace)
             if add or others:
-                self.copies.assume(part.resource, answer)
+                self.copies.assume(part.kind, answer)
 
     async def set_status(self, part: Part, copy: MailboxCopy, status: Obj) -> None:
-        """Nothing happens if it is gone, or another one by now."""
-        collection = self.copies.collection(part.resource)
+        """Do nothing if the copy was deleted or replaced."""
+        collection = self.copies.collection(part.kind)
         if collection is None:
             return
-        subresource = "status" if self.kinds.has_status(part.resource, collection.version) else ""
+        subresource = "status" if self.kinds.has_status(part.kind, collection.version) else ""
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": copy.uid},
             {"op": "add", "path": "/status", "value": status},
@@ -91,32 +88,33 @@ class MailboxClient:
             answer = await self.client.patch(
                 collection, part.name, patch, part.namespace, subresource, how=PatchType.JSON
             )
-            self.copies.assume(part.resource, answer)
+            self.copies.assume(part.kind, answer)
 
 
-INCARNATION: Final = "incarnation"  #: fact of the journal: the cluster that the mailbox was when it was last heard
+INCARNATION: Final = "incarnation"  #: fact of the journal: the last logical cluster of the mailbox
 
 
 class MailboxIdentity:
-    def __init__(self, mailbox: Client, uid: str, serving: MailboxLease, journal: Journal, log: Logger) -> None:
-        """`uid`: of the SyncTarget."""
-        self.cluster: str | None = None  #: the one that was found to be our mailbox; None: it is to be asked
-        self._mailbox = mailbox
-        self._uid = uid
-        self._serving = serving
-        self._journal = journal
-        self._log = log
-        self._stranger = ""  #: somebody else's, that was found in its place
+    """Which logical cluster is the mailbox of the syncer's SyncTarget."""
+
+    def __init__(self, context: SyncerContext, lease: MailboxLease) -> None:
+        self.cluster: str | None = None  #: None: `identify` has to ask
+        self._mailbox = context.options.mailbox
+        self._uid = context.options.uid
+        self._lease = lease
+        self._journal = context.journal
+        self._log = context.log
+        self._wrong_path = ""  #: of another SyncTarget's mailbox that answers in its place
         self._asking = asyncio.Lock()
 
     @property
-    def remembered(self) -> str:
-        """The cluster that what we know is from; empty if nothing was heard yet."""
+    def last_cluster(self) -> str:
+        """The logical cluster of the copies in the journal; empty if there are none."""
         return self._journal.get_fact(INCARNATION)
 
-    async def find(self) -> bool:
-        """Ask whose it is, if that is not known.  Whether it was asked.  Raises ClientError as long as it is not
-        ours."""
+    async def identify(self) -> bool:
+        """Ask for the logical cluster, if it is unknown.  Returns whether it was unknown.  Raises ClientError if the
+        mailbox is unreachable, not ours, or served by another syncer."""
         async with self._asking:
             if self.cluster is not None:
                 return False
@@ -125,7 +123,7 @@ class MailboxIdentity:
             except ServedElsewhereError:
                 raise
             except ClientError:
-                self._serving.lose_sight()
+                self._lease.forget_silence()
                 raise
             return True
 
@@ -133,115 +131,107 @@ class MailboxIdentity:
         try:
             cluster = await cluster_of(self._mailbox, self._uid)
         except WrongMailboxError as error:
-            if error.path != self._stranger:
-                self._log.warning("the mailbox is not ours; going on without it", error=str(error))
-            self._stranger = error.path
+            if error.path != self._wrong_path:
+                self._log.warning("the mailbox belongs to another SyncTarget; continuing without it", error=str(error))
+            self._wrong_path = error.path
             raise
-        if self._stranger:
-            self._log.info("the mailbox is ours again")
-        self._stranger = ""
-        await self._serving.begin()
+        if self._wrong_path:
+            self._log.info("the mailbox belongs to our SyncTarget again")
+        self._wrong_path = ""
+        await self._lease.acquire()
         return cluster
 
-    def meet(self, cluster: str, forget: Callable[[], None]) -> None:
-        """What is heard from now on is from this one.  `forget`: how far another was heard and what it released, and
-        that before it is known to be another, because the journal may be written at any moment."""
-        before = self.remembered
+    def enter(self, cluster: str, forget: Callable[[], None]) -> None:
+        """Events come from this logical cluster from now on.  `forget` discards positions and releases of a former one.
+        It is called first, because the journal may be flushed at any moment."""
+        before = self.last_cluster
         if before and before != cluster:
-            self._log.warning("the mailbox was made anew", before=before, now=cluster)
+            self._log.warning("the mailbox was replaced", before=before, now=cluster)
             self._journal.set_fact(SUSPICION, f"MailboxReplaced: the mailbox was {before} and is {cluster} now")
             forget()
         self._journal.set_fact(INCARNATION, cluster)
 
 
-BEATS: Final = 4  #: heartbeats that a syncer may miss before that of another cluster takes over
-LONGEST: Final = 64  #: characters of an uid that are told
-STANDING_BACK: Final = "standing back"  #: fact of the journal: for the syncer of which cluster
+BEATS: Final = 4  #: heartbeats that a syncer may miss before one of another cluster takes over
+LONGEST: Final = 64  #: characters of a uid in a message
+STANDING_BACK: Final = "standing back"  #: fact of the journal: uid of the cluster whose syncer serves the mailbox
 
 
 class MailboxLease:
+    """Whether this syncer serves the mailbox, or stands by for the syncer of another cluster."""
+
     def __init__(
-        self,
-        name: str,
-        mailbox: Client,
-        edge: EdgeProbe,
-        reporter: StatusReporter,
-        journal: Journal,
-        env: Environment,
-        log: Logger,
-        *,
-        beat: float,
-        lost: Callable[[], None],
+        self, context: SyncerContext, edge: EdgeProbe, reporter: StatusReporter, lost: Callable[[], None]
     ) -> None:
-        """`name`: of the SyncTarget; `lost`: told when somebody else is found to serve the mailbox."""
-        self.allowed = asyncio.Event()  #: nothing is done on either side until this is set
-        self._name = name
-        self._mailbox = mailbox
+        """`lost`: called when the syncer of another cluster serves the mailbox."""
+        self.held = asyncio.Event()  #: the syncer writes to neither side until this is set
+        self._name = context.options.name
+        self._mailbox = context.options.mailbox
         self._edge = edge
         self._reporter = reporter
-        self._journal = journal
-        self._monotonic = env.monotonic
-        self._log = log
+        self._journal = context.journal
+        self._monotonic = context.env.monotonic
+        self._log = context.log
         self._lost = lost
-        self._turn = LeaseTracker(BEATS * beat)
-        self._is_told = False  #: whether it is known that we stand back
-        if not journal.get_fact(STANDING_BACK):
-            self.allowed.set()
+        self._tracker = LeaseTracker(BEATS * context.options.beat)
+        self._stands_by = False
+        if not context.journal.get_fact(STANDING_BACK):
+            self.held.set()
 
     @property
-    def obstacle(self) -> str:
-        """Who serves the mailbox in our place, as a sentence; empty if we do."""
-        rival = "".join(filter(str.isprintable, self._turn.rival[:LONGEST]))
-        silence = int(self._turn.silence(self._monotonic()))
-        served = f"the mailbox of {self._name} is served by the syncer of cluster {rival}, last heard {silence}s ago"
-        return served if self._turn.rival else ""
+    def standby_reason(self) -> str:
+        """A sentence about the syncer that serves the mailbox; empty if this one does."""
+        holder = "".join(filter(str.isprintable, self._tracker.holder[:LONGEST]))
+        silence = int(self._tracker.silence(self._monotonic()))
+        served = f"the mailbox of {self._name} is served by the syncer of cluster {holder}, last heard {silence}s ago"
+        return served if self._tracker.holder else ""
 
-    def lose_sight(self) -> None:
-        """Nobody can say now who serves the mailbox."""
-        self._turn.lose_sight()
+    def forget_silence(self) -> None:
+        """The hub does not answer, so the holder may still be alive."""
+        self._tracker.forget_silence()
 
-    async def begin(self) -> None:
-        """Raises ServedElsewhereError if it is not our turn, and ClientError if that cannot be found out."""
-        if not self._own:
-            await self._edge.asked.wait()
+    async def acquire(self) -> None:
+        """Raises ServedElsewhereError if a syncer of another cluster serves the mailbox."""
+        if not self._own_uids:
+            await self._edge.probed.wait()
         try:
             config = await self._mailbox.get(SYNCER_CONFIGS, THE_ONE)
         except NotFound:
             config = {}
-        if not self.may(config):
-            raise ServedElsewhereError(self.obstacle)
+        if not self.check(config):
+            raise ServedElsewhereError(self.standby_reason)
         uid = holder_record(config).uid
-        if config and uid not in self._own and (uid or self._own):
+        if config and uid not in self._own_uids and (uid or self._own_uids):
             await self._reporter.claim(config)
             if uid:
                 self._log.info("taking over the mailbox", cluster=uid)
         self._resume()
 
-    def may(self, config: Obj) -> bool:
-        """Whether it is our turn, by what `the-one` says.  From now on nothing is done if it is not."""
-        if self._turn.judge(holder_record(config), self._own, self._monotonic()):
+    def check(self, config: Obj) -> bool:
+        """Whether this syncer may serve the mailbox according to `the-one`.  If not, it stands by from now on."""
+        if self._tracker.check(holder_record(config), self._own_uids, self._monotonic()):
             return True
-        if not self._is_told:
-            self._log.warning("standing back", error=self.obstacle)
-            self._is_told = True
-            self._journal.set_fact(STANDING_BACK, self._turn.rival)
-            self.allowed.clear()
+        if not self._stands_by:
+            self._log.warning("standing by", error=self.standby_reason)
+            self._stands_by = True
+            self._journal.set_fact(STANDING_BACK, self._tracker.holder)
+            self.held.clear()
             self._reporter.heartbeat = ""
             self._lost()
         return False
 
     @property
-    def _own(self) -> set[str]:
-        """Two if the edge was replaced, and the hub does not know yet."""
-        return {str(self._edge.said.get("uid") or ""), self._reporter.edge} - {""}
+    def _own_uids(self) -> set[str]:
+        """Two if the edge was replaced and the new uid is not reported yet."""
+        return {str(self._edge.info.get("uid") or ""), self._reporter.edge_uid} - {""}
 
     def _resume(self) -> None:
-        if self.allowed.is_set():
+        if self.held.is_set():
             return
-        rival = self._journal.get_fact(STANDING_BACK)
-        if len(self._journal) and rival not in self._own:
-            reason = f"ServedByAnother: the syncer of cluster {rival} served the mailbox for a while"
+        holder = self._journal.get_fact(STANDING_BACK)
+        if len(self._journal) and holder not in self._own_uids:
+            reason = f"ServedByAnother: the syncer of cluster {holder} served the mailbox meanwhile"
             self._journal.set_fact(SUSPICION, reason)
         self._journal.set_fact(STANDING_BACK, "")
-        self._is_told = False
-        self.allowed.set()
+        self._stands_by = False
+        self.held.set()

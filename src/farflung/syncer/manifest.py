@@ -1,5 +1,5 @@
-"""The objects that make a syncer run in its cluster, and the ones that let it into its mailbox.  Pure: equal for equal
-arguments, to the byte."""
+"""The objects that run a syncer in its cluster, and those that give it access to its mailbox.  Equal arguments have
+equal results, to the byte."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from farflung.machinery.errors import Obj
 
 PREFIX: Final = "farflung-syncer"
 HOME: Final = "farflung-syncer"  #: the namespace of a syncer's ServiceAccount in its mailbox
-POLICY: Final = "farflung-syncers"  #: the role of all syncers where an export says what may be done with its kinds
+POLICY: Final = (
+    "farflung-syncers"  #: the role of all syncers in the workspace of an export with a maximal permission policy
+)
 CONSUMERS: Final = (
     f"apis.kcp.io:binding:system:serviceaccounts:{HOME}"  #: all syncers, as the owner of an export sees them
 )
-KNOWN: Final = {"app.kubernetes.io/name": PREFIX}  #: labels of everything here
+KNOWN: Final = {"app.kubernetes.io/name": PREFIX}  #: labels of all objects here
 LABEL_LENGTH: Final = 63
 HASH_LENGTH: Final = 8
 
-CREDENTIALS: Final = "/etc/farflung"  #: where the container finds its kubeconfig
-STATE: Final = "/var/lib/farflung"  #: what it may write to
+CREDENTIALS: Final = "/etc/farflung"  #: the mounted kubeconfig
+STATE: Final = "/var/lib/farflung"  #: the writable directory
 HEALTH_PORT: Final = 10206
-USER: Final = 65532  #: nobody in particular
+USER: Final = 65532  #: the usual `nonroot`
 
 
 def identity(target: str, uid: str) -> str:
-    """What the syncer of a SyncTarget is called, on both sides; a DNS label.  Another SyncTarget of that name has
-    another one."""
+    """The name of a SyncTarget's syncer on both sides, a DNS label.  It depends on the uid, so that a SyncTarget of the
+    same name has another one."""
     suffix = hashlib.sha256(uid.encode()).hexdigest()[:HASH_LENGTH]
     readable = re.sub(r"[^a-z0-9-]+", "-", target.lower())[: LABEL_LENGTH - len(PREFIX) - HASH_LENGTH - 2].strip("-")
     return f"{PREFIX}-{readable}-{suffix}" if readable else f"{PREFIX}-{suffix}"
@@ -44,7 +46,7 @@ def identity(target: str, uid: str) -> str:
 
 
 def mailbox_objects(name: str, rules: Sequence[Obj]) -> list[Obj]:
-    """To be applied there, in this order."""
+    """In the order of their application."""
     subject = {"kind": "ServiceAccount", "name": name, "namespace": HOME}
     return _labelled(
         [
@@ -57,7 +59,7 @@ def mailbox_objects(name: str, rules: Sequence[Obj]) -> list[Obj]:
 
 
 def policy_objects(rules: Sequence[Obj]) -> list[Obj]:
-    """To be applied in the workspace of an export.  One for all syncers."""
+    """For the workspace of an export; the same for all syncers."""
     return _labelled(_granted(POLICY, rules, {"apiGroup": RBAC_GROUP, "kind": "Group", "name": CONSUMERS}), KNOWN)
 
 
@@ -83,21 +85,21 @@ def _object(api_version: str, kind: str, name: str, namespace: str = "") -> Obj:
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-# --- the way to the mailbox -----------------------------------------------------------------------
+# --- the kubeconfig -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxServer:
-    """Where a mailbox is, as its syncer sees it."""
+    """The address of a mailbox for its syncer."""
 
     url: str  #: with the path of the mailbox
-    authority: bytes = b""  #: certificates in PEM; none: those that the machine trusts
-    name: str = ""  #: in the server's certificate, if it is not that of the URL
-    insecure: bool = False  #: whoever answers is believed
+    authority: bytes = b""  #: certificates in PEM; empty: those of the machine
+    name: str = ""  #: in the server's certificate, if it differs from the URL
+    insecure: bool = False  #: do not verify the certificate
 
 
 def kubeconfig(server: MailboxServer, user: Mapping[str, str]) -> str:
-    """`user`: how they show who they are, as `token` or `tokenFile`."""
+    """`user`: its credentials, `token` or `tokenFile`."""
     cluster: dict[str, Any] = {"server": server.url}
     if server.authority:
         cluster["certificate-authority-data"] = base64.b64encode(server.authority).decode()
@@ -121,7 +123,7 @@ def kubeconfig(server: MailboxServer, user: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SyncerInstallation:
-    """One, and how it is to run."""
+    """The parameters of a syncer's manifest."""
 
     target: str  #: the name of its SyncTarget
     uid: str
@@ -129,10 +131,10 @@ class SyncerInstallation:
     token: str = field(repr=False)
     rules: Sequence[Obj]
     image: str
-    namespace: str = ""  #: by default one of its own
+    namespace: str = ""  #: default: one named after the syncer
     replicas: int = 1
     labels: Mapping[str, str] = field(default_factory=dict)
-    claim: str = ""  #: a PersistentVolumeClaim for what it remembers; by default that lasts as long as the Pod
+    claim: str = ""  #: a PersistentVolumeClaim for the journal; default: an emptyDir
 
     @property
     def name(self) -> str:
@@ -144,7 +146,7 @@ class SyncerInstallation:
 
 
 def edge_objects(syncer: SyncerInstallation) -> list[Obj]:
-    """To be applied at the edge, in this order."""
+    """In the order of their application."""
     name, home = syncer.name, syncer.home
     config = kubeconfig(syncer.server, {"tokenFile": "token"})
     secret = _object("v1", "Secret", name, home) | {
@@ -250,7 +252,7 @@ def as_yaml(objects: Iterable[Obj]) -> str:
 
 
 def find_token(text: str) -> str:
-    """The token in what was printed before: a manifest, or a kubeconfig.  Empty if there is none to be found."""
+    """The token in a manifest or kubeconfig of this module; empty if there is none."""
     try:
         documents = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
         for one in documents:

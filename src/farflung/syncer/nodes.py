@@ -1,4 +1,4 @@
-"""Listen to the Nodes of the edge, as far as it lets us, and say what they have for work."""
+"""The capacity of the edge: the sums over its Nodes, if the syncer may list them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from farflung.runtime.cache import CachedObject, Key
 from farflung.runtime.reflector import Environment, Reflector
 from farflung.syncer.report import ReportCondition
 
-LONGEST: Final = 60.0  #: seconds until a cluster that lets nobody see its Nodes is asked again
+LONGEST: Final = 60.0  #: seconds between two attempts if the edge refuses
 LONGEST_MESSAGE: Final = 300  #: characters
 FIELDS: Final = ("capacity", "allocatable", "nodes")
-WITHHELD: Final = (403, 404, 405)  #: how a cluster says that its Nodes are none of our business
+WITHHELD: Final = (403, 404, 405)  #: statuses by which a cluster refuses
 
 
 class NodeCapacity:
-    """Where a reflector puts what it hears: of each Node no more than what it adds."""
+    """The target of a reflector.  It stores only the share of each Node."""
 
-    def __init__(self, edge: Client, env: Environment, log: Logger, news: Callable[[], None]) -> None:
-        """`news`: told when there is something else to say."""
+    def __init__(self, edge: Client, env: Environment, log: Logger, changed: Callable[[], None]) -> None:
+        """`changed`: called when the sums changed."""
         self._edge = edge
         self._env = replace(env, backoff=Backoff(env.backoff.first, LONGEST, env.backoff.random))
         self._log = log
-        self._news = news
-        self._anew = asyncio.Event()
+        self._changed = changed
+        self._restart = asyncio.Event()
         self._refusal: Refused | None = None
         self._watches = False  #: whether the next thing that fails is a watch
         self._forget()
@@ -54,28 +54,28 @@ class NodeCapacity:
             while True:
                 reflector: Reflector[NodeShare] = Reflector(self._edge, NODES, share_of, self, self._env)
                 listening = group.create_task(reflector.run(), name="nodes")
-                await self._anew.wait()
-                self._anew.clear()
+                await self._restart.wait()
+                self._restart.clear()
                 listening.cancel()
 
-    def start_anew(self) -> None:
-        """It is another cluster."""
+    def reset(self) -> None:
+        """The edge is another cluster."""
         self._forget()
-        self._anew.set()
+        self._restart.set()
 
-    # --- what is said -----------------------------------------------------------------------------
+    # --- the report -------------------------------------------------------------------------------
 
-    def told(self, before: Obj) -> tuple[Obj, list[ReportCondition]]:
-        """The sums, and why there are none if the edge does not let us count.  Until it has answered, what was said
-        `before` still counts."""
+    def status(self, before: Obj) -> tuple[Obj, list[ReportCondition]]:
+        """The sums, and a condition if the edge refuses the list of Nodes.  Before the first answer, those of the last
+        report."""
         if self._listed:
-            return self._sums.told(), []
+            return self._sums.status(), []
         if self._refusal is not None:
             message = str(self._refusal)[:LONGEST_MESSAGE]
             return {}, [ReportCondition(CAPACITY_KNOWN, False, self._refusal.reason or "Refused", message)]
         return _as_before(before)
 
-    # --- what is heard ----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def replace(self, everything: list[CachedObject[NodeShare]], version: int) -> None:
         known = {one.key.name: one for one in everything}
@@ -83,23 +83,23 @@ class NodeCapacity:
         changed = [self._sums.put(name, one.value) for name, one in known.items()]
         self._versions = {name: one.version for name, one in known.items()}
         if self._refusal is not None:
-            self._log.info("the edge lets its nodes be seen again")
+            self._log.info("the edge allows listing its nodes again")
         if any(gone) or any(changed) or not self._listed:
-            self._news()
+            self._changed()
         self._listed, self._refusal, self._watches = True, None, True
 
     def apply(self, news: CachedObject[NodeShare]) -> None:
         self._versions[news.key.name] = news.version
         if self._sums.put(news.key.name, news.value):
-            self._news()
+            self._changed()
 
     def remove(self, gone: CachedObject[NodeShare]) -> None:
         self._versions.pop(gone.key.name, None)
         if self._sums.put(gone.key.name, None):
-            self._news()
+            self._changed()
 
     def hear(self, version: int) -> None:
-        """Of the sums nothing is remembered that could be gone on from."""
+        """The sums are not stored, so there is nothing to resume."""
 
     def is_news(self, key: Key, version: int) -> bool:
         return version > self._versions.get(key.name, -1)
@@ -111,13 +111,13 @@ class NodeCapacity:
         self._log.info(what, v=2, side="edge", error=str(error))
         if not isinstance(error, Refused) or error.status not in WITHHELD:
             return
-        if self._watches:  # whoever may only list does so again and again
+        if self._watches:  # with the verb list only, the reflector lists again and again
             self._watches = False
             return
         if self._refusal is None:
-            self._log.info("the edge does not let its nodes be seen; reporting no capacity", error=str(error))
+            self._log.info("the edge does not allow listing its nodes; reporting no capacity", error=str(error))
         if self._listed or self._refusal is None:
-            self._news()
+            self._changed()
         self._forget()
         self._refusal = error
 
@@ -132,9 +132,9 @@ def _as_before(before: Obj) -> tuple[Obj, list[ReportCondition]]:
     return {name: before[name] for name in FIELDS if name in before}, conditions
 
 
-ALWAYS: Final = ("cpu", "memory", "pods")  #: what every Node has
+ALWAYS: Final = ("cpu", "memory", "pods")  #: resources of every Node
 FIRST: Final = (*ALWAYS, "ephemeral-storage")
-MOST_NAMES: Final = 16  #: resources beside these, of a Node and in all
+MOST_NAMES: Final = 16  #: further resources, of a Node and in all
 BINARY: Final = re.compile(r"memory|ephemeral-storage|hugepages-.*")  #: resources that are counted in bytes
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}")
 LARGEST: Final = quantity.LARGEST_BINARY * quantity.ONE  #: nanos
@@ -144,10 +144,10 @@ Amounts = tuple[tuple[str, int], ...]  #: resources, and nanos of each
 
 
 class NodeShare(NamedTuple):
-    """What one Node adds."""
+    """What one Node adds to the sums."""
 
     capacity: Amounts
-    allocatable: Amounts  #: none if it takes no new work: it is not ready, or was cordoned
+    allocatable: Amounts  #: none if it is not ready or cordoned
     usable: bool
 
 
@@ -170,7 +170,7 @@ _node: Final = msgspec.json.Decoder(_Node)
 
 
 def share_of(document: bytes) -> NodeShare:
-    """Raises msgspec.MsgspecError if it is no Node."""
+    """Raises msgspec.MsgspecError for anything but a Node."""
     node = _node.decode(document)
     status = node.status or _Status()
     cordoned = node.spec is not None and bool(node.spec.unschedulable)
@@ -185,7 +185,7 @@ def _is_ready(conditions: object) -> bool:
 
 
 def _amounts(said: object) -> Amounts:
-    """What makes no sense is not there."""
+    """Invalid amounts are left out."""
     if not isinstance(said, dict):
         return ()
     names = [name for name in said if NAME.fullmatch(name)]
@@ -200,13 +200,13 @@ def _nanos(said: object) -> int | None:
 
 
 def _chosen(names: Iterable[str]) -> list[str]:
-    """In the order in which they are told."""
+    """In the order of the report."""
     known = set(names)
     return [*filter(known.__contains__, FIRST), *sorted(known.difference(FIRST))[:MOST_NAMES]]
 
 
 class CapacitySums:
-    """Over all Nodes that were put, whatever the order."""
+    """Exact sums over all Nodes."""
 
     def __init__(self) -> None:
         self._shares: dict[str, NodeShare] = {}
@@ -215,7 +215,7 @@ class CapacitySums:
         self._usable = 0
 
     def put(self, name: str, share: NodeShare | None) -> bool:
-        """What a Node adds from now on; None: it is gone.  Whether that is news."""
+        """Set the share of a Node; None: it was deleted.  Returns whether it changed."""
         before = self._shares.get(name)
         if before == share:
             return False
@@ -241,9 +241,9 @@ class CapacitySums:
                 if not sums[name]:
                     del sums[name]
 
-    def told(self) -> Obj:
-        """`capacity`, of all Nodes, `allocatable`, of those that take new work, and how many these are.  What nobody
-        has is not named."""
+    def status(self) -> Obj:
+        """`capacity` of all Nodes, `allocatable` of usable ones, and both numbers.  Resources without an amount are
+        left out."""
         names = _chosen({*ALWAYS, *self._capacity, *self._allocatable})
         return {
             "capacity": {name: _text(name, self._capacity.get(name, 0)) for name in names},

@@ -1,7 +1,7 @@
-"""What a syncer may do: in its mailbox, with kinds that are bound from elsewhere, and at its edge.  Pure.
+"""RBAC rules of a syncer: in its mailbox, for kinds of bound exports, and at its edge.
 
-Nothing is written by a wildcard unless somebody asks for it.  Kinds that give rights to others are left out unless they
-are named one by one.
+No rule allows writes by a wildcard unless the administrator asks for it.  Kinds that grant permissions are left out
+unless they are named one by one.
 """
 
 from __future__ import annotations
@@ -18,48 +18,47 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import Category, Kind, category
 from farflung.placement.syncer_config import THE_ONE, parse_syncer_spec
 from farflung.syncer.conversion import takes_status
-from farflung.syncer.types import Resource
 
-NAMESPACES: Final = Resource("", "namespaces")
-NODES: Final = Resource("", "nodes")
-DEFINITIONS: Final = Resource("apiextensions.k8s.io", "customresourcedefinitions")
+NAMESPACES: Final = Kind("", "namespaces")
+NODES: Final = Kind("", "nodes")
+DEFINITIONS: Final = Kind("apiextensions.k8s.io", "customresourcedefinitions")
 WITHOUT_STATUS: Final = frozenset(
     {
-        NAMESPACES,  # or rather with one that says what is so on each side
+        NAMESPACES,  # each side has its own
         DEFINITIONS,
-        Resource("", "configmaps"),
-        Resource("", "limitranges"),
-        Resource("", "secrets"),
-        Resource("", "serviceaccounts"),
-        Resource("coordination.k8s.io", "leases"),
+        Kind("", "configmaps"),
+        Kind("", "limitranges"),
+        Kind("", "secrets"),
+        Kind("", "serviceaccounts"),
+        Kind("coordination.k8s.io", "leases"),
     }
 )
 
-#: what placements bring that use nothing but what every workspace has and root:compute exports
+#: kinds that every workspace has or root:compute exports
 USUAL: Final = frozenset(
     {
         NAMESPACES,
         DEFINITIONS,
-        Resource("", "configmaps"),
-        Resource("", "limitranges"),
-        Resource("", "pods"),
-        Resource("", "resourcequotas"),
-        Resource("", "secrets"),
-        Resource("", "serviceaccounts"),
-        Resource("", "services"),
-        Resource("apps", "deployments"),
-        Resource("coordination.k8s.io", "leases"),
-        Resource("networking.k8s.io", "ingresses"),
+        Kind("", "configmaps"),
+        Kind("", "limitranges"),
+        Kind("", "pods"),
+        Kind("", "resourcequotas"),
+        Kind("", "secrets"),
+        Kind("", "serviceaccounts"),
+        Kind("", "services"),
+        Kind("apps", "deployments"),
+        Kind("coordination.k8s.io", "leases"),
+        Kind("networking.k8s.io", "ingresses"),
     }
 )
 
-#: what every placement of a namespace names, and what is not brought for that
-SEEN: Final = frozenset({Resource(RBAC_GROUP, "rolebindings"), Resource(RBAC_GROUP, "roles")})
+#: kinds that every placement of a namespace names, which are only read by default
+SEEN: Final = frozenset({Kind(RBAC_GROUP, "rolebindings"), Kind(RBAC_GROUP, "roles")})
 
-#: groups whose kinds give rights, or a say in everything that is written
+#: groups whose kinds grant permissions or intercept writes
 GUARDED: Final = frozenset({RBAC_GROUP, POLICIES_GROUP, "apiregistration.k8s.io", CERTIFICATES_GROUP})
 
-#: kinds of RBAC → the verb, and on what, without which a cluster refuses whatever allows more than the syncer may do
+#: kinds of RBAC → the verb and its resources that a cluster requires to grant more than one's own permissions
 GIVING: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "roles": ("escalate", ("roles",)),
     "clusterroles": ("escalate", ("clusterroles",)),
@@ -68,31 +67,31 @@ GIVING: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 READ: Final = ("get", "list", "watch")
-FOLLOW: Final = (*READ, "patch")  #: a copy in the mailbox: its finalizer
-BRING: Final = (*READ, "create", "patch", "delete")  #: whatever is applied from the one side to the other
+FOLLOW: Final = (*READ, "patch")  #: of a copy in the mailbox: its finalizer
+BRING: Final = (*READ, "create", "patch", "delete")  #: of objects that the syncer applies
 RETURN: Final = (*READ, "create", "update", "patch", "delete")
 STATUS: Final = ("patch",)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedKinds:
-    """What a syncer deals with."""
+    """The kinds for which a syncer gets permissions."""
 
-    down: frozenset[Resource]
-    up: frozenset[Resource] = frozenset()
-    left_out: frozenset[Resource] = frozenset()  #: wanted down, but not to be allowed unless somebody says so
-    left_out_up: frozenset[Resource] = frozenset()
-    everything: bool = False  #: down, also what is not known yet
+    down: frozenset[Kind]
+    up: frozenset[Kind] = frozenset()
+    left_out: frozenset[Kind] = frozenset()  #: selected for downsync, but not allowed by default
+    left_out_up: frozenset[Kind] = frozenset()
+    everything: bool = False  #: downsync of all kinds, also future ones
 
 
 def synced_kinds(
     spec: Mapping[str, Any],
     *,
-    allowed: Iterable[Resource] = (),
-    allowed_up: Iterable[Resource] = (),
+    allowed: Iterable[Kind] = (),
+    allowed_up: Iterable[Kind] = (),
     everything: bool = False,
 ) -> SyncedKinds:
-    """`spec`: of the SyncerConfig `the-one`; `allowed`: what is named one by one."""
+    """`spec`: of the SyncerConfig `the-one`; `allowed`: kinds that the administrator names one by one."""
     told = parse_syncer_spec(spec)
     down = _edge_kinds({*told.kinds, *(part.kind for part in told.parts)})
     up = _edge_kinds(Kind(one.group, plural) for one in told.upsync for plural in one.resources)
@@ -108,17 +107,17 @@ def synced_kinds(
     )
 
 
-def _edge_kinds(kinds: Iterable[Kind]) -> frozenset[Resource]:
-    return frozenset(Resource(*kind) for kind in kinds if category(kind) is Category.EDGE)
+def _edge_kinds(kinds: Iterable[Kind]) -> frozenset[Kind]:
+    return frozenset(kind for kind in kinds if category(kind) is Category.EDGE)
 
 
-def parse_resource(text: str) -> Resource:
-    """`GROUP/RESOURCE`; the core group is empty, or `core`, or not said at all.  Raises ValueError."""
+def parse_resource(text: str) -> Kind:
+    """`GROUP/RESOURCE`; the core group is empty, `core`, or omitted.  Raises ValueError."""
     found = _RESOURCE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not of the form GROUP/RESOURCE, like apps/deployments or core/configmaps")
     group = found["group"] or ""
-    return Resource("" if group == "core" else group, found["plural"])
+    return Kind("" if group == "core" else group, found["plural"])
 
 
 _RESOURCE: Final = re.compile(r"(?:(?P<group>[a-z0-9.-]*)/)?(?P<plural>[a-z0-9-]+)")
@@ -128,7 +127,7 @@ _RESOURCE: Final = re.compile(r"(?:(?P<group>[a-z0-9.-]*)/)?(?P<plural>[a-z0-9-]
 
 
 def mailbox_rules(kinds: SyncedKinds, account: str) -> list[Obj]:
-    """`account`: the name of the syncer's ServiceAccount there, which may renew its own token and no other."""
+    """`account`: the syncer's ServiceAccount in the mailbox, which may renew only its own token."""
     rules = [
         _rule(EDGE_GROUP, ["edgesyncconfigs", "syncerconfigs"], READ),
         {**_rule(EDGE_GROUP, ["syncerconfigs/status"], STATUS), "resourceNames": [THE_ONE]},
@@ -141,7 +140,7 @@ def mailbox_rules(kinds: SyncedKinds, account: str) -> list[Obj]:
     else:
         rules += _by_group(kinds.down, FOLLOW)
         rules += _by_group(filter(takes_status, kinds.down - WITHOUT_STATUS), STATUS, "/status")
-        rules += _by_group((kinds.left_out | SEEN) - kinds.down, READ)  # so that it can tell whether there are some
+        rules += _by_group((kinds.left_out | SEEN) - kinds.down, READ)  # to report that there are copies of them
     if kinds.up:
         rules += _by_group(kinds.up | {NAMESPACES}, RETURN)
         rules += _by_group(kinds.up - WITHOUT_STATUS, STATUS, "/status")
@@ -149,8 +148,7 @@ def mailbox_rules(kinds: SyncedKinds, account: str) -> list[Obj]:
 
 
 def policy_rules() -> list[Obj]:
-    """What has to be allowed where root:compute says what may be done with what it exports, for syncers to tell how
-    its kinds are doing; nobody else may."""
+    """For the maximal permission policy of root:compute: only syncers may write the status of its kinds."""
     return [
         _rule("", ["pods"], ("create", "update", "patch", "delete")),
         _rule("", ["pods/status", "services/status"], STATUS),
@@ -163,8 +161,8 @@ def policy_rules() -> list[Obj]:
 
 
 def edge_rules(kinds: SyncedKinds) -> list[Obj]:
-    """Beside that, Nodes may be counted, and everything may be listed: a namespace or a definition is only deleted if
-    there is nothing in it that is somebody else's, of whatever kind."""
+    """With reading Nodes, for the capacity, and listing all kinds: a namespace or a definition is deleted only if it
+    contains no objects of others, of any kind."""
     if kinds.everything:
         rules = [_rule("*", ["*"], BRING)]
     else:
@@ -181,7 +179,7 @@ def edge_rules(kinds: SyncedKinds) -> list[Obj]:
 # --- rules ----------------------------------------------------------------------------------------
 
 
-def _by_group(resources: Iterable[Resource], verbs: Iterable[str], subresource: str = "") -> list[Obj]:
+def _by_group(resources: Iterable[Kind], verbs: Iterable[str], subresource: str = "") -> list[Obj]:
     groups: dict[str, list[str]] = {}
     for group, plural in resources:
         groups.setdefault(group, []).append(plural + subresource)

@@ -1,14 +1,14 @@
-"""End all pauses as soon as a side that did not answer answers again.
+"""End all pauses as soon as an unreachable side answers again.
 
-Everything that a syncer tries again waits longer each time, up to a minute, which is right for a server that refuses
-and too long for one that was away.  So a request without an answer makes one task ask for `/version`.  If that has no
-answer either, the side is away: the task asks again every few seconds, and with the first answer ends all waiting.
+Retries have growing pauses of up to a minute, which is right for a server that refuses and too long for one that was
+unreachable.  So a request without an answer makes one task probe `/version`.  If the probe has no answer either, the
+side is away: the task probes it every few seconds, and the first answer ends all pauses.
 
-    request fails ──► probe answered: only that request has a problem, and its sender waits as usual
+    request fails ──► probe answered: only that request failed, and its sender pauses as usual
                   └─► probe fails ──► AWAY ──► probes, at most LONGEST_PROBE apart ──answer──► `restored`
 
-Pauses between probes grow also if the side answers in between, until it did so for a minute: a side that comes and goes
-makes the syncer try everything again every few seconds, not several times a second.
+Pauses between probes also grow if the side answers in between, until it did so for a minute: an unstable side makes the
+syncer retry everything every few seconds, not several times a second.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What stays at the edge although its copy is gone, because nobody withdrew it; and whether somebody says that it may
-go."""
+"""The status of `the-one`: orphans and their release, counts and conditions."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.apis.edge.names import RELEASE_ORPHANS
+from farflung.apis.edge.names import ORPHANS_PRESENT, RELEASE_ORPHANS
 from farflung.lib.version import __version__
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -20,12 +19,12 @@ from farflung.syncer.nodes import NodeCapacity
 from farflung.syncer.report import Problems, Progress, ReportCondition, with_conditions
 from farflung.syncer.upsync import Upsync
 
-RELEASED: Final = "released"  #: fact of the journal: the number that was let go, as long as it stays in its annotation
+RELEASED: Final = "released"  #: fact of the journal: the last value of the annotation RELEASE_ORPHANS that was handled
 
 
 class Orphans:
     def __init__(self, journal: Journal, the_one: Callable[[], Obj | None]) -> None:
-        """`the_one`: as it is in the mailbox; None if that is not known."""
+        """`the_one`: the SyncerConfig as observed; None if it is unknown."""
         self._journal = journal
         self._the_one = the_one
 
@@ -33,83 +32,81 @@ class Orphans:
         return sum(entry.orphaned for entry in self._journal.entries())
 
     @property
-    def is_told_to_release(self) -> bool:
-        """Or that nothing is to be released any more."""
+    def has_release_request(self) -> bool:
+        """Whether the annotation RELEASE_ORPHANS was set, changed or removed, and not handled yet."""
         config = self._the_one()
-        return config is not None and release(config) != self._journal.get_fact(RELEASED)
+        return config is not None and requested_release(config) != self._journal.get_fact(RELEASED)
 
-    def may_go(self) -> bool:
-        """If somebody says so, and how many there are; once, because what is said of these need not be meant of
-        others."""
-        said = release(self._the_one() or {})
-        self._journal.set_fact(RELEASED, said)
-        return bool(said) and said == str(self.count())
+    def accept_release(self) -> bool:
+        """Whether the annotation states the number of orphans.  Each value is handled once, because it is not meant for
+        later orphans."""
+        requested = requested_release(self._the_one() or {})
+        self._journal.set_fact(RELEASED, requested)
+        return bool(requested) and requested == str(self.count())
 
     def condition(self) -> ReportCondition:
-        """Whether the hub has all that it had."""
         orphaned = self.count()
         if not orphaned:
-            return ReportCondition("HubUnchanged", True, "AsBefore")
+            return ReportCondition(ORPHANS_PRESENT, False, "NoOrphans")
         reason, _, message = self._journal.get_fact(SUSPICION).partition(": ")
         stays = f"{count(orphaned, 'object')} {'stays' if orphaned == 1 else 'stay'} at the edge"
-        kept = _why_kept(release(self._the_one() or {}), self._journal.get_fact(RELEASED), orphaned)
-        told = f"{message or 'copies are gone, and nobody withdrew them'}; {stays}{kept}"
-        return ReportCondition("HubUnchanged", False, reason or "Orphans", told)
+        kept = _why_kept(requested_release(self._the_one() or {}), self._journal.get_fact(RELEASED), orphaned)
+        text = f"{message or 'copies disappeared without being withdrawn'}; {stays}{kept}"
+        return ReportCondition(ORPHANS_PRESENT, True, reason or "CopiesMissing", text)
 
 
-def release(config: Obj) -> str:
-    """The number of orphans that a configuration says may go; empty if it says nothing of them."""
+def requested_release(config: Obj) -> str:
+    """The number of orphans to delete, from the annotation of a SyncerConfig; empty without it."""
     annotations = (config.get("metadata") or {}).get("annotations") or {}
     return str(annotations.get(RELEASE_ORPHANS) or "")
 
 
-def _why_kept(said: str, released: str, orphaned: int) -> str:
-    """What is wrong with a number of orphans that somebody says may go, of those that are left."""
-    if said and said != str(orphaned):
-        return f"; {RELEASE_ORPHANS} does not say their number, but {said[:16]!r}"
-    if said and said == released:
-        return f"; {RELEASE_ORPHANS} was said of others, and has to be removed before it is said of these"
+def _why_kept(requested: str, released: str, orphaned: int) -> str:
+    if requested and requested != str(orphaned):
+        return f"; {RELEASE_ORPHANS} is {requested[:16]!r} and not their number"
+    if requested and requested == released:
+        return f"; {RELEASE_ORPHANS} was used for others: remove it, then set it for these"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusComposer:
-    """Reads what the others know, and changes nothing."""
+    """Reads the state of the other parts, and changes nothing."""
 
     started: datetime
     now: Callable[[], datetime]
     journal: Journal
-    troubles: Problems
+    problems: Problems
     progress: Progress
     downsync: Downsync
     upsync: Upsync
     orphans: Orphans
     edge: EdgeProbe
     nodes: NodeCapacity
-    has_heard_all: Callable[[], bool]  #: of whatever is wanted
+    is_scope_listed: Callable[[], bool]  #: whether every kind of the SyncerConfigs was listed
 
     def counts(self) -> dict[str, int]:
-        """Of objects, by how they are."""
+        """Numbers of objects, by state."""
         return {
             "synced": sum(bool(entry.applied) and not entry.withdrawn for entry in self.journal.entries()),
             "pending": self.progress.pending,
-            "failing": len(self.troubles),
+            "failing": len(self.problems),
             "orphaned": self.orphans.count(),
             "upsynced": self.upsync.count(),
         }
 
     def status(self, before: Obj) -> Obj:
-        """Of `the-one`, given the one before, without the heartbeat."""
+        """The status of `the-one` without the heartbeat.  `before`: the last one."""
         counts = self.counts()
-        capacity, withheld = self.nodes.told(before if self._is_about_edge(before) else {})
+        capacity, withheld = self.nodes.status(before if self._is_about_edge(before) else {})
         status: Obj = {
             "syncer": {"version": __version__, "started": format_seconds(self.started)},
-            "edge": dict(self.edge.said),
-            "syncedThrough": self.progress.through(),
+            "edge": dict(self.edge.info),
+            "syncedThrough": self.progress.synced_through(),
             "objects": counts,
-            "driftCorrected": self.downsync.tally.drift,
-            "problems": self.troubles.listed(),
-            "problemsOmitted": self.troubles.omitted,
+            "driftCorrected": self.downsync.writes.drift,
+            "problems": self.problems.listed(),
+            "problemsOmitted": self.problems.omitted,
             **capacity,
         }
         synced = self._synced(counts["failing"])
@@ -117,15 +114,15 @@ class StatusComposer:
         return with_conditions(status, conditions, before, self.now())
 
     def _is_about_edge(self, report: Obj) -> bool:
-        """Or may be: nobody says that it is about another cluster than ours."""
-        said, edge = report.get("edge"), self.edge.said.get("uid")
-        return not edge or not isinstance(said, dict) or said.get("uid") in (None, edge)
+        """Whether a report does not name another cluster."""
+        reported, edge = report.get("edge"), self.edge.info.get("uid")
+        return not edge or not isinstance(reported, dict) or reported.get("uid") in (None, edge)
 
     def _synced(self, failing: int) -> ReportCondition:
         if failing:
             return ReportCondition("Synced", False, "Failing", f"{count(failing, 'object')} cannot be synced")
         if self.progress.pending:
-            return ReportCondition("Synced", False, "Pending", "changes are on their way")
-        if not self.has_heard_all():
-            return ReportCondition("Synced", False, "Pending", "what is wanted is still being read")
+            return ReportCondition("Synced", False, "Pending", "changes are being applied")
+        if not self.is_scope_listed():
+            return ReportCondition("Synced", False, "Pending", "the mailbox is being listed")
         return ReportCondition("Synced", True, "AllSynced")

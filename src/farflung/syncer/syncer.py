@@ -1,37 +1,35 @@
-"""A syncer at work: its parts put together, who is told what is heard, and how it starts, goes on and ends."""
+"""One syncer: its parts, the handlers of their events, the plan of its watches, start and stop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Any, Final
 
 from farflung.apis.edge.names import PROJECTED
 from farflung.client.errors import ClientError, Expired, NotFound, Refused
-from farflung.client.rest import Client, ListOptions
+from farflung.client.rest import ListOptions
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
+from farflung.placement.names import Kind, Part
 from farflung.runtime.controller import Controller
 from farflung.runtime.reflector import Environment
-from farflung.syncer import copies as copying
 from farflung.syncer.configuration import REPORTED, ConfigInformers
-from farflung.syncer.copies import MailboxCopy
+from farflung.syncer.context import SyncerContext, SyncerOptions
+from farflung.syncer.copies import MailboxCopy, read_edge_object
 from farflung.syncer.discovery import DiscoveryCache, ServedKinds, Side
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.edge import EdgeClient, EdgeProbe
-from farflung.syncer.informers import KINDS, CopyInformers, KindInformers
+from farflung.syncer.informers import KINDS, CopyInformers, InformerHandlers, KindInformers
 from farflung.syncer.journal import SUSPICION, Journal, JournalError
 from farflung.syncer.mailbox import MailboxClient, MailboxIdentity, MailboxLease
 from farflung.syncer.nodes import NodeCapacity
 from farflung.syncer.reachability import Reachability
 from farflung.syncer.report import (
-    BEAT,
-    PAUSE,
     Direction,
     Problems,
     Progress,
@@ -41,358 +39,304 @@ from farflung.syncer.report import (
     without_secrets,
 )
 from farflung.syncer.status import Orphans, StatusComposer
-from farflung.syncer.types import Adopt, Part, Resource
 from farflung.syncer.upsync import Upsync, read_object
 from farflung.syncer.watch_plan import UPSYNCED, DownsyncWatches, UpsyncWatches
 
 OURS: Final = ListOptions(labels=f"{PROJECTED}=yes")
 WORKERS: Final = 8
-FLUSH: Final = 0.5  #: seconds between two looks at what is to be kept on disk
-MISSING: Final = Backoff(first=0.2, longest=60.0, random=lambda: 1.0)  #: until a side is asked again for a kind
-RUNNING: Final = "running"  #: facts of the journal: whoever wrote it has not ended in good order yet
-HEARTBEAT: Final = "heartbeat"  #: the last one that we wrote
-BEGAN: Final = "began"  #: when whoever may have written later ones did
-SERVED: Final = "served"  #: the uid of the cluster in our last report
-
-
-@dataclass(frozen=True, slots=True)
-class SyncerOptions:
-    mailbox: Client
-    edge: Client
-    name: str  #: of the SyncTarget
-    uid: str
-    now: Callable[[], datetime]
-    adopt: Adopt = Adopt.IF_IDENTICAL
-    beat: float = BEAT
-    pause: float = PAUSE
+FLUSH: Final = 0.5  #: seconds between two flushes of the journal
+MISSING: Final = Backoff(
+    first=0.2, longest=60.0, random=lambda: 1.0
+)  #: until a side that lacks a kind is discovered again
+RUNNING: Final = "running"  #: fact of the journal: the process that wrote it did not stop cleanly
+HEARTBEAT: Final = "heartbeat"  #: fact: the last heartbeat of this syncer
+BEGAN: Final = "began"  #: fact: when the process started that may have written later ones
+SERVED: Final = "served"  #: fact: the uid of the cluster in the last report
 
 
 class Syncer:
-    """Made of a journal, which it does not close."""
+    """The caller closes the journal."""
 
-    def __init__(self, setting: SyncerOptions, journal: Journal, env: Environment, log: Logger) -> None:
-        self._mailbox_reachability = Reachability(setting.mailbox, env, self._retry)
-        self._edge_reachability = Reachability(setting.edge, env, self._retry)
-        setting = replace(setting, mailbox=self._mailbox_reachability.client, edge=self._edge_reachability.client)
-        self._setting = setting
+    def __init__(self, options: SyncerOptions, journal: Journal, env: Environment, log: Logger) -> None:
+        self._mailbox_reachability = Reachability(options.mailbox, env, self._retry)
+        self._edge_reachability = Reachability(options.edge, env, self._retry)
+        self._options = replace(options, mailbox=self._mailbox_reachability.client, edge=self._edge_reachability.client)
         self._journal = journal
         self._env = env
-        self._log = log.bind(syncTargetName=setting.name)
-        self._started = setting.now()
+        self._log = log.bind(syncTargetName=options.name)
+        self._started = options.now()
         self._kinds = ServedKinds()
-        self._remembered_kinds: list[str] = []  #: which kinds the journal names on disk
-        self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
+        self._remembered_kinds: list[str] = []  #: the kinds that the journal has on disk
+        self._is_hub_distrusted = False  #: whether to list everything in the hub again
         self._replan = asyncio.Event()
         self._planning = False
-        self._misses = 0  #: plans in a row that lacked something
-        self._discovering = DiscoveryCache(
-            setting.mailbox, setting.edge, self._kinds, self._edge_reachability.env, self._log, self._replan.set
-        )
-        self._configuration = ConfigInformers(
-            setting.mailbox,
-            self._kinds,
-            self._mailbox_reachability.env,
-            self._log,
-            counts=self._counts,
-            news=self._replan.set,
-        )
-        self._orphans = Orphans(journal, lambda: self._configuration.the_one)
-        self.troubles = Problems()
+        self._misses = 0  #: plans in a row that lacked a kind
+        self.problems = Problems()
         self.progress = Progress()
-        backoff = Backoff(env.backoff.first, 60.0, env.backoff.random)
-        self._listen()
-        self.downsync = Downsync(
-            MailboxClient(setting.mailbox, self._kinds, self._copies.feeds),
-            EdgeClient(setting.edge, self._kinds, self._objects),
+        context = SyncerContext(
+            self._options,
             journal,
-            self.troubles,
-            self.progress,
-            lambda part: self._configuration.wanted.covers(part),
-            setting.now,
-            env,
+            self._kinds,
             self._log,
-            setting.adopt,
+            env,
+            self._mailbox_reachability.env,
+            self._edge_reachability.env,
+        )
+        self._discovery = DiscoveryCache(
+            self._options.mailbox, self._options.edge, self._kinds, context.edge_env, self._log, self._replan.set
+        )
+        self._configuration = ConfigInformers(context, self._accepts, self._replan.set)
+        self._orphans = Orphans(journal, lambda: self._configuration.the_one)
+        self._create_informers(context)
+        self.downsync = Downsync(
+            context,
+            MailboxClient(self._options.mailbox, self._kinds, self._copies.informers),
+            EdgeClient(self._options.edge, self._kinds, self._downsynced),
+            self.problems,
+            self.progress,
+            lambda part: self._configuration.scope.covers(part),
         )
         self.upsync = Upsync(
-            setting.mailbox,
-            setting.edge,
-            self._upsynced,
-            self._born,
-            self._kinds,
-            lambda: self._configuration.wanted,
-            lambda namespace: any(part.namespace == namespace for part in journal.parts()),
-            self.troubles,
-            setting.now,
-            self._log,
+            context, self._upsynced, self._edge_objects, lambda: self._configuration.scope, self.problems
         )
-        self._downsync_kinds = DownsyncWatches(self._kinds, journal, self._copies, self._objects, self.downsync)
-        self._upsync_kinds = UpsyncWatches(self._kinds, journal, self._upsynced, self._born, self.troubles, setting.now)
-
-        def controller(name: str, reconcile: Callable[[Part, int], Any]) -> Controller[Part]:
-            async def reported(part: Part, worker: int) -> float | None:
-                await self._serving.allowed.wait()
-                try:
-                    again: float | None = await reconcile(part, worker)
-                    return again
-                except ClientError as error:
-                    raise without_secrets(part, error) from None
-                finally:
-                    self._reporter.look()
-
-            return Controller(name, reported, workers=WORKERS, backoff=backoff, monotonic=env.monotonic, log=self._log)
-
+        self._downsync_watches = DownsyncWatches(context, self._copies, self._downsynced, self.downsync)
+        self._upsync_watches = UpsyncWatches(context, self._upsynced, self._edge_objects, self.problems)
         self.controllers = [
-            controller("downsync", self.downsync.bring),
-            controller("status", self.downsync.give_back),
-            controller("upsync", self.upsync.bring),
+            self._controller("downsync", self.downsync.reconcile),
+            self._controller("status", self.downsync.return_status),
+            self._controller("upsync", self.upsync.reconcile),
         ]
-        self.downsync.down, self.downsync.back, self.upsync.queue = [one.queue for one in self.controllers]
-        self._reporter = StatusReporter(
-            setting.mailbox,
-            self._know_mailbox,
-            lambda before: self.summary.status(before),
-            setting.now,
-            self._mailbox_reachability.env,
-            self._log,
-            beat=setting.beat,
-            pause=setting.pause,
-        )
-        self._reporter.heartbeat, self._reporter.edge = journal.get_fact(HEARTBEAT), journal.get_fact(SERVED)
-        self._reporter.began = journal.get_fact(BEGAN)
-        self._reporter.found, self._reporter.doubt = self._learn, self._doubt_hub
-        self._edge = EdgeProbe(
-            setting.edge,
-            setting.beat / 2,
-            self._edge_reachability.env,
-            self._log,
-            uid=self._reporter.edge,
-            news=self._reporter.look,
-            replaced=self._doubt_edge,
-        )
-        self._nodes = NodeCapacity(setting.edge, self._edge_reachability.env, self._log, self._reporter.look)
-        self._serving = MailboxLease(
-            setting.name,
-            setting.mailbox,
-            self._edge,
-            self._reporter,
-            journal,
-            env,
-            self._log,
-            beat=setting.beat,
-            lost=self._leave_hub,
-        )
-        self._incarnation = MailboxIdentity(setting.mailbox, setting.uid, self._serving, journal, self._log)
+        self.downsync.queue, self.downsync.status_queue, self.upsync.queue = [one.queue for one in self.controllers]
+        self._reporter = StatusReporter(context, self._identify_mailbox, lambda before: self.summary.status(before))
+        self._reporter.heartbeat, self._reporter.edge_uid = journal.get_fact(HEARTBEAT), journal.get_fact(SERVED)
+        self._reporter.started = journal.get_fact(BEGAN)
+        self._reporter.on_first_read, self._reporter.on_mismatch = self._read_last_report, self._suspect_restore
+        self._edge = EdgeProbe(context, self._reporter.edge_uid, self._reporter.notify, self._replace_edge)
+        self._nodes = NodeCapacity(self._options.edge, context.edge_env, self._log, self._reporter.notify)
+        self._lease = MailboxLease(context, self._edge, self._reporter, self._distrust_hub)
+        self._identity = MailboxIdentity(context, self._lease)
         self.summary = StatusComposer(
             self._started,
-            setting.now,
+            options.now,
             journal,
-            self.troubles,
+            self.problems,
             self.progress,
             self.downsync,
             self.upsync,
             self._orphans,
             self._edge,
             self._nodes,
-            self._has_heard_all,
+            self._is_scope_listed,
         )
-        for resource in journal.resources():
-            self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
+        for kind in journal.kinds():
+            self.progress.advance(kind, max(entry.revision for entry in journal.entries_of(kind)))
 
-    def _listen(self) -> None:
-        mailbox, mailbox_env = self._setting.mailbox, self._mailbox_reachability.env
-        edge, edge_env = self._setting.edge, self._edge_reachability.env
+    def _create_informers(self, context: SyncerContext) -> None:
+        mailbox, edge = context.options.mailbox, context.options.edge
         self._copies = CopyInformers(
-            mailbox,
-            self._journal,
-            mailbox_env,
-            self._log,
-            heard=self._hear_copy,
-            listed=self._listed_copies,
-            relisted=self._relisted_copies,
-            trouble=self._mailbox_troubled,
+            context,
+            InformerHandlers(self._on_copy, self._on_mailbox_error, self._on_copies_listed, self._on_copies_relisted),
         )
-        self._objects: KindInformers[Obj] = KindInformers(
+        self._downsynced: KindInformers[Obj] = KindInformers(
             edge,
-            copying.read_edge_object,
-            self._hear_object,
-            edge_env,
-            self._edge_troubled,
-            selection=OURS,
-            listed=self._listed,
+            context.edge_env,
+            read_edge_object,
+            InformerHandlers(self._on_object, self._on_edge_error, lambda kind: self.downsync.enqueue_kind(kind)),
+            OURS,
         )
         self._upsynced: KindInformers[Obj] = KindInformers(
-            mailbox, read_object, self._hear_upsynced, mailbox_env, self._mailbox_troubled, listed=self._listed_upsynced
+            mailbox,
+            context.mailbox_env,
+            read_object,
+            InformerHandlers(self._on_upsynced, self._on_mailbox_error, self._on_upsynced_listed),
         )
-        self._born: KindInformers[Obj] = KindInformers(
-            edge, read_object, self._hear_born, edge_env, self._edge_troubled, listed=self._listed_up
+        self._edge_objects: KindInformers[Obj] = KindInformers(
+            edge,
+            context.edge_env,
+            read_object,
+            InformerHandlers(self._on_edge_object, self._on_edge_error, lambda kind: self.upsync.enqueue_all()),
         )
 
-    # --- what is heard ----------------------------------------------------------------------------
+    def _controller(self, name: str, reconcile: Callable[[Part, int], Any]) -> Controller[Part]:
+        async def reconcile_and_report(part: Part, worker: int) -> float | None:
+            await self._lease.held.wait()
+            try:
+                again: float | None = await reconcile(part, worker)
+                return again
+            except ClientError as error:
+                raise without_secrets(part, error) from None
+            finally:
+                self._reporter.notify()
 
-    def _hear_copy(self, part: Part, cluster: str, copy: MailboxCopy | None) -> None:
+        return Controller(
+            name,
+            reconcile_and_report,
+            workers=WORKERS,
+            backoff=Backoff(self._env.backoff.first, 60.0, self._env.backoff.random),
+            monotonic=self._env.monotonic,
+            log=self._log,
+        )
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _on_copy(self, part: Part, cluster: str, copy: MailboxCopy | None) -> None:
         if copy is not None and not self._is_ours(cluster):
             return
-        self.downsync.hear_copy(part, cluster, copy)
-        if not self._downsync_kinds.has_brought(part.resource) and self._journal.get(part) is not None:
+        self.downsync.on_copy(part, cluster, copy)
+        if not self._downsync_watches.has_entries(part.kind) and self._journal.get(part) is not None:
             self._replan.set()
-        self._reporter.look()
+        self._reporter.notify()
 
-    def _hear_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
-        self.downsync.hear_object(part, cluster, obj)
+    def _on_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
+        self.downsync.on_object(part, cluster, obj)
 
-    def _hear_upsynced(self, part: Part, cluster: str, obj: Obj | None) -> None:
+    def _on_upsynced(self, part: Part, cluster: str, obj: Obj | None) -> None:
         if obj is None or self._is_ours(cluster):
-            self.upsync.hear(part, cluster, obj)
+            self.upsync.on_change(part, cluster, obj)
 
-    def _hear_born(self, part: Part, cluster: str, obj: Obj | None) -> None:
-        self.upsync.hear(part, cluster, obj)
+    def _on_edge_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
+        self.upsync.on_change(part, cluster, obj)
 
-    def _listed_copies(self, resource: Resource) -> None:
-        self.troubles.clear(all_of(resource), Direction.DOWN)
-        self.downsync.hear_list(resource)
-        self.downsync.look_at(resource)  # copies that did not change since the journal was written have no event
-        if self._copies.is_earlier(resource):
-            self._replan.set()  # its watch may end
+    def _on_copies_listed(self, kind: Kind) -> None:
+        self.problems.clear(all_of(kind), Direction.DOWN)
+        self.downsync.on_list(kind)
+        self.downsync.enqueue_kind(kind)  # copies that did not change since the journal was written have no event
+        if self._copies.awaits_list(kind):
+            self._replan.set()  # the plan may end its watch
         self._consider_release()
 
-    def _relisted_copies(self) -> None:
+    def _on_copies_relisted(self) -> None:
         """The hub cannot resume a watch, so it may have been restored from a backup.  The backup may hold copies with
         our finalizer, of kinds that are not watched any more."""
         self._copies.doubt()
         self._replan.set()
 
     def _consider_release(self) -> None:
-        if self._orphans.is_told_to_release and self._is_complete:
+        if self._orphans.has_release_request and self._is_complete:
             self._replan.set()
 
-    def _listed(self, resource: Resource) -> None:
-        self.downsync.look_at(resource)
+    def _on_upsynced_listed(self, kind: Kind) -> None:
+        self.problems.clear(all_of(kind), Direction.DOWN)
+        self.upsync.enqueue_all()
 
-    def _listed_upsynced(self, resource: Resource) -> None:
-        self.troubles.clear(all_of(resource), Direction.DOWN)
-        self.upsync.look_again()
-
-    def _listed_up(self, resource: Resource) -> None:
-        self.upsync.look_again()
-
-    def _counts(self, part: Part, cluster: str, config: Obj) -> bool:
-        """Whether what a configuration says does."""
+    def _accepts(self, part: Part, cluster: str, config: Obj) -> bool:
+        """Whether a configuration counts: it is in our mailbox, and no other syncer serves it."""
         if not self._is_ours(cluster):
             return False
         if part == REPORTED:
-            if not self._serving.may(config):
+            if not self._lease.check(config):
                 return False
-            self._reporter.recall(config)
-            self._incarnation.meet(cluster, self._forget_mailbox)
+            self._reporter.load_last(config)
+            self._identity.enter(cluster, self._forget_mailbox)
         return True
 
     def _forget_mailbox(self) -> None:
-        """Another one is in its place, which may serve other kinds."""
-        self._discovering.doubt("mailbox")
-        self._copies.list_all_again()
-        self.downsync.keep_released()
+        """The mailbox was replaced, and the new one may serve other kinds."""
+        self._discovery.doubt("mailbox")
+        self._copies.relist_all()
+        self.downsync.restore_released()
 
-    def _learn(self, said: Obj) -> None:
-        if not self._incarnation.remembered:
-            self._copies.learn(said)
+    def _read_last_report(self, status: Obj) -> None:
+        if not self._identity.last_cluster:
+            self._copies.read_last_report(status)
 
-    # --- which mailbox it is ----------------------------------------------------------------------
+    # --- identity of both sides -------------------------------------------------------------------
 
-    async def _know_mailbox(self) -> None:
-        """Raises ClientError as long as it is not ours."""
-        if await self._incarnation.find():
+    async def _identify_mailbox(self) -> None:
+        """Raises ClientError as long as the mailbox is not identified."""
+        if await self._identity.identify():
             self._replan.set()
 
     def _is_ours(self, cluster: str) -> bool:
-        """Whether what is said to be in this cluster counts.  If not, nothing more is heard until it is known whose
-        mailbox that is."""
-        if cluster == self._incarnation.cluster:
+        """Whether events of this logical cluster count.  If not, all watches stop until the mailbox is identified."""
+        if cluster == self._identity.cluster:
             return True
-        if self._incarnation.cluster is not None:
-            self._log.info("another mailbox is heard", v=2, before=self._incarnation.cluster, now=cluster)
-            self._start_anew()
+        if self._identity.cluster is not None:
+            self._log.info("events of another mailbox", v=2, before=self._identity.cluster, now=cluster)
+            self._restart_watches()
         return False
 
-    def _doubt_hub(self, config: Obj) -> None:
-        """It does not have what we last wrote there, so it went back to a copy; or somebody else wrote there."""
-        if not self._serving.may(config):
+    def _suspect_restore(self, config: Obj) -> None:
+        """The hub does not have our last report: it was restored from a backup, or another syncer reported."""
+        if not self._lease.check(config):
             return
         self._log.warning("the hub does not have our last report")
         if not self._journal.get_fact(SUSPICION):
-            self._journal.set_fact(SUSPICION, "WentBack: the hub does not have our last report any more")
-        self._leave_hub()
+            self._journal.set_fact(SUSPICION, "HubRestored: the hub does not have the syncer's last report")
+        self._distrust_hub()
 
-    def _leave_hub(self) -> None:
-        """Until it is asked again."""
-        self._doubtful, self._incarnation.cluster = True, None
+    def _distrust_hub(self) -> None:
+        """Identify the mailbox again, and list everything."""
+        self._is_hub_distrusted, self._identity.cluster = True, None
         self._replan.set()
 
-    def _start_anew(self) -> None:
-        """Whoever goes on from a version that a hub has reached for the second time misses what happened until then."""
-        self._doubtful, self._incarnation.cluster = False, None
-        self._discovering.doubt("mailbox")
-        self._copies.list_all_again()
+    def _restart_watches(self) -> None:
+        """List everything again.  A watch that resumes from a resourceVersion that a restored hub reached for the
+        second time misses the changes before."""
+        self._is_hub_distrusted, self._identity.cluster = False, None
+        self._discovery.doubt("mailbox")
+        self._copies.relist_all()
         self._upsynced.stop_all()
-        self._configuration.start_anew()
+        self._configuration.reset()
 
-    def _doubt_edge(self) -> None:
-        """It is another cluster than before."""
-        self._log.warning("the edge was replaced", uid=str(self._edge.said.get("uid")))
-        for feed in (self._objects, self._born):
+    def _replace_edge(self) -> None:
+        """The edge is another cluster than before."""
+        self._log.warning("the edge was replaced", uid=str(self._edge.info.get("uid")))
+        for feed in (self._downsynced, self._edge_objects):
             feed.stop_all()
-        self._nodes.start_anew()
-        self._discovering.doubt("edge")
+        self._nodes.reset()
+        self._discovery.doubt("edge")
 
-    def _mailbox_troubled(self, resource: Resource, error: Exception) -> None:
+    def _on_mailbox_error(self, kind: Kind, error: Exception) -> None:
         if isinstance(error, NotFound):
-            self._discovering.doubt("mailbox")
+            self._discovery.doubt("mailbox")
         elif isinstance(error, Refused) and not isinstance(error, Expired):
-            if resource in self._kinds_to_bring():
-                reason, message = describe_error(all_of(resource), error)
-                self.troubles.put(all_of(resource), Direction.DOWN, reason, message, self._setting.now())
-                self._reporter.look()
+            if kind in self._synced_kinds():
+                reason, message = describe_error(all_of(kind), error)
+                self.problems.put(all_of(kind), Direction.DOWN, reason, message, self._options.now())
+                self._reporter.notify()
             self._consider_release()
-        self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
+        self._log.info("cannot watch the mailbox", v=2, resource=str(kind), error=str(error))
 
-    def _edge_troubled(self, resource: Resource, error: Exception) -> None:
+    def _on_edge_error(self, kind: Kind, error: Exception) -> None:
         if isinstance(error, NotFound):
-            self._discovering.doubt("edge")
+            self._discovery.doubt("edge")
         elif isinstance(error, Refused):
-            self.downsync.look_at(resource)
-        self._log.info("cannot listen to the edge", v=2, resource=str(resource), error=str(error))
+            self.downsync.enqueue_kind(kind)
+        self._log.info("cannot watch the edge", v=2, resource=str(kind), error=str(error))
 
-    # --- going on from before ---------------------------------------------------------------------
+    # --- the journal ------------------------------------------------------------------------------
 
     async def _remember(self) -> None:
-        """Until cancelled: what is known, on disk."""
+        """Flush the journal periodically, until cancelled."""
         while True:
             await self._env.sleep(FLUSH)
-            self.note()
+            self.record_positions()
             if not self._journal.is_dirty:
                 continue
             try:
                 await asyncio.to_thread(self._journal.flush)
             except JournalError as error:
-                self._log.error(error, "cannot remember")
+                self._log.error(error, "cannot write the journal")
 
     def _flush(self) -> None:
-        """Before anything else happens.  If that fails, `_remember` tries again and logs the error."""
+        """At once.  If that fails, `_remember` retries and logs the error."""
         with contextlib.suppress(JournalError):
             self._journal.flush()
 
-    def note(self) -> None:
-        """How far the mailbox was heard, and what it was told."""
-        for resource in self._copies.note():
-            self.troubles.clear(all_of(resource), Direction.DOWN)
+    def record_positions(self) -> None:
+        """Record positions of watches and the last heartbeat in the journal."""
+        for kind in self._copies.record_positions():
+            self.problems.clear(all_of(kind), Direction.DOWN)
         self._journal.set_fact(HEARTBEAT, self._reporter.heartbeat)
-        self._journal.set_fact(SERVED, self._reporter.edge)
+        self._journal.set_fact(SERVED, self._reporter.edge_uid)
 
-    # --- what is to be listened to ----------------------------------------------------------------
+    # --- the plan ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Until cancelled."""
         if self._journal.damage:
-            self._log.warning("what was remembered is lost", damage=self._journal.damage)
+            self._log.warning("the journal is lost", damage=self._journal.damage)
         self._log.info("starting syncer", objects=len(self._journal))
         if self._journal.get_fact(RUNNING):
             self.downsync.doubt()
@@ -402,7 +346,7 @@ class Syncer:
         self._flush()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._discovering.run(), name="informer of definitions")
+                group.create_task(self._discovery.run(), name="informer of definitions")
                 for controller in self.controllers:
                     group.create_task(controller.run(), name=controller.name)
                 group.create_task(self._remember(), name="journal")
@@ -411,14 +355,14 @@ class Syncer:
                 group.create_task(self._mailbox_reachability.run(), name="reachability of the mailbox")
                 group.create_task(self._edge_reachability.run(), name="reachability of the edge")
                 group.create_task(self._nodes.run(), name="nodes")
-                await self._follow(group)
+                await self._follow_plan(group)
         finally:
-            self.note()
+            self.record_positions()
             self._journal.set_fact(RUNNING, "")
             self._journal.flush()
             self._log.info("stopped syncer")
 
-    async def _follow(self, group: asyncio.TaskGroup) -> None:
+    async def _follow_plan(self, group: asyncio.TaskGroup) -> None:
         while True:
             self._replan.clear()
             self._planning = True
@@ -429,47 +373,47 @@ class Syncer:
                 async with asyncio.timeout(MISSING.delay(self._misses) if lacking else None):
                     await self._replan.wait()
             except TimeoutError:
-                self._discovering.doubt(*lacking)
+                self._discovery.doubt(*lacking)
 
     def _retry(self) -> None:
-        """A side answers again."""
+        """A side is reachable again."""
         for controller in self.controllers:
             controller.retry_unreached()
         self._misses = 0
         self._replan.set()
 
     async def _plan(self, group: asyncio.TaskGroup) -> set[Side]:
-        """Listen to what is wanted, as far as it is known.  The sides that lack something."""
-        if self._doubtful:
-            self._start_anew()
+        """Watch the kinds that the SyncerConfigs select.  Returns the sides that lack a kind, or did not answer."""
+        if self._is_hub_distrusted:
+            self._restart_watches()
         before = self._kinds.edge
-        lacking: set[Side] = set() if await self._discovering.ask("edge") else {"edge"}
+        lacking: set[Side] = set() if await self._discovery.discover("edge") else {"edge"}
         if self._kinds.edge != before:
-            for resource in self._journal.resources():
-                self.downsync.look_at(resource)
+            for kind in self._journal.kinds():
+                self.downsync.enqueue_kind(kind)
         if not await self._ask_mailbox(group):
             lacking.add("mailbox")
         self._read_configs()
-        self._reconsider()
-        wanted, is_known = self._configuration.wanted, self._configuration.is_known
-        lacking |= self._downsync_kinds.plan(group, wanted, is_known=is_known)
+        self._enter_new_copies()
+        wanted, is_known = self._configuration.scope, self._configuration.is_known
+        lacking |= self._downsync_watches.plan(group, wanted, is_known=is_known)
         self._release_orphans()
-        is_met = self._incarnation.cluster is not None
-        if self._upsync_kinds.plan(group, wanted, is_known=is_known, is_met=is_met):
+        is_mailbox_known = self._identity.cluster is not None
+        if self._upsync_watches.plan(group, wanted, is_known=is_known, is_mailbox_known=is_mailbox_known):
             lacking.add("mailbox")
-        self.troubles.keep_kinds(self._kinds_to_bring(), Direction.DOWN)
+        self.problems.keep_kinds(self._synced_kinds(), Direction.DOWN)
         self._remember_kinds()
-        self._reporter.look()
+        self._reporter.notify()
         return lacking
 
-    def _kinds_to_bring(self) -> set[Resource]:
-        """Kinds that are wanted, or of which something was brought.  Others are watched to withdraw what was brought
-        before; if the mailbox does not let the syncer, that is no problem to report."""
-        wanted = self._configuration.wanted
-        return {*wanted.resources, *self._journal.resources(), *self._upsync_kinds.wanted}
+    def _synced_kinds(self) -> set[Kind]:
+        """Kinds that are selected or have journal entries.  Others are watched only to release earlier copies; if the
+        mailbox forbids that, it is not a problem to report."""
+        wanted = self._configuration.scope
+        return {*wanted.resources, *self._journal.kinds(), *self._upsync_watches.named}
 
     def _remember_kinds(self) -> None:
-        """On disk, before the first event of a feed that was started just now."""
+        """On disk, before the first event of an informer that was started just now."""
         self._copies.remember_kinds()
         kinds = [self._journal.get_fact(KINDS), self._journal.get_fact(UPSYNCED)]
         if kinds != self._remembered_kinds:
@@ -477,68 +421,67 @@ class Syncer:
             self._flush()
 
     def _read_configs(self) -> None:
-        """What is wanted now."""
         if not self._configuration.is_known:
             return
         self._copies.configure(self._configuration.digest())
         if self._configuration.update_scope():
-            self.upsync.look_again()
+            self.upsync.enqueue_all()
 
-    def _reconsider(self) -> None:
-        """Copies that were not wanted before may be now."""
-        copies = self._copies.feeds
-        for resource in copies.resources():
-            for part, copy in list(copies.of(resource).items()):
+    def _enter_new_copies(self) -> None:
+        """Copies that were not selected before may be now."""
+        copies = self._copies.informers
+        for kind in copies.kinds():
+            for part, copy in list(copies.of(kind).items()):
                 if self._journal.get(part) is None:
-                    self.downsync.hear_copy(part, self._incarnation.remembered, copy)
-        known = copies.resources()
-        if known and all(map(copies.is_known, known)) and not self._orphans.count():
+                    self.downsync.on_copy(part, self._identity.last_cluster, copy)
+        known = copies.kinds()
+        if known and all(map(copies.is_listed, known)) and not self._orphans.count():
             self._journal.set_fact(SUSPICION, "")
 
     def _release_orphans(self) -> None:
-        """A number counts if it is right as soon as all was heard, or never."""
-        if self._orphans.is_told_to_release and self._is_complete and self._orphans.may_go():
-            released = self.downsync.release_orphans(self._incarnation.remembered)
-            self._log.warning("orphans are released", number=released)
+        """The number in the annotation is compared once, when every kind is listed."""
+        if self._orphans.has_release_request and self._is_complete and self._orphans.accept_release():
+            released = self.downsync.release_orphans(self._identity.last_cluster)
+            self._log.warning("releasing orphans", number=released)
 
     @property
     def _is_complete(self) -> bool:
-        """All was heard of which there may be copies."""
-        return self._configuration.is_known and self._downsync_kinds.is_complete(self._configuration.wanted)
+        """Whether every kind was listed of which the mailbox may hold copies."""
+        return self._configuration.is_known and self._downsync_watches.is_complete(self._configuration.scope)
 
     async def _ask_mailbox(self, group: asyncio.TaskGroup) -> bool:
-        """What is wanted, and what it serves, if it is ours.  Whether that is known."""
+        """Identify the mailbox, watch its configurations, and discover its kinds.  Returns whether that succeeded."""
         try:
-            await self._know_mailbox()
+            await self._identify_mailbox()
         except ClientError as error:
-            self._log.info("cannot ask whose mailbox it is", v=2, error=str(error))
+            self._log.info("cannot identify the mailbox", v=2, error=str(error))
             return False
-        self._configuration.listen(group)
-        return await self._discovering.ask("mailbox")
+        self._configuration.watch(group)
+        return await self._discovery.discover("mailbox")
 
-    # --- what is said -----------------------------------------------------------------------------
-
-    @property
-    def obstacle(self) -> str:
-        """Who serves the mailbox in our place, as a sentence; empty if we do."""
-        return self._serving.obstacle
+    # --- state ------------------------------------------------------------------------------------
 
     @property
-    def plans(self) -> bool:
-        """Whether what is to be listened to, or to be released, is still to be found out."""
-        return self._planning or self._replan.is_set() or self._orphans.is_told_to_release
+    def standby_reason(self) -> str:
+        """A sentence about the syncer that serves the mailbox; empty if this one does."""
+        return self._lease.standby_reason
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether a plan or a release of orphans is pending."""
+        return self._planning or self._replan.is_set() or self._orphans.has_release_request
 
     @property
     def configured(self) -> bool:
-        """Whether it is known what is wanted, and all of that is listened to at the edge; or was, before the hub was
-        gone.  Not if somebody else serves the mailbox."""
+        """Whether the syncer works: it knows the SyncerConfigs or has a journal, knows the kinds of the edge, and
+        serves the mailbox."""
         known = self._configuration.is_known or len(self._journal) > 0
-        return self._kinds.edge.groups != () and known and self._serving.allowed.is_set()
+        return self._kinds.edge.groups != () and known and self._lease.held.is_set()
 
-    def _has_heard_all(self) -> bool:
-        return self._configuration.is_known and self._downsync_kinds.has_heard_all(self._configuration.wanted)
+    def _is_scope_listed(self) -> bool:
+        return self._configuration.is_known and self._downsync_watches.is_listed(self._configuration.scope)
 
 
 def is_idle(syncer: Syncer) -> bool:
-    """Nothing is to be done now, as far as is known."""
-    return not syncer.plans and all(controller.queue.idle for controller in syncer.controllers)
+    """Whether no plan is pending and all queues are empty."""
+    return not syncer.is_planning and all(controller.queue.idle for controller in syncer.controllers)

@@ -1,7 +1,7 @@
-"""A syncer's token, which it renews long before it ends.
+"""A syncer's token, which it renews long before it expires.
 
-There are two: the one that the kubeconfig has, which an operator may replace, and the last one that the syncer got
-itself, which is kept in its state directory.  The later one counts, unless the server refuses it.
+There are two: the one of the kubeconfig, which an operator may replace, and the last one that the syncer requested,
+which is in its state directory.  The newer one is used, unless the server refuses it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ from farflung.runtime.reflector import Environment
 FILE: Final = "token"  #: in the state directory
 
 SHARE: Final = 1 / 3  #: of its lifetime, after which a token is renewed
-LEEWAY: Final = 300.0  #: seconds; who finds a token to be from further in the future has a wrong clock
-LOOK: Final = 3600.0  #: seconds, at most, until we look again
+LEEWAY: Final = 300.0  #: seconds; a token issued further in the future shows a wrong clock
+LOOK: Final = 3600.0  #: seconds, at most, between two checks
 REST: Final = 60.0  #: seconds between two requests for a token, at least
 LONGEST_REST: Final = 600.0  #: after failures
 LONGEST: Final = 16 * 1024  #: bytes of a token
 LAST: Final = 1e11  #: seconds since 1970; no token lasts longer
-SHORTEST_LIFETIME, LONGEST_LIFETIME = 600, 2**32  #: seconds, that one can ask for
+SHORTEST_LIFETIME, LONGEST_LIFETIME = 600, 2**32  #: seconds that can be requested
 
-Report = Callable[[str], None]  #: hears a sentence when a token cannot be renewed or kept, and an empty one when it can
-Copy = Callable[[str], Awaitable[None]]  #: puts a token where the next one finds it that has no state directory
+Report = Callable[
+    [str], None
+]  #: called with an error when a token cannot be renewed or stored, and with an empty text otherwise
+Copy = Callable[[str], Awaitable[None]]  #: writes a token to where a syncer without a state directory finds it
 
 
-# --- what is in a token ---------------------------------------------------------------------------
+# --- the content of a token -----------------------------------------------------------------------
 
 
 class TokenSubject(msgspec.Struct, frozen=True):
@@ -73,11 +75,11 @@ _claims: Final = msgspec.json.Decoder(_Claims).decode
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountToken:
-    """Of a ServiceAccount, as it says of itself.  Whether that is true only the server knows."""
+    """A token of a ServiceAccount, decoded and not verified."""
 
     text: str = field(repr=False)
     account: TokenSubject
-    issued: float  #: by the clock of whoever made it, as all times here
+    issued: float  #: by the clock of the hub, as all times here
     expires: float
 
     @property
@@ -85,7 +87,7 @@ class ServiceAccountToken:
         return self.expires - self.issued
 
     def due_in(self, now: float) -> float:
-        """Seconds until it should be renewed.  None at all if it is from the future, as then its age is not known."""
+        """Seconds until it should be renewed; 0 if it was issued in the future, because its age is unknown then."""
         age = now - self.issued
         return 0.0 if age < -LEEWAY else max(0.0, self.lifetime * SHARE - age)
 
@@ -114,18 +116,18 @@ def token_of(headers: Mapping[str, str]) -> ServiceAccountToken | None:
 def choose_token(
     given: ServiceAccountToken | None, kept: ServiceAccountToken | None, refused: str = ""
 ) -> ServiceAccountToken | None:
-    """The later of two, but rather the one that was not refused.  What was kept for another account does not count."""
+    """The newer of two, unless it was refused.  A stored token of another account is ignored."""
     if given is not None and kept is not None and kept.account != given.account:
         kept = None
     found = [one for one in (given, kept) if one is not None]
     return max(found, key=lambda one: (one.text != refused, one.issued), default=None)
 
 
-# --- keeping one ----------------------------------------------------------------------------------
+# --- renewal --------------------------------------------------------------------------------------
 
 
 class TokenKeeper:
-    """`headers` and `forget` are for a transport, and `run` keeps the token fresh."""
+    """A transport uses `headers` and `forget`; `run` renews the token."""
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class TokenKeeper:
         report: Report,
         copy: Copy | None = None,
     ) -> None:
-        """`given`, `forget`: what the kubeconfig says; `clock`: seconds since 1970."""
+        """`given`, `forget`: the credentials of the kubeconfig; `clock`: seconds since 1970."""
         self._given = given
         self._forget = forget
         self._file = directory / FILE
@@ -146,8 +148,8 @@ class TokenKeeper:
         self._kept = _content(self._file)
         self._unwritten = False
         self._used: ServiceAccountToken | None = None
-        self._refused = ""  #: the last one that was
-        self._ahead = 0.0  #: seconds by which the server's clock is ahead of ours, as far as we know
+        self._refused = ""  #: the last refused token
+        self._ahead = 0.0  #: seconds by which the server's clock is ahead of ours
 
     async def headers(self) -> Mapping[str, str]:
         """Raises KubeconfigError."""
@@ -167,13 +169,13 @@ class TokenKeeper:
         return headers if self._used is given else _showing(headers, self._used)
 
     def forget(self) -> None:
-        """The server refused the one that was used last.  If there is another, that is next, and so on in turn."""
+        """The server refused the last token.  The other one, if there is one, is used next."""
         if self._used is not None:
             self._refused = self._used.text
         self._forget()
 
     async def run(self, client: Client, env: Environment) -> None:
-        """Until cancelled.  `client`: of the mailbox, by a transport that has our headers."""
+        """Until cancelled.  `client`: of the mailbox, with these headers."""
         backoff = Backoff(REST, LONGEST_REST, env.random)
         failures = 0
         while True:
@@ -188,8 +190,8 @@ class TokenKeeper:
             await env.sleep(pause)
 
     async def look(self, client: Client) -> float:
-        """Renew it if it is time to; seconds until one should look again.  Raises ClientError: the old one is used on,
-        or the new one could not be put where it lasts."""
+        """Renew the token if that is due.  Returns the seconds until the next check.  Raises ClientError if the server
+        refuses, or the new token cannot be stored."""
         await self.headers()
         token = self._used
         if token is None:
@@ -221,7 +223,7 @@ class TokenKeeper:
         text = status.get("token") if isinstance(status, dict) else None
         found = read_token(text) if isinstance(text, str) else None
         if found is None or found.account != account:
-            raise InvalidResponse("what the server gave is not a token of this account")
+            raise InvalidResponse("the server's answer is not a token of this account")
         return found
 
     def _write(self) -> None:
@@ -231,7 +233,7 @@ class TokenKeeper:
             write_private(self._file, self._kept.text.encode())
             self._unwritten = False
         except OSError as error:
-            raise KubeconfigError(f"cannot keep a new token in {self._file}: {error.strerror or error}") from None
+            raise KubeconfigError(f"cannot store a new token in {self._file}: {error.strerror or error}") from None
 
     async def _copy_out(self) -> None:
         if self._copy is None or self._kept is None:
@@ -244,22 +246,22 @@ class TokenKeeper:
             await self._copy(self._kept.text)
 
     def _without_secret(self, sentence: str) -> str:
-        """Who is between us and the server may repeat what we said."""
+        """A proxy may quote the request."""
         return sentence.replace(self._used.text, "…") if self._used is not None else sentence
 
 
 def renew_tokens(
     access: ClientConfig, directory: Path, clock: Callable[[], float], report: Report, copy: Copy | None = None
 ) -> tuple[ClientConfig, TokenKeeper]:
-    """The same, with a token that lasts as long as `run` of the keeper does.  An access that is not by the token of a
-    ServiceAccount stays as it is."""
+    """The same access, with a token that the keeper renews.  ClientConfig without the token of a ServiceAccount is
+    unchanged."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     keeper = TokenKeeper(access.credentials, access.forget, directory, clock, report, copy)
     return replace(access, credentials=keeper.headers, forget=keeper.forget), keeper
 
 
 def secret_writer(edge: Client, namespace: str, name: str) -> Copy:
-    """Into the Secret that the kubeconfig of the syncer is from."""
+    """A writer to the Secret with the syncer's kubeconfig."""
 
     async def copy(token: str) -> None:
         data = {"data": {FILE: base64.b64encode(token.encode()).decode()}}
@@ -269,7 +271,7 @@ def secret_writer(edge: Client, namespace: str, name: str) -> Copy:
 
 
 def _content(file: Path) -> ServiceAccountToken | None:
-    """None also for what somebody damaged: the kubeconfig still has one."""
+    """None also for a damaged file: the kubeconfig still has a token."""
     try:
         with file.open("rb") as opened:
             return read_token(opened.read(LONGEST + 1).decode(errors="replace").strip())

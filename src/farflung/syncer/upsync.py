@@ -1,111 +1,101 @@
-"""Bring what is born at the edge into the mailbox, and keep it there as it is at the edge."""
+"""Upsync: copy objects that were created at the edge to the mailbox, and keep the copies current."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from datetime import datetime
 
 import orjson
 
 from farflung.apis.edge.names import UPSYNCED
 from farflung.apis.names import NAMESPACES, Collection
 from farflung.client.errors import AlreadyExists, ClientError, NotFound
-from farflung.client.rest import Client, PatchType
-from farflung.lib.klog import Logger
+from farflung.client.rest import PatchType
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, is_system
+from farflung.placement.names import Kind, Part, is_system
 from farflung.runtime.workqueue import WorkQueue
+from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
-from farflung.syncer.discovery import ServedKinds
 from farflung.syncer.downsync import STRANGERS, NotServedError
 from farflung.syncer.edge import ignore_absence
 from farflung.syncer.informers import KindInformers
 from farflung.syncer.report import Direction, Problems, describe_error
-from farflung.syncer.types import Part, Resource
-from farflung.syncer.wanted import NAMESPACES as ROOMS
-from farflung.syncer.wanted import SyncScope
+from farflung.syncer.sync_scope import NAMESPACES as ROOMS
+from farflung.syncer.sync_scope import SyncScope
 
 
 class Upsync:
     def __init__(
         self,
-        mailbox: Client,
-        edge: Client,
+        context: SyncerContext,
         copies: KindInformers[Obj],
         objects: KindInformers[Obj],
-        kinds: ServedKinds,
-        wanted: Callable[[], SyncScope],
-        holds: Callable[[str], bool],
-        troubles: Problems,
-        now: Callable[[], datetime],
-        log: Logger,
+        scope: Callable[[], SyncScope],
+        problems: Problems,
     ) -> None:
-        """`copies`: all of the kinds in the mailbox; `objects`: all of them at the edge; `holds`: whether something in
-        a namespace goes to the edge."""
+        """`copies`: in the mailbox; `objects`: at the edge."""
         self.queue: WorkQueue[Part] | None = None
-        self._mailbox = mailbox
-        self._edge = edge
+        self._mailbox = context.options.mailbox
+        self._edge = context.options.edge
         self._copies = copies
         self._objects = objects
-        self._kinds = kinds
-        self._wanted = wanted
-        self._holds = holds
-        self._troubles = troubles
-        self._now = now
-        self._log = log
+        self._kinds = context.kinds
+        self._journal = context.journal
+        self._scope = scope
+        self._problems = problems
+        self._now = context.options.now
+        self._log = context.log
 
-    # --- what is heard ----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
-    def hear(self, part: Part, cluster: str, obj: Obj | None) -> None:
-        """From either side."""
+    def on_change(self, part: Part, cluster: str, obj: Obj | None) -> None:
+        """Of either side."""
         if self.queue is not None:
             self.queue.add(part)
 
-    def look_again(self) -> None:
-        """At everything: what is wanted has changed."""
+    def enqueue_all(self) -> None:
+        """After a change of the scope, or a list."""
         for side in (self._copies, self._objects):
-            for resource in side.resources():
-                for part in side.of(resource):
-                    self.hear(part, "", None)
+            for kind in side.kinds():
+                for part in side.of(kind):
+                    self.on_change(part, "", None)
 
     def count(self) -> int:
-        """How many copies there are."""
-        every = (copy for resource in self._copies.resources() for copy in self._copies.of(resource).values())
+        every = (copy for kind in self._copies.kinds() for copy in self._copies.of(kind).values())
         return sum(map(is_upsynced, every))
 
     # --- one object -------------------------------------------------------------------------------
 
-    async def bring(self, part: Part, worker: int) -> float | None:
+    async def reconcile(self, part: Part, worker: int) -> float | None:
         try:
-            return await self._bring(part)
+            return await self._reconcile(part)
         except ClientError as error:
             self._report(part, *describe_error(part, error))
             raise
 
-    async def _bring(self, part: Part) -> float | None:
-        collection = self._copies.collection(part.resource)
+    async def _reconcile(self, part: Part) -> float | None:
+        collection = self._copies.collection(part.kind)
         if collection is None:
-            if self._wanted().brings(*part) and self._objects.get(part) is not None:
-                raise NotServedError(f"the mailbox does not serve {part.resource.plural}")
+            if self._scope().upsyncs(*part) and self._objects.get(part) is not None:
+                raise NotServedError(f"the mailbox does not serve {part.kind.resource}")
             return None
-        is_wanted = self._wanted().brings(*part)
-        if not self._copies.is_known(part.resource) or (is_wanted and not self._objects.is_known(part.resource)):
+        is_selected = self._scope().upsyncs(*part)
+        if not self._copies.is_listed(part.kind) or (is_selected and not self._objects.is_listed(part.kind)):
             return None
         obj, copy = self._objects.get(part), self._copies.get(part)
-        if is_wanted and obj is not None and _was_born_there(part, obj):
-            await self._keep(part, collection, obj, copy)
+        if is_selected and obj is not None and _originates_at_edge(part, obj):
+            await self._upsert(part, collection, obj, copy)
         elif copy is not None and is_upsynced(copy):
-            if part.resource == ROOMS and self._holds(part.name):
-                sentence = f"{part} is not wanted any more and stays in the mailbox: it holds what goes to the edge"
+            if part.kind == ROOMS and self._has_downsynced(part.name):
+                sentence = f"{part} is not selected any more and stays in the mailbox: it contains copies for the edge"
                 self._report(part, "NotEmpty", sentence)
                 return STRANGERS
             await self._withdraw(part, collection, copy)
         else:
-            self._troubles.clear(part, Direction.UP)
+            self._problems.clear(part, Direction.UP)
         return None
 
-    async def _keep(self, part: Part, collection: Collection, obj: Obj, copy: Obj | None) -> None:
+    async def _upsert(self, part: Part, collection: Collection, obj: Obj, copy: Obj | None) -> None:
         desired = for_mailbox(obj)
         if copy is None:
             copy = await self._create(part, collection, desired)
@@ -114,9 +104,9 @@ class Upsync:
             return
         elif (updated := updated_upsync(copy, desired)) is not None:
             copy = await self._mailbox.update(collection, updated)
-            self._copies.assume(part.resource, copy)
-        await self._give_status(part, collection, obj, copy)
-        self._troubles.clear(part, Direction.UP)
+            self._copies.assume(part.kind, copy)
+        await self._write_status(part, collection, obj, copy)
+        self._problems.clear(part, Direction.UP)
 
     async def _create(self, part: Part, collection: Collection, desired: Obj) -> Obj:
         fresh = {name: section for name, section in desired.items() if name != "status"}
@@ -127,7 +117,7 @@ class Upsync:
                 raise
             await self._make_namespace(part.namespace)
             made = await self._mailbox.create(collection, fresh, part.namespace)
-        self._copies.assume(part.resource, made)
+        self._copies.assume(part.kind, made)
         self._log.info("upsynced", v=2, object=str(part))
         return made
 
@@ -136,11 +126,11 @@ class Upsync:
         with contextlib.suppress(AlreadyExists):
             await self._mailbox.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
-    async def _give_status(self, part: Part, collection: Collection, obj: Obj, copy: Obj) -> None:
+    async def _write_status(self, part: Part, collection: Collection, obj: Obj, copy: Obj) -> None:
         status = returned_status(obj)
         if not status or status == copy.get("status"):
             return
-        subresource = "status" if self._kinds.has_status(part.resource, collection.version) else ""
+        subresource = "status" if self._kinds.has_status(part.kind, collection.version) else ""
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": copy["metadata"].get("uid")},
             {"op": "add", "path": "/status", "value": status},
@@ -148,35 +138,39 @@ class Upsync:
         answer = await self._mailbox.patch(
             collection, part.name, patch, part.namespace, subresource, how=PatchType.JSON
         )
-        self._copies.assume(part.resource, answer)
+        self._copies.assume(part.kind, answer)
 
     async def _withdraw(self, part: Part, collection: Collection, copy: Obj) -> None:
-        """It is not wanted any more, or the edge itself says that it is gone; that it is not heard of is not enough."""
-        if self._wanted().brings(*part):
-            at_edge = self._objects.collection(part.resource)
+        """Delete the copy of an object that is not selected any more, or that the edge's server says does not
+        exist.  Its absence from the informer is not enough."""
+        if self._scope().upsyncs(*part):
+            at_edge = self._objects.collection(part.kind)
             if at_edge is None:
                 return
             with ignore_absence(part):
                 found = await self._edge.get(at_edge, part.name, part.namespace)
                 if not is_downsynced(found):
-                    return  # it is there again, and will be heard of
+                    return  # it exists again, and its event will arrive
         with ignore_absence(part):
             await self._mailbox.delete(collection, part.name, part.namespace, uid=copy["metadata"]["uid"])
-        self._troubles.clear(part, Direction.UP)
+        self._problems.clear(part, Direction.UP)
         self._log.info("withdrew from the mailbox", v=2, object=str(part))
 
+    def _has_downsynced(self, namespace: str) -> bool:
+        return any(part.namespace == namespace for part in self._journal.parts())
+
     def _report(self, part: Part, reason: str, message: str) -> None:
-        if self._troubles.put(part, Direction.UP, reason, message, self._now()):
+        if self._problems.put(part, Direction.UP, reason, message, self._now()):
             self._log.warning("cannot sync", object=str(part), direction=Direction.UP.value, reason=reason)
 
 
-def _was_born_there(part: Part, obj: Obj) -> bool:
-    """Not if we brought it, nor if every cluster makes one for itself: the mailbox has its own then."""
-    return not is_downsynced(obj) and not is_system(Kind(*part.resource), obj)
+def _originates_at_edge(part: Part, obj: Obj) -> bool:
+    """Whether the syncer did not apply it, and it is not one that every cluster creates for itself."""
+    return not is_downsynced(obj) and not is_system(part.kind, obj)
 
 
-def read_object(resource: Resource, document: bytes) -> Obj:
-    """An object without what only its server needs."""
+def read_object(kind: Kind, document: bytes) -> Obj:
+    """An object without managedFields."""
     obj: Obj = orjson.loads(document)
     obj["metadata"].pop("managedFields", None)
     return obj

@@ -6,10 +6,10 @@ import pytest
 from edge_contract import Link, is_gone
 from edge_objects import DEPLOYMENTS, MAPS, REPLICA_SETS, deployment, obj, scope
 
-from farflung.apis.edge.names import DOWNSYNCED
+from farflung.apis.edge.names import DOWNSYNCED, SYNCER_MANAGER
 from farflung.client.rest import ListOptions
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import MANAGER, Adopt
+from farflung.syncer.decide import Adopt
 
 
 def owned(manager: str, one: Obj) -> bool:
@@ -32,7 +32,7 @@ async def test_what_is_brought_is_marked_held_and_owned(link: Link) -> None:
     assert found["metadata"]["annotations"][DOWNSYNCED] == f"ConfigMap/{namespace}/prices"
     assert found["metadata"]["labels"]["edge.kcp.io/projected"] == "yes"
     entries = [(one["manager"], one["operation"]) for one in found["metadata"]["managedFields"]]
-    assert (MANAGER, "Apply") in entries
+    assert (SYNCER_MANAGER, "Apply") in entries
     copy = await link.mailbox.get(MAPS, "prices", namespace)
     assert copy["metadata"]["finalizers"] == ["edge.kcp.io/syncer"]
 
@@ -107,7 +107,7 @@ async def test_a_fight_over_an_object_is_slowed_down_and_reported(link: Link) ->
         await link.cluster.patch(MAPS, "prices", {"data": {"tea": f"{number}00"}}, namespace)
     problem = await link.problem("prices", "Contested")
     assert problem["direction"] == "down"
-    assert "somebody at the edge has changed it" in problem["message"]
+    assert "another client at the edge changed it" in problem["message"]
     await link.put_map(namespace, "opening", at="9")
     await link.at_edge(MAPS, "opening", namespace)
     await link.at_edge(MAPS, "prices", namespace, lambda one: one["data"] == {"tea": "3"})
@@ -150,7 +150,7 @@ async def test_what_was_there_before_is_adopted_only_as_far_as_allowed(
         found = await link.cluster.get(DEPLOYMENTS, "web", namespace)
         assert DOWNSYNCED not in found["metadata"].get("annotations", {})
         assert found["spec"] == before["spec"]
-        assert not owned(MANAGER, found)
+        assert not owned(SYNCER_MANAGER, found)
     await link.mailbox.delete(DEPLOYMENTS, "web", namespace)
     await link.gone_in_mailbox(DEPLOYMENTS, "web", namespace)
     assert await is_gone(link.cluster, DEPLOYMENTS, "web", namespace) is adopted
@@ -209,7 +209,7 @@ async def test_what_a_deployment_hands_on_to_its_replica_sets_is_no_mark(link: L
     await link.settled()
     (after,) = await made()
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert not owned(MANAGER, after)
+    assert not owned(SYNCER_MANAGER, after)
     await link.mailbox.patch(DEPLOYMENTS, "web", {"spec": {"minReadySeconds": 7}}, namespace)
     await link.at_edge(DEPLOYMENTS, "web", namespace, lambda one: one["spec"].get("minReadySeconds") == 7)
     await link.no_problem()

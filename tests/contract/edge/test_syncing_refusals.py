@@ -19,7 +19,7 @@ from edge_objects import (
 from farflung.apis.names import Collection
 from farflung.client.errors import Refused
 from farflung.client.rest import ListOptions
-from farflung.syncer.types import Adopt
+from farflung.syncer.decide import Adopt
 
 STRICT = {"type": "object", "required": ["size"], "properties": {"size": {"type": "integer", "maximum": 10}}}
 PASSWORD = ("hunter2-is-no-password", "aHVudGVyMi1pcy1uby1wYXNzd29yZA==")  #: as it is, and in base64

@@ -83,7 +83,7 @@ async def test_a_syncer_that_lives_says_so_again_and_again_and_its_target_is_rea
     later = await link.told(lambda report: report["lastSyncerHeartbeatTime"] > first["lastSyncerHeartbeatTime"])
     assert {one["type"]: one["status"] for one in later["conditions"]} == {
         "EdgeReachable": "True",
-        "HubUnchanged": "True",
+        "OrphansPresent": "False",
         "Synced": "True",
     }
     assert later["edge"]["version"]

@@ -183,9 +183,9 @@ async def lost(link: Link, *names: str) -> str:
 async def test_a_copy_that_goes_without_a_word_leaves_an_orphan_that_is_kept_and_reported(link: Link) -> None:
     namespace = await lost(link, "prices", "opening")
     report = await link.told(lambda report: report["objects"]["orphaned"] == 2)
-    unchanged = next(one for one in report["conditions"] if one["type"] == "HubUnchanged")
-    assert unchanged["status"] == "False"
-    assert "2 objects stay at the edge" in unchanged["message"]
+    orphans = next(one for one in report["conditions"] if one["type"] == "OrphansPresent")
+    assert orphans["status"] == "True"
+    assert "2 objects stay at the edge" in orphans["message"]
     assert await link.settled() == []
     await link.cluster.patch(MAPS, "prices", {"data": {"tea": "999"}}, namespace)
     await link.at_edge(MAPS, "prices", namespace, lambda one: one["data"] == {"tea": "3"})
@@ -196,7 +196,7 @@ async def test_orphans_go_when_somebody_says_how_many_they_are(link: Link) -> No
     await link.told(lambda report: report["objects"]["orphaned"] == 2)
     release = {"metadata": {"annotations": {"edge.kcp.io/release-orphans": "1"}}}
     await link.mailbox.patch(CONFIGS, "the-one", release)
-    why = "2 objects stay at the edge; edge.kcp.io/release-orphans does not say their number, but '1'"
+    why = "2 objects stay at the edge; edge.kcp.io/release-orphans is '1' and not their number"
     await link.told(lambda report: any(why in one["message"] for one in report["conditions"]))
     await link.settled()
     assert not await is_gone(link.cluster, MAPS, "prices", namespace)

@@ -42,7 +42,7 @@ WIDGETS = inside("shop", "widgets", "example.org/v1")
 BINDINGS = f"{APIS}/apibindings"
 
 
-def brings(name: str) -> list[Obj]:
+def upsyncs(name: str) -> list[Obj]:
     return [{"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": [name]}]
 
 
@@ -209,7 +209,7 @@ async def pending() -> AsyncIterator[World]:
         await one.must_put(one.boxes["florin"], DEFINITIONS, namesake())
         await one.at_rest()
         everything = {"apiGroup": "ex.test", "resources": ["widgets"], "resourceNames": ["g"]}
-        await one.placement(0, "p", namespaceSelector=PROD, nonNamespacedObjects=[*brings("ext"), everything])
+        await one.placement(0, "p", namespaceSelector=PROD, nonNamespacedObjects=[*upsyncs("ext"), everything])
         await one.fleet.eventually(lambda: one.has(["florin"], f"{BINDINGS}/ext"), "the binding")
         await one.at_rest()
         yield one
@@ -248,7 +248,7 @@ def test_what_waits_for_a_binding_that_was_never_made_is_looked_at_when_nobody_w
     known.on_object("wmw", binding, seen({}, status={"phase": "Bound", "boundResources": [bound]}))
     known.on_object("wmw", part, seen({}))
     known.on_workspace(box, mailbox("box"))
-    known.on_placement(key, placed(nonNamespacedObjects=brings("kube")))
+    known.on_placement(key, placed(nonNamespacedObjects=upsyncs("kube")))
     known.on_slice("wmw", "p", None, PlacementSlice("u", "p", ((box, Route("imw", "l", "t")),)))
     known.begin()
     assert known.around.patience(box, "box", part.kind, ["wmw"], NOW) == math.inf

@@ -29,6 +29,7 @@ SUMMARY_RESOURCE: Final = "edge.kcp.io/summary-resource"
 
 CONFIRM_WITHDRAWAL: Final = "edge.kcp.io/confirm-withdrawal"  #: of an EdgePlacement: GENERATION/DESTINATIONS
 DOWNSYNC_OVERWRITE: Final = "edge.kcp.io/downsync-overwrite"  #: `false`: created at the edge, never updated
+CREATE_ONLY: Final = "edge.kubestellar.io/downsync-overwrite"  #: the same, set by the user of the object
 DOWNSYNCED: Final = "edge.kcp.io/downsynced"  #: of objects at the edge: their own `Kind/namespace/name`
 UPSYNCED: Final = "edge.kcp.io/upsynced"  #: of objects in a mailbox that come from the edge: the same
 PROJECTION: Final = "edge.kcp.io/projection"  #: of copies: the fields that the translator wrote
@@ -43,5 +44,10 @@ KUBECONFIG_CHECKSUM: Final = "edge.kcp.io/kubeconfig-checksum"  #: of the syncer
 
 SYNCER_FINALIZER: Final = "edge.kcp.io/syncer"  #: of copies in a mailbox, until the syncer deleted them at the edge
 WORKLOAD_PROJECTED: Final = "WorkloadProjected"  #: of EdgePlacements
+ORPHANS_PRESENT: Final = "OrphansPresent"  #: of SyncerConfigs
 EDGE_REACHABLE: Final = "EdgeReachable"  #: of SyncTargets
 CAPACITY_KNOWN: Final = "CapacityKnown"  #: of SyncTargets
+
+# --- field managers -------------------------------------------------------------------------------
+
+SYNCER_MANAGER: Final = "farflung-syncer"

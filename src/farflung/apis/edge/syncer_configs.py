@@ -201,8 +201,8 @@ _REPORT = record(
         "problems": listing("What went wrong, by object, some of it if there is much.", _PROBLEM),
         "problemsOmitted": whole("How many more problems there are."),
         "conditions": conditions(
-            "Whether the cluster can be reached (EdgeReachable), has everything (Synced), and whether the mailbox "
-            "is the one that was there before (HubUnchanged); False if the cluster does not let its nodes be seen "
+            "Whether the cluster can be reached (EdgeReachable), has everything (Synced), and has objects whose copies "
+            "disappeared without being withdrawn (OrphansPresent); False if the cluster does not let its nodes be seen "
             "(CapacityKnown)."
         ),
     },

@@ -1,13 +1,13 @@
-"""What the configurations in a mailbox tell a syncer to bring to the edge and back.
+"""What the SyncerConfigs and EdgeSyncConfigs of a mailbox select for downsync and upsync.
 
-wanted = read(configs, kinds)
-wanted.resources                              what is watched in the mailbox, and in which version of its API
-wanted.covers(part)                           whether a copy goes to the edge
-wanted.brings(resource, namespace, name)      whether an object of the edge goes to the mailbox
-wanted.problems, wanted.unknown               what was not understood
+scope = read_scope(configs, kinds)
+scope.resources                              kinds to watch in the mailbox → version of the API
+scope.covers(part)                           whether a copy is selected for downsync
+scope.upsyncs(kind, namespace, name)         whether an object of the edge is selected for upsync
+scope.problems, scope.unknown                invalid parts, and kinds that no side serves
 
-All configurations count together.  People write them by hand: whatever makes no sense is said in `problems`, and the
-rest counts.
+All configurations add up.  Users may write them by hand: invalid parts are listed in `problems`, and the rest
+counts.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any, Final, NamedTuple
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import version_order
-from farflung.syncer.types import Part, Resource
+from farflung.placement.names import Kind, Part
 
-KindLookup = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is in namespaces
+KindLookup = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is namespaced
 
-NAMESPACES: Final = Resource("", "namespaces")
+NAMESPACES: Final = Kind("", "namespaces")
 ANY: Final = "*"
-MOST_PROBLEMS: Final = 50  #: that are said one by one
-LONGEST_TITLE: Final = 300  #: characters of what a configuration is called
+MOST_PROBLEMS: Final = 50  #: in a list of problems
+LONGEST_TITLE: Final = 300  #: characters of a configuration's kind and name
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII).fullmatch
 _DOMAIN: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII).fullmatch
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 class UpsyncSelector(NamedTuple):
-    """Objects that come from the edge.  Each list may hold `*`; an object without namespace fits any namespaces."""
+    """Selects objects of the edge.  Each list may contain `*`; a cluster-scoped object fits any namespaces."""
 
     group: str
     resources: frozenset[str]
@@ -42,7 +42,7 @@ class UpsyncSelector(NamedTuple):
     names: frozenset[str]
 
     def has(self, namespace: str, name: str) -> bool:
-        """Whether it has an object of one of its kinds."""
+        """Whether it selects an object of one of its kinds."""
         inside = not namespace or namespace in self.namespaces or ANY in self.namespaces
         return inside and (name in self.names or ANY in self.names)
 
@@ -52,17 +52,17 @@ class UpsyncSelector(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SyncScope:
-    resources: Mapping[Resource, str]  #: that are watched in the mailbox → version; empty: whichever there is
-    upsync: tuple[UpsyncSelector, ...] = ()  #: sorted, without those that hold nothing
-    unknown: tuple[tuple[str, str], ...] = ()  #: groups and kinds that `kinds` did not know, sorted
+    resources: Mapping[Kind, str]  #: to watch in the mailbox → version; empty: any
+    upsync: tuple[UpsyncSelector, ...] = ()  #: sorted, without empty ones
+    unknown: tuple[tuple[str, str], ...] = ()  #: groups and kinds without a plural, sorted
     problems: tuple[str, ...] = ()  #: sentences, sorted
-    _whole: Mapping[Resource, tuple[frozenset[str], ...]] = field(default_factory=dict)  #: namespaces
-    _parts: frozenset[Part] = frozenset()  #: one by one; a namespace or a name may be `*`
-    _namespaces: frozenset[str] = _NOTHING  #: that are needed for what is in them
-    _upsync: Mapping[Resource, tuple[UpsyncSelector, ...]] = field(default_factory=dict)
+    _whole: Mapping[Kind, tuple[frozenset[str], ...]] = field(default_factory=dict)  #: namespaces
+    _parts: frozenset[Part] = frozenset()  #: single objects; a namespace or a name may be `*`
+    _namespaces: frozenset[str] = _NOTHING  #: namespaces of selected objects
+    _upsync: Mapping[Kind, tuple[UpsyncSelector, ...]] = field(default_factory=dict)
 
     def covers(self, part: Part) -> bool:
-        """Whether it goes to the edge."""
+        """Whether a copy is selected for downsync."""
         resource, namespace, name = part
         if part in self._parts or Part(resource, namespace, ANY) in self._parts:
             return True
@@ -74,39 +74,37 @@ class SyncScope:
             return True
         return Part(resource, ANY, name) in self._parts or Part(resource, ANY, ANY) in self._parts
 
-    def brings(self, resource: Resource, namespace: str, name: str) -> bool:
-        """Whether an object of the edge goes to the mailbox."""
+    def upsyncs(self, resource: Kind, namespace: str, name: str) -> bool:
+        """Whether an object of the edge is selected for upsync."""
         return any(one.has(namespace, name) for one in self._sets(resource))
 
-    def may_bring(self, resource: Resource) -> bool:
-        """Whether any object of the kind does."""
+    def may_upsync(self, resource: Kind) -> bool:
+        """Whether any object of the kind may be."""
         return next(self._sets(resource), None) is not None
 
     @property
     def upsync_groups(self) -> frozenset[str]:
-        """The API groups of all that comes from the edge."""
+        """The API groups of all selectors for upsync."""
         return frozenset(one.group for one in self.upsync)
 
-    def _sets(self, resource: Resource) -> Iterator[UpsyncSelector]:
+    def _sets(self, resource: Kind) -> Iterator[UpsyncSelector]:
         yield from self._upsync.get(resource, ())
-        yield from self._upsync.get(Resource(resource.group, ANY), ())
+        yield from self._upsync.get(Kind(resource.group, ANY), ())
 
 
 def read_scope(configs: Iterable[Obj], kinds: KindLookup) -> SyncScope:
-    """All that SyncerConfigs and EdgeSyncConfigs say together, in whatever order they come.  It never raises."""
-    reading = _Reading(kinds)
+    """Independent of the order of the configurations.  Never raises."""
+    reader = _ScopeReader(kinds)
     for config in configs:
-        reading.add(config)
-    return reading.result()
+        reader.add(config)
+    return reader.result()
 
 
-class _Reading:
-    """What was read so far."""
-
+class _ScopeReader:
     def __init__(self, kinds: KindLookup) -> None:
         self._kinds = kinds
-        self._versions: dict[Resource, str] = {}
-        self._whole: dict[Resource, set[frozenset[str]]] = {}
+        self._versions: dict[Kind, str] = {}
+        self._whole: dict[Kind, set[frozenset[str]]] = {}
         self._parts: set[Part] = set()
         self._namespaces: set[str] = set()
         self._upsync: dict[tuple[str, frozenset[str], frozenset[str]], set[str]] = {}
@@ -120,10 +118,10 @@ class _Reading:
         upsync = sorted(
             (UpsyncSelector(*key, frozenset(names)) for key, names in self._upsync.items()), key=UpsyncSelector.order
         )
-        by_resource: dict[Resource, list[UpsyncSelector]] = {}
+        by_resource: dict[Kind, list[UpsyncSelector]] = {}
         for one in upsync:
             for plural in one.resources:
-                by_resource.setdefault(Resource(one.group, plural), []).append(one)
+                by_resource.setdefault(Kind(one.group, plural), []).append(one)
         return SyncScope(
             MappingProxyType(dict(sorted(self._versions.items()))),
             tuple(upsync),
@@ -170,13 +168,13 @@ class _Reading:
             if not namespace:
                 self._problem(f"{inner}.namespace", "is missing")
             elif resource and names:
-                self._want(*resource, namespace, names)
+                self._select(*resource, namespace, names)
 
     def _cluster_scope(self, where: str, one: Obj) -> None:
         resource = self._resource(where, one)
         names = self._texts(one, "objects", f"{where}.")
         if resource and names:
-            self._want(*resource, "", names)
+            self._select(*resource, "", names)
 
     def _upsync_set(self, where: str, one: Obj) -> None:
         group = self._group(where, one, "apiGroup")
@@ -187,13 +185,13 @@ class _Reading:
         if group is not None and plurals and names:
             self._upsync.setdefault((group, plurals, namespaces), set()).update(names)
 
-    def _resource(self, where: str, one: Obj) -> tuple[Resource, str] | None:
+    def _resource(self, where: str, one: Obj) -> tuple[Kind, str] | None:
         group = self._group(where, one, "group")
         version = self._version(where, one, "apiVersion")
         plural = self._text(one, "resource", f"{where}.")
         if not self._is_plural(where, plural) or group is None or version is None:
             return None
-        return Resource(group, plural), version
+        return Kind(group, plural), version
 
     # --- EdgeSyncConfigs --------------------------------------------------------------------------
 
@@ -202,13 +200,13 @@ class _Reading:
         version = self._version(where, one, "version")
         if named and version is not None:
             resource, namespace, name = named
-            self._want(resource, version, namespace, [name])
+            self._select(resource, version, namespace, [name])
 
     def _upsynced_resource(self, where: str, one: Obj) -> None:
         if named := self._named_object(where, one):
             resource, namespace, name = named
             namespaces = frozenset([namespace]) if namespace else _NOTHING
-            key = resource.group, frozenset([resource.plural]), namespaces
+            key = resource.group, frozenset([resource.resource]), namespaces
             self._upsync.setdefault(key, set()).add(name)
 
     def _named_object(self, where: str, one: Obj) -> Part | None:
@@ -227,18 +225,18 @@ class _Reading:
         if namespaced and not namespace:
             self._problem(f"{where}.namespace", f"is missing, and objects of kind {kind} are in namespaces")
             return None
-        return Part(Resource(group, plural), namespace if namespaced else "", name)
+        return Part(Kind(group, plural), namespace if namespaced else "", name)
 
-    # --- what is wanted ---------------------------------------------------------------------------
+    # --- selection --------------------------------------------------------------------------------
 
-    def _want(self, resource: Resource, version: str, namespace: str, names: Iterable[str]) -> None:
+    def _select(self, resource: Kind, version: str, namespace: str, names: Iterable[str]) -> None:
         self._watch(resource, version)
         self._parts.update(Part(resource, namespace, name) for name in names)
         if namespace:
             self._namespaces.add(namespace)
 
-    def _watch(self, resource: Resource, version: str) -> None:
-        """In the newest version that anybody asks for."""
+    def _watch(self, resource: Kind, version: str) -> None:
+        """In the newest requested version."""
         known = self._versions.get(resource) or version
         self._versions[resource] = min(known, version or known, key=version_order)
 
@@ -261,7 +259,7 @@ class _Reading:
         return []
 
     def _maps(self, within: Obj, key: str, above: str) -> Iterator[tuple[str, Obj]]:
-        """Each with where it is."""
+        """Each with its path."""
         for number, one in enumerate(self._list(within, key, above)):
             where = f"{above}{key}[{number}]"
             if isinstance(one, dict):
@@ -277,7 +275,7 @@ class _Reading:
         return frozenset(texts)
 
     def _text(self, within: Obj, key: str, above: str) -> str:
-        """Empty if there is none."""
+        """Empty if it is absent."""
         found = within.get(key)
         if isinstance(found, str):
             return found
@@ -292,7 +290,7 @@ class _Reading:
         return self._fitting(where, one, key, _LABEL, "is no version of an API: say `v1`, without its group")
 
     def _fitting(self, where: str, one: Obj, key: str, fits: Callable[[str], object], problem: str) -> str | None:
-        """A text that fits, or is empty; None if it does not."""
+        """A valid or empty text; None if it is invalid."""
         text = one.get(key)
         if text is None or text == "":
             return ""

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
-from farflung.syncer.types import Part, Resource
-from farflung.syncer.wanted import MOST_PROBLEMS, NAMESPACES, SyncScope, read_scope
+from farflung.placement.names import Kind, Part
+from farflung.syncer.sync_scope import MOST_PROBLEMS, NAMESPACES, SyncScope, read_scope
 
-CONFIGMAPS = Resource("", "configmaps")
-SECRETS = Resource("", "secrets")
-DEPLOYMENTS = Resource("apps", "deployments")
-ROLES = Resource("rbac.authorization.k8s.io", "clusterroles")
-CHEDDARS = Resource("cheese.test", "cheddars")
+CONFIGMAPS = Kind("", "configmaps")
+SECRETS = Kind("", "secrets")
+DEPLOYMENTS = Kind("apps", "deployments")
+ROLES = Kind("rbac.authorization.k8s.io", "clusterroles")
+CHEDDARS = Kind("cheese.test", "cheddars")
 
 KINDS = {
     ("", "ConfigMap"): ("configmaps", True),
@@ -36,8 +36,8 @@ def wanted_of(*specs: Any) -> SyncScope:
     return read_scope([{"metadata": {"name": f"c{number}"}, "spec": one} for number, one in enumerate(specs)], kinds)
 
 
-def asked(resource: Resource, version: str = "v1", **more: Any) -> Obj:
-    return {"group": resource.group, "resource": resource.plural, "apiVersion": version, **more}
+def asked(resource: Kind, version: str = "v1", **more: Any) -> Obj:
+    return {"group": resource.group, "resource": resource.resource, "apiVersion": version, **more}
 
 
 def namespace(name: str) -> Part:
@@ -166,12 +166,12 @@ def test_the_syncer_config_of_the_seed_is_understood() -> None:
     assert not wanted.problems
     assert wanted.covers(Part(DEPLOYMENTS, "commonstuff", "commond"))
     assert wanted.upsync_groups == {"group1.test", "group2.test"}
-    assert wanted.brings(Resource("group2.test", "cogs"), "", "William")
-    assert not wanted.brings(Resource("group2.test", "cogs"), "orbital", "William")
-    assert wanted.brings(Resource("group1.test", "flanges"), "orbital", "cosmo")
-    assert not wanted.brings(Resource("group1.test", "flanges"), "elsewhere", "cosmo")
-    assert not wanted.brings(Resource("group1.test", "flanges"), "orbital", "William")
-    assert not wanted.brings(Resource("group2.test", "flanges"), "orbital", "cosmo")
+    assert wanted.upsyncs(Kind("group2.test", "cogs"), "", "William")
+    assert not wanted.upsyncs(Kind("group2.test", "cogs"), "orbital", "William")
+    assert wanted.upsyncs(Kind("group1.test", "flanges"), "orbital", "cosmo")
+    assert not wanted.upsyncs(Kind("group1.test", "flanges"), "elsewhere", "cosmo")
+    assert not wanted.upsyncs(Kind("group1.test", "flanges"), "orbital", "William")
+    assert not wanted.upsyncs(Kind("group2.test", "flanges"), "orbital", "cosmo")
 
 
 # --- what comes back ------------------------------------------------------------------------------
@@ -183,24 +183,24 @@ def upsync(**one: Any) -> SyncScope:
 
 def test_stars_bring_everything_of_a_group() -> None:
     wanted = upsync(resources=["*"], namespaces=["*"], names=["*"])
-    assert wanted.brings(CHEDDARS, "a", "x") and wanted.brings(CHEDDARS, "", "x")
-    assert wanted.may_bring(CHEDDARS) and not wanted.may_bring(CONFIGMAPS)
-    assert not wanted.brings(CONFIGMAPS, "a", "x")
+    assert wanted.upsyncs(CHEDDARS, "a", "x") and wanted.upsyncs(CHEDDARS, "", "x")
+    assert wanted.may_upsync(CHEDDARS) and not wanted.may_upsync(CONFIGMAPS)
+    assert not wanted.upsyncs(CONFIGMAPS, "a", "x")
 
 
 def test_without_namespaces_only_what_has_none_comes() -> None:
     wanted = upsync(resources=["cheddars"], names=["*"])
-    assert wanted.brings(CHEDDARS, "", "x") and not wanted.brings(CHEDDARS, "a", "x")
+    assert wanted.upsyncs(CHEDDARS, "", "x") and not wanted.upsyncs(CHEDDARS, "a", "x")
 
 
 def test_namespaces_do_not_matter_for_what_has_none() -> None:
-    assert upsync(resources=["cheddars"], namespaces=["a"], names=["x"]).brings(CHEDDARS, "", "x")
+    assert upsync(resources=["cheddars"], namespaces=["a"], names=["x"]).upsyncs(CHEDDARS, "", "x")
 
 
 @pytest.mark.parametrize("lists", [{"resources": ["cheddars"]}, {"names": ["*"]}, {"resources": [], "names": ["x"]}])
 def test_a_set_without_names_or_resources_brings_nothing(lists: Obj) -> None:
     wanted = upsync(**lists)
-    assert wanted.upsync == () and not wanted.may_bring(CHEDDARS)
+    assert wanted.upsync == () and not wanted.may_upsync(CHEDDARS)
 
 
 def test_sets_that_differ_in_names_alone_are_one() -> None:
@@ -228,15 +228,15 @@ def test_the_old_kind_of_configuration_names_objects_by_kind() -> None:
             ],
         }
     )
-    samples = Resource("my.domain", "samples")
-    definitions = Resource("apiextensions.k8s.io", "customresourcedefinitions")
+    samples = Kind("my.domain", "samples")
+    definitions = Kind("apiextensions.k8s.io", "customresourcedefinitions")
     assert wanted.resources == {CONFIGMAPS: "v1", NAMESPACES: "v1", definitions: "v1", samples: "v1alpha1"}
     assert wanted.covers(Part(definitions, "", "s.d")) and wanted.covers(namespace("test"))
     assert wanted.covers(Part(samples, "test", "down")) and not wanted.covers(Part(samples, "test", "up"))
     assert wanted.covers(Part(CONFIGMAPS, "wherever", "whatever"))
-    assert wanted.brings(samples, "test", "up") and not wanted.brings(samples, "test", "down")
-    assert wanted.brings(samples, "any", "thing")
-    assert wanted.brings(NAMESPACES, "", "test")
+    assert wanted.upsyncs(samples, "test", "up") and not wanted.upsyncs(samples, "test", "down")
+    assert wanted.upsyncs(samples, "any", "thing")
+    assert wanted.upsyncs(NAMESPACES, "", "test")
     assert not wanted.problems and not wanted.unknown
 
 
@@ -267,7 +267,7 @@ def test_an_object_in_a_namespace_needs_one() -> None:
         ({"clusterScope": ["x"]}, "spec.clusterScope[0] is no map"),
         ({"clusterScope": [{"resource": "../x", "objects": ["a"]}]}, "spec.clusterScope[0] has a resource"),
         ({"clusterScope": [{"resource": 3, "objects": ["a"]}]}, "spec.clusterScope[0].resource is no text"),
-        ({"clusterScope": [asked(Resource("a/b", "c"), objects=["a"])]}, "spec.clusterScope[0].group is no name"),
+        ({"clusterScope": [asked(Kind("a/b", "c"), objects=["a"])]}, "spec.clusterScope[0].group is no name"),
         ({"clusterScope": [asked(ROLES, "rbac/v1", objects=["a"])]}, "spec.clusterScope[0].apiVersion is no version"),
         ({"namespacedObjects": [asked(SECRETS, objectsByNamespace=[{"names": ["a"]}])]}, "[0].namespace is missing"),
         ({"upsync": [{"apiGroup": "*", "resources": ["*"], "names": ["*"]}]}, "spec.upsync[0].apiGroup is no name"),
@@ -374,31 +374,31 @@ def twin_covers(spec: Obj, part: Part) -> bool:
     scope = spec.get("namespaceScope", {})
     inside = scope.get("namespaces", [])
     named = [
-        (asked(Resource(one["group"], one["resource"])), within["namespace"], within["names"])
+        (asked(Kind(one["group"], one["resource"])), within["namespace"], within["names"])
         for one in spec.get("namespacedObjects", [])
         for within in one["objectsByNamespace"]
         if within["names"]
     ]
-    kind = asked(part.resource)
+    kind = asked(part.kind)
     needed = [*inside, *(within for _, within, _ in named)]
-    if part.resource == NAMESPACES and not part.namespace and fits(part.name, needed):
+    if part.kind == NAMESPACES and not part.namespace and fits(part.name, needed):
         return True
     if not part.namespace:
-        some = [one["objects"] for one in spec.get("clusterScope", []) if one["resource"] == part.resource.plural]
+        some = [one["objects"] for one in spec.get("clusterScope", []) if one["resource"] == part.kind.resource]
         return any(fits(part.name, names) for names in some)
-    if part.resource != NAMESPACES and kind in scope.get("resources", []) and fits(part.namespace, inside):
+    if part.kind != NAMESPACES and kind in scope.get("resources", []) and fits(part.namespace, inside):
         return True
     return any(
         kind == one and fits(part.namespace, [within]) and fits(part.name, names)
         for one, within, names in named
-        if part.resource != NAMESPACES
+        if part.kind != NAMESPACES
     )
 
 
-def twin_brings(spec: Obj, resource: Resource, namespace: str, name: str) -> bool:
+def twin_brings(spec: Obj, resource: Kind, namespace: str, name: str) -> bool:
     return any(
         one.get("apiGroup", "") == resource.group
-        and fits(resource.plural, one["resources"])
+        and fits(resource.resource, one["resources"])
         and fits(name, one.get("names", []))
         and (not namespace or fits(namespace, one.get("namespaces", [])))
         for one in spec.get("upsync", [])
@@ -421,7 +421,7 @@ def test_all_configurations_count_as_the_definition_says(specs: list[Obj]) -> No
     for part in parts:
         covered = any(twin_covers(one, part) for one in specs)
         assert wanted.covers(part) == covered, part
-        assert not covered or part.resource in wanted.resources
+        assert not covered or part.kind in wanted.resources
         brought = any(twin_brings(one, *part) for one in specs)
-        assert wanted.brings(*part) == brought, part
-        assert not brought or (wanted.may_bring(part.resource) and part.resource.group in wanted.upsync_groups)
+        assert wanted.upsyncs(*part) == brought, part
+        assert not brought or (wanted.may_upsync(part.kind) and part.kind.group in wanted.upsync_groups)
