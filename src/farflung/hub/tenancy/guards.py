@@ -15,9 +15,9 @@ from farflung.apis.kcp.names import (
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.paths import ROOT, SINGLETON
-from farflung.hub.tenancy.workspace_authorizer import is_operator
+from farflung.hub.tenancy.workspace_authorizer import is_operator, is_privileged
 from farflung.hub.tenancy.workspace_types import RESERVED
-from farflung.hub.tenancy.workspaces import is_privileged, workspace_forbidden
+from farflung.hub.tenancy.workspaces import workspace_forbidden
 from farflung.machinery.errors import ApiError, Obj, forbidden
 
 ORDER: Final = ("", states.SCHEDULING, states.INITIALIZING, states.READY)

@@ -28,7 +28,7 @@ from farflung.apis.kcp.names import (
 )
 from farflung.apis.names import NAME_LABEL, RBAC_GROUP
 from farflung.hub.catalog import objects
-from farflung.hub.request.user import ADMINISTRATORS, User
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import hashes
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types
@@ -54,6 +54,7 @@ from farflung.hub.tenancy.paths import (
     TypeReference,
     workspace_key,
 )
+from farflung.hub.tenancy.workspace_authorizer import is_privileged
 from farflung.hub.tenancy.workspace_types import (
     TypeLineage,
     WorkspaceType,
@@ -374,10 +375,6 @@ def admin_binding(user: str) -> Obj:
 
 
 # --- users ----------------------------------------------------------------------------------------
-
-
-def is_privileged(user: User) -> bool:
-    return ADMINISTRATORS in user.groups and not user.cluster
 
 
 def owner_text(user: User) -> str:
