@@ -15,7 +15,7 @@ from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, Part
 from farflung.syncer.conversion import for_edge, identical, is_create_only, is_downsynced, is_upsynced, takes_status
-from farflung.syncer.discovery import ServedKinds
+from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.sync_scope import SyncScope, read_scope
 
 DEFINITION = Part(Kind("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
@@ -50,7 +50,7 @@ async def agreed(world: World) -> None:
 async def complaints(world: World) -> list[str]:
     """What is not as it should be."""
     the_one = await world.link.mailbox.get(CONFIGS, "the-one")
-    wanted = read_scope([the_one], ServedKinds().named)
+    wanted = read_scope([the_one], SharedKinds().named)
     report = the_one.get("status") or {}
     return [*_down(world, wanted, report), *_up(world, wanted, report), *_orphans(world, report)]
 

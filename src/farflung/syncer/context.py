@@ -11,7 +11,7 @@ from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
 from farflung.syncer.decide import Adopt
-from farflung.syncer.discovery import ServedKinds
+from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.journal import Journal
 
 BEAT: Final = 20.0  #: seconds between two heartbeats
@@ -34,7 +34,7 @@ class SyncerOptions:
 class SyncerContext:
     options: SyncerOptions
     journal: Journal
-    kinds: ServedKinds
+    kinds: SharedKinds
     log: Logger
     env: Environment
     mailbox_env: Environment  #: its sleeps end when the hub answers again

@@ -22,7 +22,7 @@ NOTHING = ServedResources(())
 
 
 @dataclass(slots=True)
-class ServedKinds:
+class SharedKinds:
     """The last discovery of each side; empty before the first."""
 
     mailbox: ServedResources = field(default_factory=lambda: NOTHING)
@@ -96,14 +96,14 @@ Side = Literal["mailbox", "edge"]
 BOTH: Final[tuple[Side, ...]] = ("mailbox", "edge")
 
 
-class DiscoveryCache:
+class SideDiscovery:
     """Keeps `kinds` current, and watches the CustomResourceDefinitions of the edge, which change them."""
 
     def __init__(
         self,
         mailbox: Client,
         edge: Client,
-        kinds: ServedKinds,
+        kinds: SharedKinds,
         env: Environment,
         log: Logger,
         doubted: Callable[[], None],

@@ -18,7 +18,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind, Part, is_system
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import is_create_only, is_downsynced
-from farflung.syncer.discovery import ServedKinds
+from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.informers import KindInformers
 from farflung.syncer.report import ReportCondition
 
@@ -40,7 +40,7 @@ def ignore_absence(part: Part) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class EdgeClient:
     client: Client
-    kinds: ServedKinds
+    kinds: SharedKinds
     objects: KindInformers[Obj]  #: those with the label of downsynced objects, without fields that no decision needs
 
     async def read(self, collection: Collection, part: Part) -> Obj | None:

@@ -15,7 +15,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import Part
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.copies import MailboxCopy
-from farflung.syncer.discovery import ServedKinds
+from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.edge import EdgeProbe, ignore_absence
 from farflung.syncer.informers import KindInformers
 from farflung.syncer.journal import SUSPICION
@@ -37,7 +37,7 @@ class MailboxEndsError(ClientError):
 @dataclass(frozen=True, slots=True)
 class MailboxClient:
     client: Client
-    kinds: ServedKinds
+    kinds: SharedKinds
     copies: KindInformers[MailboxCopy]
 
     async def check(self, incarnation: str) -> None:

@@ -21,7 +21,7 @@ from farflung.runtime.reflector import Environment
 from farflung.syncer.configuration import REPORTED, ConfigInformers
 from farflung.syncer.context import SyncerContext, SyncerOptions
 from farflung.syncer.copies import MailboxCopy, read_edge_object
-from farflung.syncer.discovery import DiscoveryCache, ServedKinds, Side
+from farflung.syncer.discovery import SharedKinds, Side, SideDiscovery
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.edge import EdgeClient, EdgeProbe
 from farflung.syncer.informers import KINDS, CopyInformers, InformerHandlers, KindInformers
@@ -65,7 +65,7 @@ class Syncer:
         self._env = env
         self._log = log.bind(syncTargetName=options.name)
         self._started = options.now()
-        self._kinds = ServedKinds()
+        self._kinds = SharedKinds()
         self._remembered_kinds: list[str] = []  #: the kinds that the journal has on disk
         self._is_hub_distrusted = False  #: whether to list everything in the hub again
         self._replan = asyncio.Event()
@@ -82,7 +82,7 @@ class Syncer:
             self._mailbox_reachability.env,
             self._edge_reachability.env,
         )
-        self._discovery = DiscoveryCache(
+        self._discovery = SideDiscovery(
             self._options.mailbox, self._options.edge, self._kinds, context.edge_env, self._log, self._replan.set
         )
         self._configuration = ConfigInformers(context, self._accepts, self._replan.set)
