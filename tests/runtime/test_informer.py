@@ -205,3 +205,34 @@ async def test_informers_of_one_collection_share_a_watch_and_survive_each_other(
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
     assert watches() == 0
+
+
+async def test_an_informer_that_joins_while_changes_arrive_gets_a_list() -> None:
+    hub = await LocalHub.in_memory().furnish()
+    await hub.config_map("before")
+    transport = LocalTransport(hub.function, ADMIN_TOKEN)
+    shared = SharedInformers(OUTSIDE)
+
+    def fail(what: str, error: Exception) -> None:
+        raise error
+
+    first = shared.informer(Client(transport), MAPS, orjson.loads, fail)
+    joined: list[Informer[Any]] = []
+
+    def join(change: Change[Any]) -> None:
+        if first.synced.is_set() and change.key.name == "one":
+            joined.append(shared.informer(Client(transport), MAPS, len, fail))
+
+    first.subscribe(join)
+    running = [asyncio.create_task(first.run())]
+    async with asyncio.timeout(PATIENCE):
+        await first.synced.wait()
+        await asyncio.gather(*(hub.config_map(name) for name in ("one", "two")))
+        while not joined:
+            await asyncio.sleep(0)
+        running.append(asyncio.create_task(joined[0].run()))
+        while {key.name for key in joined[0].cache} != {"before", "one", "two"}:
+            await asyncio.sleep(0)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -61,10 +61,11 @@ class Sink(Protocol[T]):
         """A request failed and will be retried."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reader(Generic[T]):
     decode: Callable[[bytes], T]
     sink: Sink[T]
+    listed: bool = False  #: whether the sink has a list, so that it can get changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,6 @@ class Reflector(Generic[T]):
     def add(self, decode: Callable[[bytes], Any], sink: Sink[Any]) -> None:
         """Add a sink.  If the others have a list already, all of them get a new one."""
         self._readers = [*self._readers, _Reader(decode, sink)]
-        self._since = ""
         if self._turn is not None:
             self._turn.reschedule(asyncio.get_running_loop().time())
 
@@ -136,6 +136,8 @@ class Reflector(Generic[T]):
     def resume(self, since: str) -> None:
         """Watch from this version instead of listing first: the sink has the objects of that version."""
         self._since = since
+        for reader in self._readers:
+            reader.listed = True
 
     async def run(self) -> None:
         """Until cancelled.  Of several callers one runs the watch; if it is cancelled, the next one continues."""
@@ -143,7 +145,7 @@ class Reflector(Generic[T]):
             while True:
                 try:
                     async with asyncio.timeout(None) as self._turn:
-                        await (self._watch() if self._since else self._list())
+                        await (self._watch() if self._can_watch() else self._list())
                 except ClientError as error:
                     await self._pause(error)
                 except TimeoutError:
@@ -152,8 +154,11 @@ class Reflector(Generic[T]):
                 finally:
                     self._turn = None
 
+    def _can_watch(self) -> bool:
+        return bool(self._since) and all(reader.listed for reader in self._readers)
+
     async def _pause(self, error: ClientError) -> None:
-        verb = "watch" if self._since else "list"
+        verb = "watch" if self._can_watch() else "list"
         if isinstance(error, Refused) and (error.is_future_version or _is_final(error)):
             self._since = ""
         self._failures += 1
@@ -179,6 +184,7 @@ class Reflector(Generic[T]):
         self._since, self._failures = version, self._lists
         self._lists += 1
         for reader, known in zip(readers, found, strict=True):
+            reader.listed = True
             reader.sink.replace(known, revision)
 
     async def _watch(self) -> None:
@@ -208,6 +214,8 @@ class Reflector(Generic[T]):
             raise InvalidResponse(f"an event of the type {event.type[:50]!r}")
         self._since = version
         for reader in self._readers:
+            if not reader.listed:
+                continue
             sink = reader.sink
             if event.type == "DELETED":
                 value = sink.previous(key)
