@@ -178,3 +178,12 @@ def test_a_stream_in_memory_is_left_as_it_is(capsys: pytest.CaptureFixture[str])
     before = sys.stdout, sys.stderr
     outlet.unblock(lost)
     assert (sys.stdout, sys.stderr) == before
+
+
+def test_a_line_that_cannot_be_formatted_is_reported_and_others_are_written(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    stream = Outlet(writing, lost)
+    stream.defer(lambda: b"before\n")
+    stream.defer(lambda: b"%d\n" % int("a secret"))
+    stream.defer(lambda: b"after\n")
+    assert read_until(reading, b"after\n") == ["before", "cannot format a log line: ValueError", "after"]

@@ -98,7 +98,7 @@ class Outlet(io.BufferedIOBase):
         """Write some of what waits, or else tell what was lost after it.  False if there is nothing to do now."""
         with self._changed:
             items, told = self._next()
-        lines = [item if isinstance(item, bytes) else item() for item in items]
+        lines = [item if isinstance(item, bytes) else format_line(item) for item in items]
         written = all(map(self._put, joined(lines)))
         with self._changed:
             if not written:
@@ -138,6 +138,14 @@ class Outlet(io.BufferedIOBase):
                 return os.write(self.name, lines)
             except BlockingIOError:
                 select.select((), (self.name,), ())
+
+
+def format_line(line: Callable[[], bytes]) -> bytes:
+    """A line that cannot be formatted must not end the thread that writes all others."""
+    try:
+        return line()
+    except Exception as error:
+        return f"cannot format a log line: {type(error).__name__}\n".encode()
 
 
 def size_of(item: bytes | Callable[[], bytes]) -> int:
