@@ -76,5 +76,5 @@ def test_nobody_reading_is_no_reason_to_fail() -> None:
 
 
 def test_lost_lines_are_told_of_in_a_line_as_all_others() -> None:
-    form = r'W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ klog\.py:1\] "7 lines were lost, because nobody read them"'
+    form = r'W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ klog\.py:1\] "7 lines were lost, because the reader was too slow"'
     assert re.fullmatch(form, lost(7))

@@ -74,7 +74,7 @@ class Logger:
 
 def lost(number: int) -> str:
     """The line in the place of dropped lines."""
-    return _line(WARNING, datetime.now(), "klog.py:1", f"{number} lines were lost, because nobody read them", ())
+    return _line(WARNING, datetime.now(), "klog.py:1", f"{number} lines were lost, because the reader was too slow", ())
 
 
 def _line(level: str, now: datetime, where: str, message: str, values: Iterable[tuple[str, object]]) -> str:

@@ -277,7 +277,13 @@ class StatusReturner:
             self._refused.pop(one, None)
             raise
         self._refused.pop(one, None)
-        self._log.info("Gave back", v=3, object=str(one.part), cluster=one.cluster, what=subresource or "marks")
+        self._log.info(
+            "Returned status of the only copy",
+            v=3,
+            object=str(one.part),
+            cluster=one.cluster,
+            what=subresource or "marks",
+        )
         return taken
 
     def _tell(self, one: WorkspaceObject, obj: Obj, error: Refused) -> None:
