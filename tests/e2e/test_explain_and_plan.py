@@ -84,12 +84,12 @@ def test_what_goes_wrong_is_a_sentence_and_exit_code_1(workspaces: HubProcess, w
     assert unbound == (
         1,
         "",
-        "Error: the workspace root does not have the API of placements: in that workspace, `kubectl kcp bind apiexport "
-        "root:espw:edge.kcp.io` binds it\n",
+        "Error: the workspace root has no edge API: bind it with `kubectl kcp bind apiexport root:espw:edge.kcp.io` in "
+        "that workspace\n",
     )
     nowhere = run(kubeconfig, "explain", "placement", "p", "--context", "base")
     assert (nowhere[0], nowhere[2].count("\n")) == (1, 1)
-    assert "is the address of no workspace: give one with --workspace" in nowhere[2]
+    assert "is not the URL of a workspace: select one with --workspace" in nowhere[2]
     wrong = yaml.safe_dump(placement("p", {"matchExpressions": [{"key": "env", "operator": "Is"}]})).encode()
     code, output, complaint = run(kubeconfig, "plan", "-f", "-", "--workspace", web, stdin=wrong)
     assert (code, complaint) == (1, "Error: some objects cannot be planned; see the errors above\n")

@@ -20,7 +20,7 @@ from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
-from farflung.controllers.global_scheduler.controller import GlobalScheduler, pods_of
+from farflung.controllers.global_scheduler.controller import GlobalScheduler
 from farflung.controllers.global_scheduler.controller import GlobalSchedulerSetting as GlobalSetting
 from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
@@ -141,15 +141,15 @@ class Fleet:
     ) -> GlobalScheduler:
         espw, root, compute = (self.client(f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
         pods, clusters = [
-            await find_view(compute, name, self.env, log) for name in ("kubernetes", "globalscheduler.com")
+            (await find_view(compute, name, self.env, log)).url for name in ("kubernetes", "globalscheduler.com")
         ]
         everywhere = Client(self.masters, "/clusters/*", "global-scheduler")
         setting = GlobalSetting(
             everywhere,
             espw,
             root,
-            pods_of(pods.identity),
-            clusters.url,
+            pods,
+            clusters,
             workload,
             edge,
             lambda: self.hub.now,

@@ -16,7 +16,6 @@ from farflung.controllers.global_scheduler.controller import (
     NAME,
     GlobalScheduler,
     GlobalSchedulerSetting,
-    pods_of,
 )
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
@@ -123,13 +122,13 @@ def join(
     allowed = clients.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:
-        pods, clusters = [await find_view(compute, name, env, log) for name in (PODS, GLOBALSCHEDULER_GROUP)]
+        pods, clusters = [(await find_view(compute, name, env, log)).url for name in (PODS, GLOBALSCHEDULER_GROUP)]
         setting = GlobalSchedulerSetting(
             allowed.everywhere,
             allowed.provider,
             allowed.root,
-            pods_of(pods.identity),
-            clusters.url,
+            pods,
+            clusters,
             allowed.targets,
             allowed.edge,
             _now,

@@ -25,6 +25,8 @@ class Controller(Generic[K]):
     """`reconcile(key, worker)` brings the cluster to the desired state, or raises.  It returns the seconds after which
     the key is reconciled again, or None."""
 
+    verbosity = 0  #: of the log lines about start and stop
+
     def __init__(
         self,
         name: str,
@@ -55,13 +57,13 @@ class Controller(Generic[K]):
 
     async def run(self) -> None:
         """Until cancelled."""
-        self._log.info("starting controller", controller=self.name)
+        self._log.info("starting controller", v=self.verbosity, controller=self.name)
         try:
             async with asyncio.TaskGroup() as workers:
                 for number in range(self._workers):
                     workers.create_task(self._work(number), name=f"{self.name} {number}")
         finally:
-            self._log.info("shutting down controller", controller=self.name)
+            self._log.info("shutting down controller", v=self.verbosity, controller=self.name)
 
     async def _work(self, number: int) -> None:
         while True:

@@ -26,6 +26,8 @@ class Rebuilder(Controller[str]):
     repeated with backoff: one bad object does not stop the controller.
     """
 
+    verbosity = 4  # it is a part of the controller whose engine it rebuilds
+
     def __init__(self, name: str, rebuild: Callable[[], None], env: Environment, log: Logger) -> None:
         """`rebuild` makes a new engine and calls `replay` for every cache."""
         super().__init__(

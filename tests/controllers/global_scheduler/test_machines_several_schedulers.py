@@ -16,7 +16,7 @@ from machines import CATALOGUE, Machines, machines
 from platform_harness import MASTER, OPERATOR
 
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.controller import GlobalScheduler, GlobalSchedulerSetting, pods_of
+from farflung.controllers.global_scheduler.controller import GlobalScheduler, GlobalSchedulerSetting
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import SharedInformers
@@ -62,14 +62,12 @@ class Contender:
         espw, root, compute = (Client(ordinary, f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
         names = ("kubernetes", "globalscheduler.com", "workload.kcp.io", "edge.kcp.io")
         exporting = zip((compute, compute, root, espw), names, strict=True)
-        pods, *views = [await find_view(client, name, env, log) for client, name in exporting]
+        views = [(await find_view(client, name, env, log)).url for client, name in exporting]
         candidate = Candidate(
             LeaseRef(compute, "default", "global-scheduler"), self.name, env, lambda: hub.now, log, TERMS
         )
         clients = [candidate.guarded(one) for one in (Client(master, "/clusters/*"), espw, root)]
-        setting = GlobalSchedulerSetting(
-            *clients, pods_of(pods.identity), *(view.url for view in views), lambda: hub.now, catalogue=CATALOGUE
-        )
+        setting = GlobalSchedulerSetting(*clients, *views, lambda: hub.now, catalogue=CATALOGUE)
 
         async def work() -> None:
             recorder = Recorder(clients[0], self.name, lambda: hub.now, env.monotonic, lambda: self.name, log)

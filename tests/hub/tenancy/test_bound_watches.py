@@ -76,4 +76,4 @@ async def test_nothing_is_kept_of_watches_that_ended(world: Provided) -> None:
     kept: Watches = world.hub.watches
     assert kept.count == 0
     assert not kept._audiences
-    assert not kept._places
+    assert not kept._by_scope

@@ -13,7 +13,7 @@ import msgspec
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNCER_CONFIGS
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
 from farflung.apis.kcp.names import API_BINDINGS, SYNC_TARGETS, WORKSPACES
-from farflung.apis.names import Collection
+from farflung.apis.names import PODS, Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import Evictor, MachineBinder
@@ -80,8 +80,8 @@ class GlobalSchedulerSetting:
     everywhere: Client  #: all workspaces, with full access
     provider: Client  #: the provider workspace, with the mailboxes below it
     root: Client  #: a workspace with access to the views of root and root:compute
-    pods: Collection  #: the Pods of the export, in all workspaces
-    scheduler_view: str  #: URL of the view with Clusters and Allocations
+    pods_view: str  #: URL of the view with Pods, which exists before a workspace binds the export
+    scheduler_view: str  #: with Clusters and Allocations
     workload_view: str  #: with SyncTargets
     edge_view: str  #: with EdgePlacements
     now: Callable[[], datetime]
@@ -89,11 +89,6 @@ class GlobalSchedulerSetting:
     catalogue: Mapping[str, Flavor] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()  #: sites from files
     failover: FailoverOptions = field(default_factory=FailoverOptions)
-
-
-def pods_of(identity: str) -> Collection:
-    """The Pods of an export, as a collection of all workspaces."""
-    return Collection("", "v1", f"pods:{identity}", "Pod")
 
 
 class GlobalScheduler:
@@ -123,7 +118,7 @@ class GlobalScheduler:
         self.state = SchedulerState(engine, setting.failover)
         decoder = SubjectDecoder(setting.catalogue, self.state.expected)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
-        self.pods = self._informer(setting.everywhere, setting.pods, decoder.pod)
+        self.pods = self._informer(root.view(setting.pods_view), PODS, decoder.pod)
         self.allocations = self._informer(scheduling, ALLOCATIONS, decoder.allocation)
         self._clusters = self._informer(scheduling, CLUSTERS, decode_cluster)
         self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, decode_target)
