@@ -59,4 +59,4 @@ def test_the_smallest_name_counts_and_another_is_named_if_it_would_make_somethin
     different = [name for name in names if alone[name] != alone[names[0]]]
     assert bool(want.ambiguity) == bool(different)
     if different:
-        assert f"the Locations {names[0]} and {different[0]} both lead there" in want.ambiguity
+        assert f"the Locations {names[0]} and {different[0]} both select the cluster" in want.ambiguity

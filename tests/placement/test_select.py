@@ -318,7 +318,7 @@ def test_kinds_of_which_nothing_can_be_selected_are_told_apart() -> None:
             {"downsync": [{"namespaceSelectors": [{"matchLabels": {"/": "a"}}]}]},
             'spec.downsync[0].namespaceSelectors[0].matchLabels: Invalid value: "/": ',
         ),
-        ({"downsync": [{"resources": ["a"]}, {}]}, "spec.downsync[1]: Required value: must say something that not "),
+        ({"downsync": [{"resources": ["a"]}, {}]}, "spec.downsync[1]: Required value: must not match "),
         ({"downsync": [{"resources": ["*"], "namespaces": ["*"], "labelSelectors": [{}]}]}, "spec.downsync[0]: "),
         ({"downsync": [{"apiGroup": "*", "createOnly": True}]}, "spec.downsync[0]: Required value: "),
         ({"downsync": [{"namespaceSelectors": [{}, {"matchLabels": {"a": "b"}}]}]}, "spec.downsync[0]: Required "),

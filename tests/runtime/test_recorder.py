@@ -162,7 +162,7 @@ def test_too_many_at_once_are_left_out_and_nobody_waits() -> None:
     recorder = made.recorder()
     for number in range(MOST + 50):
         recorder.record(About("", "v1", "ConfigMap", f"m{number}"), "Normal", "Made", "m")
-    assert made.log.getvalue().count("event left out") == 50
+    assert made.log.getvalue().count("event dropped") == 50
 
 
 async def test_what_is_remembered_is_bounded() -> None:

@@ -6,9 +6,9 @@ select          which objects an EdgePlacement selects; `spec.where`
 resolve         the destinations of an EdgePlacement
 project         one copy in a mailbox: stripped, merged, customized, marked
 customize       parameters and Customizers
-syncer_config   what a syncer is told, and what it reports
+syncer_config   the spec of a SyncerConfig, and the syncer's report in its status
 index           which object belongs in which mailbox
 guard           how much may be withdrawn at once
-state           all of it, and the keys that each event affects
+state           all observed objects, and the keys that each event affects
 feeds           informers of all objects in all workspaces
 """

@@ -1,4 +1,4 @@
-"""X."""
+"""Customize copies: replace parameters, and apply the replacements of a Customizer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.jsonpath import PathError
 from farflung.machinery.jsonpath_edit import DEEPEST, Allowance, AssignmentPath, depth, parse
 
-PREFIXES: Final = ("edge.kcp.io/", "edge.kubestellar.io/")  #: of the annotations; the first counts
+PREFIXES: Final = ("edge.kcp.io/", "edge.kubestellar.io/")  #: of the annotations; the first one has precedence
 EXPAND: Final = "expand-parameters"
 CUSTOMIZER: Final = "customizer"
 MOST_REPLACEMENTS: Final = 1000  #: of a Customizer
-MOST_UNKNOWN: Final = 20  #: names that are told of
-NO_NAME: Final = "…"  #: stands for what cannot be the name of anything
+MOST_UNKNOWN: Final = 20  #: names that are reported
+NO_NAME: Final = "…"  #: replaces invalid names
 T = TypeVar("T")
 Parameters = Mapping[str, str]
-_PARAMETER: Final = re.compile(r"%(?:%|\(([^)]*)\)?)")  # without `)` all that follows is the name
+_PARAMETER: Final = re.compile(r"%(?:%|\(([^)]*)\)?)")  # without `)`, the rest is the name
 _JSON_PARTS: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z|\\\Z)|[^"]+', re.DOTALL)
 _KEY: Final = re.compile(r"[\w./-]{1,317}", re.ASCII)
 
@@ -32,7 +32,7 @@ class CustomizerReference(NamedTuple):
 
     namespace: str
     name: str
-    problem: str = ""  #: why it can name none
+    problem: str = ""  #: why the reference is invalid
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -44,28 +44,28 @@ class Value(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    where: str  #: for people
+    where: str  #: for messages
     path: str
     value: str  #: JSON
-    parsed_path: AssignmentPath | None = None  #: unless it depends on the place
-    parsed_value: Value | None = None  #: the same
+    parsed_path: AssignmentPath | None = None  #: None: it has parameters
+    parsed_value: Value | None = None  #: None: it has parameters
 
 
 class Customizer(NamedTuple):
     name: str  #: with its namespace
     expands: bool = False
     replacements: tuple[Replacement, ...] = ()
-    problem: str = ""  #: why nothing can be done with it
+    problem: str = ""  #: why it is invalid
 
 
 class Customized(NamedTuple):
-    obj: Obj  #: shares with what it was made of, and with others: nobody may change it
-    problem: str = ""  #: why the object cannot go; it is as it was then
-    unknown: tuple[str, ...] = ()  #: names that nothing is known under, sorted; what names them stays as it is
-    unused: tuple[str, ...] = ()  #: paths that lead nowhere
+    obj: Obj  #: shares values with the source: must not be changed
+    problem: str = ""  #: why it failed; then `obj` is unchanged
+    unknown: tuple[str, ...] = ()  #: unknown parameters, sorted; they are not replaced
+    unused: tuple[str, ...] = ()  #: paths that do not exist
 
 
-# --- what objects ask for -------------------------------------------------------------------------
+# --- annotations ----------------------------------------------------------------------------------
 
 
 def expands(obj: Mapping[str, Any]) -> bool:
@@ -113,21 +113,20 @@ def parameters_of(
     cluster: str = "",
     workspace: str = "",
 ) -> dict[str, str]:
-    """What is known of a place: the labels of its Location count before its annotations, and both before what every
-    place has: `location.name`, `cluster.name` (the SyncTarget's) and `workspace` (that of the Location).  What is empty
-    of the latter is not known."""
+    """The parameters of a destination: labels of the Location, then its annotations, then `location.name`,
+    `cluster.name` (of the SyncTarget) and `workspace` (of the Location), unless they are empty."""
     always = {"location.name": location, "cluster.name": cluster, "workspace": workspace}
     return {**{name: text for name, text in always.items() if text}, **annotations, **labels}
 
 
 def expand(text: str, parameters: Parameters) -> tuple[str, tuple[str, ...]]:
-    """The text with `%(name)` replaced and `%%` as `%`, and the names that are not known, which stay as they are."""
+    """The text with `%(name)` and `%%` replaced, and the unknown names, which are not replaced."""
     expanding = Expanding(parameters, Allowance())
     return expanding.text(text), expanding.unknown()
 
 
 class Expanding:
-    """For one object in one place.  All of it may raise PathError: too large."""
+    """Replaces parameters in one object for one destination.  Raises PathError if the result is too large."""
 
     def __init__(self, parameters: Parameters, allowance: Allowance) -> None:
         self._parameters = parameters
@@ -141,11 +140,11 @@ class Expanding:
         return _PARAMETER.sub(self._plain, text) if "%" in text else text
 
     def json(self, text: str) -> str:
-        """A text that is to be JSON.  What is put into a string there stays in that string, whatever it is."""
+        """In JSON.  Values in a string are escaped."""
         return _JSON_PARTS.sub(self._json_part, text) if "%" in text else text
 
     def document(self, node: Any, level: int = 0) -> Any:
-        """Every text in it, but no key."""
+        """In all strings except keys."""
         if level > DEEPEST:
             raise PathError(f"the object has more than {DEEPEST} levels")
         if type(node) is dict:
@@ -196,11 +195,11 @@ class Expanding:
 
 
 class _ProblemError(ValueError):
-    """Its text says where it is and what."""
+    """The message begins with the path."""
 
 
 def parse_customizer(obj: Mapping[str, Any]) -> Customizer:
-    """What does not depend on the place is understood here, once."""
+    """Paths and values without parameters are parsed here, once."""
     metadata = obj["metadata"]
     name = str(CustomizerReference(metadata.get("namespace") or "", metadata["name"]))
     try:
@@ -253,7 +252,7 @@ def _value(where: str, text: str, after: str) -> Value:
 
 
 def customized(obj: Obj, customizer: Customizer | None, parameters: Parameters) -> Customized:
-    """The object as it goes to one place.  `customizer`: what its `reference_of` leads to; None if there is nothing."""
+    """The object for one destination.  `customizer`: the one of its `reference_of`; None if it does not exist."""
     does_expand, reference = expands(obj), reference_of(obj)
     if not does_expand and reference is None:
         return Customized(obj)
@@ -314,7 +313,7 @@ def _in_words(where: str, attempt: Callable[[], T]) -> T:
 
 
 def _check(before: Obj, after: Obj) -> None:
-    """It is still the same object, and one that can be handled."""
+    """Raises _ProblemError if identity or metadata became invalid."""
     for name in ("apiVersion", "kind"):
         _check_same(name, before.get(name), after.get(name))
     metadata = after.get("metadata")

@@ -1,4 +1,4 @@
-"""X."""
+"""The guard: hold withdrawals that affect too many destinations of a placement, until they are confirmed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Thing = TypeVar("Thing", bound=Hashable)
 
 
 class WithdrawalLimits(NamedTuple):
-    """A withdrawal is held if it is beyond both."""
+    """A withdrawal is held if it exceeds both."""
 
     share: int = 50  #: of the destinations, in percent
     number: int = 10  #: destinations
@@ -31,12 +31,12 @@ USUAL: Final = WithdrawalLimits()
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal(Generic[Destination, Thing]):
-    losing: int  #: destinations that lose something, unless it is held
-    having: int  #: destinations that have something
-    held: Mapping[Destination, Set[Thing]] = field(default_factory=lambda: MappingProxyType({}))  #: what stays
+    losing: int  #: destinations that would lose a copy
+    having: int  #: destinations with copies
+    held: Mapping[Destination, Set[Thing]] = field(default_factory=lambda: MappingProxyType({}))  #: copies that stay
 
     def message(self, generation: int) -> str:
-        """What is held and how to go on, if something is."""
+        """Describes what is held and how to confirm it; empty if nothing is held."""
         if not self.held:
             return ""
         return (
@@ -52,14 +52,14 @@ def weigh(
     confirmed: bool,
     limits: WithdrawalLimits = USUAL,
 ) -> Withdrawal[Destination, Thing]:
-    """What is held of what each of `having` destinations would lose.  No loss is empty."""
+    """`losses`: the copies that each destination would lose, no set empty; `having`: destinations with copies."""
     if confirmed or not limits.are_exceeded(len(losses), having):
         return Withdrawal(len(losses), having)
     return Withdrawal(len(losses), having, MappingProxyType(dict(losses)))
 
 
 def is_confirmed(annotations: Mapping[str, str], generation: int, losing: int) -> bool:
-    """Whether someone confirmed what the present spec of a placement withdraws from so many destinations."""
+    """Whether the annotation confirms withdrawals of this generation from `losing` destinations."""
     of, slash, most = annotations.get(CONFIRM_WITHDRAWAL, "").partition("/")
     if not slash or generation <= 0 or of != str(generation):
         return False
@@ -101,17 +101,18 @@ class Withdrawals:
         self._limits = limits
         self._is_heard = is_heard
         self._is_undecided = is_undecided
-        self._held: set[PlacementKey] = set()  #: as it was when it was last looked at
+        self._held: set[PlacementKey] = set()  #: as of the last call of `turns`
 
     def look_at(self, mailbox: str, part: Part, keys: Iterable[PlacementKey]) -> None:
-        """Whether a copy that was made for these placements is withdrawn."""
+        """Update whether a copy of these placements is being withdrawn."""
         unwanted = not self._engine.is_wanted(mailbox, part)
         for key in keys:
             lost = unwanted and key in self._placements and not self._was_deleted(key.cluster, part)
             self._copies.set_lost(key, mailbox, part, lost=lost)
 
     def _was_deleted(self, cluster: str, part: Part) -> bool:
-        """Whether somebody deleted it by name, which is meant.  What a workspace does not serve, nobody knows."""
+        """Whether the source was deleted: such a withdrawal is intended.  False if the workspace does not serve the
+        kind."""
         seen = self._world.get(cluster, part)
         if seen is not None:
             return not seen.alive
@@ -119,7 +120,8 @@ class Withdrawals:
         return source is not None and self._is_heard(source)
 
     def is_held(self, key: PlacementKey) -> bool:
-        """Whether a placement withdraws too much at once.  Of one that nobody understands all stays anyway."""
+        """Whether the withdrawals of a placement exceed the limits.  An undecided placement withdraws nothing
+        anyway."""
         seen = self._placements.get(key)
         losing, having = len(self._copies.lost(key)), len(self._copies.mailboxes(key))
         if seen is None or not self._limits.are_exceeded(losing, having):
@@ -131,13 +133,13 @@ class Withdrawals:
         return Withdrawal(len(lost), having, lost if self.is_held(key) else {})
 
     def stays(self, mailbox: str, part: Part, key: PlacementKey) -> bool:
-        """Whether a copy that nobody wants, and that was made for this placement, stays nevertheless."""
+        """Whether an unwanted copy of this placement is not withdrawn."""
         if self._was_deleted(key.cluster, part):
             return False
         return self._is_undecided(key) or (self.is_held(key) and part in self._copies.lost(key).get(mailbox, ()))
 
     def is_confirmation_used_up(self, key: PlacementKey) -> bool:
-        """It was about the present spec, and nothing is left to be withdrawn."""
+        """Whether the confirmed withdrawals are complete."""
         seen = self._placements.get(key)
         return (
             seen is not None
@@ -147,11 +149,11 @@ class Withdrawals:
         )
 
     def is_worth_telling(self, key: PlacementKey) -> bool:
-        """Whether something is to be said that was not, or is different from what was."""
+        """Whether the status of the placement may need an update."""
         return key in self._held or self.is_held(key) or self.is_confirmation_used_up(key)
 
     def turns(self, key: PlacementKey) -> bool:
-        """Whether it is held and was not when this was last asked, or the other way."""
+        """Whether `is_held` changed since the last call."""
         held = self.is_held(key)
         if held == (key in self._held):
             return False

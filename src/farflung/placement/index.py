@@ -27,7 +27,7 @@ from farflung.placement.types import ObservedObject, Route
 class ObjectIndex:
     def __init__(self) -> None:
         self._objects: dict[str, dict[Part, ObservedObject]] = {}
-        self._inside: dict[tuple[str, str], set[Part]] = {}  #: (cluster, namespace) → what is in it
+        self._inside: dict[tuple[str, str], set[Part]] = {}  #: (cluster, namespace) → objects
 
     def get(self, cluster: str, part: Part) -> ObservedObject | None:
         return self._objects.get(cluster, _NOTHING).get(part)
@@ -39,7 +39,7 @@ class ObjectIndex:
         yield from self._inside.get((cluster, namespace), ())
 
     def put(self, cluster: str, part: Part, seen: ObservedObject) -> ObservedObject | None:
-        """What was known before."""
+        """Returns the previous version."""
         objects = self._objects.setdefault(cluster, {})
         before = objects.get(part)
         objects[part] = seen
@@ -48,7 +48,7 @@ class ObjectIndex:
         return before
 
     def remove(self, cluster: str, part: Part) -> ObservedObject | None:
-        """What was known before."""
+        """Returns the previous version."""
         objects = self._objects.get(cluster)
         before = objects.pop(part, None) if objects is not None else None
         if before is None:
@@ -67,14 +67,14 @@ _NOTHING: Final[dict[Part, ObservedObject]] = {}
 
 
 class Copy(NamedTuple):
-    """One object of one mailbox, to be looked at."""
+    """The key of one object of one mailbox."""
 
     mailbox: str
     part: Part
 
 
 class ConfigKey(NamedTuple):
-    """What the syncer of a mailbox is told, to be looked at."""
+    """The key of the SyncerConfig of a mailbox."""
 
     mailbox: str
 
@@ -83,7 +83,7 @@ Output: TypeAlias = Copy | ConfigKey
 
 
 def by_mailbox(pairs: Iterable[tuple[str, Route]]) -> dict[str, Route]:
-    """Of several Locations that lead to a mailbox the one with the smallest name counts."""
+    """Of several Locations that select the SyncTarget, the one with the smallest name is used."""
     places: dict[str, Route] = {}
     for mailbox, place in sorted(set(pairs)):
         first = places.setdefault(mailbox, place)
@@ -93,7 +93,7 @@ def by_mailbox(pairs: Iterable[tuple[str, Route]]) -> dict[str, Route]:
 
 
 class CopyReason(NamedTuple):
-    """Why a part should be in a mailbox.  `selected is None`: only because something else needs it."""
+    """Why an object belongs in a mailbox.  `selected is None`: only because another object needs it."""
 
     placement: PlacementKey
     selected: Selected | None
@@ -101,16 +101,16 @@ class CopyReason(NamedTuple):
 
 
 class _Placement:
-    """One placement, and what follows from it."""
+    """One placement with its selected objects and destinations."""
 
     __slots__ = ("needed", "places", "selected", "what", "whole")
 
     def __init__(self) -> None:
-        self.what: WorkloadSelector | None = None  #: None: it is not there, or cannot be understood
+        self.what: WorkloadSelector | None = None  #: None: it does not exist, or is invalid
         self.places: Mapping[str, Route] = {}  #: by mailbox
         self.selected: dict[Part, Selected] = {}
         self.whole: set[str] = set()  #: namespaces whose contents are selected as a whole
-        self.needed: Counter[Part] = Counter()  #: what goes along: how many need it
+        self.needed: Counter[Part] = Counter()  #: Namespaces and definitions: the number of objects that need them
 
     def parts(self) -> set[Part]:
         return {*self.selected, *self.needed}
@@ -118,17 +118,17 @@ class _Placement:
 
 class PlacementIndex:
     def __init__(self, world: ObjectIndex) -> None:
-        """`world`: all objects; it is changed before `object_changed` is told."""
+        """`world`: all objects; the caller updates it before it calls `object_changed`."""
         self._world = world
         self._placements: dict[PlacementKey, _Placement] = {}
-        self._in_cluster: dict[str, set[PlacementKey]] = {}  #: those that select something there
-        self._holders: dict[Part, set[PlacementKey]] = {}  #: who wants a part, for whatever reason
-        self._at: dict[str, set[PlacementKey]] = {}  #: who leads to a mailbox
+        self._in_cluster: dict[str, set[PlacementKey]] = {}  #: placements of the workspace
+        self._holders: dict[Part, set[PlacementKey]] = {}  #: placements that select or need a part
+        self._at: dict[str, set[PlacementKey]] = {}  #: placements with this destination
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
 
     def wanted(self, mailbox: str, part: Part) -> list[CopyReason]:
-        """Why a part should be in a mailbox, sorted; nothing: it should not."""
+        """Why a part belongs in a mailbox, sorted; empty: it does not."""
         found = []
         for key in sorted(self._holders.get(part, ())):
             placement = self._placements[key]
@@ -138,7 +138,7 @@ class PlacementIndex:
         return found
 
     def is_wanted(self, mailbox: str, part: Part) -> bool:
-        """Whether a part should be in a mailbox, for whatever reason."""
+        """Whether a placement selects or needs a part in a mailbox."""
         return any(mailbox in self._placements[key].places for key in self._holders.get(part, ()))
 
     def is_wanted_by(self, key: PlacementKey, mailbox: str, part: Part) -> bool:
@@ -146,11 +146,11 @@ class PlacementIndex:
         return placement is not None and mailbox in placement.places and key in self._holders.get(part, ())
 
     def holders(self, part: Part) -> Iterable[PlacementKey]:
-        """The placements that want a part somewhere, for whatever reason."""
+        """The placements that select or need a part."""
         return self._holders.get(part, ())
 
     def parts_at(self, mailbox: str) -> set[Part]:
-        """All that should be in a mailbox."""
+        """All objects that belong in a mailbox."""
         return {part for key in self._at.get(mailbox, ()) for part in self._placements[key].parts()}
 
     def placements_at(self, mailbox: str) -> list[PlacementKey]:
@@ -200,7 +200,7 @@ class PlacementIndex:
         return outputs
 
     def put_places(self, key: PlacementKey, places: Mapping[str, Route]) -> set[Output]:
-        """Where a placement leads, by mailbox; nothing: nowhere."""
+        """Set the destinations of a placement, by mailbox."""
         placement = self._placements.setdefault(key, _Placement())
         before, placement.places = placement.places, dict(places)
         moved = {mailbox for mailbox in {*before, *places} if before.get(mailbox) != places.get(mailbox)}
@@ -218,7 +218,7 @@ class PlacementIndex:
         return outputs
 
     def _forget(self, key: PlacementKey, placement: _Placement) -> None:
-        """The placement and its slices come and go on their own."""
+        """Remove the entry once both the placement and its slices are deleted."""
         if placement.what is None and not placement.places:
             del self._placements[key]
 
@@ -238,7 +238,7 @@ class PlacementIndex:
     def object_changed(
         self, cluster: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
     ) -> set[Output]:
-        """The world has `after` already."""
+        """`world` has `after` already."""
         outputs: set[Output] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
@@ -253,7 +253,7 @@ class PlacementIndex:
         return outputs
 
     def _select(self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None) -> set[Output]:
-        """Look at one part anew."""
+        """Update the selection of one part."""
         outputs: set[Output] = set()
         if part.kind == NAMESPACES:
             labels = _labels(seen)
@@ -278,7 +278,8 @@ class PlacementIndex:
     def _chosen(
         self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None
     ) -> Selected | None:
-        """What is gone, or going, is not selected; nor is what a translator made, or what stays in its workspace."""
+        """None also for objects that are deleted, terminating, copies, system objects, or of a kind that is not
+        copied."""
         if placement.what is None or seen is None or not seen.alive or seen.ours or seen.system:
             return None
         if category(part.kind) is Category.NOWHERE:
@@ -311,17 +312,17 @@ class PlacementIndex:
 
 
 def _labels(seen: ObservedObject | None) -> Mapping[str, str] | None:
-    """None if it is not there, going, or none that goes anywhere."""
+    """None if the object is deleted, terminating or a system object."""
     return seen.labels if seen is not None and seen.alive and not seen.system else None
 
 
 def _goes_along(selected: Selected | None) -> bool:
-    """Syncers are told nothing of a part beside that its whole namespace goes there."""
+    """Whether the SyncerConfig does not list the part: it is not selected, or with its whole namespace."""
     return selected is None or selected.whole_namespace
 
 
 def _needs(part: Part) -> Iterator[Part]:
-    """What has to be there first.  Whether a kind has a definition is not known here."""
+    """Objects that must exist first.  The definition may not exist."""
     if part.namespace:
         yield Part(NAMESPACES, "", part.namespace)
     if "." in part.kind.group:
@@ -401,18 +402,18 @@ _NO_SOURCES: Final[dict[Kind, Source]] = {}
 
 
 class ServedKinds:
-    """`builtin`: the kinds that every workspace has, and their versions."""
+    """`builtin`: the kinds that every workspace serves, and their versions."""
 
     def __init__(self, builtin: Mapping[Kind, str]) -> None:
         self._builtin = {kind: Source(kind, version) for kind, version in builtin.items()}
-        self._of: dict[str, dict[Part, frozenset[Source]]] = {}  #: cluster → binding or definition → what it brings
+        self._of: dict[str, dict[Part, frozenset[Source]]] = {}  #: cluster → binding or definition → its kinds
         self._found: dict[str, dict[Kind, Source]] = {}  #: the same by kind
 
     def builtin(self) -> Iterable[Source]:
         return self._builtin.values()
 
     def everything(self) -> set[Source]:
-        """Whatever any workspace has."""
+        """The kinds of all workspaces."""
         return {*self._builtin.values(), *(source for found in self._found.values() for source in found.values())}
 
     def source(self, cluster: str, kind: Kind) -> Source | None:
@@ -420,21 +421,21 @@ class ServedKinds:
         return self._builtin.get(kind) or self._found.get(cluster, _NO_SOURCES).get(kind)
 
     def of(self, cluster: str) -> Iterable[Source]:
-        """What it has beside what every workspace has."""
+        """The kinds of its bindings and definitions."""
         return self._found.get(cluster, _NO_SOURCES).values()
 
     def brought_by(self, cluster: str, part: Part) -> frozenset[Source]:
-        """By one binding or definition."""
+        """The kinds of one binding or definition."""
         return self._of.get(cluster, {}).get(part, frozenset())
 
     def bringing(self, cluster: str, kind: Kind) -> Iterator[Part]:
-        """The bindings and definitions that bring a kind."""
+        """The bindings and definitions that serve a kind."""
         for part, brought in self._of.get(cluster, {}).items():
             if any(source.kind == kind for source in brought):
                 yield part
 
     def changed(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
-        """A binding or a definition came, changed or went: whether that changes what is served."""
+        """Apply a change of a binding or a definition.  Whether it changes the served kinds."""
         brought = frozenset[Source]() if seen is None else kinds_from(cluster, part, seen)
         if brought == self.brought_by(cluster, part):
             return False
@@ -459,7 +460,7 @@ def kinds_from(cluster: str, part: Part, seen: ObservedObject) -> frozenset[Sour
         if part.kind == DEFINITIONS:
             return frozenset(_defined(cluster, _definition.decode(seen.document)))
     except msgspec.ValidationError:
-        pass  # whatever it is, it brings nothing
+        pass  # an invalid object serves nothing
     return frozenset()
 
 
@@ -471,7 +472,7 @@ def _bound(binding: _Binding) -> Iterator[Source]:
 
 
 def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
-    """In the version that is stored, if it is served."""
+    """In the storage version, if it is served."""
     conditions = (definition.status.conditions if definition.status is not None else None) or ()
     if not any(one.type == "Established" and one.status == "True" for one in conditions):
         return
@@ -482,7 +483,7 @@ def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
 
 
 def pending_since(part: Part, seen: ObservedObject) -> datetime | None:
-    """Since when a binding or a definition is there that may still bring what it should; None: it does, or will not."""
+    """The creation of a binding or definition that may still serve its kinds; None: it does, or was refused."""
     try:
         pending = _is_unbound(seen.document) if part.kind == BINDINGS else _is_unestablished(seen.document)
         return _made.decode(seen.document).metadata.creation_timestamp if pending else None
@@ -511,7 +512,7 @@ class CopyIndex:
         self._lost: dict[PlacementKey, Parts] = {}
 
     def put(self, mailbox: str, part: Part, before: Set[PlacementKey], after: Set[PlacementKey]) -> None:
-        """For whom a copy is, as it says."""
+        """Set the placements of a copy."""
         for key in before - after:
             _discard(self._made, key, mailbox, part)
             _discard(self._lost, key, mailbox, part)
@@ -519,14 +520,14 @@ class CopyIndex:
             self._made.setdefault(key, {}).setdefault(mailbox, set()).add(part)
 
     def set_lost(self, key: PlacementKey, mailbox: str, part: Part, *, lost: bool) -> None:
-        """Whether it is withdrawn unless it is held."""
+        """Set whether the copy is withdrawn unless it is held."""
         if lost:
             self._lost.setdefault(key, {}).setdefault(mailbox, set()).add(part)
         else:
             _discard(self._lost, key, mailbox, part)
 
     def forget_mailbox(self, mailbox: str) -> set[PlacementKey]:
-        """It is gone, with all that was in it: of these placements."""
+        """Remove a deleted mailbox.  Returns the placements that had copies there."""
         concerned = {key for key, parts in self._made.items() if mailbox in parts}
         for relation in (self._made, self._lost):
             for key in concerned & relation.keys():
@@ -541,11 +542,11 @@ class CopyIndex:
                 yield mailbox, part
 
     def mailboxes(self, key: PlacementKey) -> Set[str]:
-        """Those that have something."""
+        """Mailboxes with copies of a placement."""
         return self._made.get(key, _NONE).keys()
 
     def having(self, key: PlacementKey, part: Part) -> list[str]:
-        """The mailboxes that have this part for a placement."""
+        """Mailboxes with a copy of this part for a placement."""
         return [mailbox for mailbox, parts in self._made.get(key, _NONE).items() if part in parts]
 
     def lost(self, key: PlacementKey) -> Mapping[str, Set[Part]]:

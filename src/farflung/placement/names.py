@@ -21,7 +21,7 @@ from farflung.apis.names import AUTHENTICATION_GROUP, CERTIFICATES_GROUP, SERVIC
 
 
 class Kind(NamedTuple):
-    """A kind of objects, in whatever version."""
+    """A group and a resource, without a version."""
 
     group: str  #: empty: the core group
     resource: str  #: the lower-case plural
@@ -31,10 +31,10 @@ class Kind(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One object of a workload, without saying of which workspace."""
+    """The name of an object within its workspace."""
 
     kind: Kind
-    namespace: str  #: empty if the kind has none
+    namespace: str  #: empty: cluster-scoped
     name: str
 
     def __str__(self) -> str:
@@ -43,12 +43,12 @@ class Part(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where objects of a kind come from."""
+    """The collection in which objects of a kind are watched."""
 
     kind: Kind
     version: str  #: of the API
-    identity: str = ""  #: of the export that brings the kind; empty for others
-    cluster: str = ""  #: the workspace that defines the kind; empty: all of them
+    identity: str = ""  #: of the APIExport of the kind; empty for others
+    cluster: str = ""  #: the workspace whose definition serves the kind; empty: all workspaces
 
     def collection(self) -> Collection:
         plural = f"{self.kind.resource}:{self.identity}" if self.identity else self.kind.resource
@@ -60,7 +60,7 @@ DEFINITIONS: Final = Kind("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class ObjectKey(NamedTuple):
-    """An object without a namespace, among those of its kind.  As text: `cluster|name`, as informers write it."""
+    """A cluster-scoped object of a known kind.  As text: `cluster|name`, like the keys of informers."""
 
     cluster: str
     name: str
@@ -74,8 +74,8 @@ BINDINGS: Final = Kind(APIS_GROUP, "apibindings")
 
 
 class Category(Enum):
-    EDGE = "edge"  #: to the mailbox, and on to the edge
-    MAILBOX = "mailbox"  #: to the mailbox, and no further
+    EDGE = "edge"  #: copied to mailboxes, and applied at edges
+    MAILBOX = "mailbox"  #: copied to mailboxes only
     NOWHERE = "nowhere"
 
 
@@ -88,7 +88,7 @@ _OF_THE_HUB: Final = frozenset(
         TOPOLOGY_GROUP,
         WORKLOAD_GROUP,
     }
-)  #: groups about workspaces, places and what goes there
+)  #: groups of the kinds of workspaces and placement
 
 
 _STAYING: Final = {
@@ -114,22 +114,22 @@ _MAILBOX_KINDS: Final = frozenset({Kind(APIS_GROUP, "apibindings")})
 
 
 def category(kind: Kind) -> Category:
-    """Where objects of a kind go.  A kind that nobody has heard of goes to the edge."""
+    """Where objects of a kind are copied to.  Unknown kinds are copied to edges."""
     if kind in _STAYING_KINDS or kind.group in _OF_THE_HUB:
         return Category.NOWHERE
     return Category.MAILBOX if kind in _MAILBOX_KINDS else Category.EDGE
 
 
-# --- what every cluster has of its own ------------------------------------------------------------
+# --- objects that every cluster creates for itself ------------------------------------------------
 
 _TOKENS: Final = frozenset({"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"})
 _PULL_SECRET: Final = "kubernetes.io/dockercfg"  # noqa: S105
 _OF_AN_ACCOUNT: Final = frozenset(
     {SERVICE_ACCOUNT_NAME, "openshift.io/internal-registry-auth-token.service-account"}
-)  #: annotations of Secrets that were made for a ServiceAccount
+)  #: annotations of Secrets that were generated for a ServiceAccount
 
 
-SUMMARY_NAMESPACE: Final = "edge-status"  #: the namespace with the summaries of what is in none
+SUMMARY_NAMESPACE: Final = "edge-status"  #: the namespace with the summaries of cluster-scoped objects
 _IDENTITIES: Final = "kcp-system"  #: the namespace with the private identities of APIExports
 _MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 _SLICE_CONTROLLERS: Final = frozenset({"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"})
@@ -138,12 +138,12 @@ _ENDPOINTS_CHANGED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
 def may_be_system(kind: Kind) -> bool:
-    """Whether there are such objects of a kind at all."""
+    """Whether objects of a kind can be system objects."""
     return kind in _JUDGES
 
 
 def is_system(kind: Kind, obj: Mapping[str, Any]) -> bool:
-    """Whether an object is one that every cluster makes for itself: no copy of it is wanted anywhere."""
+    """Whether an object is one that every cluster creates for itself, and that is never copied."""
     judge = _JUDGES.get(kind)
     return judge is not None and judge(obj, obj.get("metadata") or {})
 
@@ -158,7 +158,7 @@ def _secret(obj: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
 
 
 def _endpoints(_: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
-    """Those of Services.  People make others by hand."""
+    """Endpoints that a controller wrote for a Service.  Users may create others."""
     return (
         _ENDPOINTS_MANAGED_BY in (metadata.get("labels") or ())
         or _ENDPOINTS_CHANGED in (metadata.get("annotations") or ())
@@ -209,20 +209,20 @@ def is_mailbox_name(name: str) -> bool:
 
 
 def cluster_of(name: str) -> str:
-    """The cluster of the SyncTarget, as the mailbox's name says."""
+    """The logical cluster of the SyncTarget; empty if this is not the name of a mailbox."""
     found = _NAME.fullmatch(name)
     return found["cluster"] if found is not None else ""
 
 
-#: what a problem can be, the worst first
+#: reasons of problems, the worst first
 INVALID_SPEC: Final = "InvalidSpec"
 WITHDRAWAL_HELD: Final = "WithdrawalHeld"
 REFUSED: Final = "Refused"
 CUSTOMIZATION_FAILED: Final = "CustomizationFailed"
 CONFLICT: Final = "Conflict"
 NOT_SERVED: Final = "NotServed"
-AMBIGUOUS: Final = "AmbiguousLocation"  #: nothing is held back
-CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: nothing is held back
+AMBIGUOUS: Final = "AmbiguousLocation"  #: the object is copied
+CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: the object is copied
 REASONS: Final = (
     INVALID_SPEC,
     WITHDRAWAL_HELD,

@@ -35,13 +35,13 @@ CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
 def without_assigned(obj: Section) -> Obj:
-    """The object without what its server assigned.  It shares what did not change."""
+    """The object without fields that its server assigned.  The result shares unchanged values."""
     remove = _REMOVE.get(_kind(obj))
     return {**obj} if remove is None else remove(obj)
 
 
 def with_assigned(wanted: Section, observed: Section) -> Section:
-    """What is wanted, with what the server of the observed object assigned there and would not assign anew."""
+    """The desired object with fields that the server assigned to the observed one and would not assign again."""
     keep = _KEEP.get(_kind(wanted))
     return wanted if keep is None else keep(wanted, observed)
 
@@ -59,7 +59,7 @@ def _without(section: Section, keys: Iterable[str]) -> Obj:
 
 
 def _relabelled(obj: Section, labels: Section) -> Obj:
-    """The object with these labels; without any if there are none."""
+    """The object with these labels; without the field if there are none."""
     metadata = _without(obj.get("metadata") or {}, ["labels"])
     if labels:
         metadata["labels"] = labels
@@ -70,7 +70,7 @@ def _labels(obj: Section) -> Section:
     return (obj.get("metadata") or {}).get("labels") or {}
 
 
-# --- sections that are the server's as a whole ------------------------------------------------------
+# --- sections that the server owns as a whole -----------------------------------------------------
 
 
 def _is_aggregated(role: Section) -> bool:
@@ -111,7 +111,7 @@ def _bare_service(service: Section) -> Obj:
     owned = [one.get("fieldsV1") or {} for one in entries]
     bare = _without(spec, [name for name in SERVICE_FIELDS if name in spec and not _is_fixed(name, spec, owned)])
     if "clusterIP" in bare and "clusterIPs" not in bare:
-        bare["clusterIPs"] = [bare["clusterIP"]]  # to write only one of the two means to give up both
+        bare["clusterIPs"] = [bare["clusterIP"]]  # a write with only one of the two drops both
     if bare.get("ports"):
         below = [fields.get("f:spec", {}).get("f:ports") for fields in owned]
         bare["ports"] = [_bare_port(port, [one for one in below if one is not None]) for port in bare["ports"]]
@@ -232,7 +232,7 @@ _REMOVE: Final[Mapping[tuple[str, str], Callable[[Section], Obj]]] = {
 }
 
 
-#: a server gives a Service that is written without its addresses and ports those that it had
+#: not Services: the server keeps addresses and ports that an update omits
 _KEEP: Final[Mapping[tuple[str, str], Callable[[Section, Section], Section]]] = {
     ("", "Namespace"): _with_section("spec"),
     ("", "Pod"): _pod,
@@ -243,24 +243,24 @@ _KEEP: Final[Mapping[tuple[str, str], Callable[[Section, Section], Section]]] = 
 
 
 NEVER: Final = "false"
-LATER_OVERWRITE: Final = "edge.kubestellar.io/downsync-overwrite"  #: how a source may say the same
-COUNT: Final = "kubestellar.io/executing-count"  #: the label that says how many clusters have a copy
+LATER_OVERWRITE: Final = "edge.kubestellar.io/downsync-overwrite"  #: the same on sources
+COUNT: Final = "kubestellar.io/executing-count"  #: label: the number of clusters with a copy
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "status"})  #: every other section is content
 DIGITS: Final = 16  #: of a hash
-GLANCES: Final = 8  #: levels on which whole values are compared; below, that would be to look at the same too often
+GLANCES: Final = 8  #: levels on which whole values are compared first; on all levels this would take quadratic time
 SYSTEM: Final = "kcp.io"
-#: kinds of which a server stores what it is given and nothing else; a Secret's content is not even hashed
+#: kinds to which servers add nothing; their content is compared and not hashed, because a hash reveals short secrets
 LITERAL: Final = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-# --- what goes there ------------------------------------------------------------------------------
+# --- desired copies -------------------------------------------------------------------------------
 
 
 def stripped(obj: Mapping[str, Any]) -> Obj:
-    """What of a source object goes into mailboxes: nothing that its server, kcp or kubectl wrote into it.
+    """The part of a source that users wrote, without fields of its server, kcp and kubectl.
 
-    To know what of a Service was asked for, it needs the `managedFields`.
+    `managedFields` tell which addresses of a Service a user set.
     """
     bare = without_assigned(obj)
     bare.pop("status", None)
@@ -276,7 +276,7 @@ def stripped(obj: Mapping[str, Any]) -> Obj:
 
 
 def _travels(key: str) -> bool:
-    """Whether a label or an annotation is of the user, not of the system or ours."""
+    """Whether a label or an annotation is copied: not one of the system or of placement."""
     prefix, slash, _ = key.partition("/")
     if slash and prefix != EDGE_GROUP and (prefix == SYSTEM or prefix.endswith(f".{SYSTEM}")):
         return False
@@ -284,9 +284,9 @@ def _travels(key: str) -> bool:
 
 
 def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Iterable[str] = ()) -> Obj:
-    """A stripped object, merged and customized, as it is to be in a mailbox.  `sources`: the clusters it is from.
+    """The copy of a stripped, merged and customized object.  `sources`: its placements, as `cluster|name`.
 
-    `create_only`: left alone once it is there, which a source can also wish by itself.
+    `create_only`: never update it.  An annotation of the source can request the same.
     """
     content = _content(obj)
     metadata = obj["metadata"]
@@ -325,23 +325,22 @@ def _hash(content: Obj) -> str:
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:DIGITS]
 
 
-# --- what is there --------------------------------------------------------------------------------
+# --- observed copies ------------------------------------------------------------------------------
 
 
 def is_ours(observed: Mapping[str, Any]) -> bool:
-    """Whether we put it there: nothing else may be changed or deleted."""
+    """Whether the object is a copy.  Other objects must not be changed or deleted."""
     return bool((observed["metadata"].get("labels") or {}).get(PROJECTED) == YES)
 
 
-# --- from the one to the other --------------------------------------------------------------------
+# --- updates --------------------------------------------------------------------------------------
 
 
 def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | None:
-    """What is to be put in the place of a copy, which has to be ours; None if it is as `projected` wants it.
+    """The update of a copy; None if it is up to date.
 
-    Labels and annotations of others stay, as do finalizers, the status and what the server assigned.  What the server
-    added to our content by default is no difference.  Of a copy that is left alone once it is there, only that mark is
-    written.
+    It keeps labels and annotations of other writers, finalizers, the status and fields that the server assigned.
+    Defaults of the server are not a difference.  For a copy that is never updated, only that annotation is written.
     """
     annotations: Obj = wanted["metadata"]["annotations"]
     if annotations.get(DOWNSYNC_OVERWRITE) == NEVER:
@@ -371,7 +370,7 @@ def _left_alone(observed: Mapping[str, Any]) -> Obj | None:
 
 
 def released(observed: Mapping[str, Any]) -> Obj:
-    """A copy that is made for nobody any more, and goes when it can."""
+    """A copy without placements, to be deleted when nothing needs it."""
     metadata = _metadata(observed)
     projection = _encode(msgspec.structs.replace(projection_of(observed), sources=())).decode()
     metadata["annotations"] = {**(metadata.get("annotations") or {}), PROJECTION: projection}
@@ -388,7 +387,8 @@ def _merged(there: Obj | None, before: set[str], wanted: Obj) -> Obj:
 
 
 def _is_marked(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether it has our labels and annotations.  One of them says which are ours, so none is there too many."""
+    """Whether the copy has the desired labels and annotations.  The projection lists their keys, so no key is left
+    over."""
     labels: Obj = there.get("labels") or {}
     annotations: Obj = there.get("annotations") or {}
     if DOWNSYNC_OVERWRITE in annotations and DOWNSYNC_OVERWRITE not in wanted["annotations"]:
@@ -398,7 +398,7 @@ def _is_marked(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _holds(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether it has the content that is wanted, provided that it was once written so."""
+    """Whether the copy has the desired content, given that its projection has the desired hash."""
     if _is_literal(wanted):
         return all(
             _same(observed.get(name), wanted.get(name))
@@ -409,12 +409,12 @@ def _holds(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _same(there: Any, wanted: Any) -> bool:
-    """What is not said is empty."""
+    """Absent, null and empty are the same."""
     return bool(there == wanted) or (wanted in (None, {}, []) and there is None) or (wanted is None and there == {})
 
 
 def _covers(there: Any, wanted: Any) -> bool:
-    """Whether a value is there, with nothing but more fields in its maps."""
+    """Whether `there` has the desired value, apart from further fields in maps."""
     level, glances = [(there, wanted)], GLANCES
     while level:
         below: list[tuple[Any, Any]] = []
@@ -422,7 +422,7 @@ def _covers(there: Any, wanted: Any) -> bool:
             if glances > 0 and there == wanted:
                 continue
             if there is None and wanted in (None, {}, []):
-                continue  # a server drops what is empty
+                continue  # servers drop empty values
             if type(wanted) is dict and type(there) is dict:
                 below += [(there.get(key), value) for key, value in wanted.items() if value is not None]
             elif type(wanted) is list and type(there) is list and len(there) == len(wanted):
@@ -433,12 +433,12 @@ def _covers(there: Any, wanted: Any) -> bool:
     return True
 
 
-# --- one object from several ----------------------------------------------------------------------
+# --- merging --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SourceObject:
-    """An object of one workspace, as `stripped` left it."""
+    """A stripped object of one workspace."""
 
     cluster: str
     version: int  #: its resourceVersion
@@ -447,11 +447,11 @@ class SourceObject:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MergeConflict:
-    """Sources do not agree about a field.  Says where and who, never what."""
+    """Sources have different values in a field.  Contains no values, because they may be secret."""
 
     path: str
-    winner: str  #: the cluster with the most recently updated object of those that disagree
-    losers: tuple[str, ...]  #: those that say something else, sorted
+    winner: str  #: the cluster with the most recently updated object
+    losers: tuple[str, ...]  #: clusters with other values, sorted
 
     def __str__(self) -> str:
         return f"{self.path}: {self.winner} wins over {', '.join(self.losers)}"
@@ -459,20 +459,20 @@ class MergeConflict:
 
 @dataclass(frozen=True, slots=True)
 class MergedObject:
-    obj: Obj | None = field(repr=False)  #: None if there is none, or all of them are being deleted
+    obj: Obj | None = field(repr=False)  #: None if there is no source, or all are being deleted
     conflicts: tuple[MergeConflict, ...] = ()  #: sorted
 
 
-FieldValues = list[tuple[str, Any]]  #: clusters and what they say of one field, the most recently updated first
+FieldValues = list[tuple[str, Any]]  #: cluster and value of one field, the most recently updated first
 METADATA_MAPS: Final = ("annotations", "labels")
 LIKE_SPEC: Final = ("spec", "status")
 
 
 def merged(sources: Sequence[SourceObject]) -> MergedObject:
-    """One object of all, whatever their order.
+    """Merge objects of the same apiVersion, kind, namespace and name.  Their order does not matter.
 
-    Labels, annotations and sections that are maps in every source are merged key by key; anything else is equal, or
-    the most recently updated object wins.  All have the same apiVersion, kind, namespace and name.
+    Labels, annotations and sections that are maps in every source are merged key by key.  For other values, the most
+    recently updated object wins.
     """
     present = [one for one in sources if not one.obj["metadata"].get("deletionTimestamp")]
     if not present:
@@ -494,7 +494,7 @@ class _Merge:
         self.conflicts: list[MergeConflict] = []
 
     def objects(self, objs: list[Mapping[str, Any]]) -> Obj:
-        """The most recently updated one comes first."""
+        """`objs`: the most recently updated one first."""
         result: Obj = {"apiVersion": objs[0]["apiVersion"], "kind": objs[0]["kind"]}
         result["metadata"] = self._metadata([obj["metadata"] for obj in objs])
         for name in sorted({name for obj in objs for name in obj} - result.keys()):
@@ -557,12 +557,12 @@ def _below(path: str, key: str) -> str:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether they are equal as JSON, where to be absent and to be null is the same."""
+    """Whether they are equal as JSON, where absent and null are the same."""
     return next(_differences(one, other), None) is None
 
 
 def first_difference(one: Any, other: Any) -> str:
-    """Where in them they differ first, by the alphabet: `.replicas`; empty if it is at the very top, or nowhere."""
+    """The first path that differs, in alphabetical order, like `.replicas`; empty: the root, or none."""
     return next(_differences(one, other), "")
 
 
@@ -579,7 +579,7 @@ def _differences(one: Any, other: Any) -> Iterator[str]:
             yield path
 
 
-# --- one version of several -----------------------------------------------------------------------
+# --- API versions ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,16 +593,16 @@ class ServedVersions:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    version: str  #: empty if nobody serves any
+    version: str  #: empty if no workspace serves any
     dropped: tuple[str, ...] = ()  #: clusters whose objects cannot be read in that version, sorted
     conflict: str = ""  #: why they are dropped
 
 
 def agreed(offers: Sequence[ServedVersions], earlier: str | None = None) -> Agreement:
-    """The version in which objects of all these workspaces are read, whatever the order of the offers.
+    """The version in which objects of all these workspaces are read.  The order of the offers does not matter.
 
-    If no version is served by all, the workspace whose best version is the worst is left out, and so on; of several
-    such the one whose name comes last.  `earlier` is the last agreement: it holds while it can.
+    If no version is served by all, the workspace with the lowest best version is dropped, and so on; of several
+    such, the one with the greatest name.  `earlier`: the last agreement, which is kept if possible.
     """
     ranked = sorted(offers, key=lambda one: (_best(one), one.cluster))
     common = _common(ranked)
@@ -638,19 +638,18 @@ CustomizerOf = Callable[[str], Customizer | None]  #: by `namespace/name`
 
 
 class Desired(NamedTuple):
-    obj: Obj | None  #: None: nothing should be there, or nobody knows what
-    problem: str = ""  #: why nobody knows
+    obj: Obj | None  #: None: no copy is desired, or there is a problem
+    problem: str = ""  #: why the copy cannot be computed
     conflicts: tuple[MergeConflict, ...] = ()
-    remarks: tuple[str, ...] = ()  #: what people should know, though it holds nothing back
-    ambiguity: str = ""  #: why it could as well be something else
+    remarks: tuple[str, ...] = ()  #: problems that do not prevent the copy
+    ambiguity: str = ""  #: if another Location would produce a different copy
 
 
 NOTHING: Final = Desired(None)
 
 
 def contributing_clusters(part: Part, wanted: Iterable[CopyReason], kept: Iterable[PlacementKey]) -> list[str]:
-    """The clusters whose objects make up the one in the mailbox, sorted.  A namespace that is only needed says nothing
-    but its name."""
+    """The clusters whose objects are merged into the copy, sorted.  A namespace that is only needed is not merged."""
     chosen = {one.placement.cluster for one in wanted if one.selected is not None or part.kind != NAMESPACES}
     return sorted(chosen | {key.cluster for key in kept if part.kind != NAMESPACES})
 
@@ -663,8 +662,8 @@ def desired(
     locations: Callable[[Route], LocationLabels | None],
     kept: Iterable[PlacementKey] = (),
 ) -> Desired:
-    """`sources`: stripped, of those clusters that take part and have it; `customizer_of`: those of a cluster; `kept`:
-    placements for which it was made, and of which nobody knows whether they want it still."""
+    """`sources`: stripped objects of the contributing clusters; `customizer_of`: the Customizers of a cluster; `kept`:
+    undecided placements of the existing copy."""
     if not wanted:
         return NOTHING
     marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
@@ -685,29 +684,31 @@ def desired(
         ambiguity = _ambiguity(place.location, after, there)
     if after.problem:
         return Desired(None, after.problem, result.conflicts, ambiguity=ambiguity)
-    remarks = tuple(f"nothing is known under %({name})" for name in after.unknown)
-    remarks += tuple(f"{path} leads nowhere" for path in after.unused)
+    remarks = tuple(f"the parameter %({name}) is unknown" for name in after.unknown)
+    remarks += tuple(f"the path {path} does not exist" for path in after.unused)
     marked = projected(after.obj, create_only=create_only, sources=marks)
     return Desired(marked, "", result.conflicts, remarks, ambiguity)
 
 
 def _places(wanted: Sequence[CopyReason]) -> list[Route]:
-    """One for each Location that leads to the mailbox, which has one SyncTarget; the first counts."""
+    """One for each Location that selects the SyncTarget of the mailbox; the first is used."""
     names = {name for one in wanted for name in one.place.locations}
     return [wanted[0].place._replace(location=name, others=()) for name in sorted(names)]
 
 
 def _ambiguity(location: str, made: Customized, others: Iterable[tuple[str, Customized]]) -> str:
-    """Why something else could go there; empty if all Locations make the same of it."""
+    """Names a Location that would produce a different copy; empty if there is none."""
     for other, found in others:
         if (made.obj, bool(made.problem)) != (found.obj, bool(found.problem)):
-            different = "make different objects of it"
-            return f"the Locations {location} and {other} both lead there and {different}; {location} counts"
+            return (
+                f"the Locations {location} and {other} both select the cluster and customize the object differently; "
+                f"{location} is used"
+            )
     return ""
 
 
 def bare_namespace(name: str) -> Obj:
-    """A namespace that is only there because something goes into it."""
+    """A namespace that exists only for the objects in it."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 

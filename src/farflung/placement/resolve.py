@@ -31,12 +31,10 @@ from farflung.placement.types import (
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """Where a placement leads."""
-
     destinations: tuple[Destination, ...] = ()  #: sorted
     matching: int = 0  #: Locations that the selectors match, whether chosen or not
     chosen: int = 0  #: Locations that are in `destinations`
-    problem: str = ""  #: why nobody knows; then the rest says nothing
+    problem: str = ""  #: why it cannot be resolved; then the other fields are empty
 
 
 class Refusal(NamedTuple):
@@ -45,12 +43,12 @@ class Refusal(NamedTuple):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What became of one Location for one placement."""
+    """Why a placement uses or does not use one Location."""
 
     location: ObjectKey
-    destinations: tuple[Destination, ...] = ()  #: what it contributes
-    reason: str = ""  #: why nothing
-    refused: tuple[Refusal, ...] = ()  #: targets of the Location that are not used, and why
+    destinations: tuple[Destination, ...] = ()  #: of this Location
+    reason: str = ""  #: why there are no destinations
+    refused: tuple[Refusal, ...] = ()  #: SyncTargets of the Location that are not used
 
 
 MOST_SELECTORS: Final = 3  #: that are named in a reason
@@ -63,8 +61,8 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> I
 
 
 def refusal(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration], *, settled: bool) -> str:
-    """Why taints keep a placement from a target at a location; empty if they do not.  `settled`: it is there already,
-    and only NoExecute drives it out."""
+    """The taint that excludes a target; empty if none does.  `settled`: it is a destination already, which only
+    NoExecute excludes."""
     for whose, taints in (("the Location", location.taints), ("the SyncTarget", target.taints)):
         for taint in untolerated(taints, tolerations):
             if taint.effect is Effect.NO_EXECUTE or (taint.effect is Effect.NO_SCHEDULE and not settled):
@@ -75,7 +73,7 @@ def refusal(location: Location, target: ScheduledTarget, tolerations: Sequence[T
 
 
 def is_reluctant(location: Location, target: ScheduledTarget, tolerations: Sequence[Toleration]) -> bool:
-    """Whether the target is only taken if there is nothing better."""
+    """Whether a PreferNoSchedule taint is not tolerated."""
     taints = (*location.taints, *target.taints)
     return any(taint.effect is Effect.PREFER_NO_SCHEDULE for taint in untolerated(taints, tolerations))
 
@@ -119,22 +117,22 @@ def _words(requirement: Requirement, value: str | None) -> str:
             return f"{has}, not less than {requirement.values[0]}"
 
 
-Group: TypeAlias = tuple[str | None, ...]  #: values of labels; None for a label that is not there
+Group: TypeAlias = tuple[str | None, ...]  #: values of labels; None for a missing label
 
 
 class LocationCandidate(NamedTuple):
     key: ObjectKey
     group: Group = ()
-    settled: bool = False  #: it was taken before
-    reluctant: bool = False  #: it is only to be taken if there is nothing better
+    settled: bool = False  #: it is a destination already
+    reluctant: bool = False  #: choose it only if no other is left
 
 
 def choose(candidates: Iterable[LocationCandidate], number: int) -> set[ObjectKey]:
-    """As many as are wanted, or all.  They are spread over the groups as evenly as can be; then those that were taken
-    before come first, then others by name.  Reluctant ones come after all that are not, unless taken before.
+    """At most `number` Locations, spread over the groups as evenly as possible.  Within a group, current destinations
+    are preferred, then the order is by name.  Reluctant candidates come last, unless they are destinations already.
 
-    The order of the candidates does not matter; who wants more gets the same and more; and taking again what was taken
-    before changes nothing.
+    The order of the candidates does not matter.  A larger number adds to the choice of a smaller one, and choosing
+    again from the result changes nothing.
     """
     return set(islice(_order(candidates), number))
 
@@ -150,8 +148,8 @@ def _order(candidates: Iterable[LocationCandidate]) -> Iterator[ObjectKey]:
 
 
 def _in_turn(candidates: Iterable[LocationCandidate], taken: Counter[Group]) -> Iterator[ObjectKey]:
-    """The group that has fewest comes next."""
-    waiting: dict[Group, list[tuple[bool, ObjectKey]]] = {}  #: the next one last
+    """The group with the fewest chosen Locations is next."""
+    waiting: dict[Group, list[tuple[bool, ObjectKey]]] = {}  #: by group; the next one is last
     for one in candidates:
         waiting.setdefault(one.group, []).append((not one.settled, one.key))
     turns: list[tuple[int, tuple[bool, ObjectKey], Group]] = []
@@ -171,7 +169,7 @@ T = TypeVar("T", Location, ScheduledTarget, Placement)
 
 
 class Numbered(Generic[T]):
-    """Values by key and by number.  Numbers are small, and used again."""
+    """Values by key and by number.  Numbers are small and reused."""
 
     __slots__ = ("_free", "_number", "_values")
 
@@ -218,7 +216,7 @@ TOO_DEAR: Final = "spec.where: costs too much with all Locations and SyncTargets
 
 
 class Pairs:
-    """A Location and the targets that it selects, sorted by name."""
+    """A Location and the SyncTargets that it selects, sorted by name."""
 
     __slots__ = ("destinations", "location", "order", "tainted", "targets")
 
@@ -237,13 +235,11 @@ class _Asked(NamedTuple):
     answer: WhereResult
 
 
-KnownAnswers: TypeAlias = Mapping[
-    tuple[ObjectKey, str], _Asked
-]  #: (location, target) → what an expression said of their documents
+KnownAnswers: TypeAlias = Mapping[tuple[ObjectKey, str], _Asked]  #: (location, target) → the result for their documents
 
 
 class _Found(NamedTuple):
-    """What can be used of one Location."""
+    """The usable and the refused SyncTargets of one Location."""
 
     pairs: Pairs
     destinations: tuple[Destination, ...]
@@ -256,7 +252,8 @@ class _TooDearError(Exception):
 
 
 class PlacementResolver:
-    """One placement at one moment.  `known` is what its expression said before; it is exchanged for what was needed."""
+    """Resolves one placement once.  `known`: cached results of its expression; afterwards, the results that were
+    used."""
 
     def __init__(self, placement: Placement, previous: Set[Destination], known: KnownAnswers) -> None:
         self._placement = placement
@@ -281,7 +278,7 @@ class PlacementResolver:
         return Resolution(tuple(destinations), len(matched), len(chosen))
 
     def _all(self, matched: Sequence[Pairs]) -> Resolution:
-        """If only taints matter."""
+        """Without a number and an expression, only taints exclude targets."""
         destinations: list[Destination] = []
         chosen = 0
         for pairs in matched:
@@ -361,8 +358,8 @@ class PlacementResolver:
         return refusal(pairs.location, target, self._placement.tolerations, settled=settled)
 
     def _ask(self, where: WhereFilter, documents: _Documents, target: ScheduledTarget) -> str:
-        """Why the expression is against a pair.  What it costs is counted whether it is asked or known, so that the
-        same answer comes of the same values, whatever was before."""
+        """Why the expression excludes a pair; empty if it does not.  Cached results cost the same, so that the outcome
+        does not depend on the cache."""
         location = documents.location
         key = (location.key, target.key.name)
         asked = self._before.get(key)
@@ -377,7 +374,7 @@ class PlacementResolver:
 
 
 class _Documents:
-    """The document of a location, read when it is first needed."""
+    """The document of a Location, decoded at its first use."""
 
     __slots__ = ("_value", "location")
 
@@ -393,17 +390,17 @@ class _Documents:
 
 
 NOBODY: Final[frozenset[ObjectKey]] = frozenset()
-FEW: Final = 32  #: Locations whose placements are looked for one by one
+FEW: Final = 32  #: Locations whose placements are looked up one by one
 
 
 class _Inventory:
-    """What one workspace has."""
+    """The SyncTargets of one workspace, and the selectors of its Locations."""
 
     __slots__ = ("selectors", "targets")
 
     def __init__(self) -> None:
         self.targets = LabelIndex()
-        self.selectors = SelectorIndex()  #: which targets the locations select
+        self.selectors = SelectorIndex()  #: of Locations
 
 
 class Resolver:
@@ -414,18 +411,18 @@ class Resolver:
         self._labels = LabelIndex()  #: of locations
         self._selectors = SelectorIndex()  #: of placements
         self._owners: list[int] = []  #: selector → placement
-        self._unowned: list[int] = []  #: selectors that can be used again
+        self._unowned: list[int] = []  #: free selector ids
         self._selectors_of: dict[int, tuple[int, ...]] = {}  #: placement → selectors
         self._matched: dict[int, BitMap] = {}  #: placement → locations
         self._inventories: dict[str, _Inventory] = {}
-        self._spreading = BitMap()  #: placements that look at other labels of locations than they select by
+        self._spreading = BitMap()  #: placements that use further labels of Locations
         self._asking = BitMap()  #: placements with an expression
-        self._pairs: list[Pairs | None] = []  #: location → its pairs, if known
-        self._tainted = BitMap()  #: locations whose known pairs need to be looked at one by one
-        self._vacant = BitMap()  #: locations that are known to have none
-        self._known: dict[int, KnownAnswers] = {}  #: placement → what its expression said
+        self._pairs: list[Pairs | None] = []  #: location → its pairs, if computed
+        self._tainted = BitMap()  #: locations whose pairs have taints
+        self._vacant = BitMap()  #: locations without SyncTargets
+        self._known: dict[int, KnownAnswers] = {}  #: placement → results of its expression
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
 
     def placement(self, key: ObjectKey) -> Placement | None:
         number = self._placements.number(key)
@@ -513,7 +510,7 @@ class Resolver:
         return self._keys(self._relabel(number, before, location, everybody=everybody))
 
     def _relabel(self, number: int, before: Location, location: Location, *, everybody: bool) -> BitMap:
-        """The placements that have to look again.  `everybody`: all that match, not only those that see labels and
+        """The placements to resolve again.  `everybody`: all that match, not only those that use further labels or
         documents."""
         if before.labels == location.labels:
             concerned = self._selecting(location.labels)
@@ -548,7 +545,7 @@ class Resolver:
             self._inventory(location.key.cluster).selectors.put(number, location.instances)
 
     def _select_no_targets(self, number: int, cluster: str) -> None:
-        """A workspace whose Locations select nothing, and that has no SyncTargets, has no inventory."""
+        """Also removes the inventory of a workspace without SyncTargets and selectors."""
         if cluster in self._inventories:
             self._inventories[cluster].selectors.remove(number)
             self._forget_empty(cluster)
@@ -586,11 +583,11 @@ class Resolver:
         return self._keys(concerned)
 
     def _repair(self, locations: BitMap) -> BitMap:
-        """These locations have other targets now: which placements care."""
+        """The SyncTargets of these Locations changed.  Returns the placements to resolve again."""
         return self._placements_at(self._renew(locations))
 
     def _renew(self, locations: BitMap) -> BitMap:
-        """Forget the pairs of these locations."""
+        """Invalidate the pairs of these Locations."""
         for number in locations:
             self._pairs[number] = None
         return locations
@@ -603,10 +600,10 @@ class Resolver:
         found = [self._selectors.matching(self._locations[number].labels) for number in locations]
         return self._owning(BitMap.union(*found))
 
-    # --- who is concerned -------------------------------------------------------------------------
+    # --- affected placements ----------------------------------------------------------------------
 
     def _selecting(self, labels: Labels) -> BitMap:
-        """Placements that select a location with such labels."""
+        """Placements that select a Location with these labels."""
         return self._owning(self._selectors.matching(labels))
 
     def _owning(self, selectors: BitMap) -> BitMap:
@@ -627,11 +624,11 @@ class Resolver:
         if not inventory.targets and not inventory.selectors:
             del self._inventories[cluster]
 
-    # --- where a placement leads ------------------------------------------------------------------
+    # --- resolving --------------------------------------------------------------------------------
 
     def resolve(self, key: ObjectKey, previous: Set[Destination] = frozenset()) -> Resolution:
-        """`previous`: where it led before, which may matter to what can be chosen.  KeyError if there is no such
-        placement."""
+        """`previous`: its current destinations, which are preferred.  Raises KeyError if the placement does not
+        exist."""
         number = self._placements.number(key)
         if number is None:
             raise KeyError(key)
@@ -651,8 +648,7 @@ class Resolver:
         return resolution
 
     def explain(self, key: ObjectKey, previous: Set[Destination] = frozenset()) -> Iterator[Explanation]:
-        """What became of each Location, sorted; nothing if the placement has a problem.  KeyError if there is no such
-        placement."""
+        """One for each Location, sorted; none if the placement has a problem.  Raises KeyError if it does not exist."""
         number = self._placements.number(key)
         if number is None:
             raise KeyError(key)

@@ -35,17 +35,17 @@ class Selector(msgspec.Struct, rename="camel"):
 
 
 class InvalidFieldError(ValueError):
-    """Its text begins with the path of what is wrong."""
+    """The message begins with the path of the invalid field."""
 
 
 def describe_mismatch(path: str, error: msgspec.ValidationError) -> str:
-    """`spec.locationSelectors[0]: Expected …`, of what was decoded at `path`."""
+    """For example `spec.locationSelectors[0]: Expected …`.  `path`: of the decoded value."""
     what, _, at = str(error).partition(" - at `$")
     return f"{path}{at.rstrip('`')}: {what}"
 
 
 def parse_label_selector(selector: Selector, path: str) -> LabelSelector:
-    """ProblemError if it cannot be."""
+    """Raises InvalidFieldError."""
     requirements: list[Requirement] = []
     for key, value in (selector.match_labels or {}).items():
         check_key(key, f"{path}.matchLabels")
@@ -57,7 +57,7 @@ def parse_label_selector(selector: Selector, path: str) -> LabelSelector:
 
 
 def check_key(key: str, path: str) -> None:
-    """ProblemError if no label can have that name."""
+    """Raises InvalidFieldError if this is not a valid label key."""
     if wrong := names.qualified_name(key):
         raise InvalidFieldError(f"{path}: Invalid value: {go_quote(key)}: {'; '.join(wrong)}")
 
@@ -92,7 +92,7 @@ Names = frozenset[str] | None  #: None: any name
 
 
 class UpsyncSet(NamedTuple):
-    """Objects that come back.  They are sorted as they are."""
+    """An entry of `spec.upsync`."""
 
     group: str
     resources: tuple[str, ...]
@@ -103,13 +103,13 @@ class UpsyncSet(NamedTuple):
 class Selected(NamedTuple):
     """How an object is selected."""
 
-    create_only: bool = False  #: its copies are left alone once they are there
-    singleton: bool = False  #: its status is written back if it goes to one place only
-    collectors: tuple[str, ...] = ()  #: StatusCollectors that are applied to it, sorted
-    whole_namespace: bool = False  #: because everything in its namespace is
+    create_only: bool = False  #: its copies are never updated
+    singleton: bool = False  #: the status of its only copy is returned
+    collectors: tuple[str, ...] = ()  #: names of StatusCollectors, sorted
+    whole_namespace: bool = False  #: with everything in its namespace
 
     def joined(self, other: Selected) -> Selected:
-        """Selected in both ways."""
+        """Selected by both."""
         if self == other:
             return self
         return Selected(
@@ -121,7 +121,7 @@ class Selected(NamedTuple):
 
 
 class SelectorClause(NamedTuple):
-    """What an object must be; no selectors: any labels.  An object without namespace is taken for one in a namespace
+    """The conditions on an object; no selectors: any labels.  A cluster-scoped object counts as one in a namespace
     without labels and name."""
 
     selected: Selected
@@ -131,7 +131,7 @@ class SelectorClause(NamedTuple):
     namespace_selectors: tuple[LabelSelector, ...] = ()
     names: Names = None
     selectors: tuple[LabelSelector, ...] = ()
-    namespaced: bool | None = None  #: None: whether or not the object is in a namespace
+    namespaced: bool | None = None  #: None: both
 
     def fits_kind(self, kind: Kind, *, namespaced: bool) -> bool:
         if self.namespaced is not None and self.namespaced is not namespaced:
@@ -143,7 +143,7 @@ class SelectorClause(NamedTuple):
         return namespaced or (self.namespaces is None and _one_matches(self.namespace_selectors, _NO_LABELS))
 
     def fits(self, part: Part, labels: Labels, namespace_labels: Labels) -> bool:
-        """An object of a kind that fits."""
+        """Whether an object matches, given that `fits_kind` is true for its kind."""
         if self.names is not None and part.name not in self.names:
             return False
         if part.namespace:
@@ -154,14 +154,14 @@ class SelectorClause(NamedTuple):
         return not self.selectors or _one_matches(self.selectors, labels)
 
     def discriminates(self) -> bool:
-        """Whether there can be an object that does not fit."""
+        """Whether any object may not match."""
         return any(one is not None for one in (self.group, self.resources, self.namespaces, self.names)) or bool(
             self.namespace_selectors or self.selectors
         )
 
 
 class _OfKind(NamedTuple):
-    """What a placement says of one kind."""
+    """The clauses that can match objects of one kind."""
 
     going: tuple[SelectorClause, ...]
     returning: tuple[SelectorClause, ...]
@@ -169,22 +169,22 @@ class _OfKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSelector:
-    """Two are equal if they say the same."""
+    """The objects that an EdgePlacement selects."""
 
     alternatives: tuple[SelectorClause, ...] = ()
-    namespaces: LabelSelector | None = None  #: those that go there as a whole; None: none
+    namespaces: LabelSelector | None = None  #: namespaces that are selected as a whole; None: none
     upsync: tuple[UpsyncSet, ...] = ()
-    returning: tuple[SelectorClause, ...] = ()  #: the same, as alternatives
-    problem: str = ""  #: why it cannot be understood, beginning with the path; then the rest says nothing
+    returning: tuple[SelectorClause, ...] = ()  #: the same as clauses
+    problem: str = ""  #: why it is invalid, beginning with the path; then the other fields are empty
     _of_kinds: dict[tuple[Kind, bool], _OfKind | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def selects(self, part: Part, labels: Labels, namespace_labels: Labels | None) -> Selected | None:
-        """How an object is selected; None: it is not, or nobody knows because its namespace is not known yet.
+        """How an object is selected; None: it is not, or its namespace was not observed yet.
 
-        `namespace_labels` means nothing to an object that is in no namespace.  What comes back does not go there.
-        Categories of kinds and system objects are up to the caller."""
+        `namespace_labels` is ignored for cluster-scoped objects.  Upsynced objects are not selected.  The caller checks
+        categories of kinds and system objects."""
         namespaced = part.namespace != ""
         try:
             said = self._of_kinds[part.kind, namespaced]
@@ -202,20 +202,20 @@ class WorkloadSelector:
         return found
 
     def selects_namespace(self, labels: Labels) -> bool:
-        """Whether all that is in a namespace with these labels is selected."""
+        """Whether a namespace with these labels is selected as a whole."""
         return self.namespaces is not None and self.namespaces.matches(labels)
 
     def may_select(self, kind: Kind, *, namespaced: bool) -> bool:
-        """Whether there can be an object of the kind that is selected."""
+        """Whether an object of the kind can be selected."""
         return self._say(kind, namespaced=namespaced) is not None
 
     def may_select_singly(self, kind: Kind, *, namespaced: bool) -> bool:
-        """Whether there can be one that is selected for other reasons than that its whole namespace is."""
+        """Whether an object of the kind can be selected other than with its whole namespace."""
         said = self._say(kind, namespaced=namespaced)
         return said is not None and any(not one.selected.whole_namespace for one in said.going)
 
     def kinds(self) -> frozenset[Kind] | None:
-        """The only kinds of which something can be selected; None: that depends on which kinds there are."""
+        """The kinds of which objects can be selected; None: any kind."""
         kinds: set[Kind] = set()
         for one in self.alternatives:
             if one.group is None or one.resources is None:
@@ -224,11 +224,11 @@ class WorkloadSelector:
         return frozenset(kinds)
 
     def minds_namespaces(self) -> bool:
-        """Whether the labels of a namespace can make a difference to what is in it."""
+        """Whether a selection can depend on labels of namespaces."""
         return any(one.namespace_selectors for one in self.alternatives)
 
     def _say(self, kind: Kind, *, namespaced: bool) -> _OfKind | None:
-        """None: nothing, as long as it is about what is selected."""
+        """None: no object of the kind can be selected."""
         if (kind, namespaced) not in self._of_kinds:
             going = _of_kind(self.alternatives, kind, namespaced=namespaced)
             said = _OfKind(going, _of_kind(self.returning, kind, namespaced=namespaced)) if going else None
@@ -241,21 +241,21 @@ def _of_kind(some: tuple[SelectorClause, ...], kind: Kind, *, namespaced: bool) 
 
 
 def _one_matches(selectors: tuple[LabelSelector, ...], labels: Labels) -> bool:
-    """No selector: anything matches."""
+    """No selector matches anything."""
     if not selectors:
         return True
-    for one in selectors:  # noqa: SIM110 - this is asked for every object and placement
+    for one in selectors:  # noqa: SIM110 - called for every object and placement
         if one.matches(labels):
             return True
     return False
 
 
 def is_create_only(annotations: Mapping[str, str]) -> bool:
-    """Whether an object itself says that its copies are left alone once they are there."""
+    """Whether an annotation of the object requests that its copies are never updated."""
     return any(annotations.get(key) == "false" for key in _OVERWRITE)
 
 
-# --- reading --------------------------------------------------------------------------------------
+# --- parsing --------------------------------------------------------------------------------------
 
 
 class _NonNamespaced(msgspec.Struct, rename="camel"):
@@ -299,7 +299,7 @@ _OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
 def parse_workload_selector(obj: Obj | bytes) -> WorkloadSelector:
-    """What an EdgePlacement says of objects."""
+    """The objects that an EdgePlacement selects; `problem` if its spec is invalid."""
     try:
         spec = _OBJECT.decode(obj if isinstance(obj, bytes) else msgspec.json.encode(obj)).spec or _Spec()
         _check_amount(spec)
@@ -327,14 +327,14 @@ def _what(spec: _Spec) -> WorkloadSelector:
 
 
 def _namespaces(spec: _Spec) -> LabelSelector | None:
-    """To leave it out means all of them, but for a placement that says what it wants in the other way."""
+    """An absent selector selects all namespaces, unless `spec.downsync` is set."""
     if spec.namespace_selector is not None:
         return parse_label_selector(spec.namespace_selector, "spec.namespaceSelector")
     return EVERYTHING if spec.downsync is None else None
 
 
 def _non_namespaced(one: _NonNamespaced, path: str, selected: Selected) -> list[SelectorClause]:
-    """Objects that are named, and objects whose labels fit."""
+    """Objects by name, and objects by labels."""
     selectors = _selectors(one.label_selectors, f"{path}.labelSelectors")
     any_object = SelectorClause(
         selected, group=one.api_group or "", resources=_listed(one.resources or ()), namespaced=False
@@ -348,7 +348,7 @@ def _non_namespaced(one: _NonNamespaced, path: str, selected: Selected) -> list[
 
 
 def _downsync(clause: _Downsync, path: str, *, singleton: bool) -> SelectorClause:
-    """What is not said fits every object."""
+    """Absent fields match every object."""
     alternative = SelectorClause(
         Selected(clause.create_only or False, singleton, tuple(sorted({*(clause.status_collectors or ())}))),
         group=None if clause.api_group == "*" else clause.api_group,
@@ -359,7 +359,7 @@ def _downsync(clause: _Downsync, path: str, *, singleton: bool) -> SelectorClaus
         selectors=_unless_all(_selectors(clause.label_selectors, f"{path}.labelSelectors")),
     )
     if not alternative.discriminates():
-        raise InvalidFieldError(f"{path}: Required value: must say something that not every object fits")
+        raise InvalidFieldError(f"{path}: Required value: must not match every object")
     return alternative
 
 
@@ -370,7 +370,7 @@ def _upsync(one: _Upsync) -> UpsyncSet:
 
 
 def _returning(one: UpsyncSet) -> tuple[SelectorClause, SelectorClause]:
-    """Objects in namespaces, and others, to which the list of namespaces means nothing."""
+    """Namespaced objects, and cluster-scoped ones, for which the list of namespaces is ignored."""
     outside = SelectorClause(
         Selected(), group=one.group, resources=_listed(one.resources), names=_listed(one.names), namespaced=False
     )
@@ -382,7 +382,7 @@ def _selectors(selectors: list[Selector] | None, path: str) -> list[LabelSelecto
 
 
 def _unless_all(selectors: list[LabelSelector]) -> tuple[LabelSelector, ...]:
-    """One that everything matches makes the others needless, and itself."""
+    """Empty if one of them selects everything."""
     return tuple(dict.fromkeys(selectors)) if all(selectors) else ()
 
 
@@ -393,7 +393,7 @@ def _listed(names: Iterable[str]) -> Names:
 
 
 def _check_amount(spec: _Spec) -> None:
-    """Every object is held against all of them."""
+    """Every object is matched with all of them, so their number is limited."""
     lists: list[list[Selector] | None] = [one.label_selectors for one in spec.non_namespaced_objects or ()]
     for clause in spec.downsync or ():
         lists += (clause.namespace_selectors, clause.label_selectors)
@@ -404,10 +404,10 @@ def _check_amount(spec: _Spec) -> None:
 
 
 LONGEST: Final = 10_240  #: characters of an expression
-MOST_COST: Final = 100_000  #: of asking about one pair
-COST_OF_ALL: Final = (1_000_000, 10_000_000)  #: of asking about all pairs of a placement: of few, and at most
-COST_OF_EACH: Final = 100  #: that is allowed for each of very many pairs
-PAIR_WORK: Final = 1 << 20  #: bytes that one answer may make on its way
+MOST_COST: Final = 100_000  #: of one evaluation
+COST_OF_ALL: Final = (1_000_000, 10_000_000)  #: of all pairs of a placement: always allowed, and at most
+COST_OF_EACH: Final = 100  #: allowed for each pair of many
+PAIR_WORK: Final = 1 << 20  #: bytes of intermediate values of one evaluation
 _GIVEN: Final = {"location": DYN, "target": DYN}
 
 
@@ -416,18 +416,19 @@ class InvalidWhereError(ValueError):
 
 
 def most_cost(pairs: int) -> int:
-    """Of asking about so many.  Who asks does nothing else meanwhile, so few pairs may not cost as much as many."""
+    """The limit for this number of pairs.  Evaluation blocks the controller, so few pairs may not cost as much as
+    many."""
     least, most = COST_OF_ALL
     return min(most, max(least, COST_OF_EACH * pairs))
 
 
 class WhereResult(NamedTuple):
-    refusal: str  #: empty: it holds
+    refusal: str  #: empty: it is true
     cost: int
 
 
 class WhereFilter:
-    """Two are equal if their texts are."""
+    """A compiled `spec.where`.  Two are equal if their texts are."""
 
     __slots__ = ("_program", "text")
 
@@ -445,7 +446,7 @@ class WhereFilter:
         return f"Where({self.text!r})"
 
     def ask(self, location: Any, target: Any) -> WhereResult:
-        """The same answer for the same documents.  It ends soon, whatever the expression does."""
+        """Deterministic; cost and work are limited."""
         run = self._program.start({"location": location, "target": target}, MOST_COST)
         run.worked = MOST_WORK - PAIR_WORK
         try:

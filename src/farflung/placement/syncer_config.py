@@ -1,4 +1,4 @@
-"""SyncerConfigs: what a mailbox tells its syncer, and what the syncer reports."""
+"""SyncerConfigs: the configuration of a syncer, and its report."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from farflung.placement.types import StatusCondition
 
 
 class SyncerHeartbeat(msgspec.Struct, frozen=True):
-    """A SyncerConfig, as far as it tells of its syncer."""
+    """The report of a syncer, as the mailbox controller uses it."""
 
-    beat: datetime | None = None  #: when the server last took a heartbeat, by its own clock
-    edge: StatusCondition | None = None  #: whether the syncer reaches its cluster, if it says so
-    room: EdgeCapacity | None = None  #: what its cluster has; None: nobody has looked
+    beat: datetime | None = None  #: time of the last heartbeat, by the server's clock
+    edge: StatusCondition | None = None  #: the condition EdgeReachable
+    room: EdgeCapacity | None = None  #: None: not reported
 
 
 MOST: Final = 20  #: resources of a cluster
@@ -33,14 +33,14 @@ Amounts = tuple[tuple[str, str], ...]
 
 
 class EdgeCapacity(NamedTuple):
-    """As far as it makes sense.  Nothing at all: the cluster does not say."""
+    """Valid amounts.  Empty: the syncer cannot read Nodes."""
 
     allocatable: Amounts = ()
     capacity: Amounts = ()
 
 
 def parse_amounts(said: object) -> Amounts:
-    """Sorted, and written in the one way that the API gives back."""
+    """Sorted, in canonical form, without invalid entries."""
     if not isinstance(said, dict):
         return ()
     found = ((name, _text(amount)) for name, amount in said.items() if isinstance(name, str) and NAME.fullmatch(name))
@@ -48,7 +48,7 @@ def parse_amounts(said: object) -> Amounts:
 
 
 def _text(amount: object) -> str:
-    """Empty if it is none that a cluster can have."""
+    """Empty if it is invalid."""
     if not isinstance(amount, str) or len(amount) > LONGEST:
         return ""
     try:
@@ -59,8 +59,7 @@ def _text(amount: object) -> str:
 
 
 def capacity_patch(shown: Any, room: EdgeCapacity) -> Obj:
-    """What a merge patch of a status that shows `shown` has to say, so that it shows the room; empty if it does.
-    `shown`: whatever has these two fields."""
+    """A merge patch of the status `shown` to these amounts; empty if it has them already."""
     found: Obj = {}
     for field, amounts in room._asdict().items():
         before, after = getattr(shown, field, None) or {}, dict(amounts)
@@ -73,7 +72,7 @@ def capacity_patch(shown: Any, room: EdgeCapacity) -> Obj:
 _FIELD: Final = b'"f:lastSyncerHeartbeatTime"'
 
 
-# --- what a syncer reports ------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 
 class _Owner(msgspec.Struct, rename="camel"):
@@ -101,7 +100,7 @@ _CONFIG: Final = msgspec.json.Decoder(_Config)
 
 
 def parse_heartbeat(document: bytes) -> SyncerHeartbeat:
-    """A SyncerConfig.  msgspec.MsgspecError if it is none."""
+    """Raises msgspec.MsgspecError if the document is not a SyncerConfig."""
     found = _CONFIG.decode(document)
     status = found.status or _Status()
     said = {one.type: one for one in reversed(status.conditions or [])}
@@ -110,7 +109,7 @@ def parse_heartbeat(document: bytes) -> SyncerHeartbeat:
 
 
 def _room(status: _Status, known: StatusCondition | None) -> EdgeCapacity | None:
-    """A syncer that may not look says so.  One that knows nothing of capacity says nothing."""
+    """None for old syncers, which report neither capacity nor the condition."""
     room = EdgeCapacity(parse_amounts(status.allocatable), parse_amounts(status.capacity))
     return room if any(room) or (known is not None and known.status == "False") else None
 
@@ -128,11 +127,11 @@ def moment(text: str) -> datetime | None:
         return None
 
 
-THE_ONE: Final = "the-one"  #: the name of the SyncerConfig that is kept in every mailbox
+THE_ONE: Final = "the-one"  #: the name of the SyncerConfig in every mailbox
 
 
 class SyncerSpec(NamedTuple):
-    """What the spec says, in whatever order."""
+    """The spec of a SyncerConfig, without order."""
 
     namespaces: frozenset[str] = frozenset()
     kinds: frozenset[Kind] = frozenset()
@@ -144,7 +143,7 @@ class SyncerSpec(NamedTuple):
         return spec_of(**self._asdict())
 
     def joined(self, other: SyncerSpec) -> SyncerSpec:
-        """What either says.  The versions of `other` count."""
+        """The union.  Versions of `other` have precedence."""
         return SyncerSpec(
             self.namespaces | other.namespaces,
             self.kinds | other.kinds,
@@ -160,8 +159,8 @@ def combine_specs(
     placements: Iterable[PlacementKey],
     namespaced: Callable[[str], Mapping[Kind, str]],
 ) -> SyncerSpec:
-    """What placements want that are understood.  `namespaced`: the kinds that a cluster serves in namespaces, with
-    their versions, which are known of whole namespaces only; of others the mailbox knows them."""
+    """The spec for valid placements.  `namespaced`: the namespaced kinds of a workspace, with versions.  Versions of
+    kinds outside of whole namespaces are added from the mailbox."""
     namespaces: set[str] = set()
     parts: set[Part] = set()
     kinds: dict[Kind, str] = {}
@@ -181,7 +180,7 @@ def combine_specs(
 
 
 def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[Kind]) -> Iterator[Part]:
-    """Those that go along with what is selected."""
+    """The definitions of these kinds, if they exist."""
     for kind in kinds:
         definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
         if world.get(cluster, definition) is not None:
@@ -189,7 +188,7 @@ def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[Kind]) -> Ite
 
 
 def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
-    """What a spec says that was written by `Told.spec`.  Somebody else may have written to it since."""
+    """The inverse of `SyncerSpec.spec`.  Tolerates changes of other writers."""
     versions: dict[Kind, str] = {}
 
     def kind_of(one: Mapping[str, Any]) -> Kind:
@@ -225,11 +224,10 @@ def spec_of(
     versions: Mapping[Kind, str],
     upsync: Iterable[UpsyncSet] = (),
 ) -> Obj:
-    """The spec of `the-one`: equal for equal sets, and sorted.
+    """The spec of `the-one`: sorted, and equal for equal sets.
 
-    `namespaces`, of which everything goes to the edge that is of one of `kinds`, which are in namespaces; `parts`, that
-    go there one by one.  A part that goes there with its namespace is not said again; nor is one of a kind that goes no
-    further than to the mailbox, or of which no version is known."""
+    `namespaces`: selected as a whole, for these namespaced `kinds`; `parts`: selected one by one.  Omits parts in
+    whole namespaces, and parts of kinds that are only copied to mailboxes or have no known version."""
     all_kinds = {kind for kind in kinds if kind in versions and category(kind) is Category.EDGE}
     whole = set(namespaces)
     inside: dict[Kind, dict[str, set[str]]] = {}
@@ -269,6 +267,6 @@ def _by_namespace(names: Mapping[str, set[str]]) -> list[Obj]:
 
 
 def _upsync(one: UpsyncSet) -> Obj:
-    """The lists are as people wrote them."""
+    """The lists keep the order of the EdgePlacement."""
     said: Obj = {"apiGroup": one.group, "names": list(one.names), "namespaces": list(one.namespaces)}
     return {**{key: value for key, value in said.items() if value}, "resources": list(one.resources)}

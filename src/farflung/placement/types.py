@@ -34,7 +34,7 @@ EMPTY_DOCUMENT: Final = b"{}"
 
 
 class Destination(NamedTuple):
-    """One entry of a slice.  They are sorted as they are."""
+    """One entry of a slice."""
 
     cluster: str
     location: str
@@ -76,17 +76,17 @@ class Toleration(msgspec.Struct, frozen=True, gc=False):
 class Location(msgspec.Struct, frozen=True, gc=False):
     key: ObjectKey
     labels: Mapping[str, str] = NOTHING
-    instances: LabelSelector | None = EVERYTHING  #: which targets; None if it cannot be understood
-    problem: str = ""  #: why
+    instances: LabelSelector | None = EVERYTHING  #: of SyncTargets; None if it is invalid
+    problem: str = ""  #: why it is invalid
     taints: tuple[Taint, ...] = ()
-    document: bytes = EMPTY_DOCUMENT  #: what expressions see, as JSON
+    document: bytes = EMPTY_DOCUMENT  #: JSON for `spec.where`
 
 
 class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
     key: ObjectKey
     uid: str
     labels: Mapping[str, str] = NOTHING
-    taints: tuple[Taint, ...] = ()  #: with one for a target that takes no new work
+    taints: tuple[Taint, ...] = ()  #: with UNSCHEDULABLE for `spec.unschedulable`
     document: bytes = EMPTY_DOCUMENT
 
 
@@ -99,11 +99,11 @@ class Placement(msgspec.Struct, frozen=True):
     spread_by: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     where: WhereFilter | None = None
-    problem: str = ""  #: why it cannot be understood; then the rest says nothing
+    problem: str = ""  #: why it is invalid; then the other fields are empty
 
 
 UNSEEN_ANNOTATIONS: Final = (LAST_APPLIED,)
-UNSEEN_STATUS: Final = ("lastSyncerHeartbeatTime",)  #: changes all the time and means nothing here
+UNSEEN_STATUS: Final = ("lastSyncerHeartbeatTime",)  #: changes with every heartbeat
 
 
 class _Metadata(msgspec.Struct):
@@ -160,8 +160,8 @@ _STATUS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 
 def parse_placement(obj: Obj | bytes, cluster: str = "") -> Placement:
-    """An EdgePlacement.  The cluster is read from the object if it is not given.  msgspec.ValidationError if it is
-    nothing that an API gives."""
+    """`cluster`: by default that of the object's annotation.  Raises msgspec.ValidationError for objects that no server
+    returns."""
     found, key = _read(obj, cluster)
     identity: dict[str, Any] = {"key": key, "uid": found.metadata.uid, "generation": found.metadata.generation}
     try:
@@ -187,7 +187,7 @@ def parse_location(obj: Obj | bytes, cluster: str = "") -> Location:
 
 
 def parse_target(obj: Obj | bytes, cluster: str = "") -> ScheduledTarget:
-    """A SyncTarget.  One whose spec makes no sense takes no new work."""
+    """A SyncTarget with an invalid spec is unschedulable."""
     found, key = _read(obj, cluster)
     try:
         spec = _TARGET.decode(found.spec) or _TargetSpec()
@@ -205,7 +205,7 @@ def _read(obj: Obj | bytes, cluster: str) -> tuple[_Object, ObjectKey]:
 
 
 def _document(found: _Object) -> bytes:
-    """What expressions see of an object: no part of it is missing."""
+    """The object for `spec.where`, with all sections."""
     annotations = dict(found.metadata.annotations or {})
     for name in UNSEEN_ANNOTATIONS:
         annotations.pop(name, None)
@@ -220,7 +220,7 @@ def _document(found: _Object) -> bytes:
     return msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})
 
 
-# --- parts ----------------------------------------------------------------------------------------
+# --- fields ---------------------------------------------------------------------------------------
 
 
 def _placement(spec: _PlacementSpec) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def _toleration(one: _Toleration, path: str) -> Toleration:
 
 
 def _taints(taints: list[_Taint] | None) -> list[Taint]:
-    """Those whose effect is known."""
+    """Taints with an unknown effect are ignored."""
     found = [(taint, _effect(taint.effect)) for taint in taints or ()]
     return [Taint(taint.key, taint.value, effect) for taint, effect in found if effect is not None]
 
@@ -294,30 +294,30 @@ def _instances(spec: _LocationSpec) -> LabelSelector:
     return EVERYTHING if selector is None else parse_label_selector(selector, path)
 
 
-#: what `spec.unschedulable` of a SyncTarget counts as
+#: the taint of SyncTargets with `spec.unschedulable`
 UNSCHEDULABLE: Final = Taint("edge.kcp.io/unschedulable", "", Effect.NO_SCHEDULE)
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class ObservedObject(msgspec.Struct, frozen=True):
-    """An object as it was last heard of."""
+    """An object in the cache, with the fields that placement uses."""
 
     document: bytes  #: JSON
     version: int  #: its resourceVersion
-    api_version: str  #: the version of the API in which it was read, without the group
+    api_version: str  #: in which it was read, without the group
     uid: str = ""
     generation: int = 0
     labels: Mapping[str, str] = NO_LABELS
     annotated: int = 0  #: a hash of its annotations
-    alive: bool = True  #: nobody has deleted it
-    system: bool = False  #: every cluster has its own, and it goes nowhere
-    ours: bool = False  #: it is a copy that a translator made
-    placements: frozenset[PlacementKey] = frozenset()  #: for which it was made
-    customizer: str = ""  #: the one it names, as `namespace/name`
-    expands: bool = False  #: whether parameters in it are replaced
+    alive: bool = True  #: it has no deletionTimestamp
+    system: bool = False  #: every cluster creates its own; never copied
+    ours: bool = False  #: it is a copy
+    placements: frozenset[PlacementKey] = frozenset()  #: of a copy
+    customizer: str = ""  #: its Customizer, as `namespace/name`
+    expands: bool = False  #: its parameters are replaced
 
     def says_the_same(self, other: ObservedObject) -> bool:
-        """Whether nothing but what is reported of it can be another.  Unknown of kinds without generations."""
+        """Whether at most the status differs.  False for kinds without generations."""
         return (
             0 < self.generation == other.generation
             and self.uid == other.uid
@@ -329,12 +329,12 @@ class ObservedObject(msgspec.Struct, frozen=True):
 
 
 class Route(NamedTuple):
-    """A Location, and the mailbox's SyncTarget there."""
+    """A destination of a placement: the Location and the SyncTarget of a mailbox."""
 
     cluster: str
     location: str
     target: str
-    others: tuple[str, ...] = ()  #: further Locations that lead to the mailbox, sorted
+    others: tuple[str, ...] = ()  #: further Locations that select the SyncTarget, sorted
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -345,12 +345,12 @@ YES: Final = "yes"
 
 
 class Projection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was put into a copy."""
+    """What the translator wrote into a copy."""
 
     annotations: tuple[str, ...] = ()  #: their keys, sorted
-    hash: str = ""  #: of the content; empty if that is compared as it is
+    hash: str = ""  #: of the content; empty if the content itself is compared
     labels: tuple[str, ...] = ()  #: their keys, sorted
-    sources: tuple[str, ...] = ()  #: the clusters that it is from, sorted
+    sources: tuple[str, ...] = ()  #: its placements, as `cluster|name`, sorted
 
 
 _NO_PROJECTION: Final = Projection()
@@ -358,7 +358,7 @@ _decode_projection: Final = msgspec.json.Decoder(Projection).decode
 
 
 def projection_of(observed: Mapping[str, Any]) -> Projection:
-    """What we put into a copy, as it says; nothing, if it does not or what it says makes no sense."""
+    """The annotation of a copy; empty if it is missing or invalid."""
     try:
         return _decode_projection((observed["metadata"].get("annotations") or {}).get(PROJECTION, "{}"))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -381,14 +381,14 @@ class _Headed(msgspec.Struct, frozen=True):
 
 
 _headed: Final = msgspec.json.Decoder(_Headed)
-#: annotations of objects that are different in each place
+#: annotations that request customization
 _MARKS: Final = frozenset(
     prefix + name for prefix in customize.PREFIXES for name in (customize.EXPAND, customize.CUSTOMIZER)
 )
 
 
 def parse_object(kind: Kind, api_version: str, document: bytes) -> ObservedObject:
-    """Of any kind.  Only what may be a system object, or asks to be customized, is read as a whole."""
+    """Decodes only the metadata, except for kinds that can be system objects."""
     metadata = _headed.decode(document).metadata
     annotations = metadata.annotations or {}
     ours = (metadata.labels or {}).get(PROJECTED) == YES
@@ -486,11 +486,11 @@ def parse_slice(document: bytes) -> PlacementSlice:
     return PlacementSlice(owner.uid, owner.name or found.metadata.name, tuple(places))
 
 
-# --- places ---------------------------------------------------------------------------------------
+# --- Locations ------------------------------------------------------------------------------------
 
 
 class LocationLabels(msgspec.Struct, frozen=True):
-    """What customization sees of a Location."""
+    """The metadata of a Location for customization."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -506,7 +506,7 @@ DIGITS: Final = 12  #: of a hash in a name
 
 
 def source_label(name: str) -> str:
-    """How slices name their placement in a label, which has room for 63 characters."""
+    """The value of the label `edge.kcp.io/source-placement`, which has at most 63 characters."""
     if len(name) <= names.LABEL_VALUE_LENGTH:
         return name
     return f"{name[: names.LABEL_VALUE_LENGTH - DIGITS - 1].rstrip('-.')}-{_digest(name)}"
@@ -516,11 +516,11 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
 
-# --- what is there --------------------------------------------------------------------------------
+# --- observed slices ------------------------------------------------------------------------------
 
 
 def destinations_of(obj: Mapping[str, Any]) -> tuple[Destination, ...]:
-    """In the order in which they stand; what makes no sense is left out."""
+    """In their order, without invalid entries."""
     found: list[Destination] = []
     for entry in obj.get("destinations") or ():
         try:
@@ -533,27 +533,26 @@ def destinations_of(obj: Mapping[str, Any]) -> tuple[Destination, ...]:
 
 
 def owners(obj: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The placements that an object says it belongs to: its owner references of that kind."""
+    """Owner references to EdgePlacements."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("kind") == EDGE_PLACEMENTS.kind and reference.get("apiVersion", "").startswith("edge.kcp.io/"):
             yield reference
 
 
 def placements_of(obj: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the placements that should look again when something happens to a slice: its owners, and the one that
-    is called as it is."""
+    """Names of the placements to reconcile after a change of a slice: its owners, and the placement of its name."""
     return frozenset({obj["metadata"]["name"], *(reference.get("name", "") for reference in owners(obj))})
 
 
 def is_extra(placement: Placement, obj: Mapping[str, Any]) -> bool:
-    """Whether a slice is one of several that were made for the placement, or for another that had its name."""
+    """Whether a slice belongs to the placement, or to an earlier one of the same name, by its label."""
     metadata = obj["metadata"]
     labelled = (metadata.get("labels") or {}).get(SOURCE_PLACEMENT) == source_label(placement.key.name)
     return labelled and any(reference.get("name") == placement.key.name for reference in owners(obj))
 
 
 def previous(placement: Placement, observed: Iterable[Mapping[str, Any]]) -> frozenset[Destination]:
-    """Where the placement led before: what its slices say, but not those of another that had its name."""
+    """The current destinations of the placement, from its own slices and not those of an earlier one of its name."""
     return frozenset(
         destination
         for obj in observed
@@ -562,7 +561,7 @@ def previous(placement: Placement, observed: Iterable[Mapping[str, Any]]) -> fro
     )
 
 
-# --- what is known --------------------------------------------------------------------------------
+# --- SyncTargets, Workspaces and APIBindings ------------------------------------------------------
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -589,8 +588,6 @@ class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SyncTarget(msgspec.Struct, frozen=True):
-    """A SyncTarget."""
-
     metadata: ObjectMeta
     status: TargetStatus | None = None
 
@@ -600,7 +597,7 @@ class SyncTarget(msgspec.Struct, frozen=True):
 
     @property
     def heartbeat(self) -> str:
-        """Empty if there is none."""
+        """Empty if there was none."""
         return (self.status.last_syncer_heartbeat_time if self.status is not None else None) or ""
 
     @property
@@ -617,7 +614,7 @@ class WorkspaceStatus(msgspec.Struct, frozen=True):
 
 
 class Workspace(msgspec.Struct, frozen=True):
-    """A workspace below the provider's, mailbox or not."""
+    """A workspace below the provider workspace, mailbox or not."""
 
     metadata: ObjectMeta
     spec: WorkspaceSpec | None = None
@@ -629,7 +626,7 @@ class Workspace(msgspec.Struct, frozen=True):
 
     @property
     def cluster(self) -> str:
-        """Empty until it has one."""
+        """Empty until it is scheduled."""
         return self.spec.cluster if self.spec is not None else ""
 
     @property
@@ -638,7 +635,7 @@ class Workspace(msgspec.Struct, frozen=True):
 
     @property
     def target_name(self) -> str:
-        """What the mark says; empty if it is not there."""
+        """The annotation of a mailbox; empty for other workspaces."""
         return (self.metadata.annotations or {}).get(SYNC_TARGET_NAME, "")
 
 
@@ -660,8 +657,6 @@ class BindingStatus(msgspec.Struct, frozen=True):
 
 
 class ApiBinding(msgspec.Struct, frozen=True):
-    """An APIBinding."""
-
     metadata: ObjectMeta
     spec: BindingSpec | None = None
     status: BindingStatus | None = None

@@ -1,6 +1,6 @@
-"""Events: what happened to an object, for those who describe it.
+"""Write Events.
 
-Nothing depends on them: they are written beside the work, the same one again only counts, and too many are left out.
+A separate task writes them.  A repeated Event increments its count.  Events beyond a rate limit are dropped.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
-MOST: Final = 1000  #: that wait to be written, and that are remembered
+MOST: Final = 1000  #: queued Events, and remembered ones
 LONGEST: Final = 1024  #: characters of a message
-BURST: Final = 25  #: events about one object
+BURST: Final = 25  #: Events about one object
 REFILL: Final = 300.0  #: seconds after which one more is allowed
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The object that an event is about."""
+    """The involved object of an Event."""
 
     cluster: str
     api_version: str
@@ -42,7 +42,7 @@ class Happening:
     type: str  #: Normal or Warning
     reason: str
     message: str
-    component: str  #: who says so
+    component: str  #: that reports it
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Recorder:
         suffix: Callable[[], str],
         log: Logger,
     ) -> None:
-        """`client`: any API of the server; `suffix`: something that makes names of events differ."""
+        """`client`: any API of the server; `suffix`: makes names of Events unique."""
         self._client = client
         self._component = component
         self._now = now
@@ -79,13 +79,13 @@ class Recorder:
         self._allowances: OrderedDict[About, _Allowance] = OrderedDict()
 
     def record(self, about: About, type: str, reason: str, message: str, *, component: str = "") -> None:
-        """Never blocks.  `component`: who says so, if not the one that the recorder is made for."""
+        """Never blocks.  `component`: by default that of the recorder."""
         if not self._allowed(about):
             return
         try:
             self._waiting.put_nowait(Happening(about, type, reason, message[:LONGEST], component or self._component))
         except asyncio.QueueFull:
-            self._log.info("event left out", v=2, reason=reason)
+            self._log.info("event dropped", v=2, reason=reason)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -99,7 +99,7 @@ class Recorder:
                 self._waiting.task_done()
 
     async def settle(self) -> None:
-        """Until everything that was recorded is written."""
+        """Wait until all recorded Events are written."""
         await self._waiting.join()
 
     def _allowed(self, about: About) -> bool:
@@ -121,7 +121,7 @@ class Recorder:
             try:
                 await client.patch(EVENTS, written.name, patch, namespace)
             except NotFound:
-                written = None  # it is long ago
+                written = None  # it has expired
             else:
                 written.count += 1
         if written is None:

@@ -357,7 +357,7 @@ async def test_of_two_locations_of_a_mailbox_the_smallest_name_counts_and_it_is_
         greeting = {"greeting": "a %(tone) thing"}
         await one.must_put(one.workloads[0], MAPS, config_map("prices", greeting, annotations=EXPANDED))
         await one.fleet.eventually(lambda: has_data(one, {"greeting": "a blue thing"}))
-        said = "configmaps shop/prices", "the Locations antilles and florin both lead there", "antilles counts"
+        said = "configmaps shop/prices", "the Locations antilles and florin both select the cluster", "antilles is used"
         await one.fleet.eventually(lambda: one.says("AmbiguousLocation", *said))
         await one.fleet.eventually(lambda: told(one, 0, "AmbiguousLocation", said[1]))
         assert (await one.condition())["severity"] == "Warning"
