@@ -160,6 +160,16 @@ def test_no_known_block_lends_its_meaning_to_another_line(pairs: list[tuple[byte
     assert parse(messages, Limits(), EXPERIENCED) == parse([b"".join(messages)], Limits())
 
 
+def test_a_head_that_has_not_arrived_completely_is_no_request() -> None:
+    """Even if its Content-Length fits the bytes that have arrived, and its headers are known."""
+    known, head = KnownHeads(), b"POST / HTTP/1.1\r\nContent-Length: %d\r\nHost: a"
+    parse([head % 2 + b"\r\n\r\nhi"], Limits(), known)
+    for size in range(10, 99):
+        start = head % size + b"."
+        whole = start + b"example\r\n\r\n" + b"x" * size
+        assert parse([start, whole[len(start) :]], Limits(), known) == parse([whole], Limits()), size
+
+
 @settings(max_examples=examples(100))
 @given(st.sampled_from(VALID), st.sampled_from(VALID))
 def test_the_parser_takes_bytes_one_by_one(first: bytes, second: bytes) -> None:

@@ -111,7 +111,7 @@ def divided(data: bytes) -> tuple[bytes, bytes | tuple[bytes, bytes], str, bytes
     if data.endswith(b"\r\n\r\n"):
         return data[:line_end], data[line_end + 2 :], "", b""
     head_end = data.find(b"\r\n\r\n")
-    length = data.find(LENGTH, line_end, head_end)
+    length = data.find(LENGTH, line_end, head_end) if head_end > 0 else -1
     if length < 0:
         return None
     start = length + len(LENGTH)
