@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 import pytest
 from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, LocalHub
 from local_transport import LocalTransport
-from scripted_server import ScriptedServer, failure
+from scripted_server import Scripted, ScriptedServer, failure, said
 
 from farflung.apis.names import Collection
 from farflung.client.errors import InvalidResponse
 from farflung.client.rest import Client
+from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import CachedObject, Change, Key
 from farflung.runtime.informer import Informer, SharedInformers
@@ -233,6 +236,84 @@ async def test_an_informer_that_joins_while_changes_arrive_gets_a_list() -> None
         running.append(asyncio.create_task(joined[0].run()))
         while {key.name for key in joined[0].cache} != {"before", "one", "two"}:
             await asyncio.sleep(0)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+class SlowServer:
+    """A server whose responses wait for `go`; a cancelled request needs some turns of the event loop to end."""
+
+    def __init__(self, answer: Callable[[OutgoingRequest], Scripted]) -> None:
+        self._server = ScriptedServer(answer)
+        self.asked = asyncio.Event()
+        self.go = asyncio.Event()
+
+    @asynccontextmanager
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
+        self.asked.set()
+        try:
+            await self.go.wait()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+        async with self._server.open(request) as reply:
+            yield reply
+
+
+def one_object(request: OutgoingRequest) -> Scripted:
+    if "watch=" in request.target:
+        return failure(500)
+    return said({"metadata": {"resourceVersion": "5"}, "items": [{"metadata": {"name": "a", "resourceVersion": "3"}}]})
+
+
+def ignore(what: str, error: Exception) -> None:
+    pass
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_an_informer_can_join_while_the_others_wait_for_the_next_attempt() -> None:
+    pauses: asyncio.Queue[float] = asyncio.Queue()
+    go = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        pauses.put_nowait(seconds)
+        await go.wait()
+        await asyncio.sleep(0)
+
+    answers = iter([failure(500)])
+    server = ScriptedServer(lambda request: next(answers, None) or one_object(request))
+    shared = SharedInformers(Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0)))
+    first = shared.informer(Client(server), MAPS, orjson.loads, ignore)
+    running = [asyncio.create_task(first.run())]
+    async with asyncio.timeout(PATIENCE):
+        await pauses.get()
+        late = shared.informer(Client(server), MAPS, len, ignore)
+        running.append(asyncio.create_task(late.run()))
+        go.set()
+        await asyncio.gather(first.synced.wait(), late.synced.wait())
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_informers_can_join_while_the_list_of_the_others_is_being_cancelled() -> None:
+    server = SlowServer(one_object)
+    shared = SharedInformers(OUTSIDE)
+    made = [shared.informer(Client(server), MAPS, orjson.loads, ignore)]
+    running = [asyncio.create_task(made[0].run())]
+    async with asyncio.timeout(PATIENCE):
+        await server.asked.wait()
+        for _ in range(3):
+            made.append(shared.informer(Client(server), MAPS, len, ignore))
+            running.append(asyncio.create_task(made[-1].run()))
+            await turns(2)
+        server.go.set()
+        await asyncio.gather(*(one.synced.wait() for one in made))
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)

@@ -121,13 +121,13 @@ class Reflector(Generic[T]):
         self._since = ""  #: the resourceVersion to watch from; empty: list first
         self._failures = 0  #: in a row
         self._lists = 0  #: lists since the last watch that worked
-        self._turn: asyncio.Timeout | None = None  #: expires when a sink is added
+        self._turn: asyncio.Timeout | None = None  #: of a list or watch; expires when a sink is added
         self._running = asyncio.Lock()
 
     def add(self, decode: Callable[[bytes], Any], sink: Sink[Any]) -> None:
         """Add a sink.  If the others have a list already, all of them get a new one."""
         self._readers = [*self._readers, _Reader(decode, sink)]
-        if self._turn is not None:
+        if self._turn is not None and not self._turn.expired():
             self._turn.reschedule(asyncio.get_running_loop().time())
 
     def remove(self, sink: Sink[Any]) -> None:
@@ -144,15 +144,20 @@ class Reflector(Generic[T]):
         async with self._running:
             while True:
                 try:
-                    async with asyncio.timeout(None) as self._turn:
-                        await (self._watch() if self._can_watch() else self._list())
+                    async with asyncio.timeout(None) as turn:
+                        await self._request(turn)
                 except ClientError as error:
                     await self._pause(error)
                 except TimeoutError:
-                    if self._turn is None or not self._turn.expired():
+                    if not turn.expired():
                         raise
-                finally:
-                    self._turn = None
+
+    async def _request(self, turn: asyncio.Timeout) -> None:
+        self._turn = turn
+        try:
+            await (self._watch() if self._can_watch() else self._list())
+        finally:
+            self._turn = None
 
     def _can_watch(self) -> bool:
         return bool(self._since) and all(reader.listed for reader in self._readers)
