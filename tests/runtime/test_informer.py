@@ -317,3 +317,25 @@ async def test_informers_can_join_while_the_list_of_the_others_is_being_cancelle
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_an_informer_that_left_gets_no_list_that_was_requested_before() -> None:
+    server = SlowServer(one_object)
+    shared = SharedInformers(OUTSIDE)
+    stays, leaves, stops = (shared.informer(Client(server), MAPS, orjson.loads, ignore) for _ in range(3))
+    running = [asyncio.create_task(one.run()) for one in (stays, leaves)]
+    async with asyncio.timeout(PATIENCE):
+        await server.asked.wait()
+        await turns(2)
+        running[1].cancel()
+        stops.stop()
+        await turns(2)
+        server.go.set()
+        await stays.synced.wait()
+    assert len(stays.cache) == 1
+    assert not leaves.cache
+    assert not leaves.synced.is_set()
+    assert not stops.cache
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

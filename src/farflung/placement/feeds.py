@@ -110,6 +110,7 @@ class ObjectFeeds:
     def _stop(self, source: Source) -> None:
         self._running.pop(source).cancel()
         informer = self._informers.pop(source)
+        informer.stop()
         for key in informer.cache:
             self._heard(*self._where(source, key), None)
         self._changed(source)

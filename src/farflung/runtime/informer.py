@@ -73,7 +73,11 @@ class Informer(Generic[T]):
             await self._reflector.run()
         finally:
             if self._is_shared:
-                self._reflector.remove(self)
+                self.stop()
+
+    def stop(self) -> None:
+        """Get no more changes.  `run` may not have been called, or may end later."""
+        self._reflector.remove(self)
 
     def assume(self, written: Obj) -> None:
         """Put the server's answer to a write into the cache, before the watch has it."""

@@ -61,7 +61,7 @@ class Sink(Protocol[T]):
         """A request failed and will be retried."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Reader(Generic[T]):
     decode: Callable[[bytes], T]
     sink: Sink[T]
@@ -131,6 +131,10 @@ class Reflector(Generic[T]):
             self._turn.reschedule(asyncio.get_running_loop().time())
 
     def remove(self, sink: Sink[Any]) -> None:
+        """From now on the sink gets nothing, even of a list that was requested before."""
+        for reader in self._readers:
+            if reader.sink is sink:
+                reader.listed = False
         self._readers = [one for one in self._readers if one.sink is not sink]
 
     def resume(self, since: str) -> None:
@@ -189,8 +193,9 @@ class Reflector(Generic[T]):
         self._since, self._failures = version, self._lists
         self._lists += 1
         for reader, known in zip(readers, found, strict=True):
-            reader.listed = True
-            reader.sink.replace(known, revision)
+            if reader in self._readers:
+                reader.listed = True
+                reader.sink.replace(known, revision)
 
     async def _watch(self) -> None:
         """Failures are forgotten only when a watch worked: a server that lists but refuses watches must not be listed

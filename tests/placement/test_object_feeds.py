@@ -1,0 +1,69 @@
+"""The feed of objects of all workspaces: sources start and stop at any time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+from hub_harness import ADMIN_TOKEN, LocalHub
+from local_transport import LocalTransport
+
+from farflung.apis.names import Collection
+from farflung.client.rest import Client
+from farflung.lib.backoff import Backoff
+from farflung.placement.feeds import ObjectFeeds
+from farflung.placement.names import Kind, Part, Source
+from farflung.placement.types import parse_object
+from farflung.runtime.informer import SharedInformers
+from farflung.runtime.reflector import Environment
+
+MAPS = Source(Kind("", "configmaps"), "v1")
+PATIENCE = 60.0
+
+
+async def soon(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+ENV = Environment(lambda: 0.0, soon, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+
+
+def fail(what: str, error: Exception) -> None:
+    raise error
+
+
+async def test_a_stopped_source_delivers_no_objects_of_a_watch_that_goes_on_for_others() -> None:
+    hub = await LocalHub.in_memory().furnish()
+    await hub.config_map("before")
+    client = Client(LocalTransport(hub.function, ADMIN_TOKEN))
+    shared = SharedInformers(ENV)
+    other = shared.informer(client, Collection("", "v1", "configmaps", "ConfigMap"), orjson.loads, fail)
+    known: set[str] = set()
+
+    def heard(cluster: str, part: Part, after: Any) -> None:
+        (known.discard if after is None else known.add)(part.name)
+
+    feeds = ObjectFeeds(client, parse_object, heard, lambda source: None, shared, fail)
+
+    def stop(change: Any) -> None:
+        if change.key.name == "after":
+            feeds.want(group, [])
+
+    other.subscribe(stop)
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        running = group.create_task(other.run())
+        feeds.want(group, [MAPS])
+        await feeds.synced([MAPS])
+        assert known == {"before"}
+        await hub.config_map("after")
+        while "after" not in {key.name for key in other.cache}:
+            await asyncio.sleep(0)
+        assert known == set()
+        feeds.want(group, [MAPS])
+        feeds.want(group, [])  # before it runs
+        await hub.config_map("last")
+        while "last" not in {key.name for key in other.cache}:
+            await asyncio.sleep(0)
+        running.cancel()
+    assert known == set()
