@@ -339,3 +339,18 @@ async def test_an_informer_that_left_gets_no_list_that_was_requested_before() ->
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_clients_with_other_credentials_have_their_own_watch() -> None:
+    servers = ScriptedServer(one_object), ScriptedServer(lambda request: failure(403))
+    shared = SharedInformers(OUTSIDE)
+    allowed, forbidden = (shared.informer(Client(server), MAPS, orjson.loads, ignore) for server in servers)
+    running = [asyncio.create_task(one.run()) for one in (allowed, forbidden)]
+    async with asyncio.timeout(PATIENCE):
+        await allowed.synced.wait()
+        while not forbidden.troubles:
+            await asyncio.sleep(0)
+    assert not forbidden.cache
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 Listener = Callable[[Change[T]], None]
 Trouble = Callable[[str, Exception], None]
-ReflectorKey = tuple[str, str, str, str]
+ReflectorKey = tuple[int, str, str, str, str]
 
 
 def _ignore() -> None:
@@ -52,7 +52,7 @@ class Informer(Generic[T]):
     def share(self, reflectors: dict[ReflectorKey, Reflector[Any]]) -> None:
         """Use the reflector of another informer of the same collection, if there is one."""
         client, collection = self._client, self.collection
-        key = client.prefix, collection.group, collection.version, collection.plural
+        key = id(client.transport), client.prefix, collection.group, collection.version, collection.plural
         found = reflectors.setdefault(key, self._reflector)
         if found is not self._reflector:
             found.add(self._decode, self)
@@ -135,7 +135,7 @@ class Informer(Generic[T]):
 class SharedInformers:
     """The informers of one process.  Informers of the same collection share one watch; each decodes for itself.
 
-    A prefix identifies an API: clients with the same prefix must reach the same server."""
+    Clients share a watch only if they share a transport, and so the server and its credentials."""
 
     def __init__(self, env: Environment) -> None:
         self.env = env
