@@ -31,58 +31,60 @@ EDGE_PLACEMENT: Final = Described(
     EDGE_GROUP,
     "edgeplacements",
     "EdgePlacement",
-    "Which objects of this workspace go to which places, and which come back. Placements that overlap add up.",
+    "Selects objects of this workspace and the Locations to copy them to, and objects to upsync from there. "
+    "Overlapping placements add up.",
     {
         "spec": record(
-            "What goes where.",
+            "The desired placement.",
             {
                 "locationSelectors": listing(
-                    "The places: Locations whose labels fit one of these selectors. Without a selector there is no "
-                    "place; {} fits every Location that can be seen.",
+                    "Selects the Locations whose labels match one of these selectors. An empty list selects none; {} "
+                    "selects all visible Locations.",
                     label_selector("Labels of Locations."),
                 ),
                 "numberOfLocations": whole(
-                    "How many of the Locations that fit are used, at most; all of them if it is left out. A Location "
-                    "counts if it has a SyncTarget that can be used. Those that are used already are preferred, then "
-                    "those that come first by name.",
+                    "The maximal number of selected Locations; all matching ones by default. A Location counts if it "
+                    "has a SyncTarget that can be used. Locations that are selected already are preferred, then "
+                    "Locations in the order of their names.",
                     minimum=0,
                 ),
                 "spreadBy": distinct(
-                    "Labels of Locations over whose values the number is spread as evenly as possible. Not to have the "
-                    "label is a value, too.",
-                    text("A label.", minLength=1, maxLength=317),
+                    "Keys of Location labels. The selected Locations are spread as evenly as possible over their "
+                    "values; Locations without the label count as one more value.",
+                    text("A label key.", minLength=1, maxLength=317),
                     maxItems=16,
                 ),
-                "tolerations": tolerations("Taints of Locations and SyncTargets that do not keep this placement away."),
+                "tolerations": tolerations("Tolerated taints of Locations and SyncTargets."),
                 "where": text(
-                    "What else must be true, as a CEL expression of `location` and `target`, which have metadata "
-                    "(name, labels, annotations), spec and status: `target.metadata.labels['gpu'] == 'yes'`. "
-                    "A SyncTarget for which it is false or fails is not used through that Location.",
+                    "A CEL expression of `location` and `target`, which have metadata (name, labels, annotations), "
+                    "spec and status: `target.metadata.labels['gpu'] == 'yes'`. A pair of a Location and a SyncTarget "
+                    "for which it is false or fails is not selected.",
                     minLength=1,
                     maxLength=10240,
                 ),
                 "namespaceSelector": label_selector(
-                    "The namespaces whose objects go there, by their labels. {} means every namespace, and so does "
-                    "leaving it out unless `downsync` is there."
+                    "Selects the namespaces whose objects are downsynced, by their labels. {} selects every "
+                    "namespace; so does omitting it, unless `downsync` is set."
                 ),
-                "nonNamespacedObjects": listing("The objects that are in no namespace and go there.", NON_NAMESPACED),
+                "nonNamespacedObjects": listing("Cluster-scoped objects to downsync.", NON_NAMESPACED),
                 "downsync": listing(
-                    "The objects that go there, in namespaces or not, one by one: those that fit one of these clauses.",
+                    "Objects to downsync, namespaced and cluster-scoped: those that match one of these clauses.",
                     DOWNSYNC,
                 ),
                 "wantSingletonReportedState": flag(
-                    "Whether the status of an object that goes to one place only is written back to the object."
+                    "Whether the status of the only copy is returned to an object with exactly one destination."
                 ),
-                "upsync": listing("The objects of the places that come back.", UPSYNC),
+                "upsync": listing("Objects to upsync from the selected clusters.", UPSYNC),
             },
         ),
         "status": record(
-            "What came of it.",
+            "The observed state.",
             {
-                "specGeneration": whole("The generation of the spec that this is about; 0 if there was none."),
-                "matchingLocationCount": whole("How many Locations fit."),
+                "specGeneration": whole("The observed generation of the spec."),
+                "matchingLocationCount": whole("The number of matching Locations."),
                 "conditions": conditions(
-                    "Whether the spec can be understood, and as many Locations found as it wants."
+                    "Ready: the spec is valid and has destinations, as many Locations as it asks for. "
+                    "WorkloadProjected: the copies are in the mailboxes."
                 ),
             },
             required=("matchingLocationCount",),
@@ -90,10 +92,10 @@ EDGE_PLACEMENT: Final = Described(
     },
     short_names=("epl",),
     columns=(
-        column("Locations", ".status.matchingLocationCount", "How many Locations fit", "integer", 1),
-        column("Ready", of_condition("Ready"), "Whether it is known where it leads", "string", 1),
-        column("Reason", of_condition("Ready", "reason"), "Why not, or what is odd about it", "string", 1),
-        column("Projected", of_condition(WORKLOAD_PROJECTED), "Whether all copies are made", "string", 1),
+        column("Locations", ".status.matchingLocationCount", "Number of matching Locations", "integer", 1),
+        column("Ready", of_condition("Ready"), "Status of the condition Ready", "string", 1),
+        column("Reason", of_condition("Ready", "reason"), "Reason of the condition Ready", "string", 1),
+        column("Projected", of_condition(WORKLOAD_PROJECTED), "Whether all copies are in the mailboxes", "string", 1),
         AGE,
     ),
     categories=(),
@@ -103,17 +105,17 @@ SINGLE_PLACEMENT_SLICE: Final = Described(
     EDGE_GROUP,
     "singleplacementslices",
     "SinglePlacementSlice",
-    "Where the EdgePlacement with the same name leads.",
+    "The destinations of the EdgePlacement with the same name.",
     {
         "destinations": listing(
-            "The places, and the cluster that stands for each.",
+            "The destinations.",
             record(
-                "One place.",
+                "One destination.",
                 {
                     "cluster": text("The logical cluster that has both the Location and the SyncTarget."),
                     "locationName": text("The name of the Location."),
                     "syncTargetName": text("The name of the SyncTarget."),
-                    "syncTargetUID": text("The uid of the SyncTarget, which tells it from others of that name."),
+                    "syncTargetUID": text("The uid of the SyncTarget."),
                 },
                 required=("cluster", "locationName", "syncTargetName", "syncTargetUID"),
             ),
@@ -125,23 +127,23 @@ SINGLE_PLACEMENT_SLICE: Final = Described(
     categories=(),
 )
 
-# --- what is different in each place --------------------------------------------------------------
+# --- Customizer -----------------------------------------------------------------------------------
 
 CUSTOMIZER: Final = Described(
     EDGE_GROUP,
     "customizers",
     "Customizer",
-    "How objects that name it in the annotation `edge.kcp.io/customizer` differ from place to place. With the "
-    'annotation `edge.kcp.io/expand-parameters: "true"`, `%(name)` in a value is replaced by what the Location has '
-    "under that name.",
+    "Replacements in the copies of objects that name it in the annotation `edge.kcp.io/customizer`. With the "
+    'annotation `edge.kcp.io/expand-parameters: "true"`, `%(name)` in a value is replaced by the label or annotation '
+    "of that name of the Location.",
     {
         "replacements": keyed(
-            "What is replaced, in this order.",
+            "The replacements, in this order.",
             record(
-                "One part of an object, and what it becomes.",
+                "One replacement.",
                 {
-                    "path": text("Where the part is, as a JSONPath."),
-                    "value": text("What it becomes, as JSON."),
+                    "path": text("The JSONPath of the replaced value."),
+                    "value": text("The new value, as JSON."),
                 },
                 required=("path", "value"),
             ),

@@ -26,12 +26,12 @@ from farflung.apis.custom_kinds import (
 from farflung.apis.edge.names import EDGE_GROUP
 from farflung.machinery.errors import Obj
 
-# --- answers --------------------------------------------------------------------------------------
+# --- StatusSummary: results of StatusCollectors ---------------------------------------------------
 
 _CELL = record(
-    "One value; `type` says which of the others is there.",
+    "One value, in the field that `type` names.",
     {
-        "type": text("What it is.", enum=["String", "Number", "Bool", "Object", "Array", "Null"]),
+        "type": text("The type.", enum=["String", "Number", "Bool", "Object", "Array", "Null"]),
         "string": text("A text."),
         "float": text("A number, as a text."),
         "bool": flag("True or false."),
@@ -41,52 +41,52 @@ _CELL = record(
     required=("type",),
 )
 _ANSWER = record(
-    "What one StatusCollector found.",
+    "The result of one StatusCollector.",
     {
         "name": text("The name of the StatusCollector."),
         "columnNames": texts("The headings.", "A heading."),
         "rows": listing(
-            "What was found, in order.",
+            "The rows, in order.",
             record("One row.", {"columns": listing("One value for each heading.", _CELL)}, required=("columns",)),
         ),
-        "rowsLeftOut": whole("How many more rows there would be without the limit."),
+        "rowsLeftOut": whole("The number of rows beyond the limit."),
         "errors": listing(
-            "Copies for which an expression failed; they are left out.",
+            "Copies for which an expression failed. They are not in the rows.",
             record(
                 "One failure.",
                 {
                     "cluster": text("The logical cluster of the SyncTarget."),
                     "syncTargetName": text("The name of the SyncTarget."),
                     "columnName": text("The heading, or `filter`."),
-                    "message": text("What went wrong."),
+                    "message": text("The error."),
                 },
             ),
         ),
-        "errorsLeftOut": whole("How many more failures there are."),
+        "errorsLeftOut": whole("The number of failures beyond the limit."),
     },
     required=("name",),
 )
 
-# --- summaries ------------------------------------------------------------------------------------
+# --- StatusSummary --------------------------------------------------------------------------------
 
 _COPIES = record(
-    "How many copies there are.",
+    "Numbers of destinations.",
     {
-        "expected": whole("Clusters that are to have one."),
-        "reporting": whole("Clusters that have one with a status."),
-        "missing": whole("Clusters that have none yet."),
-        "stale": whole("Clusters that were not heard of for too long."),
-        "broken": whole("Clusters where something is wrong."),
+        "expected": whole("Clusters that should have a copy."),
+        "reporting": whole("Clusters with a copy that has a status."),
+        "missing": whole("Clusters without a copy."),
+        "stale": whole("Clusters with a stale heartbeat."),
+        "broken": whole("Clusters whose copy is broken."),
     },
     required=("expected", "reporting", "missing", "stale", "broken"),
 )
 _STATISTICS = record(
-    "A number over all copies.",
+    "Statistics of a number over all copies.",
     {
-        "count": whole("How many copies have it."),
-        "sum": number("Their sum."),
-        "min": number("The least."),
-        "max": number("The greatest."),
+        "count": whole("The number of copies that have it."),
+        "sum": number("The sum."),
+        "min": number("The minimum."),
+        "max": number("The maximum."),
     },
     required=("count", "sum", "min", "max"),
 )
@@ -96,24 +96,24 @@ _BROKEN = record(
         "cluster": text("The logical cluster of the SyncTarget."),
         "locationName": text("The name of the Location."),
         "syncTargetName": text("The name of the SyncTarget."),
-        "reason": text("What is wrong, as one CamelCase word for programs."),
-        "message": text("What is wrong, for people."),
-        "since": moment("Since when, as far as it is known."),
+        "reason": text("The cause, as one CamelCase word for programs."),
+        "message": text("The cause, for people."),
+        "since": moment("When it broke, if known."),
     },
     required=("cluster", "syncTargetName", "reason"),
 )
 
 
 def _counts(description: str, of: str) -> Obj:
-    return mapping(description, mapping(of, whole("How many copies.")))
+    return mapping(description, mapping(of, whole("The number of copies.")))
 
 
 STATUS_SUMMARY: Final = Described(
     EDGE_GROUP,
     "statussummaries",
     "StatusSummary",
-    "The status of all copies of one object that one EdgePlacement brought somewhere. It is in the object's namespace, "
-    "or in `edge-status` if the object is in none, and is kept by the system.",
+    "The aggregated status of all copies of one object of one EdgePlacement. It is in the namespace of the object, or "
+    "in `edge-status` for cluster-scoped objects. The status summarizer writes it.",
     {
         "subject": record(
             "The object.",
@@ -122,20 +122,22 @@ STATUS_SUMMARY: Final = Described(
                 "version": text("Its version."),
                 "kind": text("Its kind."),
                 "resource": text("Its resource, as a lower-case plural."),
-                "namespace": text("Its namespace, if it is in one."),
+                "namespace": text("Its namespace; empty for cluster-scoped objects."),
                 "name": text("Its name."),
                 "uid": text("Its uid."),
             },
             required=("version", "kind", "resource", "name"),
         ),
         "destinations": _COPIES,
-        "observedAt": moment("When the newest status was seen that is in this summary."),
+        "observedAt": moment("When the newest status in this summary was observed."),
         "aggregates": mapping("The numbers of the status, by their paths in it.", _STATISTICS),
-        "conditions": _counts("The conditions of the status, by their types.", "How often each status occurs."),
-        "values": _counts("Short texts of the status, by their paths in it.", "How often each text occurs."),
-        "broken": listing("Clusters where something is wrong, some of them if they are many.", _BROKEN),
-        "brokenTruncated": whole("How many more there are."),
-        "collected": keyed("What StatusCollectors found.", _ANSWER, ["name"]),
+        "conditions": _counts(
+            "The conditions of the status, by their types.", "The number of copies by status of the condition."
+        ),
+        "values": _counts("Short texts of the status, by their paths in it.", "The number of copies by text."),
+        "broken": listing("Clusters whose copy is broken, up to a limit.", _BROKEN),
+        "brokenTruncated": whole("The number of broken copies beyond the limit."),
+        "collected": keyed("Results of StatusCollectors.", _ANSWER, ["name"]),
     },
     required=("subject", "destinations"),
     namespaced=True,
@@ -144,35 +146,35 @@ STATUS_SUMMARY: Final = Described(
     columns=(
         column("Kind", ".subject.kind", "The kind of the object"),
         column("Object", ".subject.name", "The name of the object"),
-        column("Expected", ".destinations.expected", "Clusters that are to have a copy", "integer"),
-        column("Reporting", ".destinations.reporting", "Clusters that have a copy with a status", "integer"),
-        column("Broken", ".destinations.broken", "Clusters where something is wrong", "integer"),
-        column("Missing", ".destinations.missing", "Clusters that have no copy yet", "integer", 1),
-        column("Stale", ".destinations.stale", "Clusters that were not heard of for too long", "integer", 1),
+        column("Expected", ".destinations.expected", "Clusters that should have a copy", "integer"),
+        column("Reporting", ".destinations.reporting", "Clusters with a copy that has a status", "integer"),
+        column("Broken", ".destinations.broken", "Clusters whose copy is broken", "integer"),
+        column("Missing", ".destinations.missing", "Clusters without a copy", "integer", 1),
+        column("Stale", ".destinations.stale", "Clusters with a stale heartbeat", "integer", 1),
         AGE,
     ),
     categories=(),
 )
 
-# --- questions ------------------------------------------------------------------------------------
+# --- StatusCollector ------------------------------------------------------------------------------
 
 _EXPRESSION = text(
-    "In CEL, about `inventory` (the cluster), `obj` (the object without its status), `returned` (its status there) and "
-    "`propagation` (when that was seen)."
+    "A CEL expression of `inventory` (the cluster), `obj` (the object without its status), `returned` (the status of "
+    "the copy) and `propagation` (when the status was observed)."
 )
 _DEFINED = record(
-    "A name, and what it stands for.",
+    "A named expression.",
     {"name": text("The heading.", minLength=1), "def": _EXPRESSION},
     required=("name", "def"),
 )
 _COMBINED = record(
-    "A heading, and what is computed over all copies.",
+    "A value that is computed over all copies.",
     {
         "name": text("The heading.", minLength=1),
-        "type": text("What is computed.", enum=["COUNT", "SUM", "AVG", "MIN", "MAX"]),
+        "type": text("The function.", enum=["COUNT", "SUM", "AVG", "MIN", "MAX"]),
         "subject": {
             **_EXPRESSION,
-            "description": "What it is computed of; nothing for COUNT. " + _EXPRESSION["description"],
+            "description": "The argument of the function; omitted for COUNT. " + _EXPRESSION["description"],
         },
     },
     required=("name", "type"),
@@ -180,7 +182,7 @@ _COMBINED = record(
 
 
 def _some(name: str) -> str:
-    """The rule that a list is there and not empty."""
+    """A CEL expression: the list is not empty."""
     return f"has(self.{name}) && size(self.{name}) > 0"
 
 
@@ -188,40 +190,40 @@ STATUS_COLLECTOR: Final = Described(
     EDGE_GROUP,
     "statuscollectors",
     "StatusCollector",
-    "A question about the status of all copies of an object, to be answered in its StatusSummary. EdgePlacements name "
-    "it in `spec.downsync[].statusCollectors`.",
+    "A query over the status of all copies of an object, with the result in its StatusSummary. EdgePlacements name it "
+    "in `spec.downsync[].statusCollectors`.",
     {
         "spec": checked(
             record(
-                "The question: a row for each copy (`select`) or numbers over all copies (`combinedFields`).",
+                "The query: a row for each copy (`select`), or values over all copies (`combinedFields`).",
                 {
                     "filter": {
                         **_EXPRESSION,
-                        "description": "Which copies count; all if it is not said. " + _EXPRESSION["description"],
+                        "description": "Selects copies; all if omitted. " + _EXPRESSION["description"],
                     },
                     "select": listing("The columns of a row for each copy.", _DEFINED),
                     "combinedFields": listing("The columns that are computed over all copies.", _COMBINED),
-                    "groupBy": listing("What divides the copies into groups, each of which gets a row.", _DEFINED),
-                    "limit": whole("How many rows there are at most.", minimum=1, maximum=1000, default=20),
+                    "groupBy": listing("Groups the copies; each group has a row.", _DEFINED),
+                    "limit": whole("The maximal number of rows.", minimum=1, maximum=1000, default=20),
                 },
             ),
             (f"!({_some('select')} && {_some('combinedFields')})", "select and combinedFields exclude each other"),
             (f"!({_some('groupBy')}) || ({_some('combinedFields')})", "groupBy needs combinedFields"),
         ),
         "status": record(
-            "What was observed of the question.",
+            "The observed state of the query.",
             {
-                "observedGeneration": whole("The generation of the question that this is about."),
-                "conditions": conditions("Whether the question can be understood."),
-                "errors": texts("What cannot be understood in it.", "What is wrong, and where."),
+                "observedGeneration": whole("The observed generation of the query."),
+                "conditions": conditions("Valid: the query is valid."),
+                "errors": texts("Errors of the query.", "An error, with its field."),
             },
         ),
     },
     required=("spec",),
     short_names=("sc",),
     columns=(
-        column("Valid", of_condition("Valid"), "Whether the question can be understood"),
-        column("Reason", of_condition("Valid", "message"), "Why not", priority=1),
+        column("Valid", of_condition("Valid"), "Whether the query is valid"),
+        column("Reason", of_condition("Valid", "message"), "Message of the condition Valid", priority=1),
         AGE,
     ),
     categories=(),

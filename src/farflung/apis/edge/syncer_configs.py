@@ -32,35 +32,33 @@ _GROUP = text("The API group; empty for the core group.")
 _RESOURCES = texts('The resources, as lower-case plurals; `["*"]` for all of the group, [] for none.', "A resource.")
 
 NON_NAMESPACED: Final = record(
-    "Objects of one API group that are in no namespace. They fit by their name or by their labels.",
+    "Cluster-scoped objects of one API group, selected by name or by labels.",
     {
         "apiGroup": _GROUP,
         "resources": _RESOURCES,
         "resourceNames": texts('Their names; `["*"]` for all, [] for none.', "A name."),
-        "labelSelectors": listing("Their labels; one of these selectors is enough.", label_selector("Labels.")),
+        "labelSelectors": listing("Label selectors, of which one must match.", label_selector("Labels.")),
     },
     required=("resources",),
 )
 
 DOWNSYNC: Final = record(
-    "Objects that fit everything that is said here. What is not said fits every object.",
+    "Objects that match all fields of this clause. An omitted field matches every object.",
     {
-        "apiGroup": text("The API group; empty for the core group. Every group if it is not said."),
-        "resources": texts(
-            'The resources, as lower-case plurals; `["*"]` or nothing for every resource.', "A resource."
-        ),
+        "apiGroup": text("The API group; empty for the core group. All groups if omitted."),
+        "resources": texts('The resources, as lower-case plurals; `["*"]` or empty for all.', "A resource."),
         "namespaces": texts(
-            'The namespaces; `["*"]` or nothing for every namespace and for objects that are in none.', "A namespace."
+            'The namespaces; `["*"]` or empty for all namespaces and for cluster-scoped objects.', "A namespace."
         ),
         "namespaceSelectors": listing(
-            "The labels of the namespace; one of these selectors is enough. Objects that are in none are taken for "
-            "objects in a namespace without labels.",
+            "Label selectors of the namespace, of which one must match. Cluster-scoped objects match as if their "
+            "namespace had no labels.",
             label_selector("Labels."),
         ),
-        "objectNames": texts('Their names; `["*"]` or nothing for every name.', "A name."),
-        "labelSelectors": listing("Their labels; one of these selectors is enough.", label_selector("Labels.")),
-        "createOnly": flag("Whether the copies are left alone once they are there."),
-        "statusCollectors": texts("The StatusCollectors that are applied to them.", "The name of a StatusCollector."),
+        "objectNames": texts('Their names; `["*"]` or empty for all.', "A name."),
+        "labelSelectors": listing("Label selectors, of which one must match.", label_selector("Labels.")),
+        "createOnly": flag("Whether copies are only created, and not updated afterwards."),
+        "statusCollectors": texts("StatusCollectors to evaluate for the objects.", "The name of a StatusCollector."),
     },
 )
 
@@ -70,7 +68,7 @@ UPSYNC: Final = record(
         "apiGroup": _GROUP,
         "resources": _RESOURCES,
         "namespaces": texts(
-            'Their namespaces; `["*"]` for all, [] for none. Means nothing to objects that are in none.', "A namespace."
+            'Their namespaces; `["*"]` for all, [] for none. Ignored for cluster-scoped objects.', "A namespace."
         ),
         "names": texts('Their names; `["*"]` for all, [] for none.', "A name."),
     },
@@ -78,10 +76,7 @@ UPSYNC: Final = record(
 )
 
 
-# --- SyncerConfig ---------------------------------------------------------------------------------
-
-
-# --- spec -----------------------------------------------------------------------------------------
+# --- SyncerConfig: spec ---------------------------------------------------------------------------
 
 
 def _resource(description: str, **further: Obj) -> Obj:
@@ -100,8 +95,8 @@ _IN_ONE_NAMESPACE = record(
     required=("namespace",),
 )
 
-_TOLD = record(
-    "What is brought there and back.",
+_SPEC = record(
+    "The objects to downsync and upsync.",
     {
         "namespaceScope": record(
             "All objects of these resources in these namespaces.",
@@ -111,99 +106,96 @@ _TOLD = record(
             },
         ),
         "namespacedObjects": listing(
-            "Further objects in namespaces.",
+            "Single namespaced objects.",
             _resource(
                 "Objects of one resource.",
-                objectsByNamespace=keyed("Which objects.", _IN_ONE_NAMESPACE, ["namespace"]),
+                objectsByNamespace=keyed("The objects by namespace.", _IN_ONE_NAMESPACE, ["namespace"]),
             ),
         ),
         "clusterScope": listing(
-            "Objects that are in no namespace.",
+            "Cluster-scoped objects.",
             _resource("Objects of one resource.", objects=texts('Their names; `["*"]` for all.', "A name.")),
         ),
-        "upsync": listing("The objects that come back.", UPSYNC),
+        "upsync": listing("Objects to upsync.", UPSYNC),
     },
 )
 
-# --- what it reports ------------------------------------------------------------------------------
+# --- SyncerConfig: status -------------------------------------------------------------------------
 
 _HEARTBEAT = moment("When the syncer last reported, by its own clock.")
 
 _OBJECTS = record(
-    "How many objects there are.",
+    "Numbers of objects.",
     {
-        "synced": whole("Objects that are at the cluster as they are in the mailbox."),
-        "pending": whole("Objects that are on their way."),
-        "failing": whole("Objects for which something went wrong and is tried again."),
+        "synced": whole("Objects at the cluster that equal their copies in the mailbox."),
+        "pending": whole("Objects that are not applied yet."),
+        "failing": whole("Objects whose last attempt failed; the syncer retries."),
         "orphaned": whole(
-            "Objects at the cluster whose copies in the mailbox are missing without having been deleted. They stay."
+            "Objects at the cluster whose copies disappeared from the mailbox without being withdrawn. They stay."
         ),
-        "upsynced": whole("Objects of the cluster that are in the mailbox."),
+        "upsynced": whole("Objects of the cluster that are upsynced to the mailbox."),
     },
 )
 
 _PROBLEM = record(
-    "What went wrong with one object.",
+    "A failure of one object.",
     {
         "group": text("The API group; empty for the core group."),
         "resource": text("The resource, as a lower-case plural."),
-        "namespace": text("The namespace, if the object is in one."),
+        "namespace": text("The namespace; empty for cluster-scoped objects."),
         "name": text("The name."),
         "direction": text(
-            "Where it was going: down to the cluster, up from it, or its status up from it.",
+            "The direction: down to the cluster, up from it, or its status up from it.",
             enum=["down", "up", "status"],
         ),
-        "reason": text("What is wrong, as one CamelCase word for programs."),
-        "message": text("What is wrong, for people."),
-        "lastTry": moment("When it was last tried."),
-        "tries": whole("How often it was tried."),
+        "reason": text("The cause, as one CamelCase word for programs."),
+        "message": text("The cause, for people."),
+        "lastTry": moment("The time of the last attempt."),
+        "tries": whole("The number of attempts."),
     },
 )
 
 _REPORT = record(
-    "What the syncer reports. Empty if none was ever here.",
+    "The syncer's report. Empty before the first syncer reports.",
     {
         "lastSyncerHeartbeatTime": _HEARTBEAT,
         "syncedThrough": listing(
-            "How far each resource is: every copy up to this resourceVersion is at the cluster, problems aside.",
+            "Progress by resource: every copy up to this resourceVersion is at the cluster, except problems.",
             record(
                 "One resource.",
                 {
                     "group": text("Its API group."),
                     "resource": text("Its plural."),
-                    "resourceVersion": text("Of the last copy that is at the cluster."),
+                    "resourceVersion": text("The resourceVersion of the last copy at the cluster."),
                 },
             ),
         ),
         "syncer": record(
-            "Who reports.",
+            "The syncer.",
             {"version": text("Its version."), "started": moment("When it was started, by its own clock.")},
         ),
         "edge": record(
-            "The cluster that it serves.",
+            "The cluster.",
             {
-                "uid": text("What tells it from every other: the uid of its namespace kube-system."),
+                "uid": text("Its identity: the uid of its namespace kube-system."),
                 "version": text("The version of its Kubernetes API."),
             },
         ),
-        "capacity": mapping("What all nodes of the cluster have.", quantity("An amount.")),
+        "capacity": mapping("The sum of the capacity of all nodes.", quantity("An amount.")),
         "allocatable": mapping(
-            "What those of them have for pods that are ready and not cordoned, whoever uses it.", quantity("An amount.")
+            "The sum of the allocatable resources of all ready, schedulable nodes.", quantity("An amount.")
         ),
         "nodes": record(
-            "How many these are.",
-            {"all": whole("All of them."), "usable": whole("Those that are ready and not cordoned.")},
+            "Numbers of nodes.",
+            {"all": whole("All nodes."), "usable": whole("Ready, schedulable nodes.")},
         ),
         "objects": _OBJECTS,
-        "driftCorrected": whole(
-            "How often an object was put right that somebody had changed at the cluster.", format="int64"
-        ),
-        "problems": listing("What went wrong, by object, some of it if there is much.", _PROBLEM),
-        "problemsOmitted": whole("How many more problems there are."),
+        "driftCorrected": whole("The number of reverted changes to objects at the cluster.", format="int64"),
+        "problems": listing("Failures by object, up to a limit.", _PROBLEM),
+        "problemsOmitted": whole("The number of problems beyond the limit."),
         "conditions": conditions(
-            "Whether the cluster can be reached (EdgeReachable), has everything (Synced), and has objects whose copies "
-            "disappeared without being withdrawn (OrphansPresent); False if the cluster does not let its nodes be seen "
-            "(CapacityKnown)."
+            "EdgeReachable: the cluster answers. Synced: it has all objects. OrphansPresent: it has objects whose "
+            "copies disappeared without being withdrawn. CapacityKnown: the syncer may list its nodes."
         ),
     },
     default={},
@@ -214,17 +206,17 @@ SYNCER_CONFIG: Final = Described(
     EDGE_GROUP,
     "syncerconfigs",
     "SyncerConfig",
-    "What the syncer of one cluster brings there and back. The one called `the-one` is kept by the system.",
-    {"spec": _TOLD, "status": _REPORT},
+    "Configures the syncer of one cluster, and has its report. Controllers maintain the SyncerConfig `the-one`.",
+    {"spec": _SPEC, "status": _REPORT},
     short_names=("escfg",),
     columns=(
-        column("Synced", ".status.objects.synced", "Objects that are at the cluster", "integer"),
-        column("Pending", ".status.objects.pending", "Objects that are on their way", "integer"),
-        column("Failing", ".status.objects.failing", "Objects for which something went wrong", "integer"),
+        column("Synced", ".status.objects.synced", "Objects that are applied to the cluster", "integer"),
+        column("Pending", ".status.objects.pending", "Objects that are not applied yet", "integer"),
+        column("Failing", ".status.objects.failing", "Objects whose last attempt failed", "integer"),
         column("Heartbeat", ".status.lastSyncerHeartbeatTime", "When the syncer last reported", "date"),
         column("Orphaned", ".status.objects.orphaned", "Objects whose copies are missing", "integer", 1),
-        column("Upsynced", ".status.objects.upsynced", "Objects of the cluster that are here", "integer", 1),
-        column("Drift", ".status.driftCorrected", "Changes at the cluster that were put right", "integer", 1),
+        column("Upsynced", ".status.objects.upsynced", "Objects that are upsynced to the mailbox", "integer", 1),
+        column("Drift", ".status.driftCorrected", "Reverted changes at the cluster", "integer", 1),
         column("Reachable", of_condition(EDGE_REACHABLE), "Whether the syncer reaches the cluster", "string", 1),
         column("Version", ".status.edge.version", "The version of the cluster's API", "string", 1),
         AGE,
@@ -240,8 +232,8 @@ _SELECTED = record(
         "group": text("The API group; empty for the core group."),
         "version": text("The version, without the group."),
         "kind": text("The kind, in CamelCase."),
-        "namespace": text("The namespace, `*` for every one; empty if the kind has none."),
-        "name": text("The name, `*` for every one."),
+        "namespace": text("The namespace, `*` for all; empty for cluster-scoped kinds."),
+        "name": text("The name, `*` for all."),
     },
 )
 
@@ -249,27 +241,26 @@ EDGE_SYNC_CONFIG: Final = Described(
     EDGE_GROUP,
     "edgesyncconfigs",
     "EdgeSyncConfig",
-    "What a syncer brings to its cluster and back, object by object. SyncerConfigs have taken its place; a syncer does "
-    "what either says.",
+    "Objects that a syncer downsyncs and upsyncs. Deprecated: use SyncerConfig. A syncer follows both.",
     {
         "spec": record(
-            "What is brought there and back.",
+            "The objects to downsync and upsync.",
             {
-                "downSyncedResources": listing("The objects that go there.", _SELECTED),
-                "upSyncedResources": listing("The objects that come back.", _SELECTED),
+                "downSyncedResources": listing("Objects to downsync.", _SELECTED),
+                "upSyncedResources": listing("Objects to upsync.", _SELECTED),
                 "conversions": listing(
-                    "Objects that are called something else at the cluster.",
+                    "Objects with another name at the cluster.",
                     record(
                         "Both names of one object.",
                         {
-                            "upstream": {**_SELECTED, "description": "As it is here."},
-                            "downstream": {**_SELECTED, "description": "As it is at the cluster."},
+                            "upstream": {**_SELECTED, "description": "In the mailbox."},
+                            "downstream": {**_SELECTED, "description": "At the cluster."},
                         },
                     ),
                 ),
             },
         ),
-        "status": record("What is known of the syncer.", {"lastSyncerHeartbeatTime": _HEARTBEAT}),
+        "status": record("The observed state of the syncer.", {"lastSyncerHeartbeatTime": _HEARTBEAT}),
     },
     short_names=("esc",),
     columns=(column("Heartbeat", ".status.lastSyncerHeartbeatTime", "When the syncer last reported", "date", 1), AGE),
