@@ -9,7 +9,7 @@ from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.target import RequestRoute
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.tenancy.paths import LogicalClusters, logical_cluster_key, workspace_key
-from farflung.hub.tenancy.routes import WorkspaceRoutes
+from farflung.hub.tenancy.routes import RESOLVED, WorkspaceRoutes
 from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
@@ -20,18 +20,30 @@ ANN = User("ann", ("system:authenticated",))
 CHILD = "2rp1gztc6m5b8b7r"
 
 
+async def put(store: MemoryStore, key: str, obj: Obj) -> None:
+    metadata = {"name": key.rpartition("/")[2], "resourceVersion": "", "creationTimestamp": "2024-05-01T12:00:00Z"}
+    value = objects.orjson.dumps({"kind": "X", "apiVersion": "v1", "metadata": metadata, **obj})
+    entry = store.get(key)
+    await store.put(key, value, expect=ABSENT if entry is None else entry.revision)
+
+
+async def delete(store: MemoryStore, key: str) -> None:
+    entry = store.get(key)
+    assert entry is not None
+    await store.delete(key, expect=entry.revision)
+
+
 @pytest.fixture
-async def routes() -> WorkspaceRoutes:
+async def store() -> MemoryStore:
     store = MemoryStore(stamp=objects.stamp)
+    await put(store, logical_cluster_key("root"), {})
+    await put(store, logical_cluster_key(CHILD), {"spec": {"owner": {"cluster": "root", "name": "org"}}})
+    await put(store, workspace_key("root", "org"), {"spec": {"cluster": CHILD}})
+    return store
 
-    async def put(key: str, obj: Obj) -> None:
-        metadata = {"name": key.rpartition("/")[2], "resourceVersion": "", "creationTimestamp": "2024-05-01T12:00:00Z"}
-        value = objects.orjson.dumps({"kind": "X", "apiVersion": "v1", "metadata": metadata, **obj})
-        await store.put(key, value, expect=ABSENT)
 
-    await put(logical_cluster_key("root"), {})
-    await put(logical_cluster_key(CHILD), {"spec": {"owner": {"cluster": "root", "name": "org"}}})
-    await put(workspace_key("root", "org"), {"spec": {"cluster": CHILD}})
+@pytest.fixture
+def routes(store: MemoryStore) -> WorkspaceRoutes:
     return WorkspaceRoutes(LogicalClusters(store), WorkspaceAuthorizer(store))
 
 
@@ -126,3 +138,34 @@ def test_the_wildcard_is_for_lists_and_watches_of_administrators(routes: Workspa
 def test_health_is_for_everybody_everywhere(routes: WorkspaceRoutes) -> None:
     route = routes.route("/clusters/root:nosuch/healthz", ANN)
     routes.check(route.cluster, route.view, ANN, Attributes("get", path=route.path))
+
+
+async def test_a_path_leads_to_the_new_cluster_of_a_workspace_that_was_deleted_and_created_again(
+    store: MemoryStore, routes: WorkspaceRoutes
+) -> None:
+    def cluster(path: str) -> str:
+        first = routes.route(f"/clusters/{path}/api", MASTER).cluster
+        assert routes.route(f"/clusters/{path}/api", MASTER).cluster == first
+        return first
+
+    await put(store, workspace_key(CHILD, "team"), {"spec": {"cluster": "team1"}})
+    assert cluster("root:org:team") == ""
+    await put(store, logical_cluster_key("team1"), {"spec": {"owner": {"cluster": CHILD, "name": "team"}}})
+    assert [cluster(path) for path in ("root:org", "root:org:team", "team1")] == [CHILD, "team1", "team1"]
+    await delete(store, logical_cluster_key("team1"))
+    assert [cluster(path) for path in ("root:org", "root:org:team", "team1")] == [CHILD, "", ""]
+    await put(store, logical_cluster_key("team1"), {"spec": {"owner": {"cluster": CHILD, "name": "team"}}})
+    assert cluster("root:org:team") == "team1"
+    await delete(store, workspace_key("root", "org"))
+    assert [cluster(path) for path in ("root:org", "root:org:team", "team1")] == ["", "", "team1"]
+    await put(store, logical_cluster_key("org2"), {"spec": {"owner": {"cluster": "root", "name": "org"}}})
+    await put(store, workspace_key("root", "org"), {"spec": {"cluster": "org2"}})
+    assert [cluster(path) for path in ("root:org", "root:org:team", CHILD)] == ["org2", "", CHILD]
+
+
+def test_names_of_clusters_that_do_not_exist_are_not_remembered(routes: WorkspaceRoutes) -> None:
+    for number in range(2 * RESOLVED):
+        routes.route(f"/clusters/root:no{number}/api", ANN)
+        routes.route(f"/clusters/system:{number}/api", ANN)
+    routes.route("/clusters/root:org/api", ANN)
+    assert routes._resolved == {"root:org": CHILD}
