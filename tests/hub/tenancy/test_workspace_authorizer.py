@@ -13,6 +13,8 @@ from farflung.hub.request.target import Target
 from farflung.hub.request.user import ADMINISTRATORS, ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.tenancy.workspace_authorizer import (
     ACCESS,
+    DECISIONS,
+    LONGEST_KEY,
     NO_CLUSTER,
     OPERATORS,
     ROOT,
@@ -81,6 +83,94 @@ async def world() -> World:
     await world.workspace("one")
     await world.workspace("two")
     return world
+
+
+# --- cached decisions -----------------------------------------------------------------------------
+
+
+async def test_a_decision_about_a_collection_follows_every_object_that_it_depends_on(world: World) -> None:
+    """Each step asks twice: the second decision may be a cached one."""
+
+    def both(cluster: str, user: User, attributes: Attributes = LIST) -> bool:
+        first = world.allows(cluster, user, attributes)
+        assert world.allows(cluster, user, attributes) == first
+        return first
+
+    async def delete(key: str) -> None:
+        entry = world.store.get(key)
+        assert entry is not None
+        await world.store.delete(key, expect=entry.revision)
+
+    one = "/core.kcp.io/logicalclusters/one/cluster"
+    await world.role("one", "alice", EVERYTHING, ENTER)
+    assert both("one", ALICE)
+    await world.workspace("one", groups="admins")
+    assert not both("one", ALICE)
+    assert both("one", User("alice", (AUTHENTICATED, "admins")))
+    await world.workspace("one")
+    assert both("one", ALICE)
+
+    await delete(f"/{RBAC}/clusterrolebindings/one/user-alice")
+    assert not both("one", ALICE)
+    await world.role(SHARED, "alice", EVERYTHING, ENTER)
+    assert both("one", ALICE)
+    await delete(f"/{RBAC}/clusterroles/{SHARED}/user-alice")
+    assert not both("one", ALICE)
+
+    namespaced = {"verbs": ["create"], "apiGroups": [""], "resources": ["configmaps"]}
+    await world.role("one", "alice", ENTER)
+    assert not both("one", ALICE, CREATE)
+    await world.put(f"/{RBAC}/roles/one/default/writer", {"rules": [namespaced]})
+    subject = {"kind": "User", "apiGroup": RBAC, "name": "alice"}
+    binding = {"roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "writer"}, "subjects": [subject]}
+    await world.put(f"/{RBAC}/rolebindings/one/default/writer", binding)
+    assert both("one", ALICE, CREATE)
+    assert not both("one", ALICE, CREATE._replace(namespace="other"))
+    assert not both("two", ALICE, CREATE)
+    await delete(f"/{RBAC}/roles/one/default/writer")
+    assert not both("one", ALICE, CREATE)
+
+    await world.role("one", "alice", EVERYTHING, ENTER)
+    assert both("one", ALICE)
+    assert both("one", MASTER, CREATE)
+    await delete(one)
+    assert not both("one", ALICE)
+    assert not both("one", MASTER, CREATE)
+    for prefix in ("clusterroles", "clusterrolebindings"):
+        await delete(f"/{RBAC}/{prefix}/one/user-alice")
+    await world.workspace("one")  # another workspace with this cluster
+    assert both("one", MASTER, CREATE)
+    assert not both("one", ALICE)
+
+
+async def test_a_cached_decision_is_not_used_for_other_users_who_look_alike(world: World) -> None:
+    await world.role("one", ROBOT.name, EVERYTHING, ENTER)
+    assert world.allows("one", ROBOT)
+    assert not world.allows("one", User(ROBOT.name, ROBOT.groups, cluster="two"))
+    assert world.allows("one", OPERATOR)
+    assert not world.allows("one", User(OPERATOR.name, OPERATOR.groups, cluster="two"))
+    assert not world.allows("one", User(OPERATOR.name, OPERATOR.groups, cluster="one"))
+
+
+async def test_cached_decisions_are_few_and_short_whatever_is_asked(world: World) -> None:
+    """Reviews of access contain any user and attributes, of any length."""
+    await world.role("one", "alice", EVERYTHING, ENTER)
+    await world.role("one", "crowd", EVERYTHING, ENTER, kind="Group")
+    authorizer = world.authorizer
+    for part in ("verb", "group", "resource", "subresource", "namespace"):
+        assert world.allows("one", ALICE, LIST._replace(**{part: "x" * LONGEST_KEY}))
+    for user in (User("x" * LONGEST_KEY, ("crowd",)), User("x", ("crowd", *[""] * LONGEST_KEY))):
+        assert world.allows("one", user)
+        assert not world.allows("two", user)
+    assert not authorizer._granted
+    assert len(authorizer._entering) == 1
+    for number in range(DECISIONS + 10):
+        assert world.allows("one", ALICE, LIST._replace(namespace=str(number)))
+    assert 0 < len(authorizer._granted) <= DECISIONS
+    known = set(authorizer._granted)
+    for number in range(2 * DECISIONS):
+        assert not world.allows("two", ALICE, LIST._replace(namespace=str(number)))
+    assert authorizer._granted == known
 
 
 # --- entering -------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ WRITE_VERBS: Final = frozenset({"create", "update", "patch", "delete", "deleteco
 CREATING_VERBS: Final = frozenset({"create", "update", "patch"})
 CACHED_DECISIONS: Final = 4096  #: users per workspace
 DECISIONS: Final = 1024  #: about collections, kept until an object changes that they depend on
+LONGEST_KEY: Final = 8192  #: characters of the key of a cached decision: reviews contain any user and attributes
 
 
 # --- decisions without other objects --------------------------------------------------------------
@@ -152,7 +153,7 @@ class WorkspaceAuthorizer(Authorizer):
         self._limits = PermissionPolicies(store)
         self._required: dict[str, str] = {}  #: cluster → required groups, if any
         self._entering: dict[tuple[object, ...], bool] = {}
-        self._decisions: dict[tuple[str, User, Attributes], Decision] = {}  #: about collections
+        self._granted: set[tuple[object, ...]] = set()  #: decisions about collections
         store.subscribe(LOGICAL_CLUSTERS, self._on_clusters)
         for prefix in (*STORAGE_PREFIXES, LOGICAL_CLUSTERS, EXPORTS, BINDINGS):
             store.subscribe(prefix, self._drop_decisions)
@@ -164,18 +165,22 @@ class WorkspaceAuthorizer(Authorizer):
     def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
         if attributes.name or attributes.path is not None:
             return ACCESS_GRANTED if is_health(attributes) or self._allows(cluster, user, attributes) else ACCESS_DENIED
-        key = cluster, user, attributes
-        decision = self._decisions.get(key)
-        if decision is None:
-            decision = ACCESS_GRANTED if self._allows(cluster, user, attributes) else ACCESS_DENIED
-            if len(self._decisions) >= DECISIONS:
-                self._decisions.clear()
-            self._decisions[key] = decision
-        return decision
+        key = cluster, user.cluster, user.name, user.groups, attributes
+        if key in self._granted:
+            return ACCESS_GRANTED
+        if not self._allows(cluster, user, attributes):
+            return (
+                ACCESS_DENIED  # not cached, so that users without permissions cannot displace the decisions of others
+            )
+        if key_size(user, attributes) <= LONGEST_KEY:
+            if len(self._granted) >= DECISIONS:
+                self._granted.clear()
+            self._granted.add(key)
+        return ACCESS_GRANTED
 
     def _drop_decisions(self, changes: Sequence[Change]) -> None:
         """Called when anything changes that a decision depends on."""
-        self._decisions.clear()
+        self._granted.clear()
 
     def check_view(self, cluster: str, export: str, user: User, asked: Attributes) -> None:
         """Raises 403 unless the user may do something in the view of an export.  The view of an export that does not
@@ -237,9 +242,10 @@ class WorkspaceAuthorizer(Authorizer):
         known = self._entering.get(key)
         if known is None:
             known = super().decide(cluster, user, ACCESS).allowed
-            if len(self._entering) >= CACHED_DECISIONS:
-                self._entering.clear()
-            self._entering[key] = known
+            if key_size(user, ACCESS) <= LONGEST_KEY:
+                if len(self._entering) >= CACHED_DECISIONS:
+                    self._entering.clear()
+                self._entering[key] = known
         return known
 
     def _is_within_policy(self, cluster: str, user: User, attributes: Attributes) -> bool:
@@ -272,6 +278,12 @@ class WorkspaceAuthorizer(Authorizer):
             self._required[cluster_in(key)] = required
         else:
             self._required.pop(cluster_in(key), None)
+
+
+def key_size(user: User, attributes: Attributes) -> int:
+    """The approximate size of a user and attributes in characters."""
+    texts = (user.name, user.cluster, *user.groups, *attributes)
+    return 16 * len(texts) + sum(len(text) for text in texts if text)
 
 
 def prefixed_user(user: User) -> User:
