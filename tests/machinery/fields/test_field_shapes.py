@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from farflung.apis.definitions import schema
 from farflung.machinery.fields.sets import MAX_DEPTH, Fields, paths
-from farflung.machinery.fields.shapes import Changes, ObjectShape, StructShape, Unkeyed, no_reference, shape_of
+from farflung.machinery.fields.shapes import (
+    MOST_PLANS,
+    Changes,
+    ObjectShape,
+    StructShape,
+    Unkeyed,
+    no_reference,
+    shape_of,
+)
 from farflung.machinery.schema.model import Schema
 
 NAMED_ITEMS = {
@@ -365,3 +373,25 @@ def test_plans_of_structs_add_the_fields_that_a_look_at_each_name_adds(specs: li
             continue
         assert spec.added(value) == expected
         assert list(spec.added(value)) == list(expected)
+
+
+def test_plans_have_only_declared_names_and_are_few() -> None:
+    """Where unknown fields are kept, clients choose any number of names of any length."""
+    half = shape_of(THING).child("spec").child("half")
+    assert isinstance(half, StructShape)
+    for number in range(3):
+        value = {"known": {"x": "1"}, **{f"{number}-{name}": name for name in range(1000)}}
+        assert len(half.added(value)) == 1002
+    assert not half._plans
+    assert half.added({"known": {"x": "1"}}) == {".": {}, "f:known": {".": {}, "f:x": {}}}
+    assert list(half._plans) == [("known",)]
+    declared = {f"field{number:02}": {"type": "string"} for number in range(12)}
+    wide = shape_of(
+        Schema({"type": "object", "properties": {"spec": {"properties": declared, "type": "object"}}}, no_reference)
+    )
+    spec = wide.child("spec")
+    assert isinstance(spec, StructShape)
+    for number in range(1, 4096):
+        chosen = [name for at, name in enumerate(declared) if number >> at & 1]
+        assert spec.added(dict.fromkeys(chosen, "")) == {".": {}, **{f"f:{name}": {} for name in chosen}}
+    assert len(spec._plans) == MOST_PLANS

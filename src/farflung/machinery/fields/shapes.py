@@ -40,7 +40,7 @@ from farflung.machinery.fields.sets import (
 from farflung.machinery.schema.model import LIST, MAP, OBJECT, Schema
 
 METADATA: Final = path("metadata")
-MOST_PLANS: Final = 512  #: per struct: clients choose the names where unknown fields are kept
+MOST_PLANS: Final = 512  #: per struct: clients choose which fields they set
 #: the identity of an object and fields that the server sets: never owned
 UNOWNED: Final = frozenset({"apiVersion", "kind"})
 UNOWNED_METADATA: Final = frozenset(
@@ -304,7 +304,7 @@ class StructShape(ObjectShape):
         known = [(f"f:{name}", name, field.shape) for name in names if (field := self.field(name)) is not None]
         node = {SELF: MEMBER, **{element: MEMBER for element, _, _ in known}} if known else MEMBER
         plan = node, tuple(one for one in known if one[2] is not LEAF)
-        if len(self._plans) < MOST_PLANS:
+        if len(self._plans) < MOST_PLANS and self._fields.keys() >= set(names):  # unknown names can be any text
             self._plans[names] = plan
         return plan
 
