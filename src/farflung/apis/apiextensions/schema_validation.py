@@ -100,7 +100,7 @@ def pattern_problem(pattern: str) -> str:
     return f"error parsing regexp: {GO_WORDS.get(words, words)}: `{part}`"
 
 
-# --- Whether a schema is structural: what is known of a value does not hang on what else it i------
+# --- structural schemas ---------------------------------------------------------------------------
 
 ROOT: Final = "root"
 ITEM: Final = "item"

@@ -424,7 +424,7 @@ REPLICATION_CONTROLLERS: Final = Printer(
 )
 
 
-# --- What `kubectl get pods` shows.  The status of a pod is told from its phase, its conditio------
+# --- Pods: the status column follows phase, conditions and containers -----------------------------
 
 FINISHED: Final = {
     "Succeeded": [

@@ -52,64 +52,64 @@ INT64: Final = {"format": "int64", "minimum": 0, "maximum": 2**53}
 
 def conditions(description: str) -> Obj:
     condition = record(
-        "One thing that was observed.",
+        "One condition.",
         {
-            "type": name("What was observed, in CamelCase."),
-            "status": text("Whether it is so.", enum=["True", "False", "Unknown"]),
-            "reason": text("Why it is so, as one CamelCase word for programs.", maxLength=LONGEST_TEXT),
-            "message": text("Why it is so, for people.", maxLength=32_768),
-            "lastTransitionTime": moment("When the status last became another."),
-            "observedGeneration": whole("The generation of the object that this is about.", **INT64),
+            "type": name("The type, in CamelCase."),
+            "status": text("The status.", enum=["True", "False", "Unknown"]),
+            "reason": text("The cause of the status, as one CamelCase word for programs.", maxLength=LONGEST_TEXT),
+            "message": text("The cause of the status, for people.", maxLength=32_768),
+            "lastTransitionTime": moment("When the status last changed."),
+            "observedGeneration": whole("The observed generation of the object.", **INT64),
         },
         required=("type", "status"),
     )
     return keyed(description, condition, ["type"], maxItems=32)
 
 
-# --- Clusters that virtual machines can be bound to, with their fields in lower case, as thei------
+# --- Cluster: fields in lower case, as in the original --------------------------------------------
 
 MOST_OFFERED: Final = 1024  #: flavors of one Cluster
 MOST_TENANTS: Final = 1024
 MOST_NOTED: Final = 16  #: machines that a Cluster did not take
 
 _TAINTS = listing(
-    "Marks that keep stacks away which do not tolerate them, like those of Nodes.",
+    "Taints, as Nodes have them: stacks that do not tolerate them are not bound to the Cluster.",
     record(
-        "One mark.",
+        "One taint.",
         {
-            "key": text("What the mark is called, like a label.", minLength=1, maxLength=317),
-            "value": text("A value of it, if one is needed.", maxLength=63),
+            "key": text("The key.", minLength=1, maxLength=317),
+            "value": text("The value.", maxLength=63),
             "effect": text(
-                "What becomes of stacks that do not tolerate it: NoSchedule keeps new ones away, PreferNoSchedule "
-                "takes them when there is nothing better, and NoExecute drives out those that are there as well.",
+                "The effect on stacks that do not tolerate it: NoSchedule binds no new ones, PreferNoSchedule binds "
+                "them if no other Cluster fits, NoExecute also evicts bound ones.",
                 enum=EFFECTS,
             ),
-            "timeAdded": moment("Since when NoExecute counts."),
+            "timeAdded": moment("When the taint was added, for NoExecute."),
         },
         required=("key", "effect"),
     ),
     maxItems=MOST_TAINTS,
 )
 _USED = record(
-    "What the stacks that are bound to it take.",
+    "The resources of all bound stacks.",
     {
-        "flavors": mapping("Flavors, and how many of each.", whole("How many.", **INT64), maxProperties=MOST_OFFERED),
+        "flavors": mapping(
+            "The number of machines by flavor.", whole("The number.", **INT64), maxProperties=MOST_OFFERED
+        ),
         "vcpus": whole("Virtual processors.", **INT64),
         "memory": whole("Memory, in MiB.", **INT64),
-        "storage": mapping("Types of storage, and GiB of each.", whole("GiB.", **INT64), maxProperties=64),
+        "storage": mapping("GiB by type of storage.", whole("GiB.", **INT64), maxProperties=64),
         "eips": whole("Public addresses.", **INT64),
     },
 )
 
 _REFUSALS = record(
-    "Of the last virtual machines that were bound to it, if its SyncTarget took none of them.",
+    "Set if the SyncTarget refused all of the last bound virtual machines.",
     {
-        "machines": texts("The last of them.", "A logical cluster, a slash and a uid.", maxItems=MOST_NOTED),
-        "times": whole(
-            "How often it was seen that it takes none; the more often, the later it is tried again.", **INT64
-        ),
-        "lastTime": moment("When one of them was refused last."),
-        "observedGeneration": whole("The generation of the spec at that time: another one forgives all.", **INT64),
+        "machines": texts("The last refused machines.", "A logical cluster, a slash and a uid.", maxItems=MOST_NOTED),
+        "times": whole("How often this was observed; the pause before the next try grows with it.", **INT64),
+        "lastTime": moment("The time of the last refusal."),
+        "observedGeneration": whole("The generation of the spec then; a new generation ends the pause.", **INT64),
     },
 )
 
@@ -117,36 +117,36 @@ CLUSTER: Final = Described(
     GLOBALSCHEDULER_GROUP,
     "clusters",
     "Cluster",
-    "A cluster that virtual machines can be bound to: where it is, and what it has.",
+    "A cluster to which virtual machines can be bound, with its location and capacity.",
     {
         "spec": record(
-            "Where it is, and what it has.",
+            "Its location and capacity.",
             {
-                "ipaddress": name("Where it is reached."),
+                "ipaddress": name("Its address."),
                 "geolocation": GEO_LOCATION,
                 "region": record(
-                    "The region and the zone that it is.",
+                    "Its region and zone.",
                     {
                         "region": text("The region.", minLength=1, maxLength=253),
                         "availabilityzone": text("The zone.", minLength=1, maxLength=253),
                     },
                     required=("region", "availabilityzone"),
                 ),
-                "operator": record("Whose network it is in.", {"operator": OPERATOR}),
+                "operator": record("The network operator.", {"operator": OPERATOR}),
                 "flavors": listing(
-                    "The sizes of machines that it offers; there is no other.",
+                    "The flavors of machines that it offers.",
                     record(
-                        "One size.",
+                        "One flavor.",
                         {
-                            "flavorid": text("Its name in the catalogue.", minLength=1, maxLength=253),
-                            "totalcapacity": whole("How many of them there can be, in all.", **INT64),
+                            "flavorid": text("The id in the catalogue.", minLength=1, maxLength=253),
+                            "totalcapacity": whole("The maximal number of its machines.", **INT64),
                         },
                         required=("flavorid",),
                     ),
                     maxItems=MOST_OFFERED,
                 ),
                 "storage": listing(
-                    "The storage that it has, in all.",
+                    "The capacity of its storage.",
                     record(
                         "One type of storage.",
                         {
@@ -157,23 +157,23 @@ CLUSTER: Final = Described(
                     ),
                     maxItems=64,
                 ),
-                "eipcapacity": whole("How many public addresses it has; no limit if it is left out.", **INT64),
-                "cpucapacity": whole("How many virtual processors it has; no limit if it is 0 or left out.", **INT64),
-                "memcapacity": whole("How much memory it has, in MiB; no limit if it is 0 or left out.", **INT64),
-                "serverprice": whole("What a server costs there, beside other clusters.", **INT64),
-                "homescheduler": name("Not used any more."),
-                "homedispatcher": name("Not used any more."),
-                "unschedulable": flag("Whether it takes nothing new; what is there stays."),
+                "eipcapacity": whole("The number of public addresses; no limit if omitted.", **INT64),
+                "cpucapacity": whole("The number of virtual processors; no limit if 0 or omitted.", **INT64),
+                "memcapacity": whole("The memory in MiB; no limit if 0 or omitted.", **INT64),
+                "serverprice": whole("The relative price of a server.", **INT64),
+                "homescheduler": name("Deprecated: ignored."),
+                "homedispatcher": name("Deprecated: ignored."),
+                "unschedulable": flag("Whether the Cluster is cordoned: no new machines are bound to it."),
                 "taints": _TAINTS,
                 "exclusivetenants": texts(
-                    "The logical clusters of the workspaces whose stacks may go there; all if there are none.",
+                    "The logical clusters whose stacks may be bound to it; all if empty.",
                     "The name of a logical cluster.",
                     maxItems=MOST_TENANTS,
                 ),
-                "coordinates": near("Where exactly it is."),
+                "coordinates": near("Its coordinates."),
                 "synctarget": record(
-                    "The SyncTarget that stands for it. What is bound to the Cluster is delivered there; without one, "
-                    "the Cluster is nothing but an entry in an inventory.",
+                    "The SyncTarget of the cluster. Machines that are bound to the Cluster are delivered to it; "
+                    "without a SyncTarget they are only bound.",
                     {
                         "workspace": name("The workspace of the SyncTarget, as a path or a logical cluster."),
                         "name": name("The name of the SyncTarget."),
@@ -184,19 +184,19 @@ CLUSTER: Final = Described(
             required=("region",),
         ),
         "status": record(
-            "How it is.",
+            "The observed state.",
             {
                 "phase": text(
-                    "Ready, also if it has no SyncTarget and nobody says how it is; Sellout if it takes nothing new; "
-                    "Offline, Down or Unreachable if it cannot be used; Unknown, which is used as well, if it has a "
-                    "SyncTarget whose syncer was never heard.",
+                    "Ready, also without a SyncTarget; Sellout if no new machines are bound to it; Offline, Down or "
+                    "Unreachable if it cannot be used; Unknown if the syncer of its SyncTarget never reported, which "
+                    "counts as Ready.",
                     enum=["Ready", "Sellout", "Offline", "Down", "Unreachable", "Unknown"],
                 ),
-                "conditions": conditions("What was observed of it."),
-                "stacks": whole("How many stacks are bound to it.", **INT64),
+                "conditions": conditions("Its conditions."),
+                "stacks": whole("The number of bound stacks.", **INT64),
                 "used": _USED,
                 "refusals": _REFUSALS,
-                "observedGeneration": whole("The generation of the spec that this is about.", **INT64),
+                "observedGeneration": whole("The observed generation of the spec.", **INT64),
             },
         ),
     },
@@ -204,10 +204,10 @@ CLUSTER: Final = Described(
     columns=(
         column("Region", ".spec.region.region", "The region"),
         column("Zone", ".spec.region.availabilityzone", "The zone"),
-        column("Phase", ".status.phase", "How it is"),
-        column("Stacks", ".status.stacks", "How many stacks are bound to it", "integer"),
-        column("Operator", ".spec.operator.operator", "Whose network it is in", priority=1),
-        column("Cordoned", ".spec.unschedulable", "Whether it takes nothing new", "boolean", 1),
+        column("Phase", ".status.phase", "The phase"),
+        column("Stacks", ".status.stacks", "Number of bound stacks", "integer"),
+        column("Operator", ".spec.operator.operator", "The network operator", priority=1),
+        column("Cordoned", ".spec.unschedulable", "Whether no new machines are bound to it", "boolean", 1),
         AGE,
     ),
     namespaced=True,
@@ -216,125 +216,125 @@ CLUSTER: Final = Described(
 )
 
 
-# --- Stacks of virtual machines that are asked for, with their fields in snake_case, as their------
+# --- Allocation: fields in snake_case, as in the original -----------------------------------------
 
 _SPOT = record(
-    "That the machines may be such as are taken away again, for less money.",
+    "Spot instances are allowed: cheaper machines that may be reclaimed.",
     {
         "max_price": {
-            "description": "The most that one may cost in an hour, as a number or a text; anything if it is 0.",
+            "description": "The maximal price per hour, as a number or a text; no limit if 0.",
             "x-kubernetes-preserve-unknown-fields": True,
         },
-        "spot_duration_hours": whole("For how many hours in a row one is wanted; open-ended if it is 0.", minimum=0),
-        "spot_duration_count": whole("How many times in a row.", minimum=0),
+        "spot_duration_hours": whole("The duration in hours; unlimited if 0.", minimum=0),
+        "spot_duration_count": whole("The number of consecutive durations.", minimum=0),
         "interruption_policy": text(
-            "Whether one ends at once when it is taken away, or after a while.", enum=["", "immediate", "delay"]
+            "Whether a reclaimed machine ends at once or after a delay.", enum=["", "immediate", "delay"]
         ),
     },
 )
 _MACHINE = record(
-    "What the machines are made of.",
+    "The machines' configuration.",
     {
-        "image": text("What they boot.", maxLength=LONGEST_TEXT),
-        "security_group_id": name("The security group that they are in."),
-        "nic_name": name("Their network."),
-        "key_pair_name": name("The key pair that opens them."),
+        "image": text("The image.", maxLength=LONGEST_TEXT),
+        "security_group_id": name("The security group."),
+        "nic_name": name("The network interface."),
+        "key_pair_name": name("The key pair for logins."),
         "cluster_instances": listing(
-            "The machines that there are.",
+            "The existing machines.",
             record(
                 "One machine.",
                 {
-                    "cluster_name": name("The Cluster that it is in."),
-                    "instance_id": name("What the cluster calls it."),
+                    "cluster_name": name("Its Cluster."),
+                    "instance_id": name("Its id in the cluster."),
                 },
             ),
             maxItems=MOST_COPIES,
         ),
     },
 )
-#: what they take of a Cluster
+#: the resources that machines request
 _NEEDS = {
     "flavors": listing(
-        "The sizes that will do, the best liked first.",
+        "The acceptable flavors, in order of preference.",
         record(
-            "One size.",
-            {"flavor_id": text("Its name in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
+            "One flavor.",
+            {"flavor_id": text("The id in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
             required=("flavor_id",),
         ),
         minItems=1,
         maxItems=MOST_FLAVORS,
     ),
     "storage": mapping(
-        "Types of storage, such as sata, sas or ssd, and how much each machine needs of them.",
+        "GiB per machine by type of storage, such as sata, sas or ssd.",
         whole("GiB.", **INT64),
         maxProperties=16,
     ),
     "need_eip": flag("Whether each machine needs a public address of its own."),
-    "count": whole("How many machines; one if it is left out.", minimum=1, maximum=MOST_COPIES),
+    "count": whole("The number of machines.", minimum=1, maximum=MOST_COPIES),
 }
 _RESOURCE = record(
-    "Some machines that are alike.",
+    "Machines with the same requests.",
     {
-        "name": name("What they are called."),
-        "resource_type": text("What they are.", enum=["", "vm"]),
+        "name": name("The name."),
+        "resource_type": text("The type of resource.", enum=["", "vm"]),
         **_NEEDS,
         "virtual_machine": _MACHINE,
     },
     required=("flavors",),
 )
 _SELECTOR = record(
-    "Where the stacks may go.",
+    "Selects Clusters.",
     {
         "geo_location": GEO_LOCATION,
         "regions": regions({"availability_zone": zones()}),
         "operator": OPERATOR,
         "site_id": SITE,
         "strategy": record(
-            "How to choose.",
+            "The strategies.",
             {
                 "location_strategy": LOCAL_STRATEGY,
-                "region_strategy": text("alone if all replicas are to be in one region.", enum=["", "alone"]),
+                "region_strategy": text("alone: all replicas in one region.", enum=["", "alone"]),
             },
         ),
         "stack_affinity": AFFINITY,
         "stack_antiaffinity": ANTIAFFINITY,
         "cluster_affinity": CLUSTER_AFFINITY,
-        "min_clusters": cluster_count("How many clusters are used at least."),
-        "max_clusters": cluster_count("How many clusters are used at most."),
+        "min_clusters": cluster_count("The minimal number of Clusters."),
+        "max_clusters": cluster_count("The maximal number of Clusters."),
         "near": NEAR,
     },
 )
 _TOLERATIONS = listing(
-    "Taints of Clusters that do not keep the stacks away, as Pods have them.",
+    "Tolerated taints of Clusters, as Pods have them.",
     record(
-        "Taints that do not matter.",
+        "One toleration.",
         {
-            "key": text("What they are called; any if it is empty, for which the operator is Exists.", maxLength=317),
-            "operator": text("Whether the value has to be equal, too.", enum=["", "Equal", "Exists"]),
+            "key": text("The key; empty with the operator Exists for all keys.", maxLength=317),
+            "operator": text("Equal compares the value, Exists does not.", enum=["", "Equal", "Exists"]),
             "value": text("The value, if the operator is Equal.", maxLength=63),
-            "effect": text("The effect; any if it is empty.", enum=["", *EFFECTS]),
+            "effect": text("The effect; empty for all.", enum=["", *EFFECTS]),
             "toleration_seconds": whole(
-                "For how long NoExecute does not matter; for ever if left out.", format="int64"
+                "Seconds for which NoExecute is tolerated; for ever if omitted.", format="int64"
             ),
         },
     ),
     maxItems=MOST_TAINTS,
 )
 _PLACEMENT = record(
-    "One replica, placed.",
+    "The placement of one replica.",
     {
         "replica": whole("Its number, from 0.", minimum=0, maximum=MOST_COPIES),
         "cluster": record(
-            "The Cluster that it is bound to.",
+            "Its Cluster.",
             {
-                "workspace": name("The logical cluster that the Cluster is in."),
+                "workspace": name("The logical cluster of the Cluster."),
                 "namespace": name("The namespace of the Cluster."),
                 "name": name("The name of the Cluster."),
             },
             required=("name",),
         ),
         "flavors": texts("The flavor of each resource of the group, in order.", "A flavor.", maxItems=MOST_RESOURCES),
-        "score": number("How good the Cluster was for it, from 0 to 100."),
+        "score": number("The score of the Cluster, from 0 to 100."),
     },
     required=("replica", "cluster"),
 )
@@ -343,59 +343,59 @@ ALLOCATION: Final = Described(
     GLOBALSCHEDULER_GROUP,
     "allocations",
     "Allocation",
-    "Stacks of virtual machines that are asked for. A stack lands in one Cluster as a whole; its replicas may land in "
+    "Requests stacks of virtual machines. A stack is bound to one Cluster as a whole; replicas may be bound to "
     "several.",
     {
         "spec": record(
-            "What is asked for.",
+            "The request.",
             {
                 "resource_group": record(
                     "The stack.",
                     {
-                        "name": name("What it is called."),
+                        "name": name("The name."),
                         "labels": mapping(
-                            "Its labels, beside those of the Allocation.",
+                            "Labels in addition to those of the Allocation.",
                             text("A value.", maxLength=63),
                             maxProperties=64,
                         ),
-                        "resources": listing("What is in it.", _RESOURCE, minItems=1, maxItems=MOST_RESOURCES),
+                        "resources": listing("Its machines.", _RESOURCE, minItems=1, maxItems=MOST_RESOURCES),
                     },
                     required=("resources",),
                 ),
                 "selector": _SELECTOR,
-                "replicas": whole("How many such stacks.", minimum=1, maximum=MOST_COPIES, default=1),
-                "priority": whole("Who is placed first: the higher it is, the sooner."),
+                "replicas": whole("The number of stacks.", minimum=1, maximum=MOST_COPIES, default=1),
+                "priority": whole("The priority; higher ones are scheduled first."),
                 "tolerations": _TOLERATIONS,
             },
             required=("resource_group",),
         ),
         "status": record(
-            "What came of it.",
+            "The observed state.",
             {
-                "phase": name("Empty at first; Bound when every replica has a Cluster, and what becomes of them then."),
-                "scheduler_name": name("The scheduler that looks after it."),
-                "distributor_name": name("The distributor that it came through."),
-                "dispatcher_name": name("The dispatcher that it came through."),
+                "phase": name("The phase: empty, then Bound when every replica has a Cluster."),
+                "scheduler_name": name("The scheduler."),
+                "distributor_name": name("Deprecated."),
+                "dispatcher_name": name("Deprecated."),
                 "cluster_names": texts(
                     "The names of the Clusters, in the order of the replicas.", "A name.", maxItems=MOST_CLUSTERS
                 ),
-                "placements": keyed("Which replica is where.", _PLACEMENT, ["replica"], maxItems=MOST_COPIES),
+                "placements": keyed("The placements of the replicas.", _PLACEMENT, ["replica"], maxItems=MOST_COPIES),
                 "resources": listing(
-                    "What was placed, which a newer spec does not change.",
-                    record("Some machines that are alike.", _NEEDS, required=("flavors",)),
+                    "The bound resources, which a later spec does not change.",
+                    record("Machines with the same requests.", _NEEDS, required=("flavors",)),
                     maxItems=MOST_RESOURCES,
                 ),
-                "conditions": conditions("What was observed of it."),
-                "observedGeneration": whole("The generation of the spec that this is about.", **INT64),
+                "conditions": conditions("Its conditions."),
+                "observedGeneration": whole("The observed generation of the spec.", **INT64),
             },
         ),
     },
     required=("spec",),
     columns=(
-        column("Phase", ".status.phase", "What came of it"),
-        column("Scheduled", of_condition("Scheduled"), "Whether what it asks for now is what is bound"),
-        column("Clusters", ".status.cluster_names", "Where its replicas are"),
-        column("Replicas", ".spec.replicas", "How many stacks are asked for", "integer"),
+        column("Phase", ".status.phase", "The phase"),
+        column("Scheduled", of_condition("Scheduled"), "Whether the current spec is bound"),
+        column("Clusters", ".status.cluster_names", "The Clusters of its replicas"),
+        column("Replicas", ".spec.replicas", "Number of requested stacks", "integer"),
         AGE,
     ),
     namespaced=True,
@@ -405,7 +405,7 @@ ALLOCATION: Final = Described(
 )
 
 
-# --- globalscheduler.com/v1: clusters that virtual machines can be bound to, and stacks of th------
+# --- the group ------------------------------------------------------------------------------------
 
 KINDS: Final[Mapping[str, Described]] = {one.kind: one for one in (ALLOCATION, CLUSTER)}
 

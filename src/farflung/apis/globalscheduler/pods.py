@@ -31,41 +31,41 @@ LONGEST_USER_DATA: Final = 65_536
 ANY: Final = "x-kubernetes-preserve-unknown-fields"
 
 _SPOT = record(
-    "That the machine may be one that is taken away again, for less money.",
+    "A spot instance is allowed: a cheaper machine that may be reclaimed.",
     {
-        "maxPrice": number("The most that it may cost in an hour; anything if it is 0.", minimum=0),
-        "spotDurationHours": whole("For how many hours in a row it is wanted; open-ended if it is 0.", minimum=0),
-        "spotDurationCount": whole("How many times in a row.", minimum=0),
+        "maxPrice": number("The maximal price per hour; no limit if 0.", minimum=0),
+        "spotDurationHours": whole("The duration in hours; unlimited if 0.", minimum=0),
+        "spotDurationCount": whole("The number of consecutive durations.", minimum=0),
         "interruptionPolicy": text(
-            "Whether it ends at once when it is taken away, or after a while.", enum=["", "immediate", "delay"]
+            "Whether a reclaimed machine ends at once or after a delay.", enum=["", "immediate", "delay"]
         ),
     },
 )
 _FLAVORS = listing(
-    "The sizes that will do, the best liked first.",
+    "The acceptable flavors, in order of preference.",
     record(
-        "One size.",
-        {"flavorID": text("Its name in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
+        "One flavor.",
+        {"flavorID": text("The id in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
         required=("flavorID",),
     ),
     maxItems=MOST_FLAVORS,
     minItems=1,
 )
 _SELECTOR = record(
-    "Where the machines may go.",
+    "Selects Clusters.",
     {
         "geoLocation": GEO_LOCATION,
         "regions": regions(
             {
-                "availablityZone": zones(" Spelled like this, it is an older name of availabilityZone."),
+                "availablityZone": zones(" Deprecated spelling of availabilityZone."),
                 "availabilityZone": zones(),
             }
         ),
         "operator": OPERATOR,
-        "strategy": record("How to choose.", {"localStrategy": LOCAL_STRATEGY}),
+        "strategy": record("The strategies.", {"localStrategy": LOCAL_STRATEGY}),
         "siteID": SITE,
-        "minClusters": cluster_count("How many clusters are used at least."),
-        "maxClusters": cluster_count("How many clusters are used at most."),
+        "minClusters": cluster_count("The minimal number of Clusters."),
+        "maxClusters": cluster_count("The maximal number of Clusters."),
         "clusterAffinity": CLUSTER_AFFINITY,
         "stackAffinity": AFFINITY,
         "stackAntiAffinity": ANTIAFFINITY,
@@ -73,57 +73,55 @@ _SELECTOR = record(
     },
 )
 _RESIZE_POLICY = record(
-    "What becomes of the machine when a resource of it is resized.",
-    {"resourceName": name("The resource."), "policy": name("What is done.")},
+    "The policy for resizing one resource.",
+    {"resourceName": name("The resource."), "policy": name("The policy.")},
 )
 
 
 def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Obj:
-    """`spec.virtualMachine`.  What containers have as well is given as containers have it."""
+    """The schema of `spec.virtualMachine`.  The arguments are schemas of the fields that containers have, too."""
     return record(
-        "The virtual machine that this Pod is, instead of containers. The global scheduler binds it to a Cluster.",
+        "A virtual machine instead of containers. The global scheduler binds it to a Cluster.",
         {
-            "name": name("What the machine is called where it runs."),
-            "image": text("What it boots.", maxLength=LONGEST_TEXT),
+            "name": name("The name of the machine in its cluster."),
+            "image": text("The image.", maxLength=LONGEST_TEXT),
             "imagePullPolicy": text(
-                "When the image is fetched: Always, Never or IfNotPresent.",
+                "When the image is pulled: Always, Never or IfNotPresent.",
                 enum=["", "Always", "Never", "IfNotPresent"],
             ),
             "flavors": _FLAVORS,
             "resourceCommonInfo": record(
-                "How many there are, and where.",
+                "The number of machines, and their Clusters.",
                 {
-                    "count": whole(
-                        "How many machines that are alike, all in one cluster.", minimum=1, maximum=MOST_COPIES
-                    ),
+                    "count": whole("The number of machines, all in one cluster.", minimum=1, maximum=MOST_COPIES),
                     "selector": _SELECTOR,
                 },
             ),
             "needEIP": flag("Whether each machine needs a public address of its own."),
-            "securityGroupId": name("The security group that it is in."),
-            "keyPairName": name("The key pair that opens it."),
-            "publicKey": text("The public key that opens it.", maxLength=LONGEST_USER_DATA),
-            "userData": text("What its cloud-init reads, in base64.", format="byte", maxLength=LONGEST_USER_DATA),
-            "cloudInitUserDataScript": text("What its cloud-init runs.", maxLength=LONGEST_USER_DATA),
+            "securityGroupId": name("The security group."),
+            "keyPairName": name("The key pair for logins."),
+            "publicKey": text("The public key for logins.", maxLength=LONGEST_USER_DATA),
+            "userData": text("User data of cloud-init, in base64.", format="byte", maxLength=LONGEST_USER_DATA),
+            "cloudInitUserDataScript": text("A script that cloud-init runs.", maxLength=LONGEST_USER_DATA),
             "trustedImageCertificate": texts(
-                "Certificates that vouch for the image.", "A certificate.", maxItems=MOST_DEVICES
+                "Certificates that are trusted to sign the image.", "A certificate.", maxItems=MOST_DEVICES
             ),
-            "shutdownBehavior": name("Whether it stops or goes when it is shut down from within."),
-            "powerSpec": {"description": "Whether it is to run.", ANY: True},
-            "bootVolume": {"description": "The volume that it boots from.", ANY: True},
-            "volumeMounts": listing("Volumes that it sees as directories.", volume_mount, maxItems=MOST_DEVICES),
-            "volumeDevices": listing("Volumes that it sees as devices.", volume_device, maxItems=MOST_DEVICES),
+            "shutdownBehavior": name("Whether a shutdown from within stops or deletes the machine."),
+            "powerSpec": {"description": "The desired power state.", ANY: True},
+            "bootVolume": {"description": "The boot volume.", ANY: True},
+            "volumeMounts": listing("Volumes that are mounted as directories.", volume_mount, maxItems=MOST_DEVICES),
+            "volumeDevices": listing("Volumes that are attached as devices.", volume_device, maxItems=MOST_DEVICES),
             "resources": resources,
-            "resourcesAllocated": mapping("What it was given.", quantity("How much.")),
-            "resizePolicy": listing("How it may be resized.", _RESIZE_POLICY, maxItems=MOST_DEVICES),
+            "resourcesAllocated": mapping("The allocated resources.", quantity("An amount.")),
+            "resizePolicy": listing("Policies for resizing.", _RESIZE_POLICY, maxItems=MOST_DEVICES),
         },
         required=("flavors",),
     )
 
 
 SPEC: Final[dict[str, Obj]] = {
-    "resourceType": name("What the Pod is: vm for a virtual machine."),
-    "clusterName": name("The Cluster that the virtual machine is bound to; the scheduler sets it."),
+    "resourceType": name("The type of the Pod: vm for a virtual machine."),
+    "clusterName": name("The Cluster to which the virtual machine is bound; set by the scheduler."),
     "nics": listing(
         "The networks of the virtual machine.",
         record(
@@ -131,9 +129,9 @@ SPEC: Final[dict[str, Obj]] = {
             {
                 "name": name("The network, by its name or id."),
                 "subnetName": name("The subnet."),
-                "portId": name("A port that is there already."),
-                "ipAddress": name("The address that it is to have."),
-                "tag": name("A mark of it."),
+                "portId": name("An existing port."),
+                "ipAddress": name("The desired address."),
+                "tag": name("A tag."),
             },
         ),
         maxItems=MOST_DEVICES,
@@ -141,18 +139,18 @@ SPEC: Final[dict[str, Obj]] = {
 }
 STATUS: Final[dict[str, Obj]] = {
     "assignedScheduler": record(
-        "The scheduler that looks after the Pod.",
+        "The scheduler of the Pod.",
         {
             "name": name("Its name."),
-            "tag": name("A mark of it."),
-            "startTime": moment("Since when it does."),
+            "tag": name("A tag."),
+            "startTime": moment("When it was assigned."),
         },
     ),
-    "clusterInstanceId": name("What the cluster calls the machine."),
-    "distributorName": name("The distributor that the Pod came through."),
-    "dispatcherName": name("The dispatcher that the Pod came through."),
+    "clusterInstanceId": name("The id of the machine in its cluster."),
+    "distributorName": name("Deprecated."),
+    "dispatcherName": name("Deprecated."),
 }
-#: a Pod runs something
+#: a Pod has containers or is a virtual machine
 RULES: Final[list[Obj]] = [
     {
         "rule": "has(self.containers) || has(self.virtualMachine)",

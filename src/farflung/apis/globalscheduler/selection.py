@@ -20,8 +20,8 @@ MOST_CLUSTERS: Final = 10_000
 
 CENTRALIZE_OR: Final = ["", "centralize", "discrete", "spread"]
 LOCAL_STRATEGY: Final = text(
-    "How replicas are divided: centralize uses as few clusters as possible and is what is meant if nothing is said, "
-    "discrete divides them in proportion to what each cluster can take, and spread as evenly as possible.",
+    "How replicas are divided: centralize (the default) uses as few clusters as possible, discrete divides them in "
+    "proportion to the free capacity of each cluster, spread divides them as evenly as possible.",
     enum=CENTRALIZE_OR,
 )
 
@@ -31,10 +31,10 @@ def name(description: str) -> Obj:
 
 
 GEO_LOCATION: Final = record(
-    "Where on earth. What is left out or empty may be anything; the rest must be equal, letter by letter.",
+    "The geographic location. An omitted or empty field matches any value; others are compared exactly.",
     {
         "country": name("The country."),
-        "area": name("The part of the country."),
+        "area": name("The area."),
         "province": name("The province."),
         "city": name("The city."),
     },
@@ -51,15 +51,15 @@ def near(description: str) -> Obj:
 
 def requirements(description: str) -> Obj:
     requirement = record(
-        "One condition on labels.",
+        "One requirement on a label.",
         {
-            "key": text("The label that is looked at.", minLength=1, maxLength=317),
+            "key": text("The label key.", minLength=1, maxLength=317),
             "operator": text(
-                "How it is compared: in, notin, =, ==, !=, exists, ! (is not there), gt or lt.",
+                "The operator: in, notin, =, ==, !=, exists, ! (does not exist), gt or lt.",
                 enum=["in", "notin", "=", "==", "!=", "exists", "!", "gt", "lt"],
             ),
             "values": listing(
-                "What it is compared with: one or more for in and notin, none for exists and !, one for the others.",
+                "The values: one or more for in and notin, none for exists and !, one for the others.",
                 text("A value.", maxLength=63),
                 maxItems=MOST_VALUES,
             ),
@@ -70,16 +70,16 @@ def requirements(description: str) -> Obj:
 
 
 CLUSTER_AFFINITY: Final = record(
-    "What is asked of the labels of clusters.",
+    "Requirements on the labels of clusters.",
     {
-        "required": requirements("Conditions that all must hold."),
+        "required": requirements("Requirements that must all match."),
         "preferred": listing(
-            "Conditions that would be good to hold.",
+            "Preferred requirements.",
             record(
-                "Some conditions, and how much they are wanted.",
+                "Requirements with a weight.",
                 {
-                    "weight": whole("How much, beside the others.", minimum=1, maximum=100),
-                    "requirements": requirements("The conditions; together they count or do not."),
+                    "weight": whole("The weight.", minimum=1, maximum=100),
+                    "requirements": requirements("Requirements that must all match."),
                 },
                 required=("weight", "requirements"),
             ),
@@ -87,18 +87,18 @@ CLUSTER_AFFINITY: Final = record(
         ),
     },
 )
-OPERATOR: Final = name("The operator of the cluster's network, such as chinatelecom; any if it is empty.")
+OPERATOR: Final = name("The operator of the cluster's network, such as chinatelecom; empty for all.")
 SITE: Final = name(
-    "The only cluster that will do: the name of a Cluster, or its region and zone as in `region1--az1`; any if empty."
+    "The only permitted cluster: the name of a Cluster, or its region and zone as in `region1--az1`; empty for all."
 )
-NEAR: Final = near("A place on earth; of two clusters that are equally good, the nearer one is better.")
-AFFINITY: Final = requirements("Clusters are better if they have a stack whose labels fulfil these conditions.")
-ANTIAFFINITY: Final = requirements("Clusters are worse if they have a stack whose labels fulfil these conditions.")
+NEAR: Final = near("Coordinates; of two clusters with equal scores, the nearer one is preferred.")
+AFFINITY: Final = requirements("Prefer clusters that have a stack whose labels match.")
+ANTIAFFINITY: Final = requirements("Avoid clusters that have a stack whose labels match.")
 
 
 def zones(also: str = "") -> Obj:
     return texts(
-        f"The zones in the region, any of which will do; all of them if there are none.{also}",
+        f"The permitted zones of the region; all if empty.{also}",
         "A zone.",
         maxItems=MOST_ZONES,
     )
@@ -106,11 +106,11 @@ def zones(also: str = "") -> Obj:
 
 def regions(zone_fields: dict[str, Obj]) -> Obj:
     return listing(
-        "The regions, any of which will do; all of them if there are none.",
-        record("One region.", {"region": name("Its name; any region if it is empty."), **zone_fields}),
+        "The permitted regions; all if empty.",
+        record("One region.", {"region": name("Its name; empty for all."), **zone_fields}),
         maxItems=MOST_REGIONS,
     )
 
 
 def cluster_count(description: str) -> Obj:
-    return whole(f"{description} As many as it takes if it is 0 or left out.", minimum=0, maximum=MOST_CLUSTERS)
+    return whole(f"{description} No limit if 0 or omitted.", minimum=0, maximum=MOST_CLUSTERS)
