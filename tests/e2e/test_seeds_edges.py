@@ -261,7 +261,7 @@ specialstuff         speciald                 1/1     1            1           8
 """  # noqa: E501
 SILENT = """\
 $ kubectl get ssum -n commonstuff edge-placement-c.deployments.apps.commond -o jsonpath='{.destinations} {.broken[*].locationName} {.broken[*].reason}' $AT_COMMON
-{"broken":2,"expected":2,"missing":0,"reporting":2,"stale":2} location-f location-g NotHeard EdgeUnreachable
+{"broken":2,"expected":2,"missing":0,"reporting":2,"stale":2} location-f location-g HeartbeatMissing EdgeUnreachable
 """  # noqa: E501
 HEARD = """\
 $ kubectl get ssum -n commonstuff edge-placement-c.deployments.apps.commond -o jsonpath='{.destinations} {.broken}' $AT_COMMON

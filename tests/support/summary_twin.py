@@ -11,8 +11,8 @@ from fleet import EDGE
 from translated import NAMESPACES, PROJECTED, World
 
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
-from farflung.controllers.status_summarizer.answers import CollectorAnswer
-from farflung.controllers.status_summarizer.collectors import CollectorQuery, InvalidQueryError, question_of
+from farflung.controllers.status_summarizer.collector_results import CollectorResult
+from farflung.controllers.status_summarizer.collectors import CollectorQuery, InvalidQueryError, parse_query
 from farflung.controllers.status_summarizer.decide import summary_labels, summary_name
 from farflung.controllers.status_summarizer.health import Digest, Row, digest_of
 from farflung.machinery import times
@@ -27,7 +27,7 @@ STALE_AFTER = timedelta(seconds=60)
 SUMMARIZE = "edge.kcp.io/summarize"
 HEARTBEAT = "f:lastSyncerHeartbeatTime"
 MISSING = "there is no StatusCollector of this name"
-NOT_UNDERSTOOD = "it is not understood: its status says what is wrong with it"
+INVALID = "it is invalid; its status has the errors"
 
 
 class Copy(NamedTuple):
@@ -156,7 +156,7 @@ class Twin:
         found = self.problem(mailbox, part, "status")
         if found is None:
             return None
-        return "StatusNotReturned", f"its syncer cannot bring its status here: {': '.join(filter(None, found))}", ""
+        return "StatusNotReturned", f"its syncer cannot return its status: {': '.join(filter(None, found))}", ""
 
     def stale(self, mailbox: str) -> tuple[str, str, str] | None:
         told = self.told[mailbox]
@@ -169,7 +169,7 @@ class Twin:
             return None
         if self.world.fleet.hub.now - max(beats) >= STALE_AFTER:
             since = f"{max(beats):%Y-%m-%dT%H:%M:%SZ}"
-            return "NotHeard", f"its syncer was last heard of at {since}", since
+            return "HeartbeatMissing", f"the last heartbeat of its syncer was at {since}", since
         for one in told["status"].get("conditions") or ():
             if one["type"] == "EdgeReachable" and one["status"] == "False":
                 return "EdgeUnreachable", one["message"], one["lastTransitionTime"]
@@ -231,19 +231,19 @@ class Twin:
     def question(self, cluster: str, name: str) -> CollectorQuery | None:
         found = self.collectors[cluster].get(name)
         try:
-            return None if found is None else question_of(found["spec"])
+            return None if found is None else parse_query(found["spec"])
         except InvalidQueryError:
             return None
 
     def answer(self, cluster: str, name: str, part: Part, copies: list[Copy], digests: dict[str, Digest]) -> Obj:
         question = self.question(cluster, name)
         if question is None:
-            why = NOT_UNDERSTOOD if name in self.collectors[cluster] else MISSING
+            why = INVALID if name in self.collectors[cluster] else MISSING
             return {"name": name, "errors": [{"message": why}]}
-        answering = CollectorAnswer(name, question)
+        answering = CollectorResult(name, question)
         for one in copies:
             answering.put(one.mailbox, self.row(cluster, part, one, digests.get(one.mailbox)))
-        return answering.answer()
+        return answering.body()
 
     def row(self, cluster: str, part: Part, copy: Copy, digest: Digest | None) -> Row:
         location = self.locations.get(copy.place.location) or {"metadata": {}}
@@ -328,7 +328,7 @@ def matches(selector: Obj, obj: Obj | None) -> bool:
 def broken_of(copy: Copy, digest: Digest | None) -> Obj | None:
     if digest is None:
         return None
-    verdict = copy.refused or digest.verdict or copy.stale
+    verdict = copy.refused or digest.problem or copy.stale
     if verdict is None:
         return None
     words = dict(zip(("reason", "message", "since"), verdict, strict=False))

@@ -323,8 +323,8 @@ def _status(
         return TraceStep("status", StepState.STUCK, problem.sentence, digest.observed, problem.advice)
     if not digest.reporting:
         return TraceStep("status", StepState.WAITING, "no status yet")
-    if digest.verdict is not None:
-        reason, message, since = digest.verdict
+    if digest.problem is not None:
+        reason, message, since = digest.problem
         text = fields.line(f"{reason}: {message}" if message else reason)
         lasting = f", for {age(since, now)}" if age(since, now) else ""
         state = _overdue(max(since, written_to(copy)), now)  # a recent change may need a moment

@@ -11,7 +11,7 @@ from farflung.apis.globalscheduler.names import CLUSTER_LABEL
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
 from farflung.controllers.global_scheduler.subjects import BOUND_CLUSTER
-from farflung.controllers.status_summarizer.status_return import BRINGS, Returned, ReturnRequest, next_step
+from farflung.controllers.status_summarizer.status_return import DELIVERY_PREFIX, Returned, ReturnRequest, next_step
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Kind
 from farflung.placement.project import COUNT
@@ -64,6 +64,6 @@ def settled(pod: Obj, reason: str) -> bool:
 @given(status, status, st.sampled_from(["", "Refused"]))
 def test_whatever_an_edge_says_both_are_content_some_day(before: Obj, there: Obj, reason: str) -> None:
     pod = machine(before)
-    asked = ReturnRequest(1, Returned("edge1", there), frozenset({f"{BRINGS}{LABEL}"}))
+    asked = ReturnRequest(1, Returned("edge1", there), frozenset({f"{DELIVERY_PREFIX}{LABEL}"}))
     writes = sum(returned(pod, asked) + settled(pod, reason) for _ in range(MOST))
     assert not (returned(pod, asked) or settled(pod, reason)), writes

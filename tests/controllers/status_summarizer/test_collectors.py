@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from farflung.controllers.status_summarizer.collectors import LONGEST, LONGEST_ERROR, InvalidQueryError, question_of
+from farflung.controllers.status_summarizer.collectors import LONGEST, LONGEST_ERROR, InvalidQueryError, parse_query
 
 
 def one(text: Any, name: Any = "a") -> dict[str, Any]:
@@ -19,7 +19,7 @@ def combined(kind: Any, subject: Any = None) -> dict[str, Any]:
 
 def errors_of(spec: Any) -> list[str]:
     with pytest.raises(InvalidQueryError) as raised:
-        question_of(spec)
+        parse_query(spec)
     return raised.value.errors
 
 
@@ -48,7 +48,7 @@ def errors_of(spec: Any) -> list[str]:
     ],
 )
 def test_what_can_be_asked_is_understood(spec: dict[str, Any]) -> None:
-    assert question_of(spec) == question_of(spec)
+    assert parse_query(spec) == parse_query(spec)
 
 
 NO_COLUMN = "spec: must have select or combinedFields"
@@ -56,8 +56,8 @@ NO_NAME = "spec.select[0].name: must be a string that is not empty"
 NO_DEF = "spec.select[0].def: must be an expression"
 NO_LIMIT = "spec.limit: must be a whole number from 1 to 1000"
 NO_TYPE = "spec.combinedFields[0].type: must be one of COUNT, SUM, AVG, MIN, MAX"
-SELECTED = "spec.select[0].def: must evaluate to something that JSON has, not "
-COUNTED = "spec.combinedFields[0].subject: COUNT counts copies and has none; a filter says which"
+SELECTED = "spec.select[0].def: must evaluate to a JSON value, not "
+COUNTED = "spec.combinedFields[0].subject: must be empty for COUNT, which counts copies; use a filter"
 SUMMED = "spec.combinedFields[0].subject: must evaluate to a number, not "
 ORDERED = "spec.combinedFields[0].subject: must evaluate to a number, a string, a timestamp or a duration, not "
 
@@ -140,7 +140,7 @@ def test_all_mistakes_are_told_at_once_and_in_the_order_of_the_fields() -> None:
         "spec.combinedFields[1].subject",
         "spec.limit",
     ]
-    assert 'spec.combinedFields[0].name: there is another column "a"' in errors_of(spec)
+    assert 'spec.combinedFields[0].name: duplicate column "a"' in errors_of(spec)
 
 
 def test_expressions_are_limited_one_by_one_and_together() -> None:
@@ -149,12 +149,12 @@ def test_expressions_are_limited_one_by_one_and_together() -> None:
     ]
     long = "'" + "a" * (LONGEST - 2) + "'"
     full = {**one(long), "filter": "true" + " " * (LONGEST - 4)}
-    question_of(full)
+    parse_query(full)
     assert errors_of({**full, "select": [*full["select"], {"name": "b", "def": "1"}]}) == [
         "spec: all expressions together may not be more than 20480 characters long"
     ]
     columns = [{"name": str(at), "def": "1"} for at in range(17)]
-    question_of({"select": columns[:16]})
+    parse_query({"select": columns[:16]})
     assert errors_of({"select": columns}) == ["spec: may not have more than 16 columns"]
     assert errors_of({"groupBy": columns[:16], **combined("COUNT")}) == ["spec: may not have more than 16 columns"]
 
@@ -165,10 +165,10 @@ def test_what_is_said_of_a_mistake_is_limited() -> None:
 
 
 def test_questions_are_equal_if_they_say_the_same() -> None:
-    question = question_of({**one("1"), "filter": "true"})
-    assert question == question_of({**one("1"), "filter": "true", "limit": 20, "groupBy": []})
-    assert hash(question) == hash(question_of({**one("1"), "filter": "true"}))
+    question = parse_query({**one("1"), "filter": "true"})
+    assert question == parse_query({**one("1"), "filter": "true", "limit": 20, "groupBy": []})
+    assert hash(question) == hash(parse_query({**one("1"), "filter": "true"}))
     others: list[dict[str, Any]] = [one("1"), {**one("2"), "filter": "true"}, {**one("1", "b"), "filter": "true"}]
     others += [{**one("1"), "filter": "false"}, {**one("1"), "filter": "true", "limit": 21}]
-    assert all(question_of(other) != question for other in others)
-    assert question_of(combined("MIN", "1")) != question_of(combined("MAX", "1"))
+    assert all(parse_query(other) != question for other in others)
+    assert parse_query(combined("MIN", "1")) != parse_query(combined("MAX", "1"))

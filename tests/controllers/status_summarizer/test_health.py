@@ -51,7 +51,7 @@ def read(kind: Kind, status: Any, spec: Any = None, metadata: Any = None) -> Dig
 
 
 def verdict(kind: Kind, status: Any, spec: Any = None) -> CopyProblem | None:
-    return read(kind, status, spec).verdict
+    return read(kind, status, spec).problem
 
 
 UNAVAILABLE = condition(
@@ -110,14 +110,14 @@ def test_a_stateful_set() -> None:
     assert read(STATEFUL_SETS, status, {"replicas": 2}) == Digest(
         reporting=True,
         numbers={"replicas": 2, "readyReplicas": 1, "currentReplicas": 2, "availableReplicas": 1},
-        verdict=CopyProblem("ReplicasNotReady", "1 of 2 replicas are ready"),
+        problem=CopyProblem("ReplicasNotReady", "1 of 2 replicas are ready"),
     )
 
 
 def test_a_daemon_set() -> None:
     numbers = {"currentNumberScheduled": 4, "desiredNumberScheduled": 4, "numberMisscheduled": 0, "numberReady": 3}
     assert read(DAEMON_SETS, {**numbers, "observedGeneration": 1}) == Digest(
-        reporting=True, numbers=numbers, verdict=CopyProblem("PodsNotReady", "3 of 4 pods are ready")
+        reporting=True, numbers=numbers, problem=CopyProblem("PodsNotReady", "3 of 4 pods are ready")
     )
 
 
@@ -134,7 +134,7 @@ def test_a_job() -> None:
         reporting=True,
         numbers={"active": 0, "failed": 4, "ready": 0},
         conditions={"Failed": "True"},
-        verdict=CopyProblem("BackoffLimitExceeded", "Job has reached the specified limit", THEN),
+        problem=CopyProblem("BackoffLimitExceeded", "Job has reached the specified limit", THEN),
     )
 
 
@@ -179,7 +179,7 @@ def test_a_custom_resource() -> None:
         numbers={"cut.done": 3, "cut.load": 0.25, "cut.last.duration": 7},
         conditions={"Ready": "False"},
         texts={"state": "up-to-date", "phase": "Cutting"},
-        verdict=CopyProblem("OutOfSteel", "no steel [31m left", THEN),
+        problem=CopyProblem("OutOfSteel", "no steel [31m left", THEN),
     )
 
 
@@ -279,7 +279,7 @@ def test_what_is_wrong_by_its_own_account(kind: Kind, spec: Obj, status: Obj, ex
 
 def test_of_two_conditions_of_a_type_the_first_counts() -> None:
     found = read(WIDGETS, {"conditions": [condition("Ready", "True"), condition("Ready", "False")]})
-    assert (found.conditions, found.verdict) == ({"Ready": "True"}, None)
+    assert (found.conditions, found.problem) == ({"Ready": "True"}, None)
 
 
 def test_a_message_is_cut() -> None:
@@ -332,10 +332,10 @@ def test_whatever_a_cluster_says_can_be_counted(kind: Kind, copy: Any) -> None:
     assert not found.observed or PLAIN.fullmatch(found.observed)
     assert {type(number) for number in found.numbers.values()} <= {int, float}
     assert set(found.conditions.values()) <= {"True", "False", "Unknown"}
-    if found.verdict is not None:
-        assert WORD.fullmatch(found.verdict.reason)
-        assert len(found.verdict.message) <= 256
-        assert not found.verdict.since or PLAIN.fullmatch(found.verdict.since)
+    if found.problem is not None:
+        assert WORD.fullmatch(found.problem.reason)
+        assert len(found.problem.message) <= 256
+        assert not found.problem.since or PLAIN.fullmatch(found.problem.since)
     tally = Tally()
     tally.put("m", CopyReport(Route("cluster", "location", "target"), found))
     assert orjson.loads(orjson.dumps(tally.body()))["destinations"]["reporting"] == found.reporting

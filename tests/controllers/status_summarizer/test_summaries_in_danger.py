@@ -117,7 +117,7 @@ async def test_more_questions_than_there_is_room_for_are_told_so() -> None:
         found = await one.eventually(reporting=1)
         said = {answer["name"]: answer for answer in found["collected"]}
         assert [len(said[name]["rows"]) for name in names[:16]] == [2] * 16
-        assert all("no more than 16" in said[name]["errors"][0]["message"] for name in names[16:64])
+        assert all("at most 16" in said[name]["errors"][0]["message"] for name in names[16:64])
         assert len(said) == 64
 
 
@@ -168,7 +168,7 @@ async def test_a_status_that_a_syncer_cannot_bring_is_stale_however_well_it_look
         trouble = {**about, "direction": "status", "reason": "Invalid", "message": "no such field", "tries": 1}
         await one.say("florin", problems=[trouble, {**trouble, "direction": "up", "name": "*"}])
         [broken] = (await one.eventually(stale=1, broken=1))["broken"]
-        why = "its syncer cannot bring its status here: Invalid: no such field"
+        why = "its syncer cannot return its status: Invalid: no such field"
         assert (broken["reason"], broken["message"]) == ("StatusNotReturned", why)
         await one.say("florin", problems=[])
         await one.eventually(stale=0, broken=0)

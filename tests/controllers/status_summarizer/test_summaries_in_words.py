@@ -61,7 +61,7 @@ async def test_who_is_not_heard_of_is_stale_until_it_is_heard_again() -> None:
         await one.passes(30)
         found = await one.eventually(stale=1, broken=1, reporting=2)
         [broken] = found["broken"]
-        assert (broken["syncTargetName"], broken["reason"]) == ("guilder", "NotHeard")
+        assert (broken["syncTargetName"], broken["reason"]) == ("guilder", "HeartbeatMissing")
         before = one.world.fleet.hub.now - timedelta(seconds=70)
         assert broken["since"] == f"{before:%Y-%m-%dT%H:%M:%SZ}"
         await one.beat("guilder")
@@ -244,7 +244,7 @@ async def test_a_question_that_makes_no_sense_is_told_so() -> None:
         async def unanswered(why: str) -> bool:
             return (await one.answer("replicas") or {}).get("errors") == [{"message": why}]
 
-        wrong = "it is not understood: its status says what is wrong with it"
+        wrong = "it is invalid; its status has the errors"
         await one.world.fleet.eventually(lambda: unanswered(wrong), "no answer")
         await one.world.delete(one.cluster, f"{COLLECTORS}/replicas")
         missing = "there is no StatusCollector of this name"
@@ -273,7 +273,7 @@ async def test_questions_may_be_about_labels_of_locations() -> None:
         await one.world.fleet.eventually(lambda: tiers("gold", "none"), "two groups")
 
 
-# --- the status of the only copy --------------------------------------------------------------------
+# --- the status of the only copy ------------------------------------------------------------------
 
 
 def marks(obj: Obj) -> tuple[str | None, str | None]:

@@ -45,9 +45,9 @@ def from_scratch(reports: Mapping[str, CopyReport]) -> Obj:
     """The body, slowly."""
     digests = [one.digest for one in reports.values() if one.digest is not None]
     broken = sorted(
-        (one.place[:3], mailbox, one.refused or one.digest.verdict or one.stale)
+        (one.place[:3], mailbox, one.refused or one.digest.problem or one.stale)
         for mailbox, one in reports.items()
-        if one.digest is not None and (one.refused or one.digest.verdict or one.stale)
+        if one.digest is not None and (one.refused or one.digest.problem or one.stale)
     )
     body: Obj = {
         "destinations": {
@@ -116,7 +116,7 @@ digests = st.builds(
     numbers=st.dictionaries(st.sampled_from(["readyReplicas", "replicas", "a.b"]), numbers),
     conditions=st.dictionaries(st.sampled_from(["Available", "Ready"]), st.sampled_from(["True", "False", "Unknown"])),
     texts=st.dictionaries(st.sampled_from(["phase", "reason"]), st.sampled_from(["Running", "Pending"])),
-    verdict=verdicts,
+    problem=verdicts,
 )
 places = st.builds(Route, *[st.sampled_from(["a", "b"])] * 3)
 reports = st.builds(
@@ -171,7 +171,7 @@ def test_many_destinations_with_much_to_say_are_counted_as_few_are(count: int) -
                 numbers={f"n{number + more:03}": number / 10 for more in range(64)},
                 conditions={f"C{number + more:03}": "True" for more in range(32)},
                 texts={f"t{more}": f"V{number}" for more in range(16)} | {f"u{number}": "V"},
-                verdict=UNREADY,
+                problem=UNREADY,
             ),
         )
         for number in range(count)
@@ -207,7 +207,7 @@ def broken(report: CopyReport) -> list[str]:
 
 
 def test_what_cannot_be_brought_is_broken_whatever_was_said_before_and_what_is_not_heard_of_comes_last() -> None:
-    unready = Digest(True, verdict=UNREADY)
+    unready = Digest(True, problem=UNREADY)
     assert broken(CopyReport(place(1), unready, REFUSED, AWAY)) == ["Refused"]
     assert broken(CopyReport(place(1), unready, None, AWAY)) == ["MinimumReplicasUnavailable"]
     assert broken(CopyReport(place(1), Digest(True), None, AWAY)) == ["Stale"]
@@ -220,7 +220,7 @@ def test_a_copy_that_is_missing_is_not_broken() -> None:
 
 
 def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
-    body = tally_of({f"m{one}": CopyReport(place(one), Digest(True, verdict=UNREADY)) for one in range(50)}).body()
+    body = tally_of({f"m{one}": CopyReport(place(one), Digest(True, problem=UNREADY)) for one in range(50)}).body()
     told = [(one["cluster"], one["locationName"], one["syncTargetName"]) for one in body["broken"]]
     assert told == sorted(place(one)[:3] for one in range(50))[:20]
     assert body["brokenTruncated"] == 30
@@ -235,8 +235,8 @@ def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
 
 
 def test_a_destination_that_is_called_otherwise_is_told_of_once() -> None:
-    tally = tally_of({"m": CopyReport(place(1), Digest(True, verdict=UNREADY))})
-    assert tally.put("m", CopyReport(place(2), Digest(True, verdict=UNREADY)))
+    tally = tally_of({"m": CopyReport(place(1), Digest(True, problem=UNREADY))})
+    assert tally.put("m", CopyReport(place(2), Digest(True, problem=UNREADY)))
     assert [one["syncTargetName"] for one in tally.body()["broken"]] == ["target-002"]
 
 

@@ -15,7 +15,7 @@ from platform_harness import ALICE, APIS, MASTER, OPERATOR, PlatformHub
 from farflung.apis.globalscheduler.names import DELIVERS_TO
 from farflung.controllers.global_scheduler.delivery import PREFIX, new_placement
 from farflung.controllers.global_scheduler.subjects import SyncTargetKey
-from farflung.controllers.status_summarizer.status_return import BRINGS
+from farflung.controllers.status_summarizer.status_return import DELIVERY_PREFIX
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import SiteKey
@@ -79,7 +79,7 @@ def forbids(answer: Answer, path: str) -> bool:
 
 def test_the_hub_and_those_who_make_and_believe_them_mean_the_same_ones() -> None:
     assert (machines.DELIVERY_PREFIX, machines.DELIVERS) == (PREFIX, DELIVERS_TO)
-    assert BRINGS == PREFIX
+    assert DELIVERY_PREFIX == PREFIX
 
 
 async def test_nobody_leads_a_machine_elsewhere(grounds: Grounds) -> None:

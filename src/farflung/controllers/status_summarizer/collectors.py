@@ -1,4 +1,4 @@
-"""StatusCollectors: their questions, and whether they are valid.  Pure."""
+"""StatusCollectors: parse, compile and validate their queries.  Pure."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ LONGEST_TEXT: Final = 1024  #: characters
 LARGEST: Final = 4096  #: bytes of a list or a map as JSON
 LARGEST_ROW: Final = 8192  #: bytes of all values of a row
 DEEPEST: Final = 32  #: levels of a list or a map
-_SMALL: Final = 8  #: bytes that anything else takes
-_WHOLE: Final = 1 << 64  #: whole numbers below this are written with all their digits
+_SMALL: Final = 8  #: bytes of any other value
+_WHOLE: Final = 1 << 64  #: integers below this are written with all digits
 
 
 class Form(enum.IntEnum):
-    """What a value is.  Values of different forms have the order of their forms."""
+    """The type of a value.  Values of different forms are sorted by form."""
 
     NULL = enum.auto()
     BOOL = enum.auto()
@@ -63,7 +63,7 @@ class Form(enum.IntEnum):
 
 class QueryValue(NamedTuple):
     form: Form
-    content: Any  #: of the same type for the same form, so that it has an order; JSON with sorted keys of LIST and MAP
+    content: Any  #: of one sortable type per form; for LIST and MAP, JSON with sorted keys
 
 
 NULL: Final = QueryValue(Form.NULL, None)
@@ -71,13 +71,13 @@ MOMENTS: Final = frozenset({Form.TIMESTAMP, Form.DURATION})
 
 
 class ExpectedForm(NamedTuple):
-    """What values have to be, and how to say so."""
+    """The permitted forms of a value, and their description for messages."""
 
     forms: frozenset[Form]
     words: str
 
 
-ANYTHING: Final = ExpectedForm(frozenset(Form), "something that JSON has")
+ANYTHING: Final = ExpectedForm(frozenset(Form), "a JSON value")
 TRUTH: Final = ExpectedForm(frozenset({Form.BOOL}), "bool")
 NUMBER: Final = ExpectedForm(frozenset({Form.NUMBER}), "a number")
 ORDERED: Final = ExpectedForm(
@@ -86,15 +86,15 @@ ORDERED: Final = ExpectedForm(
 )
 
 
-class UnfitError(ValueError):
+class InvalidValueError(ValueError):
     pass
 
 
 # --- values ---------------------------------------------------------------------------------------
 
 
-class Room:
-    """What may be kept of one row.  What does not fit takes its part as well, so trying has an end, too."""
+class RowBudget:
+    """Limits the size of one row.  Refused values count, too, so that the work is limited."""
 
     def __init__(self) -> None:
         self._left = LARGEST_ROW
@@ -102,10 +102,10 @@ class Room:
     def take(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise UnfitError(f"makes the row larger than {LARGEST_ROW} bytes")
+            raise InvalidValueError(f"makes the row larger than {LARGEST_ROW} bytes")
 
     def value_of(self, found: Any) -> QueryValue:
-        """Of a value of CEL.  An optional stands for what is in it, or for null."""
+        """Convert a CEL value.  An optional becomes its value, or null."""
         found = _unwrapped(found)
         if type(found) is str:
             return QueryValue(Form.STRING, self._text(found))
@@ -118,7 +118,7 @@ class Room:
 
     def _text(self, found: str) -> str:
         if len(found) > LONGEST_TEXT:
-            raise UnfitError(f"is a string of {len(found)} characters, of which {LONGEST_TEXT} are allowed")
+            raise InvalidValueError(f"is a string of {len(found)} characters, of which {LONGEST_TEXT} are allowed")
         self.take(len(found))
         return found
 
@@ -130,16 +130,16 @@ class Room:
 
 
 class _Plain:
-    """Lists and maps as JSON has them.  Parts may be shared, so what they are in the end may be far larger than what
-    was computed: it ends when it is sure that they are too large."""
+    """Converts lists and maps to JSON values.  Parts may be shared, so the result may be far larger than the CEL value:
+    the conversion stops at the limit."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, budget: RowBudget) -> None:
+        self._budget = budget
         self._left = LARGEST + 1
 
     def of(self, found: Any, level: int = 0) -> Any:
         if level > DEEPEST:
-            raise UnfitError(f"has more than {DEEPEST} levels")
+            raise InvalidValueError(f"has more than {DEEPEST} levels")
         self._take(2)  # with a comma or brackets; one too many altogether
         found = _unwrapped(found)
         if type(found) in LISTS:
@@ -159,11 +159,11 @@ class _Plain:
         self._left -= size
         if self._left < 0:
             raise _too_large()
-        self._room.take(size)
+        self._budget.take(size)
 
 
-def _too_large() -> UnfitError:
-    return UnfitError(f"has more than {LARGEST} bytes as JSON")
+def _too_large() -> InvalidValueError:
+    return InvalidValueError(f"has more than {LARGEST} bytes as JSON")
 
 
 def _unwrapped(found: Any) -> Any:
@@ -184,7 +184,7 @@ def _small(found: Any) -> QueryValue:
         return QueryValue(Form.TIMESTAMP, found.nanos)
     if kind is Duration:
         return QueryValue(Form.DURATION, found.nanos)
-    raise UnfitError(f"must be {ANYTHING.words}, not {type_name(found)}")
+    raise InvalidValueError(f"must be {ANYTHING.words}, not {type_name(found)}")
 
 
 def number(content: int | float | Fraction) -> QueryValue:
@@ -195,7 +195,7 @@ def _number(found: int | float) -> int | float:
     if type(found) is not float:
         return int(found)
     if not math.isfinite(found):
-        raise UnfitError("is no finite number")
+        raise InvalidValueError("is no finite number")
     return int(found) if found.is_integer() and abs(found) < MOST_INT else found
 
 
@@ -226,7 +226,7 @@ def written_moment(value: QueryValue) -> str:
 
 
 def written_number(number: int | float | Fraction) -> str:
-    """As few digits as tell its nearest double apart, and all of them if it is whole and not huge."""
+    """All digits of an integer below 2^64; otherwise the shortest digits of the nearest double."""
     whole = int(number)
     if whole == number and abs(whole) < _WHOLE:
         return str(whole)
@@ -238,10 +238,10 @@ def written_number(number: int | float | Fraction) -> str:
 
 
 LONGEST: Final = 10_240  #: characters of an expression
-LONGEST_OF_ALL: Final = 20_480  #: characters of all expressions of a question
+LONGEST_OF_ALL: Final = 20_480  #: characters of all expressions of a query
 LONGEST_NAME: Final = 253  #: characters of a heading
 LONGEST_ERROR: Final = 1024  #: characters
-MOST_COLUMNS: Final = 16  #: of an answer
+MOST_COLUMNS: Final = 16  #: of a result
 MOST_ROWS: Final = 1000
 USUAL_ROWS: Final = 20
 _GIVEN: Final = {"inventory": DYN, "obj": DYN, "returned": DYN, "propagation": DYN}
@@ -260,7 +260,7 @@ _FORMS: Final = {
 }
 
 
-class Combining(enum.StrEnum):
+class Aggregation(enum.StrEnum):
     COUNT = "COUNT"
     SUM = "SUM"
     AVG = "AVG"
@@ -269,17 +269,17 @@ class Combining(enum.StrEnum):
 
 
 _SUBJECTS: Final = {
-    Combining.SUM: NUMBER,
-    Combining.AVG: NUMBER,
-    Combining.MIN: ORDERED,
-    Combining.MAX: ORDERED,
+    Aggregation.SUM: NUMBER,
+    Aggregation.AVG: NUMBER,
+    Aggregation.MIN: ORDERED,
+    Aggregation.MAX: ORDERED,
 }
 
 
 class InvalidQueryError(ValueError):
     def __init__(self, errors: list[str]) -> None:
         super().__init__("; ".join(errors))
-        self.errors = errors  #: each begins with the path of what it is about
+        self.errors = errors  #: each begins with the path of the field
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,14 +288,14 @@ class QueryColumn:
 
     name: str
     text: str
-    wanted: ExpectedForm
+    expected: ExpectedForm
     program: Program = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class AggregateColumn:
     name: str
-    kind: Combining
+    kind: Aggregation
     subject: QueryColumn | None  #: None for COUNT
 
 
@@ -304,7 +304,7 @@ class CollectorQuery:
     filter: QueryColumn | None
     select: tuple[QueryColumn, ...]
     group_by: tuple[QueryColumn, ...]
-    combined: tuple[Combined, ...]
+    combined: tuple[AggregateColumn, ...]
     limit: int
 
     @property
@@ -313,31 +313,32 @@ class CollectorQuery:
         return (*columns, *(combined.name for combined in self.combined))
 
     @property
-    def asked(self) -> tuple[QueryColumn, ...]:
-        """What is evaluated for each copy that counts: columns of its row, or its group and then what is combined."""
+    def evaluated(self) -> tuple[QueryColumn, ...]:
+        """The expressions to evaluate for each copy: the columns of its row, or those of groupBy and then the
+        subjects."""
         subjects = (combined.subject for combined in self.combined)
         return (*self.select, *self.group_by, *(subject for subject in subjects if subject is not None))
 
 
-def question_of(spec: Mapping[str, Any]) -> CollectorQuery:
+def parse_query(spec: Mapping[str, Any]) -> CollectorQuery:
     reader = _Reader()
-    question = reader.question(spec)
+    query = reader.query(spec)
     if reader.errors:
         raise InvalidQueryError(reader.errors)
-    return question
+    return query
 
 
 class _Reader:
-    """Goes on after an error, and leaves out what is wrong."""
+    """Collects all errors, and omits invalid parts."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []
         self._names: set[str] = set()
         self._left = LONGEST_OF_ALL
 
-    def question(self, spec: Mapping[str, Any]) -> CollectorQuery:
+    def query(self, spec: Mapping[str, Any]) -> CollectorQuery:
         self._check_parts(spec)
-        question = CollectorQuery(
+        query = CollectorQuery(
             self._filter(spec.get("filter")),
             tuple(self._columns("select", spec.get("select"))),
             tuple(self._columns("groupBy", spec.get("groupBy"))),
@@ -346,7 +347,7 @@ class _Reader:
         )
         if self._left < 0:
             self._refuse("spec", f"all expressions together may not be more than {LONGEST_OF_ALL} characters long")
-        return question
+        return query
 
     def _refuse(self, path: str, why: str) -> None:
         error = f"{path}: {why}"
@@ -374,18 +375,18 @@ class _Reader:
             if column is not None:
                 yield column
 
-    def _combined(self, found: Any) -> Iterator[Combined]:
+    def _combined(self, found: Any) -> Iterator[AggregateColumn]:
         for path, entry in self._entries("spec.combinedFields", found):
             heading, subject = self._heading(path, entry), entry.get("subject")
-            kind = next((each for each in Combining if each == entry.get("type")), None)
+            kind = next((each for each in Aggregation if each == entry.get("type")), None)
             if kind is None:
-                self._refuse(f"{path}.type", f"must be one of {', '.join(Combining)}")
-            elif kind is Combining.COUNT:
+                self._refuse(f"{path}.type", f"must be one of {', '.join(Aggregation)}")
+            elif kind is Aggregation.COUNT:
                 if subject is not None and subject != "":
-                    self._refuse(f"{path}.subject", "COUNT counts copies and has none; a filter says which")
-                yield Combined(heading, kind, None)
+                    self._refuse(f"{path}.subject", "must be empty for COUNT, which counts copies; use a filter")
+                yield AggregateColumn(heading, kind, None)
             else:
-                yield Combined(heading, kind, self._column(f"{path}.subject", heading, subject, _SUBJECTS[kind]))
+                yield AggregateColumn(heading, kind, self._column(f"{path}.subject", heading, subject, _SUBJECTS[kind]))
 
     def _entries(self, path: str, found: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if found is not None and not isinstance(found, list):
@@ -405,11 +406,11 @@ class _Reader:
         if len(name) > LONGEST_NAME:
             self._refuse(f"{path}.name", f"may not be more than {LONGEST_NAME} characters long")
         elif name in self._names:
-            self._refuse(f"{path}.name", f"there is another column {go_quote(name)}")
+            self._refuse(f"{path}.name", f"duplicate column {go_quote(name)}")
         self._names.add(name)
         return name
 
-    def _column(self, path: str, heading: str, text: Any, wanted: ExpectedForm) -> QueryColumn | None:
+    def _column(self, path: str, heading: str, text: Any, expected: ExpectedForm) -> QueryColumn | None:
         if not isinstance(text, str) or not text:
             self._refuse(path, "must be an expression")
             return None
@@ -424,9 +425,9 @@ class _Reader:
         except CompileError as error:
             self._refuse(path, f"compilation failed: {error}")
             return None
-        if not _fits(checked.type, wanted):
-            self._refuse(path, f"must evaluate to {wanted.words}, not {checked.type}")
-        return QueryColumn(heading, text, wanted, program)
+        if not _fits(checked.type, expected):
+            self._refuse(path, f"must evaluate to {expected.words}, not {checked.type}")
+        return QueryColumn(heading, text, expected, program)
 
     def _limit(self, found: Any) -> int:
         if found is None:
@@ -437,11 +438,11 @@ class _Reader:
         return found
 
 
-def _fits(found: Type, wanted: ExpectedForm) -> bool:
-    """Whether a value of the type may be what is wanted."""
+def _fits(found: Type, expected: ExpectedForm) -> bool:
+    """Whether a value of the type can have an expected form."""
     if is_optional(found):
         found = found.parameters[0]
-    return found.kind is TypeKind.DYN or _FORMS.get(found.kind) in wanted.forms
+    return found.kind is TypeKind.DYN or _FORMS.get(found.kind) in expected.forms
 
 
 VALID: Final = "Valid"
@@ -449,24 +450,24 @@ VALID: Final = "Valid"
 
 class ParsedCollector(msgspec.Struct, frozen=True):
     document: bytes
-    question: CollectorQuery | None = None  #: None: it cannot be understood
+    query: CollectorQuery | None = None  #: None: it is invalid
     errors: tuple[str, ...] = ()
 
 
 def parse_collector(document: bytes) -> ParsedCollector:
     try:
-        return ParsedCollector(document, question_of(orjson.loads(document).get("spec") or {}))
+        return ParsedCollector(document, parse_query(orjson.loads(document).get("spec") or {}))
     except InvalidQueryError as error:
         return ParsedCollector(document, None, tuple(error.errors))
 
 
 def status_of(seen: ParsedCollector, now: datetime) -> Obj | None:
-    """What is to be said of a StatusCollector; None if it is said already."""
+    """The status of a StatusCollector; None if it is up to date."""
     obj = orjson.loads(seen.document)
     before: Obj = obj.get("status") or {}
-    condition: Obj = {"type": VALID, "status": "True" if seen.question is not None else "False"}
+    condition: Obj = {"type": VALID, "status": "True" if seen.query is not None else "False"}
     if seen.errors:
-        condition |= {"severity": "Error", "reason": "NotUnderstood", "message": "; ".join(seen.errors)}
+        condition |= {"severity": "Error", "reason": "InvalidSpec", "message": "; ".join(seen.errors)}
     status: Obj = {
         "observedGeneration": obj["metadata"].get("generation", 0),
         "conditions": [condition | {"lastTransitionTime": _since(before, condition, now)}],

@@ -142,18 +142,18 @@ class StatusSummarizer:
 
     def _digest(self, copy: Copy) -> None:
         try:
-            concerned: list[Work] = [*self._summaries.look(copy), *self._returner.concerned(copy)]
+            affected: list[Work] = [*self._summaries.look(copy), *self._returner.affected(copy)]
         except Exception as error:
             self._feed.rebuilder.failed(copy, error)
             return
-        for one in concerned:
+        for one in affected:
             self._schedule(one)
 
     async def _find_returned(self) -> None:
         """Find objects with returned status whose placements were deleted while no summarizer ran.  A kind that
         cannot be listed does not delay the others."""
         env, failures = self._feed.env, 0
-        left = self._returner.unheard()
+        left = self._returner.unwatched()
         while left := [source for source in left if not await self._find_returned_of(source)]:
             failures += 1
             await env.sleep(env.backoff.delay(failures))
@@ -201,7 +201,7 @@ class StatusSummarizer:
                 self._enqueue_copies([work])
             elif isinstance(work, StatusKey):
                 self._enqueue_copies(self._summaries.on_placement(work.placement))
-                for one in self._returner.asked_by(work.placement):
+                for one in self._returner.requested_by(work.placement):
                     self._schedule(one)
 
     def _enqueue_copies(self, copies: Iterable[Copy]) -> None:
@@ -218,8 +218,8 @@ class StatusSummarizer:
         if change.key.name != THE_ONE:
             return
         cluster = change.key.cluster
-        told = NOTHING if change.new is None else parse_syncer_report(change.new)
-        self._enqueue_copies(self._summaries.on_told(cluster, told))
+        report = NOTHING if change.new is None else parse_syncer_report(change.new)
+        self._enqueue_copies(self._summaries.on_report(cluster, report))
         self._follow_age(cluster)  # before summaries with an unknown age are written
 
     def _on_location(self, change: Change[LocationLabels]) -> None:
@@ -228,9 +228,9 @@ class StatusSummarizer:
     def _on_collector(self, change: Change[ParsedCollector]) -> None:
         key = CollectorKey(change.key.cluster, change.key.name)
         if change.new is None:
-            self._enqueue_copies(self._summaries.on_no_question(key))
+            self._enqueue_copies(self._summaries.on_query_deleted(key))
         else:
-            self._enqueue_copies(self._summaries.on_question(key, change.new.question))
+            self._enqueue_copies(self._summaries.on_query(key, change.new.query))
             self.controller.queue.add(key)
 
     def _on_summary(self, change: Change[StoredSummary]) -> None:
@@ -257,7 +257,7 @@ class StatusSummarizer:
             case SummarySubject():
                 there = await self._summary_writer.write(key)
             case WorkspaceObject():
-                there = await self._returner.give(key)
+                there = await self._returner.reconcile(key)
             case Key():
                 await self._summary_writer.clear(key)
         if not there:
@@ -279,7 +279,7 @@ class StatusSummarizer:
     async def _set_clock(self) -> None:
         """Heartbeats have the time of the server."""
         if await self._clock.ask():
-            for cluster in self._summaries.told_of():
+            for cluster in self._summaries.reporting_clusters():
                 self._follow_age(cluster)
 
     def _follow_age(self, cluster: str) -> None:
@@ -289,8 +289,8 @@ class StatusSummarizer:
 
     def _note_age(self, cluster: str) -> float | None:
         """Seconds until the age is checked again."""
-        verdict, again = stale(self._summaries.told(cluster), self._clock.now(), self._stale_after)
+        problem, again = stale(self._summaries.report(cluster), self._clock.now(), self._stale_after)
         self._feed.rebuilder.attempt(
-            ("age", cluster), lambda: self._enqueue_copies(self._summaries.set_stale(cluster, verdict))
+            ("age", cluster), lambda: self._enqueue_copies(self._summaries.set_stale(cluster, problem))
         )
         return None if again is None else min(again, LONGEST_SLEEP)

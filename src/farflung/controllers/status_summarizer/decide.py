@@ -22,7 +22,7 @@ from farflung.apis.edge.names import (
     SUMMARY_RESOURCE,
 )
 from farflung.apis.names import RBAC_GROUP
-from farflung.controllers.status_summarizer.answers import CollectorAnswer
+from farflung.controllers.status_summarizer.collector_results import CollectorResult
 from farflung.controllers.status_summarizer.collectors import CollectorQuery
 from farflung.controllers.status_summarizer.health import (
     ANY,
@@ -95,7 +95,7 @@ def _hashed(clean: str, unique: str, limit: int) -> str:
     return f"{beginning}-{digits}" if beginning else digits
 
 
-# --- which objects --------------------------------------------------------------------------------
+# --- summarized kinds -----------------------------------------------------------------------------
 
 
 class Summarized(Enum):
@@ -144,16 +144,16 @@ def is_summarized(kind: Kind, annotation: str | None, *, builtin: bool) -> Summa
     """
     if kind in _KINDS_WITHOUT or kind.group in _GROUPS_WITHOUT or category(kind) is not Category.EDGE:
         return Summarized.NEVER
-    asked = _asked_for(annotation) if annotation else None
-    if asked is not None:
-        return Summarized.ALWAYS if kind in asked else Summarized.NEVER
+    listed = _listed_kinds(annotation) if annotation else None
+    if listed is not None:
+        return Summarized.ALWAYS if kind in listed else Summarized.NEVER
     if kind in _BY_DEFAULT:
         return Summarized.ALWAYS
     return Summarized.NEVER if builtin else Summarized.IF_REPORTING
 
 
 @lru_cache(maxsize=256)
-def _asked_for(annotation: str) -> frozenset[Kind] | None:
+def _listed_kinds(annotation: str) -> frozenset[Kind] | None:
     """The listed kinds; None: the default."""
     if annotation.strip().lower() == "false":
         return frozenset()
@@ -166,17 +166,15 @@ def _is_kind(resource: str, group: str) -> bool:
     return not dns_label(resource) and not dns_subdomain(group) if group else resource in _CORE
 
 
-MOST_QUESTIONS: Final = 16  #: collectors per object; each costs time for each copy
-MOST_TOLD: Final = 64  #: collectors that are reported, also those above the limit
+MOST_COLLECTORS: Final = 16  #: collectors per object; each costs time for each copy
+MOST_REPORTED: Final = 64  #: collectors that are reported, also those above the limit
 LARGEST: Final = 1 << 21  #: bytes of all results for an object: the hub refuses objects of more than 3 MiB
 MISSING: Final = "there is no StatusCollector of this name"
-NOT_UNDERSTOOD: Final = "it is not understood: its status says what is wrong with it"
-TOO_MANY: Final = (
-    f"no more than {MOST_QUESTIONS} StatusCollectors are applied to an object, the first ones by their names"
-)
+INVALID: Final = "it is invalid; its status has the errors"
+TOO_MANY: Final = f"an object has at most {MOST_COLLECTORS} StatusCollectors, the first ones by name"
 
 
-TOO_LARGE: Final = f"all answers about an object may not have more than {LARGEST} bytes"
+TOO_LARGE: Final = f"all results for an object may have at most {LARGEST} bytes"
 
 
 class CollectorKey(NamedTuple):
@@ -192,10 +190,10 @@ def summary_key(subject: SummarySubject) -> Key:
 
 @dataclass(slots=True)
 class _Summary:
-    """`answerings`: the results of collectors, with a row for every copy."""
+    """`results`: the results of collectors, with a row for every copy."""
 
     tally: Tally = field(default_factory=Tally)
-    answerings: dict[str, CollectorAnswer] = field(default_factory=dict)
+    results: dict[str, CollectorResult] = field(default_factory=dict)
     described: tuple[ObservedObject, Obj] | None = None  #: the source object, decoded once for all copies
 
 
@@ -210,11 +208,11 @@ class Summaries:
         self._holders: dict[Part, set[PlacementKey]] = {}  #: placements with a summary of an object
         self._called: dict[Key, SummarySubject] = {}
         self._annotations: dict[PlacementKey, str | None] = {}  #: the annotation of each placement
-        self._told: dict[str, SyncerReport] = {}  #: by cluster of mailboxes
+        self._reports: dict[str, SyncerReport] = {}  #: by cluster of mailboxes
         self._stale: dict[str, CopyProblem] = {}
-        self._questions: dict[CollectorKey, CollectorQuery | None] = {}  #: None: invalid
+        self._queries: dict[CollectorKey, CollectorQuery | None] = {}  #: None: invalid
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- summaries --------------------------------------------------------------------------------
 
     def called(self, key: Key) -> SummarySubject | None:
         """The subject of the summary with this name."""
@@ -270,21 +268,21 @@ class Summaries:
 
     def _collected(self, subject: SummarySubject, found: _Summary) -> list[Obj]:
         selected = self._known.engine.selected(subject.placement).get(subject.part)
-        answers, room = [], LARGEST
-        for place, name in enumerate(selected.collectors[:MOST_TOLD] if selected is not None else ()):
-            answering = found.answerings.get(name)
-            if answering is not None:
-                answer = answering.answer()
-                size = len(orjson.dumps(answer))
-                answer, room = (answer, room - size) if size <= room else (_unanswered(name, TOO_LARGE), room)
+        collected, left = [], LARGEST
+        for place, name in enumerate(selected.collectors[:MOST_REPORTED] if selected is not None else ()):
+            result = found.results.get(name)
+            if result is not None:
+                body = result.body()
+                size = len(orjson.dumps(body))
+                body, left = (body, left - size) if size <= left else (_failed(name, TOO_LARGE), left)
             else:
-                is_there = CollectorKey(subject.placement.cluster, name) in self._questions
-                why = NOT_UNDERSTOOD if is_there else MISSING
-                answer = _unanswered(name, why if place < MOST_QUESTIONS else TOO_MANY)
-            answers.append(answer)
-        return answers
+                exists = CollectorKey(subject.placement.cluster, name) in self._queries
+                why = INVALID if exists else MISSING
+                body = _failed(name, why if place < MOST_COLLECTORS else TOO_MANY)
+            collected.append(body)
+        return collected
 
-    # --- what changes -----------------------------------------------------------------------------
+    # --- copies -----------------------------------------------------------------------------------
 
     def look(self, copy: Copy) -> set[SummarySubject]:
         """Digest a copy.  Returns the summaries that it affects."""
@@ -324,15 +322,15 @@ class Summaries:
     ) -> None:
         summary = self._of.get(key, _NONE).get(part) or self._begin(SummarySubject(key, part))
         cluster = self._known.mailboxes.get(mailbox, "")
-        told = self._told.get(cluster, NOTHING)
-        stale = self._stale.get(cluster) or told.delay(part)
-        summary.tally.put(mailbox, CopyReport(place, digest, told.refusal(part), stale))
-        self._ask(summary, key, part)
-        if summary.answerings:
+        report = self._reports.get(cluster, NOTHING)
+        stale = self._stale.get(cluster) or report.delay(part)
+        summary.tally.put(mailbox, CopyReport(place, digest, report.refusal(part), stale))
+        self._update_collectors(summary, key, part)
+        if summary.results:
             source = self._described(summary, SummarySubject(key, part))
             row = self._row(source, place, digest, seen, is_stale=stale is not None)
-            for answering in summary.answerings.values():
-                answering.put(mailbox, row)
+            for result in summary.results.values():
+                result.put(mailbox, row)
 
     def _begin(self, subject: SummarySubject) -> _Summary:
         key, part = subject
@@ -344,8 +342,8 @@ class Summaries:
     def _remove(self, key: PlacementKey, part: Part, mailbox: str) -> bool:
         summary = self._of[key][part]
         removed = summary.tally.remove(mailbox)
-        for answering in summary.answerings.values():
-            answering.remove(mailbox)
+        for result in summary.results.values():
+            result.remove(mailbox)
         if not len(summary.tally):
             self._end(SummarySubject(key, part))
         return removed
@@ -359,7 +357,7 @@ class Summaries:
         if not self._holders[part]:
             del self._holders[part]
 
-    # --- which objects are summarized -------------------------------------------------------------
+    # --- placements -------------------------------------------------------------------------------
 
     def _how(self, key: PlacementKey, part: Part) -> Summarized:
         return is_summarized(part.kind, self._annotations.get(key), builtin=part.kind in self._builtin)
@@ -380,57 +378,57 @@ class Summaries:
         parts = {*engine.selected(key), *self._of.get(key, ())}
         return {Copy(mailbox, part) for part in parts for mailbox in engine.places(key)}
 
-    # --- what syncers say -------------------------------------------------------------------------
+    # --- reports of syncers -----------------------------------------------------------------------
 
-    def on_told(self, cluster: str, told: SyncerReport) -> set[Copy]:
+    def on_report(self, cluster: str, report: SyncerReport) -> set[Copy]:
         """The report of a syncer changed."""
-        before = self._told.get(cluster, NOTHING)
-        if told == NOTHING:
-            self._told.pop(cluster, None)
+        before = self._reports.get(cluster, NOTHING)
+        if report == NOTHING:
+            self._reports.pop(cluster, None)
         else:
-            self._told[cluster] = told
+            self._reports[cluster] = report
         mailbox = self._known.mailbox_of(cluster)
         if mailbox is None:
             return set()
-        others = told.differences(before)
+        others = report.differences(before)
         kinds = {part.kind for part in others if part.name == ANY}
         of_kinds = {part for part in self._known.engine.parts_at(mailbox) if part.kind in kinds} if kinds else set()
         return {Copy(mailbox, part) for part in others | of_kinds}
 
-    def told(self, cluster: str) -> SyncerReport:
-        return self._told.get(cluster, NOTHING)
+    def report(self, cluster: str) -> SyncerReport:
+        return self._reports.get(cluster, NOTHING)
 
-    def told_of(self) -> list[str]:
+    def reporting_clusters(self) -> list[str]:
         """The logical clusters of mailboxes with a report."""
-        return list(self._told)
+        return list(self._reports)
 
-    def set_stale(self, cluster: str, verdict: CopyProblem | None) -> set[Copy]:
+    def set_stale(self, cluster: str, problem: CopyProblem | None) -> set[Copy]:
         """The report of a mailbox became stale, or current again."""
-        if self._stale.get(cluster) == verdict:
+        if self._stale.get(cluster) == problem:
             return set()
-        if verdict is None:
+        if problem is None:
             del self._stale[cluster]
         else:
-            self._stale[cluster] = verdict
+            self._stale[cluster] = problem
         mailbox = self._known.mailbox_of(cluster)
         parts = set() if mailbox is None else self._known.engine.parts_at(mailbox)
         return {Copy(mailbox or "", part) for part in parts}
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- collectors -------------------------------------------------------------------------------
 
-    def on_question(self, key: CollectorKey, question: CollectorQuery | None) -> set[Copy]:
-        """`question`: None if it is invalid."""
-        if key in self._questions and self._questions[key] == question:
+    def on_query(self, key: CollectorKey, query: CollectorQuery | None) -> set[Copy]:
+        """`query`: None if it is invalid."""
+        if key in self._queries and self._queries[key] == query:
             return set()
-        self._questions[key] = question
-        return self._asked(key)
+        self._queries[key] = query
+        return self._queried_copies(key)
 
-    def on_no_question(self, key: CollectorKey) -> set[Copy]:
+    def on_query_deleted(self, key: CollectorKey) -> set[Copy]:
         """The collector was deleted."""
-        self._questions.pop(key, None)
-        return self._asked(key)
+        self._queries.pop(key, None)
+        return self._queried_copies(key)
 
-    def _asked(self, key: CollectorKey) -> set[Copy]:
+    def _queried_copies(self, key: CollectorKey) -> set[Copy]:
         copies: set[Copy] = set()
         for placement in [one for one in self._of if one.cluster == key.cluster]:
             for part, selected in self._known.engine.selected(placement).items():
@@ -446,16 +444,16 @@ class Summaries:
             copies |= {Copy(mailbox, part) for part, how in selected.items() if how.collectors}
         return copies
 
-    def _ask(self, summary: _Summary, key: PlacementKey, part: Part) -> None:
+    def _update_collectors(self, summary: _Summary, key: PlacementKey, part: Part) -> None:
         """Update the collectors of the summary to those of the placement."""
         selected = self._known.engine.selected(key).get(part)
-        names = () if selected is None else selected.collectors[:MOST_QUESTIONS]
-        asked = {name: self._questions.get(CollectorKey(key.cluster, name)) for name in names}
-        for name in [one for one, answering in summary.answerings.items() if asked.get(one) != answering.question]:
-            del summary.answerings[name]
-        for name, question in asked.items():
-            if question is not None and name not in summary.answerings:
-                summary.answerings[name] = CollectorAnswer(name, question)
+        names = () if selected is None else selected.collectors[:MOST_COLLECTORS]
+        queries = {name: self._queries.get(CollectorKey(key.cluster, name)) for name in names}
+        for name in [one for one, result in summary.results.items() if queries.get(one) != result.query]:
+            del summary.results[name]
+        for name, query in queries.items():
+            if query is not None and name not in summary.results:
+                summary.results[name] = CollectorResult(name, query)
 
     def _described(self, summary: _Summary, subject: SummarySubject) -> Obj:
         """The source object without its status; empty if it does not exist."""
@@ -496,5 +494,5 @@ def _without_reports(source: ObservedObject) -> Obj:
     return obj
 
 
-def _unanswered(name: str, message: str) -> Obj:
+def _failed(name: str, message: str) -> Obj:
     return {"name": name, "errors": [{"message": message}]}

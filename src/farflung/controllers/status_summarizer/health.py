@@ -42,7 +42,7 @@ class Digest:
     numbers: Mapping[str, int | float] = field(default_factory=dict)  #: by their paths in the status
     conditions: Mapping[str, str] = field(default_factory=dict)  #: type → True, False or Unknown
     texts: Mapping[str, str] = field(default_factory=dict)  #: short ones, by their paths in the status
-    verdict: CopyProblem | None = None  #: the problem in its status, or None
+    problem: CopyProblem | None = None  #: in its status
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +97,18 @@ def _by_condition(kind: Kind, conditions: Conditions) -> CopyProblem | None:
     for good in _GOOD_OF.get(kind, _GOOD):
         found = conditions.get(good)
         if found is not None and found.get("status") == "False" and found.get("reason") != "PodCompleted":
-            return _told(found, f"Not{good}")
+            return _condition_problem(found, f"Not{good}")
     for bad in _BAD:
         found = conditions.get(bad)
         if found is not None and found.get("status") == "True":
-            return _told(found, bad)
+            return _condition_problem(found, bad)
     found = conditions.get("Progressing") if kind == DEPLOYMENTS else None
     if found is None or found.get("status") != "False" or found.get("reason") != "ProgressDeadlineExceeded":
         return None
-    return _told(found, "NotProgressing")
+    return _condition_problem(found, "NotProgressing")
 
 
-def _told(condition: Mapping[str, Any], otherwise: str) -> CopyProblem:
+def _condition_problem(condition: Mapping[str, Any], otherwise: str) -> CopyProblem:
     return CopyProblem(
         word(condition.get("reason")) or otherwise,
         sentence(condition.get("message")),
@@ -138,7 +138,7 @@ def _by_phase(kind: Kind, status: Mapping[str, Any]) -> CopyProblem | None:
     return CopyProblem(word(status.get("reason")) or bad, sentence(status.get("message")))
 
 
-# --- of any type, and as they should be -----------------------------------------------------------
+# --- conversion of untrusted values ---------------------------------------------------------------
 
 
 def _whole(value: object, otherwise: int) -> int:
@@ -205,11 +205,11 @@ V = TypeVar("V")
 
 
 def digest_of(kind: Kind, document: bytes) -> Digest:
-    """Of a copy as its mailbox has it, in JSON.
+    """`document`: the copy in its mailbox, as JSON.
 
-    Numbers: those of objects within objects, down to DEPTH, not those of lists.  Texts: words such as `Running`, and
-    in fields such as `phase` words of any form, so neither addresses nor times.  If there are too many, those that are
-    less deep count, and of these the first by their paths.  Of two conditions of a type the first counts.
+    Numbers are read from nested objects down to DEPTH, not from lists.  Texts are words such as `Running`, and words of
+    any form in fields such as `phase`; addresses and times are skipped.  If there are too many, shorter paths are
+    preferred, then the order is by path.  Of two conditions of one type, the first is used.
     """
     copy = _decoded(document)
     status = _object(copy.get("status"))
@@ -224,7 +224,7 @@ def digest_of(kind: Kind, document: bytes) -> Digest:
         numbers=numbers,
         conditions=_statuses(conditions),
         texts=texts,
-        verdict=find_problem(kind, _object(copy.get("spec")), status, conditions),
+        problem=find_problem(kind, _object(copy.get("spec")), status, conditions),
     )
 
 
@@ -311,7 +311,7 @@ ANY: Final = "*"  #: instead of a name: all objects of a kind
 DOWN: Final = "down"  #: problems with applying
 STATUS: Final = "status"  #: problems with returning the status
 FAILING: Final = "Failing"
-NOT_HEARD: Final = "NotHeard"
+HEARTBEAT_MISSING: Final = "HeartbeatMissing"
 NOT_RETURNED: Final = "StatusNotReturned"
 UNREACHABLE: Final = "EdgeUnreachable"
 
@@ -340,8 +340,8 @@ class SyncerReport(NamedTuple):
         }
 
 
-def _about(said: Mapping[Part, CopyProblem], part: Part) -> CopyProblem | None:
-    return said.get(part) or said.get(Part(part.kind, "", ANY))
+def _about(problems: Mapping[Part, CopyProblem], part: Part) -> CopyProblem | None:
+    return problems.get(part) or problems.get(Part(part.kind, "", ANY))
 
 
 NOTHING: Final = SyncerReport()
@@ -358,13 +358,13 @@ def parse_syncer_report(document: bytes) -> SyncerReport:
     if edge is not None and edge.status == "False":
         unreachable = CopyProblem(UNREACHABLE, sentence(edge.message or edge.reason), moment(edge.last_transition_time))
     problems = _problems(orjson.loads(document).get("status"))
-    unreturned = {part: _not_returned(verdict) for part, verdict in problems[STATUS].items()}
+    unreturned = {part: _not_returned(problem) for part, problem in problems[STATUS].items()}
     return SyncerReport(config.beat, unreachable, problems[DOWN], unreturned)
 
 
-def _not_returned(verdict: CopyProblem) -> CopyProblem:
-    why = f"{verdict.reason}: {verdict.message}" if verdict.message else verdict.reason
-    return CopyProblem(NOT_RETURNED, sentence(f"its syncer cannot bring its status here: {why}"))
+def _not_returned(problem: CopyProblem) -> CopyProblem:
+    why = f"{problem.reason}: {problem.message}" if problem.message else problem.reason
+    return CopyProblem(NOT_RETURNED, sentence(f"its syncer cannot return its status: {why}"))
 
 
 def _problems(status: Any) -> dict[str, dict[Part, CopyProblem]]:
@@ -378,18 +378,18 @@ def _problems(status: Any) -> dict[str, dict[Part, CopyProblem]]:
         group, resource, namespace, name = (
             str(one.get(field) or "") for field in ("group", "resource", "namespace", "name")
         )
-        verdict = CopyProblem(word(one.get("reason")) or FAILING, sentence(one.get("message")))
-        found[direction][Part(Kind(group, resource), namespace, name)] = verdict
+        problem = CopyProblem(word(one.get("reason")) or FAILING, sentence(one.get("message")))
+        found[direction][Part(Kind(group, resource), namespace, name)] = problem
     return found
 
 
-def stale(told: SyncerReport, now: datetime, limit: timedelta) -> tuple[CopyProblem | None, float | None]:
+def stale(report: SyncerReport, now: datetime, limit: timedelta) -> tuple[CopyProblem | None, float | None]:
     """The problem of a stale report, and the seconds until the next check; None: at the next heartbeat.  A cluster that
     never reported is not stale."""
-    if told.beat is None:
+    if report.beat is None:
         return None, None
-    left = (told.beat + limit - now).total_seconds()
+    left = (report.beat + limit - now).total_seconds()
     if left <= 0:
-        since = times.format_seconds(told.beat)
-        return CopyProblem(NOT_HEARD, f"its syncer was last heard of at {since}", since), None
-    return told.unreachable, left
+        since = times.format_seconds(report.beat)
+        return CopyProblem(HEARTBEAT_MISSING, f"the last heartbeat of its syncer was at {since}", since), None
+    return report.unreachable, left

@@ -39,7 +39,7 @@ MARKS: Final = (COUNT, STATUS_RETURNED_FROM)
 OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of the global scheduler
 ENDED: Final = ("Failed", "Succeeded")
 PODS: Final = Kind("", "pods")
-BRINGS: Final = "global-scheduler-"  #: prefix of its placements, followed by the value of the label
+DELIVERY_PREFIX: Final = "global-scheduler-"  #: prefix of its placements, followed by the value of the label
 _NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: kinds whose status the hub writes
 
 
@@ -66,7 +66,7 @@ class ReturnStep(NamedTuple):
     status: Obj | None = None
 
 
-def is_given_back(kind: Kind) -> bool:
+def is_returnable(kind: Kind) -> bool:
     """Whether status is ever returned to objects of this kind."""
     return category(kind) is Category.EDGE and kind not in _NEVER
 
@@ -76,16 +76,16 @@ def is_marked(document: bytes) -> bool:
     return any(mark.encode() in document for mark in MARKS)
 
 
-def next_step(kind: Kind, obj: Mapping[str, Any], asked: ReturnRequest | None) -> ReturnStep | None:
-    """`asked`: None if no placement requests the status.  Returns None if nothing is to be written."""
+def next_step(kind: Kind, obj: Mapping[str, Any], request: ReturnRequest | None) -> ReturnStep | None:
+    """`request`: None if no placement requests the status.  Returns None if nothing is to be written."""
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(STATUS_RETURNED_FROM)
-    only = asked.only if asked is not None and asked.clusters == 1 and _is_told_by_copy(kind, obj, asked) else None
-    if only is None and there[1] is not None and is_given_back(kind):
+    only = request.only if request is not None and request.clusters == 1 and _uses_copy(kind, obj, request) else None
+    if only is None and there[1] is not None and is_returnable(kind):
         left = _without_copy(kind, obj)
         if (obj.get("status") or {}) != left:
             return ReturnStep(status=left)
-    wanted = None if asked is None else str(asked.clusters), None if only is None else only.target
+    wanted = None if request is None else str(request.clusters), None if only is None else only.target
     if there != wanted:
         return ReturnStep(*wanted)
     if only is None:
@@ -104,10 +104,12 @@ def _machine(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return spec if is_machine else None
 
 
-def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any], asked: ReturnRequest) -> bool:
+def _uses_copy(kind: Kind, obj: Mapping[str, Any], request: ReturnRequest) -> bool:
     spec, labels = _machine(kind, obj), (obj.get("metadata") or {}).get("labels") or {}
     is_bound = spec is not None and bool(spec.get("nodeName") or spec.get("clusterName"))
-    return is_given_back(kind) and (not is_bound or f"{BRINGS}{labels.get(CLUSTER_LABEL)}" in asked.placements)
+    return is_returnable(kind) and (
+        not is_bound or f"{DELIVERY_PREFIX}{labels.get(CLUSTER_LABEL)}" in request.placements
+    )
 
 
 def _own_conditions(kind: Kind, obj: Mapping[str, Any]) -> list[Obj]:
@@ -126,11 +128,11 @@ def _with_own(kind: Kind, obj: Mapping[str, Any], returned: Mapping[str, Any]) -
     """The conditions, if they differ from the returned ones."""
     if _machine(kind, obj) is None:
         return {}
-    said = _conditions(returned)
-    theirs = [one for one in said if one.get("type") != DELIVERED]
-    told = [one.get("type") for one in theirs]
-    kept = [one for one in _own_conditions(kind, obj) if one.get("type") not in told]
-    return {"conditions": [*theirs, *kept]} if kept or theirs != said else {}
+    all_returned = _conditions(returned)
+    theirs = [one for one in all_returned if one.get("type") != DELIVERED]
+    types = [one.get("type") for one in theirs]
+    kept = [one for one in _own_conditions(kind, obj) if one.get("type") not in types]
+    return {"conditions": [*theirs, *kept]} if kept or theirs != all_returned else {}
 
 
 def _without_copy(kind: Kind, obj: Mapping[str, Any]) -> Obj:
@@ -145,7 +147,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
 MARKED: Final = ListOptions(labels=COUNT)
 MOST_STEPS: Final = 4  #: writes in a row: the marks, the status, the marks again
-HOPELESS: Final = frozenset({400, 405, 413, 415, 422})  #: statuses of writes that will not succeed later
+PERMANENT_ERRORS: Final = frozenset({400, 405, 413, 415, 422})  #: statuses of writes that will not succeed later
 
 
 class WorkspaceObject(NamedTuple):
@@ -165,17 +167,17 @@ class StatusReturner:
         self._marked_in: dict[str, set[Part]] = {}  #: the same by cluster
         self._refused: dict[WorkspaceObject, tuple[str, bytes]] = {}  #: refused writes, by version
 
-    def concerned(self, copy: Copy) -> set[WorkspaceObject]:
+    def affected(self, copy: Copy) -> set[WorkspaceObject]:
         """The objects whose status may change because of a copy."""
         wanted = self._known.engine.wanted(copy.mailbox, copy.part)
-        asking = {one.placement.cluster for one in wanted if _asks(one.selected, copy.part)}
-        return {WorkspaceObject(cluster, copy.part) for cluster in asking | self._marked.get(copy.part, set())}
+        requesting = {one.placement.cluster for one in wanted if _requests_status(one.selected, copy.part)}
+        return {WorkspaceObject(cluster, copy.part) for cluster in requesting | self._marked.get(copy.part, set())}
 
-    def asked_by(self, key: PlacementKey) -> set[WorkspaceObject]:
+    def requested_by(self, key: PlacementKey) -> set[WorkspaceObject]:
         """The objects whose status a placement requests or requested: without destinations, no copy has an event."""
         selected = self._known.engine.selected(key)
-        asking = {part for part, how in selected.items() if _asks(how, part)}
-        return {WorkspaceObject(key.cluster, part) for part in asking | self._marked_in.get(key.cluster, set())}
+        requesting = {part for part, how in selected.items() if _requests_status(how, part)}
+        return {WorkspaceObject(key.cluster, part) for part in requesting | self._marked_in.get(key.cluster, set())}
 
     def on_object(self, cluster: str, part: Part, seen: ObservedObject | None) -> set[WorkspaceObject]:
         """An object in a workspace changed.  Returns the objects to reconcile; objects without copies have no other
@@ -184,12 +186,12 @@ class StatusReturner:
         if seen is None:
             self._refused.pop(WorkspaceObject(cluster, part), None)
         if self._note_marks(cluster, part, seen) or (
-            seen is not None and not seen.ours and self._asking(cluster, part)
+            seen is not None and not seen.ours and self._requesting(cluster, part)
         ):
             found.add(WorkspaceObject(cluster, part))
         if part.kind == NAMESPACES and cluster in self._known.engine.sources():
             for key in [one for one in self._known.placements if one.cluster == cluster]:
-                found |= self.asked_by(key)
+                found |= self.requested_by(key)
         if part.kind in (DEFINITIONS, BINDINGS):
             found |= self._reconsidered(cluster)
         return found
@@ -213,7 +215,7 @@ class StatusReturner:
         _discard(self._marked_in, cluster, part)
         return True
 
-    def unheard(self) -> list[Source]:
+    def unwatched(self) -> list[Source]:
         """Kinds without an informer, in workspaces without placements."""
         return sorted(self._known.offers.everything().difference(self._known.offers.builtin(), self._known.sources))
 
@@ -227,11 +229,11 @@ class StatusReturner:
             found.add(WorkspaceObject(cluster, Part(source.kind, metadata.get("namespace", ""), metadata["name"])))
         return found
 
-    async def give(self, one: WorkspaceObject) -> bool:
+    async def reconcile(self, one: WorkspaceObject) -> bool:
         """Whether a placement requests its status."""
         seen = self._known.world.get(*one)
         source = self._known.offers.source(one.cluster, one.part.kind)
-        asked = self._asked(one)
+        request = self._request(one)
         if source is None or (seen is not None and (not seen.alive or seen.ours)):
             return False
         client = self._everywhere.workspace(one.cluster)
@@ -244,22 +246,22 @@ class StatusReturner:
             except NotFound:
                 return False
         for _ in range(MOST_STEPS):
-            following = next_step(one.part.kind, obj, asked)
+            following = next_step(one.part.kind, obj, request)
             if following is None:
                 self._refused.pop(one, None)
                 break
             try:
-                taken = await self._take(one, client, collection, obj, following)
+                written = await self._write(one, client, collection, obj, following)
             except NotFound:
                 break  # deleted, or without a status subresource
-            if taken is None:
+            if written is None:
                 break
-            obj = taken
+            obj = written
             if following.status is not None:
                 obj["status"] = following.status  # the server may add fields
-        return asked is not None
+        return request is not None
 
-    async def _take(
+    async def _write(
         self, one: WorkspaceObject, client: Client, collection: Collection, obj: Obj, following: ReturnStep
     ) -> Obj | None:
         """None if the server refuses it, which has an Event; retried when the object changes."""
@@ -269,10 +271,10 @@ class StatusReturner:
             return None
         self._refused[one] = attempt  # before the request, so that a schema change meanwhile causes a retry
         try:
-            taken = await client.patch(collection, one.part.name, patch, one.part.namespace, subresource, how=how)
+            written = await client.patch(collection, one.part.name, patch, one.part.namespace, subresource, how=how)
         except BaseException as error:
-            if isinstance(error, Refused) and error.status in HOPELESS:
-                self._tell(one, obj, error)
+            if isinstance(error, Refused) and error.status in PERMANENT_ERRORS:
+                self._report_refusal(one, obj, error)
                 return None
             self._refused.pop(one, None)
             raise
@@ -284,37 +286,37 @@ class StatusReturner:
             cluster=one.cluster,
             what=subresource or "marks",
         )
-        return taken
+        return written
 
-    def _tell(self, one: WorkspaceObject, obj: Obj, error: Refused) -> None:
+    def _report_refusal(self, one: WorkspaceObject, obj: Obj, error: Refused) -> None:
         part, uid = one.part, obj["metadata"]["uid"]
         about = About(one.cluster, obj.get("apiVersion", ""), obj.get("kind", ""), part.name, part.namespace, uid)
         self._recorder.record(about, "Warning", "StatusNotReturned", sentence(f"its server refuses it: {error}"))
-        self._log.error(error, "cannot give back", object=str(part), cluster=one.cluster)
+        self._log.error(error, "cannot return status", object=str(part), cluster=one.cluster)
 
-    def _asking(self, cluster: str, part: Part) -> set[PlacementKey]:
+    def _requesting(self, cluster: str, part: Part) -> set[PlacementKey]:
         """The placements that request the status of an object."""
         engine = self._known.engine
         holders = [key for key in engine.holders(part) if key.cluster == cluster]
-        return {key for key in holders if _asks(engine.selected(key).get(part), part)}
+        return {key for key in holders if _requests_status(engine.selected(key).get(part), part)}
 
-    def _asked(self, one: WorkspaceObject) -> ReturnRequest | None:
-        engine, asking = self._known.engine, self._asking(*one)
-        if not asking:
+    def _request(self, one: WorkspaceObject) -> ReturnRequest | None:
+        engine, requesting = self._known.engine, self._requesting(*one)
+        if not requesting:
             return None
-        mailboxes = {mailbox: place for key in asking for mailbox, place in engine.places(key).items()}
+        mailboxes = {mailbox: place for key in requesting for mailbox, place in engine.places(key).items()}
         if len(mailboxes) != 1:
             return ReturnRequest(len(mailboxes))
-        names = frozenset(key.name for key in asking)
+        names = frozenset(key.name for key in requesting)
         [(mailbox, place)] = mailboxes.items()
         copy = self._known.world.get(self._known.mailboxes.get(mailbox, ""), one.part)
-        if copy is None or not copy.alive or copy.placements.isdisjoint(asking):
+        if copy is None or not copy.alive or copy.placements.isdisjoint(requesting):
             return ReturnRequest(1)
         status = orjson.loads(copy.document).get("status")
         return ReturnRequest(1, Returned(place.target, status) if isinstance(status, dict) and status else None, names)
 
 
-def _asks(selected: Selected | None, part: Part) -> bool:
+def _requests_status(selected: Selected | None, part: Part) -> bool:
     """Status is returned only for kinds that are applied at the edge."""
     return selected is not None and selected.singleton and category(part.kind) is Category.EDGE
 

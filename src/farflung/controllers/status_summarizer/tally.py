@@ -37,7 +37,7 @@ class Aggregate(Protocol[Value]):
     def body(self) -> Obj: ...
 
 
-class Counted(Generic[K]):
+class SortedCounter(Generic[K]):
     """Counts of sorted values."""
 
     __slots__ = ("_counts", "_order")
@@ -79,7 +79,7 @@ class Statistics:
     __slots__ = ("_count", "_floats", "_integers", "_values")
 
     def __init__(self) -> None:
-        self._values: Counted[int | float] = Counted()
+        self._values: SortedCounter[int | float] = SortedCounter()
         self._count = 0
         self._integers = 0  #: sum of the integers
         self._floats = Fraction()  #: sum of the floats
@@ -184,11 +184,11 @@ class Tally:
         self._reporting = 0
         self._missing = 0
         self._stale = 0
-        self._observed: Counted[str] = Counted()
+        self._observed: SortedCounter[str] = SortedCounter()
         self._numbers: Table[int | float] = Table(Statistics, NUMBERS)
-        self._conditions: Table[str] = Table(Counted, CONDITIONS)
-        self._texts: Table[str] = Table(Counted, TEXTS)
-        self._verdicts: dict[Rank, CopyProblem] = {}
+        self._conditions: Table[str] = Table(SortedCounter, CONDITIONS)
+        self._texts: Table[str] = Table(SortedCounter, TEXTS)
+        self._problems: dict[Rank, CopyProblem] = {}
         self._broken: list[Rank] = []
 
     def __len__(self) -> int:
@@ -223,7 +223,7 @@ class Tally:
             if table:
                 body[name] = table.body()
         if self._broken:
-            body["broken"] = [_entry(rank, self._verdicts[rank]) for rank in self._broken[:BROKEN]]
+            body["broken"] = [_entry(rank, self._problems[rank]) for rank in self._broken[:BROKEN]]
         if len(self._broken) > BROKEN:
             body["brokenTruncated"] = len(self._broken) - BROKEN
         return body
@@ -251,16 +251,16 @@ class Tally:
         if after.observed:
             self._observed.add(after.observed)
         if old is not None:
-            self._mend(_rank(mailbox, old))
-        if new is not None and (verdict := _verdict(new)) is not None:
-            self._break(_rank(mailbox, new), verdict)
+            self._remove_problem(_rank(mailbox, old))
+        if new is not None and (problem := _problem(new)) is not None:
+            self._add_problem(_rank(mailbox, new), problem)
 
-    def _break(self, rank: Rank, verdict: CopyProblem) -> None:
-        self._verdicts[rank] = verdict
+    def _add_problem(self, rank: Rank, problem: CopyProblem) -> None:
+        self._problems[rank] = problem
         insort(self._broken, rank)
 
-    def _mend(self, rank: Rank) -> None:
-        if self._verdicts.pop(rank, None) is not None:
+    def _remove_problem(self, rank: Rank) -> None:
+        if self._problems.pop(rank, None) is not None:
             del self._broken[bisect_left(self._broken, rank)]
 
 
@@ -272,23 +272,23 @@ def _is_stale(report: CopyReport | None) -> bool:
     return report is not None and report.stale is not None
 
 
-def _verdict(report: CopyReport) -> CopyProblem | None:
+def _problem(report: CopyReport) -> CopyProblem | None:
     """A refused object is broken, whatever its last status.  A copy that does not exist yet is missing, not broken."""
     if report.digest is None:
         return None
-    return report.refused or report.digest.verdict or report.stale
+    return report.refused or report.digest.problem or report.stale
 
 
 def _rank(mailbox: str, report: CopyReport) -> Rank:
     return report.place.cluster, report.place.location, report.place.target, mailbox
 
 
-def _entry(rank: Rank, verdict: CopyProblem) -> Obj:
+def _entry(rank: Rank, problem: CopyProblem) -> Obj:
     cluster, location, target, _ = rank
-    told = {"locationName": location, "message": verdict.message, "since": verdict.since}
+    optional = {"locationName": location, "message": problem.message, "since": problem.since}
     return {
         "cluster": cluster,
         "syncTargetName": target,
-        "reason": verdict.reason,
-        **{name: text for name, text in told.items() if text},
+        "reason": problem.reason,
+        **{name: text for name, text in optional.items() if text},
     }

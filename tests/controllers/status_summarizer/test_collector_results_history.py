@@ -10,8 +10,8 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.status_summarizer.answers import CollectorAnswer
-from farflung.controllers.status_summarizer.collectors import question_of
+from farflung.controllers.status_summarizer.collector_results import CollectorResult
+from farflung.controllers.status_summarizer.collectors import parse_query
 from farflung.controllers.status_summarizer.health import Row
 from farflung.machinery.errors import Obj
 from farflung.placement.types import Route
@@ -247,7 +247,7 @@ HISTORIES = st.lists(EVENTS, min_size=15, max_size=25)  #: each begins with shor
 @settings(max_examples=examples(70))
 @given(st.sampled_from(QUESTIONS), HISTORIES)
 def test_any_history_ends_with_what_plain_python_says(asked: Asked, history: list[tuple[str, Row | None]]) -> None:
-    answering = CollectorAnswer("it", question_of(asked.spec))
+    answering = CollectorResult("it", parse_query(asked.spec))
     there: dict[str, Row] = {}
     before = from_scratch(asked, there)
     for mailbox, row in history:
@@ -258,7 +258,7 @@ def test_any_history_ends_with_what_plain_python_says(asked: Asked, history: lis
             there[mailbox] = row
             changed = answering.put(mailbox, row)
         after = from_scratch(asked, there)
-        assert answering.answer() == after
+        assert answering.body() == after
         assert changed or after == before
         before = after
 
@@ -268,10 +268,10 @@ def test_any_history_ends_with_what_plain_python_says(asked: Asked, history: lis
 def test_the_order_in_which_copies_come_does_not_matter(asked: Asked, there: dict[str, Row], random: Any) -> None:
     answers = []
     for _ in range(2):
-        answering = CollectorAnswer("it", question_of(asked.spec))
+        answering = CollectorResult("it", parse_query(asked.spec))
         shuffled = list(there.items())
         random.shuffle(shuffled)
         for mailbox, row in shuffled:
             answering.put(mailbox, row)
-        answers.append(answering.answer())
+        answers.append(answering.body())
     assert answers[0] == answers[1]

@@ -1,4 +1,4 @@
-"""Answers to StatusCollectors: tables that are kept up to date row by row.  Pure."""
+"""Results of StatusCollectors: tables that are updated copy by copy.  Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import orjson
 
 from farflung.controllers.status_summarizer.collectors import (
     NULL,
+    AggregateColumn,
+    Aggregation,
     CollectorQuery,
-    Combined,
-    Combining,
     Form,
+    InvalidValueError,
     QueryColumn,
     QueryValue,
-    Room,
-    UnfitError,
+    RowBudget,
     cell,
     number,
 )
@@ -31,54 +31,54 @@ from farflung.machinery.cel.library.moments import timestamp_of
 from farflung.machinery.errors import Obj
 from farflung.placement.types import Route
 
-MOST_COST: Final = 10_000  #: of asking about one copy, which takes some milliseconds then
-COPY_WORK: Final = 1 << 18  #: bytes that asking about one copy may make on its way
-LARGEST_ANSWER: Final = 1 << 18  #: bytes of all rows of an answer
-MOST_ERRORS: Final = 20  #: that are told
+MOST_COST: Final = 10_000  #: of all expressions for one copy, some milliseconds
+COPY_WORK: Final = 1 << 18  #: bytes of intermediate values for one copy
+LARGEST_RESULT: Final = 1 << 18  #: bytes of all rows
+MOST_ERRORS: Final = 20  #: that are listed
 LONGEST_MESSAGE: Final = 256  #: characters
-FILTER: Final = "filter"  #: stands where a failure has its heading
+FILTER: Final = "filter"  #: the column name of failures of the filter
 RETURNED_AT: Final = "lastReturnedUpdateTimestamp"
 Values = tuple[QueryValue, ...]
 
 
-class CollectorAnswer:
-    def __init__(self, name: str, question: CollectorQuery) -> None:
+class CollectorResult:
+    def __init__(self, name: str, query: CollectorQuery) -> None:
         self.name = name
-        self.question = question
-        self._known: dict[str, _Known] = {}  #: by mailbox; copies that the filter leaves out are not there
-        self._rows: _Listed | _Grouped = _Grouped(question) if question.combined else _Listed()
+        self.query = query
+        self._copies: dict[str, _CopyValues] = {}  #: by mailbox; without copies that the filter excludes
+        self._rows: _RowList | _GroupedRows = _GroupedRows(query) if query.combined else _RowList()
         self._failures: list[tuple[Route, str, int, _Failure]] = []  #: sorted
 
     def put(self, mailbox: str, row: Row) -> bool:
-        finding = _ask(self.question, row.given)
-        known = None if finding is None else _Known(row.place, finding)
-        if self._known.get(mailbox) == known:
+        evaluation = _evaluate(self.query, row.given)
+        copy = None if evaluation is None else _CopyValues(row.place, evaluation)
+        if self._copies.get(mailbox) == copy:
             return False
         self.remove(mailbox)
-        if known is not None:
-            self._add(mailbox, known)
+        if copy is not None:
+            self._add(mailbox, copy)
         return True
 
     def remove(self, mailbox: str) -> bool:
-        known = self._known.pop(mailbox, None)
-        if known is None:
+        copy = self._copies.pop(mailbox, None)
+        if copy is None:
             return False
-        if known.finding.values is not None:
-            self._rows.remove(known.place, mailbox, known.finding.values)
-        for entry in _entries(mailbox, known):
+        if copy.evaluation.values is not None:
+            self._rows.remove(copy.place, mailbox, copy.evaluation.values)
+        for entry in _entries(mailbox, copy):
             del self._failures[bisect_left(self._failures, entry)]
         return True
 
-    def _add(self, mailbox: str, known: _Known) -> None:
-        self._known[mailbox] = known
-        if known.finding.values is not None:
-            self._rows.add(known.place, mailbox, known.finding.values)
-        for entry in _entries(mailbox, known):
+    def _add(self, mailbox: str, copy: _CopyValues) -> None:
+        self._copies[mailbox] = copy
+        if copy.evaluation.values is not None:
+            self._rows.add(copy.place, mailbox, copy.evaluation.values)
+        for entry in _entries(mailbox, copy):
             insort(self._failures, entry)
 
-    def answer(self) -> Obj:
-        """What is empty is left out, but for the rows."""
-        rows = _fitting(self._rows.first(self.question.limit))
+    def body(self) -> Obj:
+        """Empty fields are omitted, except the rows."""
+        rows = _fitting(self._rows.first(self.query.limit))
         errors = [
             {"cluster": place.cluster, "syncTargetName": place.target, "columnName": column, "message": message}
             for place, _, _, (column, message) in self._failures[:MOST_ERRORS]
@@ -90,7 +90,7 @@ class CollectorAnswer:
         }
         return {
             "name": self.name,
-            "columnNames": list(self.question.headings),
+            "columnNames": list(self.query.headings),
             "rows": rows,
             **{name: value for name, value in further.items() if value},
         }
@@ -98,11 +98,11 @@ class CollectorAnswer:
 
 def _fitting(rows: Iterable[Values]) -> list[Obj]:
     fitting: list[Obj] = []
-    room = LARGEST_ANSWER
+    left = LARGEST_RESULT
     for values in rows:
         row = {"columns": list(map(cell, values))}
-        room -= len(orjson.dumps(row))
-        if room < 0:
+        left -= len(orjson.dumps(row))
+        if left < 0:
             break
         fitting.append(row)
     return fitting
@@ -116,50 +116,50 @@ class _Failure(NamedTuple):
     message: str
 
 
-class _Finding(NamedTuple):
+class _Evaluation(NamedTuple):
     values: Values | None  #: None if anything failed
     failures: tuple[_Failure, ...] = ()
 
 
-class _Known(NamedTuple):
+class _CopyValues(NamedTuple):
     place: Route
-    finding: _Finding
+    evaluation: _Evaluation
 
 
-def _entries(mailbox: str, known: _Known) -> Iterable[tuple[Route, str, int, _Failure]]:
-    return ((known.place, mailbox, at, failure) for at, failure in enumerate(known.finding.failures))
+def _entries(mailbox: str, copy: _CopyValues) -> Iterable[tuple[Route, str, int, _Failure]]:
+    return ((copy.place, mailbox, at, failure) for at, failure in enumerate(copy.evaluation.failures))
 
 
-def _ask(question: CollectorQuery, given: Mapping[str, Any]) -> _Finding | None:
-    """None if the filter leaves the copy out.  The same for the same documents, and it ends soon."""
-    asking = _Asking(given)
-    counts = None if question.filter is None else asking.value(question.filter)
+def _evaluate(query: CollectorQuery, given: Mapping[str, Any]) -> _Evaluation | None:
+    """None if the filter excludes the copy.  Deterministic, with limited cost."""
+    evaluator = _Evaluator(given)
+    counts = None if query.filter is None else evaluator.value(query.filter)
     if isinstance(counts, _Failure):
-        return _Finding(None, (counts._replace(column=FILTER),))
+        return _Evaluation(None, (counts._replace(column=FILTER),))
     if counts == QueryValue(Form.BOOL, False):
         return None
-    found = [asking.value(column) for column in question.asked]
+    found = [evaluator.value(column) for column in query.evaluated]
     failures = tuple(each for each in found if isinstance(each, _Failure))
     if failures:
-        return _Finding(None, failures)
-    return _Finding(tuple(each for each in found if isinstance(each, QueryValue)))
+        return _Evaluation(None, failures)
+    return _Evaluation(tuple(each for each in found if isinstance(each, QueryValue)))
 
 
-class _Asking:
-    """What all expressions of a question may cost for one copy, the first ones first."""
+class _Evaluator:
+    """Evaluates the expressions of a query for one copy, with one budget for all of them."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = _with_times(given)
         self._cost = MOST_COST
         self._work = COPY_WORK
-        self._room = Room()
+        self._row_budget = RowBudget()
 
     def value(self, column: QueryColumn) -> QueryValue | _Failure:
         try:
-            value = self._room.value_of(self._evaluated(column))
-            if value.form not in column.wanted.forms:
-                raise UnfitError(f"must be {column.wanted.words}, not {value.form.words}")
-        except (EvaluationError, OverBudget, UnfitError) as error:
+            value = self._row_budget.value_of(self._evaluated(column))
+            if value.form not in column.expected.forms:
+                raise InvalidValueError(f"must be {column.expected.words}, not {value.form.words}")
+        except (EvaluationError, OverBudget, InvalidValueError) as error:
             message = str(error)
             short = message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
             return _Failure(column.name, short)
@@ -176,7 +176,7 @@ class _Asking:
 
 
 def _with_times(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With a timestamp where one is written in `propagation`; one that nobody knows is not there."""
+    """With the timestamp of `propagation` as a CEL timestamp; without it if it is unknown."""
     propagation = dict(given.get("propagation") or {})
     written = propagation.pop(RETURNED_AT, None)
     with contextlib.suppress(EvaluationError):
@@ -187,8 +187,8 @@ def _with_times(given: Mapping[str, Any]) -> Mapping[str, Any]:
 # --- all copies -----------------------------------------------------------------------------------
 
 
-class _Listed:
-    """A row for each copy, in the order of their values."""
+class _RowList:
+    """A row for each copy, sorted by its values."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[Values, Route, str]] = []
@@ -206,12 +206,12 @@ class _Listed:
         return (values for values, _, _ in self._rows[:limit])
 
 
-class _Grouped:
-    """A row for each group, in the order of what they have in common; without groupBy there is always one."""
+class _GroupedRows:
+    """A row for each group, sorted by the values of groupBy; without groupBy there is always one row."""
 
-    def __init__(self, question: CollectorQuery) -> None:
-        self._combined = question.combined
-        self._shared = len(question.group_by)
+    def __init__(self, query: CollectorQuery) -> None:
+        self._combined = query.combined
+        self._shared = len(query.group_by)
         self._groups: dict[Values, _Group] = {} if self._shared else {(): _Group(self._combined)}
 
     def __len__(self) -> int:
@@ -233,13 +233,15 @@ class _Grouped:
 
 
 class _Group:
-    """Sums are exact, so they can be kept: what was added and taken away again leaves no trace."""
+    """Sums are exact, so values can be added and removed in any order."""
 
-    def __init__(self, combined: tuple[Combined, ...]) -> None:
+    def __init__(self, combined: tuple[AggregateColumn, ...]) -> None:
         self._combined = combined
-        self._summed = [each.kind in (Combining.SUM, Combining.AVG) for each in combined if each.subject is not None]
+        self._summed = [
+            each.kind in (Aggregation.SUM, Aggregation.AVG) for each in combined if each.subject is not None
+        ]
         self._sums: list[int | Fraction] = [0] * len(self._summed)
-        self.members: dict[str, Values] = {}  #: what is combined, by mailbox
+        self.members: dict[str, Values] = {}  #: values to aggregate, by mailbox
 
     def add(self, mailbox: str, subjects: Values) -> None:
         self.members[mailbox] = subjects
@@ -259,16 +261,16 @@ class _Group:
             yield self._value(combined.kind, at)
             at += combined.subject is not None
 
-    def _value(self, kind: Combining, at: int) -> QueryValue:
+    def _value(self, kind: Aggregation, at: int) -> QueryValue:
         count = len(self.members)
         match kind:
-            case Combining.COUNT:
+            case Aggregation.COUNT:
                 return number(count)
-            case Combining.SUM:
+            case Aggregation.SUM:
                 return number(self._sums[at])
-            case Combining.AVG:
+            case Aggregation.AVG:
                 return number(Fraction(self._sums[at], count)) if count else NULL
-            case Combining.MIN:
+            case Aggregation.MIN:
                 return min((subjects[at] for subjects in self.members.values()), default=NULL)
-            case Combining.MAX:
+            case Aggregation.MAX:
                 return max((subjects[at] for subjects in self.members.values()), default=NULL)

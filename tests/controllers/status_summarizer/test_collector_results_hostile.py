@@ -9,8 +9,8 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.status_summarizer.answers import LARGEST_ANSWER, CollectorAnswer
-from farflung.controllers.status_summarizer.collectors import InvalidQueryError, question_of
+from farflung.controllers.status_summarizer.collector_results import LARGEST_RESULT, CollectorResult
+from farflung.controllers.status_summarizer.collectors import InvalidQueryError, parse_query
 from farflung.controllers.status_summarizer.health import Row
 from farflung.placement.types import Route
 
@@ -34,10 +34,10 @@ EXPRESSIONS = [
     "returned.status.a == returned.status.b ? returned.status : obj",
     "propagation.lastReturnedUpdateTimestamp",
 ]
-SELECTING = question_of({"select": [{"name": str(at), "def": text} for at, text in enumerate(EXPRESSIONS)]})
-EACH = [question_of({"select": [{"name": "it", "def": text}]}) for text in EXPRESSIONS]
+SELECTING = parse_query({"select": [{"name": str(at), "def": text} for at, text in enumerate(EXPRESSIONS)]})
+EACH = [parse_query({"select": [{"name": "it", "def": text}]}) for text in EXPRESSIONS]
 COMBINING = [
-    question_of(
+    parse_query(
         {
             "groupBy": [{"name": "group", "def": text}],
             "combinedFields": [
@@ -64,23 +64,23 @@ SPECS = st.fixed_dictionaries(
 @given(st.lists(st.tuples(JSON, JSON, st.text(max_size=3)), max_size=4))
 def test_whatever_is_returned_an_answer_is_json_of_bounded_size(found: list[tuple[Any, Any, str]]) -> None:
     for question in (SELECTING, *EACH, *COMBINING):
-        answering = CollectorAnswer("it", question)
+        answering = CollectorResult("it", question)
         for at, (returned, obj, when) in enumerate(found):
             propagation = {"lastReturnedUpdateTimestamp": when, "stale": False}
             given = {"inventory": {}, "obj": obj, "returned": {"status": returned}, "propagation": propagation}
             answering.put(f"m{at}", Row(Route("c", "l", f"t{at}"), given))
-        written = orjson.dumps(answering.answer())
-        assert len(written) <= LARGEST_ANSWER + 20 * 2048
+        written = orjson.dumps(answering.body())
+        assert len(written) <= LARGEST_RESULT + 20 * 2048
         for at in range(len(found)):
             answering.remove(f"m{at}")
-        assert "errors" not in answering.answer()
+        assert "errors" not in answering.body()
 
 
 @settings(max_examples=examples(60))
 @given(SPECS)
 def test_whatever_is_asked_is_understood_or_refused_in_words(spec: dict[str, Any]) -> None:
     try:
-        question_of(spec)
+        parse_query(spec)
     except InvalidQueryError as error:
         assert error.errors
         assert all(each.startswith("spec") and len(each) <= 1024 for each in error.errors)

@@ -9,8 +9,8 @@ import pytest
 from hub_harness import LocalHub
 
 from farflung.apis.edge.summaries import STATUS_SUMMARY
-from farflung.controllers.status_summarizer.answers import LARGEST_ANSWER, CollectorAnswer
-from farflung.controllers.status_summarizer.collectors import question_of
+from farflung.controllers.status_summarizer.collector_results import LARGEST_RESULT, CollectorResult
+from farflung.controllers.status_summarizer.collectors import parse_query
 from farflung.controllers.status_summarizer.health import Row
 from farflung.machinery.errors import Obj
 from farflung.placement.types import Route
@@ -42,10 +42,10 @@ def row(name: str = "florin", status: Any = STATUS, *, cluster: str = "c1", at: 
 
 
 def answer_of(spec: dict[str, Any], *rows: Row) -> Obj:
-    answering = CollectorAnswer("asked", question_of(spec))
+    answering = CollectorResult("asked", parse_query(spec))
     for each in rows:
         assert answering.put(f"{each.place.cluster}-mb-{each.place.target}", each) in (True, False)
-    return answering.answer()
+    return answering.body()
 
 
 def selecting(*texts: str, **rest: Any) -> dict[str, Any]:
@@ -161,11 +161,11 @@ _SHARED = "cel.bind(a, ['x', 'x'], " + "".join(
         ("double('NaN')", "is no finite number"),
         ("returned.status.ratio / 0.0", "is no finite number"),
         ("[-1.0 / 0.0]", "is no finite number"),
-        ("dyn(b'a')", "must be something that JSON has, not bytes"),
-        ("[dyn(b'a')]", "must be something that JSON has, not bytes"),
-        ("dyn(quantity('1'))", "must be something that JSON has, not kubernetes.Quantity"),
-        ("dyn(type(1))", "must be something that JSON has, not type"),
-        ("dyn(optional.of(optional.of(1)))", "must be something that JSON has, not optional_type"),
+        ("dyn(b'a')", "must be a JSON value, not bytes"),
+        ("[dyn(b'a')]", "must be a JSON value, not bytes"),
+        ("dyn(quantity('1'))", "must be a JSON value, not kubernetes.Quantity"),
+        ("dyn(type(1))", "must be a JSON value, not type"),
+        ("dyn(optional.of(optional.of(1)))", "must be a JSON value, not optional_type"),
         ("returned.status.long", "is a string of 5000 characters, of which 1024 are allowed"),
         ("[returned.status.long]", "has more than 4096 bytes as JSON"),
         ("{returned.status.long: 1}", "has more than 4096 bytes as JSON"),
@@ -275,7 +275,7 @@ def test_an_answer_is_limited_in_bytes() -> None:
     answer = answer_of(selecting("inventory.name", *[text] * 7, limit=1000), *(row(f"t{at:03}") for at in range(60)))
     assert 30 < len(answer["rows"]) < 40
     assert answer["rowsLeftOut"] == 60 - len(answer["rows"])
-    assert len(orjson.dumps(answer["rows"])) < LARGEST_ANSWER
+    assert len(orjson.dumps(answer["rows"])) < LARGEST_RESULT
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_equal_numbers_are_one_group_whatever_their_type() -> None:
 
 
 def test_an_event_says_whether_the_answer_may_be_another_one() -> None:
-    answering = CollectorAnswer("asked", question_of(selecting("returned.status.x", filter="returned.status.counts")))
+    answering = CollectorResult("asked", parse_query(selecting("returned.status.x", filter="returned.status.counts")))
     counts = row("a", {"counts": True, "x": 1})
     assert answering.put("m", counts)
     assert not answering.put("m", row("a", {"counts": True, "x": 1, "y": 2}))
@@ -362,7 +362,7 @@ def test_an_event_says_whether_the_answer_may_be_another_one() -> None:
     assert not answering.put("m", row("a", {"x": 1}))
     assert answering.remove("m")
     assert not answering.remove("m")
-    assert answering.answer() == {"name": "asked", "columnNames": ["c0"], "rows": []}
+    assert answering.body() == {"name": "asked", "columnNames": ["c0"], "rows": []}
 
 
 def test_what_was_given_stays_as_it_was() -> None:
