@@ -6,13 +6,14 @@ import gc
 import http.client
 import logging
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from http_harness import Harness, Toy, eventually, parse_head, replies
 
 from farflung.http.limits import Limits
-from farflung.http.messages import Request
+from farflung.http.messages import Request, Response
 
 HOST = b"Host: hub\r\n"
 GET = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -158,6 +159,27 @@ def test_requests_read_ahead_are_bounded(start: Callable[..., Harness], toy: Toy
         client.read_answer()
         client.read_answer()
     eventually(lambda: server.server.open_connections == 0)
+
+
+def test_a_flood_of_pipelined_requests_leaves_turns_to_others(server: Harness, toy: Toy) -> None:
+    """Also if no handler waits for anything."""
+    turn, turns = 0, []
+
+    def tick() -> None:
+        nonlocal turn
+        turn += 1
+        server.loop.call_soon(tick)
+
+    async def at_once(request: Request) -> Response:
+        turns.append(turn)
+        return Response(200, b"")
+
+    toy.answer_soon = at_once  # type: ignore[attr-defined]
+    server.call(tick)
+    count = 2000
+    answered = server.talk((b"GET /soon HTTP/1.1\r\n" + HOST + b"\r\n") * count)
+    assert answered.count(b"HTTP/1.1 200 OK") == count
+    assert max(Counter(turns).values()) <= server.limits.pipelined
 
 
 def test_a_flood_of_pipelined_requests_is_answered_to_the_last(server: Harness) -> None:

@@ -102,11 +102,11 @@ class Connection(asyncio.Protocol):
         "_ready",
         "_sink",
         "_stage",
+        "_task",
         "_tls",
         "_transport",
         "_unexpected",
         "_unparsed",
-        "_waits",
         "_written",
         "peer",
         "shared",
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
         self._unparsed: memoryview | None = None
         self._unexpected = 0
         self._answering = False  #: a task, a stream or a large body is pending
-        self._waits = False  #: the task of this connection exists
+        self._task: asyncio.Task[None] | None = None  #: awaits answers, one after the other
         self._awaited: tuple[Exchange, Awaitable[Answer]] | None = None  #: the next answer for that task
         self._idle: asyncio.Future[None] | None = None  #: that task waits for this while nothing is awaited
         self._sink: StreamSink | None = None
@@ -387,12 +387,11 @@ class Connection(asyncio.Protocol):
             self._answering = True
             self._deadline = inf
             self._awaited = exchange, answer
-            if not self._waits:
-                self._waits = True
-                task = shared.loop.create_task(self._await_answers())
-                shared.tasks.add(task)
+            if self._task is None:
+                self._task = shared.loop.create_task(self._await_answers())
             else:
                 self._wake()
+            shared.tasks.add(self._task)
 
     def _wake(self) -> None:
         """Resume the task of this connection if it is idle."""
@@ -408,7 +407,6 @@ class Connection(asyncio.Protocol):
         try:
             while self._awaited is not None:
                 (exchange, awaitable), self._awaited = self._awaited, None
-                shared.tasks.add(task)
                 try:
                     answer = await awaitable
                     if not isinstance(answer, ANSWERS):
@@ -424,12 +422,15 @@ class Connection(asyncio.Protocol):
                 self._answering = False
                 self._deliver(exchange, answer)
                 self._advance()
-                if self._awaited is None and self._sink is None and not self._closing:
+                if self._awaited is not None:
+                    await asyncio.sleep(0)  # other connections have their turn, even if no answer waits for anything
+                elif self._sink is None and not self._closing:
                     del exchange, awaitable, answer  # an idle connection must not keep them
                     self._idle = shared.loop.create_future()
                     await self._idle
         finally:
-            self._waits = False
+            shared.tasks.discard(task)
+            self._task = None
 
     def _deliver(self, exchange: Exchange, answer: Answer) -> None:
         try:
