@@ -38,7 +38,7 @@ from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import WithdrawalLimits
 from farflung.placement.index import Copy
-from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.project import projected
 from farflung.placement.state import PlacementState
 from farflung.placement.types import (
@@ -223,9 +223,9 @@ def lags(acknowledged: list[float], seen: list[tuple[float, int]]) -> list[float
 # --- the engine alone -----------------------------------------------------------------------------
 
 CLUSTER = "workload"
-KIND = Kind("apps", "deployments")
+KIND = GroupResource("apps", "deployments")
 PART = Part(KIND, SPACE, "web")
-NAMESPACE = Part(Kind("", "namespaces"), "", SPACE)
+NAMESPACE = Part(GroupResource("", "namespaces"), "", SPACE)
 KEY = PlacementKey(CLUSTER, "p")
 EVENTS = 10_000
 

@@ -19,7 +19,7 @@ from farflung.cli.registration import register, revoke
 from farflung.cli.syncer_gen import is_loopback, labels_of, lifetime_of, resources_of, server_of
 from farflung.client.errors import Unauthorized
 from farflung.client.rest import Client
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 
 # --- registering ----------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ async def test_a_token_that_it_had_is_kept_while_it_is_good_for_long_enough() ->
 async def test_rights_follow_what_is_asked_for() -> None:
     async with registry("florin") as one:
         wide = await one.register("florin", everything=True)
-        narrow = await one.register("florin", allowed=frozenset({Kind("batch", "jobs")}))
+        narrow = await one.register("florin", allowed=frozenset({GroupResource("batch", "jobs")}))
         path = f"/clusters/{wide.cluster}{RBAC}/clusterroles/{name_of('florin', wide)}"
         rules = (await one.fleet.hub.of(OPERATOR, "GET", path)).json["rules"]
         assert not any("*" in rule["apiGroups"] for rule in rules)
@@ -144,9 +144,9 @@ def test_a_lifetime_has_a_unit_and_limits() -> None:
 
 def test_several_kinds_are_named_at_once() -> None:
     assert resources_of(["batch/jobs,core/events", "x"]) == {
-        Kind("batch", "jobs"),
-        Kind("", "events"),
-        Kind("", "x"),
+        GroupResource("batch", "jobs"),
+        GroupResource("", "events"),
+        GroupResource("", "x"),
     }
     with pytest.raises(click.BadParameter):
         resources_of(["*/*"])

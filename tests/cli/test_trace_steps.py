@@ -24,7 +24,7 @@ from farflung.cli.trace_steps import (
 )
 from farflung.controllers.status_summarizer.health import CopyProblem, Digest
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.placement.project import Desired, projected
 from farflung.placement.types import Route
 
@@ -36,7 +36,7 @@ DAY, HOUR, MINUTES, RECENT, LATELY = (
     "2026-01-01T11:59:50Z",
     "2026-01-01T11:59:58Z",
 )
-PART = Part(Kind("apps", "deployments"), "shop", "web")
+PART = Part(GroupResource("apps", "deployments"), "shop", "web")
 SUBJECT = TracedObject(PART)
 PLACE = Route("imw", "north", "florin")
 WANTED = projected(

@@ -8,7 +8,7 @@ import pytest
 
 from farflung.cli.upsynced import has_upsync, upsync_routes
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 
 
 def wanted(group: str = "example.org", *resources: str, namespaces: Any = ("*",), names: Any = ("*",)) -> Obj:
@@ -45,16 +45,16 @@ def test_places_are_those_of_placements_that_bring_something_back() -> None:
 @pytest.mark.parametrize(
     ("upsync", "part", "brought"),
     [
-        (wanted(), Part(Kind("example.org", "widgets"), "shop", "a"), True),
-        (wanted(), Part(Kind("example.org", "widgets"), "", "a"), True),
-        (wanted(), Part(Kind("other.org", "widgets"), "shop", "a"), False),
-        (wanted(), Part(Kind("example.org", "gadgets"), "shop", "a"), False),
-        (wanted("example.org", "*"), Part(Kind("example.org", "gadgets"), "shop", "a"), True),
-        (wanted(namespaces=("farm",)), Part(Kind("example.org", "widgets"), "shop", "a"), False),
-        (wanted(namespaces=("farm",)), Part(Kind("example.org", "widgets"), "", "a"), True),
-        (wanted(names=("b",)), Part(Kind("example.org", "widgets"), "shop", "a"), False),
-        (wanted(names=("b", "*")), Part(Kind("example.org", "widgets"), "shop", "a"), True),
-        (wanted(names=()), Part(Kind("example.org", "widgets"), "shop", "a"), False),
+        (wanted(), Part(GroupResource("example.org", "widgets"), "shop", "a"), True),
+        (wanted(), Part(GroupResource("example.org", "widgets"), "", "a"), True),
+        (wanted(), Part(GroupResource("other.org", "widgets"), "shop", "a"), False),
+        (wanted(), Part(GroupResource("example.org", "gadgets"), "shop", "a"), False),
+        (wanted("example.org", "*"), Part(GroupResource("example.org", "gadgets"), "shop", "a"), True),
+        (wanted(namespaces=("farm",)), Part(GroupResource("example.org", "widgets"), "shop", "a"), False),
+        (wanted(namespaces=("farm",)), Part(GroupResource("example.org", "widgets"), "", "a"), True),
+        (wanted(names=("b",)), Part(GroupResource("example.org", "widgets"), "shop", "a"), False),
+        (wanted(names=("b", "*")), Part(GroupResource("example.org", "widgets"), "shop", "a"), True),
+        (wanted(names=()), Part(GroupResource("example.org", "widgets"), "shop", "a"), False),
     ],
 )
 def test_a_place_brings_back_what_its_placements_say(upsync: Obj, part: Part, brought: bool) -> None:
@@ -65,7 +65,11 @@ def test_a_place_brings_back_what_its_placements_say(upsync: Obj, part: Part, br
 def test_two_placements_bring_back_together_what_each_does() -> None:
     some = [placement("p", wanted(names=("a",))), placement("q", wanted(names=("b",)))]
     [way] = upsync_routes(some, [part_of("p", ("l", "t", "1")), part_of("q", ("m", "t", "1"))]).values()
-    assert [way.upsyncs(Part(Kind("example.org", "widgets"), "shop", name)) for name in "abc"] == [True, True, False]
+    assert [way.upsyncs(Part(GroupResource("example.org", "widgets"), "shop", name)) for name in "abc"] == [
+        True,
+        True,
+        False,
+    ]
     assert way.place.locations == ("l", "m")
 
 

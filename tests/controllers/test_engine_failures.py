@@ -30,17 +30,17 @@ from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits, Withdrawals
 from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
-from farflung.placement.names import BINDINGS, DEFINITIONS, NAMESPACES, Kind, ObjectKey, Source
+from farflung.placement.names import BINDINGS, DEFINITIONS, NAMESPACES, GroupResource, ObjectKey, Source
 from farflung.placement.resolve import Resolver
 from farflung.placement.state import Neighbors, PlacementState
-from farflung.runtime.cache import Cache, CachedObject, Change, Key
+from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.rebuilder import Rebuilder
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import where
 
 LONG = 3000.0  #: seconds in which all repeated rebuilds are done
-DEPLOYMENTS = Kind("apps", "deployments")
+DEPLOYMENTS = GroupResource("apps", "deployments")
 UID = "00000000-0000-4000-8000-0000000000{:02}"
 Step = tuple[str, Obj, bool]  #: the informer, the object, and whether it is deleted
 Outcome = tuple[int, int, Any]  #: calls, rebuilds, final state
@@ -351,14 +351,14 @@ async def test_an_object_that_always_fails_stops_neither_the_controller_nor_furt
         def __init__(self) -> None:
             self.objects: dict[str, int] = {}
 
-        def put(self, change: Change[int]) -> None:
+        def put(self, change: CacheChange[int]) -> None:
             if change.key.name == "bad" and bad:
                 raise ValueError("a secret")
             self.objects[change.key.name] = change.new or 0
 
     log, bad, engines, cache = io.StringIO(), True, [Engine()], Cache[int]()
 
-    def put(change: Change[int]) -> None:
+    def put(change: CacheChange[int]) -> None:
         engines[-1].put(change)
 
     def rebuild() -> None:

@@ -8,11 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.placement.index import ConfigKey, Copy, ObjectIndex, PlacementIndex
-from farflung.placement.names import DEFINITIONS, NAMESPACES, Kind, Part, PlacementKey
+from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import ObservedObject, Route
 
-MAPS, WIDGETS, EVENTS = Kind("", "configmaps"), Kind("acme.io", "widgets"), Kind("", "events")
+MAPS, WIDGETS, EVENTS = (
+    GroupResource("", "configmaps"),
+    GroupResource("acme.io", "widgets"),
+    GroupResource("", "events"),
+)
 CLUSTERS = ["wmw-1", "wmw-2"]
 MAILBOXES = ["florin", "guilder"]
 PARTS = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from farflung.placement.names import Category, Kind, category, is_system
+from farflung.placement.names import Category, GroupResource, category, is_system
 
 EDGE = {
     "": "configmaps endpoints limitranges namespaces persistentvolumeclaims persistentvolumes pods podtemplates "
@@ -48,30 +48,34 @@ NOWHERE = {
 }
 
 
-def kinds_of(table: dict[str, str]) -> list[Kind]:
-    return [Kind(group, resource) for group, resources in table.items() for resource in resources.split()]
+def kinds_of(table: dict[str, str]) -> list[GroupResource]:
+    return [GroupResource(group, resource) for group, resources in table.items() for resource in resources.split()]
 
 
 @pytest.mark.parametrize("kind", kinds_of(EDGE), ids=str)
-def test_workload_goes_to_the_edge(kind: Kind) -> None:
+def test_workload_goes_to_the_edge(kind: GroupResource) -> None:
     assert category(kind) is Category.EDGE
 
 
 @pytest.mark.parametrize("kind", kinds_of(NOWHERE), ids=str)
-def test_what_is_about_the_hub_or_one_cluster_goes_nowhere(kind: Kind) -> None:
+def test_what_is_about_the_hub_or_one_cluster_goes_nowhere(kind: GroupResource) -> None:
     assert category(kind) is Category.NOWHERE
 
 
 def test_bindings_reach_the_mailbox_and_not_the_edge() -> None:
-    assert category(Kind("apis.kcp.io", "apibindings")) is Category.MAILBOX
+    assert category(GroupResource("apis.kcp.io", "apibindings")) is Category.MAILBOX
 
 
 def owned_by(kind: str, api_version: str = "v1") -> dict[str, Any]:
     return {"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": "x", "uid": "u"}]}
 
 
-SECRETS, CONFIG_MAPS, ACCOUNTS = Kind("", "secrets"), Kind("", "configmaps"), Kind("", "serviceaccounts")
-ENDPOINTS, SLICES = Kind("", "endpoints"), Kind("discovery.k8s.io", "endpointslices")
+SECRETS, CONFIG_MAPS, ACCOUNTS = (
+    GroupResource("", "secrets"),
+    GroupResource("", "configmaps"),
+    GroupResource("", "serviceaccounts"),
+)
+ENDPOINTS, SLICES = GroupResource("", "endpoints"), GroupResource("discovery.k8s.io", "endpointslices")
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 
@@ -106,7 +110,7 @@ MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
         (SLICES, {"metadata": {"labels": {MANAGED_BY: "endpointslicemirroring-controller.k8s.io"}}}),
     ],
 )
-def test_every_cluster_has_these_of_its_own(kind: Kind, obj: dict[str, Any]) -> None:
+def test_every_cluster_has_these_of_its_own(kind: GroupResource, obj: dict[str, Any]) -> None:
     assert is_system(kind, obj)
 
 
@@ -121,14 +125,14 @@ def test_every_cluster_has_these_of_its_own(kind: Kind, obj: dict[str, Any]) -> 
         (SECRETS, {"type": "kubernetes.io/dockerconfigjson", "metadata": owned_by("ServiceAccount")}),
         (CONFIG_MAPS, {"metadata": {"name": "default"}}),
         (ACCOUNTS, {"metadata": {"name": "kube-root-ca.crt"}}),
-        (Kind("example.com", "configmaps"), {"metadata": {"name": "kube-root-ca.crt"}}),
-        (Kind("example.com", "secrets"), {"type": "bootstrap.kubernetes.io/token"}),
+        (GroupResource("example.com", "configmaps"), {"metadata": {"name": "kube-root-ca.crt"}}),
+        (GroupResource("example.com", "secrets"), {"type": "bootstrap.kubernetes.io/token"}),
         (ENDPOINTS, {"metadata": {"name": "by-hand"}}),
         (SLICES, {"metadata": {"labels": {MANAGED_BY: "me"}}}),
         (SLICES, {"metadata": {"labels": None}}),
-        (Kind("", "pods"), {}),
+        (GroupResource("", "pods"), {}),
         (SECRETS, {}),
     ],
 )
-def test_what_people_make_is_no_part_of_the_system(kind: Kind, obj: dict[str, Any]) -> None:
+def test_what_people_make_is_no_part_of_the_system(kind: GroupResource, obj: dict[str, Any]) -> None:
     assert not is_system(kind, obj)

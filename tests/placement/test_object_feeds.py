@@ -13,12 +13,12 @@ from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.placement.feeds import ObjectFeeds
-from farflung.placement.names import Kind, Part, Source
+from farflung.placement.names import GroupResource, Part, Source
 from farflung.placement.types import parse_object
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.reflector import Environment
 
-MAPS = Source(Kind("", "configmaps"), "v1")
+MAPS = Source(GroupResource("", "configmaps"), "v1")
 PATIENCE = 60.0
 
 

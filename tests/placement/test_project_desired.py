@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from farflung.machinery.errors import Obj
 from farflung.placement.customize import Customizer
 from farflung.placement.index import CopyReason, by_mailbox
-from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import Selected
 from farflung.placement.types import LocationLabels, Route
 
-PART = Part(Kind("", "configmaps"), "shop", "prices")
+PART = Part(GroupResource("", "configmaps"), "shop", "prices")
 EXPANDED = {"edge.kcp.io/expand-parameters": "true"}
 
 

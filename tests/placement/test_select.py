@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.machinery.selectors import EVERYTHING, parse_labels, selector_of
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.placement.select import (
     MOST_ALTERNATIVES,
     Selected,
@@ -21,8 +21,8 @@ from farflung.placement.select import (
     parse_workload_selector,
 )
 
-CONFIG_MAPS, NAMESPACES = Kind("", "configmaps"), Kind("", "namespaces")
-BINDINGS = Kind("apis.kcp.io", "apibindings")
+CONFIG_MAPS, NAMESPACES = GroupResource("", "configmaps"), GroupResource("", "namespaces")
+BINDINGS = GroupResource("apis.kcp.io", "apibindings")
 NOTHING: dict[str, str] = {}
 
 
@@ -111,7 +111,7 @@ def test_nothing_is_decided_about_an_object_whose_namespace_is_not_known_yet() -
 def test_objects_without_namespace_fit_by_name_or_by_labels(said: dict[str, Any], selected: set[str]) -> None:
     read = what(nonNamespacedObjects=[{"apiGroup": "g", **said}])
     there = {f"{resource} {name}" for resource, names in (("roles", "abc"), ("rulers", "ab")) for name in names}
-    parts = {text: Part(Kind("g", text.split()[0]), "", text.split()[1]) for text in there}
+    parts = {text: Part(GroupResource("g", text.split()[0]), "", text.split()[1]) for text in there}
     assert {text for text, part in parts.items() if read.selects(part, {"is": part.name}, None)} == selected
 
 
@@ -274,7 +274,7 @@ def test_what_comes_back_is_told_as_it_was_written() -> None:
 def test_the_kinds_are_known_if_all_of_them_are_named() -> None:
     bindings = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["x"]}
     clause = {"apiGroup": "", "resources": ["configmaps", "pods"]}
-    pods = Kind("", "pods")
+    pods = GroupResource("", "pods")
     assert what(nonNamespacedObjects=[bindings], downsync=[clause]).kinds() == {BINDINGS, CONFIG_MAPS, pods}
     assert what(downsync=[]).kinds() == frozenset()
     assert WorkloadSelector(problem="x").kinds() == frozenset()
@@ -289,9 +289,9 @@ def test_kinds_of_which_nothing_can_be_selected_are_told_apart() -> None:
     read = what(nonNamespacedObjects=[bindings, nothing], downsync=[{"resources": ["pods"], "namespaces": ["ns"]}])
     assert read.may_select(BINDINGS, namespaced=False)
     assert not read.may_select(BINDINGS, namespaced=True)
-    assert not read.may_select(Kind("apis.kcp.io", "others"), namespaced=False)
-    assert read.may_select(Kind("any", "pods"), namespaced=True)
-    assert not read.may_select(Kind("any", "pods"), namespaced=False)
+    assert not read.may_select(GroupResource("apis.kcp.io", "others"), namespaced=False)
+    assert read.may_select(GroupResource("any", "pods"), namespaced=True)
+    assert not read.may_select(GroupResource("any", "pods"), namespaced=False)
     assert not read.may_select(CONFIG_MAPS, namespaced=True)
     assert what().may_select(CONFIG_MAPS, namespaced=True)
 
@@ -467,7 +467,8 @@ def naive(spec: dict[str, Any], part: Part, labels: Mapping[str, str], around: M
 @given(
     SPECS,
     st.lists(
-        st.tuples(st.builds(Part, st.builds(Kind, FEW, FEW), st.sampled_from(["", "a", "b"]), FEW), LABELS), max_size=6
+        st.tuples(st.builds(Part, st.builds(GroupResource, FEW, FEW), st.sampled_from(["", "a", "b"]), FEW), LABELS),
+        max_size=6,
     ),
     st.fixed_dictionaries({"a": LABELS, "b": LABELS}),
 )

@@ -8,26 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.placement.names import Category, Kind, Part, category
+from farflung.placement.names import Category, GroupResource, Part, category
 from farflung.placement.select import UpsyncSet, parse_workload_selector
 from farflung.placement.syncer_config import spec_of
 
 CORE = ("configmaps", "limitranges", "pods", "resourcequotas", "secrets", "serviceaccounts", "services")
 OFFERED = [
-    *(Kind("", resource) for resource in CORE),
-    Kind("apps", "deployments"),
-    Kind("coordination.k8s.io", "leases"),
-    Kind("networking.k8s.io", "ingresses"),
-    Kind("rbac.authorization.k8s.io", "rolebindings"),
-    Kind("rbac.authorization.k8s.io", "roles"),
+    *(GroupResource("", resource) for resource in CORE),
+    GroupResource("apps", "deployments"),
+    GroupResource("coordination.k8s.io", "leases"),
+    GroupResource("networking.k8s.io", "ingresses"),
+    GroupResource("rbac.authorization.k8s.io", "rolebindings"),
+    GroupResource("rbac.authorization.k8s.io", "roles"),
 ]  #: in namespaces of a workspace, of what goes to the edge
-NOT_FOR_THE_EDGE = [Kind("", "events"), Kind("events.k8s.io", "events"), Kind("edge.kcp.io", "customizers")]
-BINDINGS, CLUSTER_ROLES = Kind("apis.kcp.io", "apibindings"), Kind("rbac.authorization.k8s.io", "clusterroles")
+NOT_FOR_THE_EDGE = [
+    GroupResource("", "events"),
+    GroupResource("events.k8s.io", "events"),
+    GroupResource("edge.kcp.io", "customizers"),
+]
+BINDINGS, CLUSTER_ROLES = (
+    GroupResource("apis.kcp.io", "apibindings"),
+    GroupResource("rbac.authorization.k8s.io", "clusterroles"),
+)
 VERSIONS = {
     **dict.fromkeys([*OFFERED, CLUSTER_ROLES, *NOT_FOR_THE_EDGE], "v1"),
-    Kind("", "namespaces"): "v1",
-    Kind("apiextensions.k8s.io", "customresourcedefinitions"): "v1",
-    Kind("edge.kcp.io", "customizers"): "v1alpha1",
+    GroupResource("", "namespaces"): "v1",
+    GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): "v1",
+    GroupResource("edge.kcp.io", "customizers"): "v1alpha1",
     BINDINGS: "v1alpha1",
 }
 
@@ -154,7 +161,7 @@ def test_a_namespace_that_is_still_empty_is_told() -> None:
 
 
 def test_what_the_set_binder_of_the_original_bound_is_told_and_forgotten() -> None:
-    definitions = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+    definitions = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
     group1 = UpsyncSet("group1", ("sprockets", "flanges"), (), ("George", "Cosmo"))
     first = spec_of(
         parts=[Part(definitions, "", "crd1")],
@@ -177,7 +184,7 @@ def test_what_the_set_binder_of_the_original_bound_is_told_and_forgotten() -> No
         ],
     }
     then = spec_of(
-        parts=[Part(Kind("", "namespaces"), "", "ns-a")],
+        parts=[Part(GroupResource("", "namespaces"), "", "ns-a")],
         versions=VERSIONS,
         upsync=[group1, UpsyncSet("group3", ("widgets",), (), ("*",))],
     )
@@ -189,7 +196,7 @@ def test_what_the_set_binder_of_the_original_bound_is_told_and_forgotten() -> No
 
 
 def test_objects_chosen_one_by_one_are_told_by_namespace_unless_their_namespace_goes_as_a_whole() -> None:
-    config_maps, crons = Kind("", "configmaps"), Kind("example.com", "crons")
+    config_maps, crons = GroupResource("", "configmaps"), GroupResource("example.com", "crons")
     spec = spec_of(
         namespaces=["whole"],
         kinds=[config_maps],
@@ -199,10 +206,10 @@ def test_objects_chosen_one_by_one_are_told_by_namespace_unless_their_namespace_
             Part(config_maps, "a", "1"),
             Part(config_maps, "whole", "1"),
             Part(crons, "whole", "1"),
-            Part(Kind("", "events"), "a", "1"),
-            Part(Kind("example.com", "unheard"), "a", "1"),
+            Part(GroupResource("", "events"), "a", "1"),
+            Part(GroupResource("example.com", "unheard"), "a", "1"),
         ],
-        versions={config_maps: "v1", crons: "v1beta1", Kind("", "events"): "v1"},
+        versions={config_maps: "v1", crons: "v1beta1", GroupResource("", "events"): "v1"},
     )
     assert spec == {
         "namespaceScope": {
@@ -245,13 +252,19 @@ def test_sets_that_are_not_written_alike_are_different() -> None:
 # --- against a twin -------------------------------------------------------------------------------
 
 KINDS = st.sampled_from(
-    [Kind("", "configmaps"), Kind("apps", "deployments"), Kind("", "events"), BINDINGS, CLUSTER_ROLES]
+    [
+        GroupResource("", "configmaps"),
+        GroupResource("apps", "deployments"),
+        GroupResource("", "events"),
+        BINDINGS,
+        CLUSTER_ROLES,
+    ]
 )
 NAMESPACES = st.sampled_from(["a", "b", "c"])
 PARTS = st.builds(Part, KINDS, st.just("") | NAMESPACES, st.sampled_from(["x", "y"]))
 UPSYNCS = st.builds(UpsyncSet, st.sampled_from(["", "g"]), st.just(("r",)), st.sampled_from([(), ("n",), ("*",)]))
 
-Item = tuple[Kind, str, str, str]  #: with the version
+Item = tuple[GroupResource, str, str, str]  #: with the version
 
 
 def told(spec: dict[str, Any]) -> set[Item]:
@@ -259,14 +272,14 @@ def told(spec: dict[str, Any]) -> set[Item]:
     items = set()
     for one in spec["namespaceScope"].get("resources", ()):
         for namespace in spec["namespaceScope"]["namespaces"]:
-            items.add((Kind(one["group"], one["resource"]), one["apiVersion"], namespace, "*"))
+            items.add((GroupResource(one["group"], one["resource"]), one["apiVersion"], namespace, "*"))
     for one in spec.get("namespacedObjects", ()):
         for some in one["objectsByNamespace"]:
             for name in some["names"]:
-                items.add((Kind(one["group"], one["resource"]), one["apiVersion"], some["namespace"], name))
+                items.add((GroupResource(one["group"], one["resource"]), one["apiVersion"], some["namespace"], name))
     for one in spec.get("clusterScope", ()):
         for name in one["objects"]:
-            items.add((Kind(one["group"], one["resource"]), one["apiVersion"], "", name))
+            items.add((GroupResource(one["group"], one["resource"]), one["apiVersion"], "", name))
     return items
 
 
@@ -274,7 +287,12 @@ def told(spec: dict[str, Any]) -> set[Item]:
     st.lists(NAMESPACES), st.lists(KINDS), st.lists(PARTS, max_size=10), st.lists(UPSYNCS), st.sets(KINDS), st.randoms()
 )
 def test_a_syncer_is_told_of_everything_that_goes_to_the_edge_and_of_nothing_else(
-    namespaces: list[str], kinds: list[Kind], parts: list[Part], upsync: list[UpsyncSet], served: set[Kind], order: Any
+    namespaces: list[str],
+    kinds: list[GroupResource],
+    parts: list[Part],
+    upsync: list[UpsyncSet],
+    served: set[GroupResource],
+    order: Any,
 ) -> None:
     versions = {kind: f"v1{kind.resource[0]}" for kind in served}
     going = {kind for kind in served if category(kind) is Category.EDGE}

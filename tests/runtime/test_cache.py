@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.runtime.cache import Cache, CachedObject, Change, Key
+from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
 
 
 def key(name: str) -> Key:
@@ -22,16 +22,16 @@ def test_a_key_reads_as_the_clients_of_kcp_write_it() -> None:
 
 def test_what_is_older_than_what_is_known_is_no_news() -> None:
     cache: Cache[str] = Cache()
-    assert cache.apply(known("a", 5)) == Change(key("a"), None, "a5")
+    assert cache.apply(known("a", 5)) == CacheChange(key("a"), None, "a5")
     assert cache.apply(known("a", 5)) is None
     assert cache.apply(known("a", 4)) is None
-    assert cache.apply(known("a", 6)) == Change(key("a"), "a5", "a6")
+    assert cache.apply(known("a", 6)) == CacheChange(key("a"), "a5", "a6")
 
 
 def test_what_was_written_is_known_at_once_and_heard_of_later_without_news() -> None:
     cache: Cache[str] = Cache()
     cache.replace([known("a", 5)], 5)
-    assert cache.assume(known("a", 9)) == Change(key("a"), "a5", "a9")
+    assert cache.assume(known("a", 9)) == CacheChange(key("a"), "a5", "a9")
     assert cache.apply(known("a", 8)) is None
     assert cache.apply(known("a", 9)) is None
 
@@ -54,7 +54,7 @@ def test_the_deletion_of_an_earlier_one_of_that_name_is_no_news() -> None:
 def test_a_server_that_went_back_to_a_copy_may_give_a_version_to_something_else() -> None:
     cache: Cache[str] = Cache()
     cache.replace([known("a", 5, "before"), known("b", 6)], 6)
-    assert cache.replace([known("a", 5, "after"), known("b", 6)], 6) == [Change(key("a"), "before", "after")]
+    assert cache.replace([known("a", 5, "after"), known("b", 6)], 6) == [CacheChange(key("a"), "before", "after")]
 
 
 lists = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 4)).map(

@@ -18,7 +18,7 @@ from farflung.client.errors import InvalidResponse
 from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
-from farflung.runtime.cache import CachedObject, Change, Key
+from farflung.runtime.cache import CacheChange, CachedObject, Key
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.reflector import Environment
 
@@ -57,7 +57,7 @@ async def test_listeners_hear_of_changes_in_order_and_the_cache_knows_already() 
     heard: list[tuple[str, bool, bool]] = []
     news = asyncio.Event()
 
-    def listener(change: Change[Any]) -> None:
+    def listener(change: CacheChange[Any]) -> None:
         assert made.cache.get(change.key) == change.new
         heard.append((change.key.name, change.old is None, change.new is None))
         news.set()
@@ -88,7 +88,7 @@ def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
     troubles: list[str] = []
     made, heard = informer(Client(ScriptedServer(lambda request: failure(500))), troubles), []
 
-    def broken(change: Change[Any]) -> None:
+    def broken(change: CacheChange[Any]) -> None:
         raise RuntimeError("a mistake")
 
     made.subscribe(broken)
@@ -150,7 +150,7 @@ async def test_who_goes_on_from_what_it_knew_hears_only_of_what_changed_since() 
     heard: dict[str, bool] = {}
     news = asyncio.Event()
 
-    def listener(change: Change[Any]) -> None:
+    def listener(change: CacheChange[Any]) -> None:
         heard[change.key.name] = change.new is not None
         if len(heard) == 2:
             news.set()
@@ -222,7 +222,7 @@ async def test_an_informer_that_joins_while_changes_arrive_gets_a_list() -> None
     first = shared.informer(Client(transport), MAPS, orjson.loads, fail)
     joined: list[Informer[Any]] = []
 
-    def join(change: Change[Any]) -> None:
+    def join(change: CacheChange[Any]) -> None:
         if first.synced.is_set() and change.key.name == "one":
             joined.append(shared.informer(Client(transport), MAPS, len, fail))
 

@@ -32,6 +32,7 @@ from farflung.scheduling.values import (
     LabelRule,
     LocalStrategy,
     MachineRequest,
+    MachineToleration,
     Point,
     Preference,
     RegionChoice,
@@ -41,9 +42,8 @@ from farflung.scheduling.values import (
     Site,
     SiteKey,
     SiteSelector,
+    SiteTaint,
     Spot,
-    Taint,
-    Toleration,
 )
 
 SMALL, LARGE = "c6.small.1", "c6.large.2"
@@ -456,10 +456,10 @@ def test_absurd_numbers_of_replicas_are_refused() -> None:
         ({"health": Health.DOWN}, "not ready"),
         ({"health": Health.UNREACHABLE}, "not ready"),
         ({"leaving": True}, "being deleted"),
-        ({"taints": (Taint("full"),)}, "taint full not tolerated"),
-        ({"taints": (UNSCHEDULABLE, Taint("full"))}, "unschedulable"),
-        ({"taints": (Taint("gone", "", "NoExecute"),)}, "taint gone not tolerated"),
-        ({"taints": (Taint("dear", "", "PreferNoSchedule"), Taint("spare", "yes"))}, ""),
+        ({"taints": (SiteTaint("full"),)}, "taint full not tolerated"),
+        ({"taints": (UNSCHEDULABLE, SiteTaint("full"))}, "unschedulable"),
+        ({"taints": (SiteTaint("gone", "", "NoExecute"),)}, "taint gone not tolerated"),
+        ({"taints": (SiteTaint("dear", "", "PreferNoSchedule"), SiteTaint("spare", "yes"))}, ""),
         ({"labels": {"tier": "tin"}}, "wrong labels"),
     ],
 )
@@ -467,15 +467,18 @@ def test_a_site_is_refused_for_a_reason(what: dict[str, Any], reason: str) -> No
     more = {"labels": {"tier": "gold"}} | what
     request = ask(
         required=(LabelRule("tier", "in", ("gold",)),),
-        tolerations=(Toleration("spare", "Equal", "yes", "NoSchedule"), Toleration("full", "Equal", "no")),
+        tolerations=(
+            MachineToleration("spare", "Equal", "yes", "NoSchedule"),
+            MachineToleration("full", "Equal", "no"),
+        ),
     )
     decision = engine(replace(site("a"), **more)).decide(request)
     assert decision.message == (f"0/1 clusters fit: 1 {reason}" if reason else "")
 
 
 def test_who_tolerates_everything_gets_everywhere() -> None:
-    tainted = site("a", taints=(Taint("a", "b"), Taint("c", "", "NoExecute")))
-    assert engine(tainted).decide(ask(tolerations=(Toleration("", "Exists"),))).is_placed
+    tainted = site("a", taints=(SiteTaint("a", "b"), SiteTaint("c", "", "NoExecute")))
+    assert engine(tainted).decide(ask(tolerations=(MachineToleration("", "Exists"),))).is_placed
 
 
 def test_a_policy_without_predicates_still_gives_nothing_that_is_not_there() -> None:
@@ -614,7 +617,7 @@ def test_reasons_are_counted_the_most_frequent_first() -> None:
 
 
 def test_of_very_many_reasons_some_are_told() -> None:
-    sites = [site(f"s{number}", taints=(Taint(f"taint-{number:02}"),)) for number in range(30)]
+    sites = [site(f"s{number}", taints=(SiteTaint(f"taint-{number:02}"),)) for number in range(30)]
     message = engine(*sites).decide(ask()).message
     assert message.startswith("0/30 clusters fit: 1 taint taint-00 not tolerated, 1 ")
     assert message.endswith(" 1 taint taint-09 not tolerated, 20 for other reasons")

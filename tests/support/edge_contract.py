@@ -39,7 +39,7 @@ from farflung.client.transport import OutgoingRequest, Reply, Transport
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.runtime.reflector import Environment
 from farflung.syncer.context import SyncerOptions
 from farflung.syncer.decide import Adopt
@@ -424,9 +424,9 @@ class Link:
                         await self.cluster.delete(collection, name)
 
 
-def _without(rule: Obj, hidden: set[Kind]) -> Obj:
+def _without(rule: Obj, hidden: set[GroupResource]) -> Obj:
     (group,) = rule["apiGroups"]
-    kept = [one for one in rule["resources"] if Kind(group, one) not in hidden]
+    kept = [one for one in rule["resources"] if GroupResource(group, one) not in hidden]
     return {**rule, "resources": kept}
 
 

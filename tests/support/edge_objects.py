@@ -7,7 +7,7 @@ from typing import Any
 
 from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
@@ -31,8 +31,8 @@ OPEN: Obj = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 # --- objects --------------------------------------------------------------------------------------
 
 
-def resource(collection: Collection) -> Kind:
-    return Kind(collection.group, collection.plural)
+def resource(collection: Collection) -> GroupResource:
+    return GroupResource(collection.group, collection.plural)
 
 
 def entry(collection: Collection) -> Obj:

@@ -13,12 +13,12 @@ from syncing import CONFIGS
 
 from farflung.apis.edge.names import SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.conversion import for_edge, identical, is_create_only, is_downsynced, is_upsynced, takes_status
 from farflung.syncer.discovery import SharedKinds
 from farflung.syncer.sync_scope import SyncScope, read_scope
 
-DEFINITION = Part(Kind("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
+DEFINITION = Part(GroupResource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
 
 
 @asynccontextmanager
@@ -84,7 +84,7 @@ def _differences(part: Part, copy: Obj, live: Obj) -> Iterator[str]:
     if not is_create_only(copy):
         if not identical(for_edge(copy), live):
             yield f"{part} is not as the mailbox has it: {origin_of(copy)} and {origin_of(live)}"
-        if part.kind == Kind("", "configmaps") and live.get("data") != copy.get("data"):
+        if part.kind == GroupResource("", "configmaps") and live.get("data") != copy.get("data"):
             yield f"{part} has {live.get('data')} and should have {copy.get('data')}"
     if takes_status(part.kind) and live.get("status") and live["status"] != copy.get("status"):
         yield f"{part} has the status {live['status']} at the edge and {copy.get('status')} in the mailbox"
@@ -117,6 +117,6 @@ def _orphans(world: World, report: Obj) -> Iterator[str]:
 
 def _problems(report: Obj) -> dict[Part, str]:
     return {
-        Part(Kind(one["group"], one["resource"]), one["namespace"], one["name"]): one["reason"]
+        Part(GroupResource(one["group"], one["resource"]), one["namespace"], one["name"]): one["reason"]
         for one in report.get("problems") or ()
     }

@@ -10,14 +10,14 @@ from watched_store import SYNCER, WatchedStore, Write
 
 from farflung.apis.edge.names import DOWNSYNCED, PROJECTED, SYNCER_FINALIZER
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part, is_system
+from farflung.placement.names import GroupResource, Part, is_system
 from farflung.syncer.conversion import is_create_only, is_downsynced, is_upsynced
 from farflung.syncer.edge import BESIDE
 
 ORIGIN = "test.example.org/origin"  #: annotation: which write of which copy made it so
 EDGE = "root"  #: the cluster that an edge is, in its own store
-NAMESPACES = Kind("", "namespaces")
-DEFINITIONS = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+NAMESPACES = GroupResource("", "namespaces")
+DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class Laws:
@@ -214,4 +214,4 @@ def is_in(part: Part, container: Part) -> bool:
     if container.kind == NAMESPACES:
         return part.namespace == container.name
     plural, _, group = container.name.partition(".")
-    return part.kind == Kind(group, plural)
+    return part.kind == GroupResource(group, plural)

@@ -9,15 +9,17 @@ from translated import config_map, definition, deployment, namespace, widget
 from farflung.apis.edge.names import PROJECTED
 from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 
 ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 WIDGETS = Collection("example.org", "v1", "widgets", "Widget")
-COLLECTIONS = {Kind(one.group, one.plural): one for one in (NAMESPACES, MAPS, DEPLOYMENTS, ROLES, DEFINITIONS, WIDGETS)}
+COLLECTIONS = {
+    GroupResource(one.group, one.plural): one for one in (NAMESPACES, MAPS, DEPLOYMENTS, ROLES, DEFINITIONS, WIDGETS)
+}
 
 
 def _part(collection: Collection, namespace: str, name: str) -> Part:
-    return Part(Kind(collection.group, collection.plural), namespace, name)
+    return Part(GroupResource(collection.group, collection.plural), namespace, name)
 
 
 PARTS = (

@@ -34,13 +34,13 @@ from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNCED, PROJECTED, RELEASE
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.context import BEAT, PAUSE
 from farflung.syncer.conversion import is_downsynced, is_upsynced
 from farflung.syncer.decide import PATIENT
 
 LONGER = 70.0  #: seconds; longer than a syncer pauses before it checks what no event announces
-THE_ONE = Part(Kind("edge.kcp.io", "syncerconfigs"), "", "the-one")
+THE_ONE = Part(GroupResource("edge.kcp.io", "syncerconfigs"), "", "the-one")
 ACCOUNTS = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 
 
@@ -122,7 +122,7 @@ class World:
             if part not in self.copies():
                 await self.link.mailbox.create(collection, obj, part.namespace)
                 return
-            if part.kind == Kind("", "configmaps"):
+            if part.kind == GroupResource("", "configmaps"):
                 obj["data"][f"k{(number + 1) % 2}"] = None
             obj["metadata"]["annotations"].setdefault(CREATE_ONLY, None)
             await self.link.mailbox.patch(collection, part.name, obj, part.namespace)
@@ -245,7 +245,7 @@ class World:
         """Copies with a finalizer, of kinds that the syncer's last report does not name."""
         held = self.hub_store.held(self.mailbox_cluster() or "nowhere")
         report = next((obj.get("status") or {} for part, obj in held.items() if part == THE_ONE), {})
-        named = {Kind(one["group"], one["resource"]) for one in report.get("syncedThrough") or ()}
+        named = {GroupResource(one["group"], one["resource"]) for one in report.get("syncedThrough") or ()}
         return {
             part
             for part, copy in held.items()

@@ -18,13 +18,13 @@ from farflung.scheduling.values import (
     LabelRule,
     LocalStrategy,
     MachineRequest,
+    MachineToleration,
     Preference,
     RegionChoice,
     Site,
     SiteKey,
     SiteSelector,
-    Taint,
-    Toleration,
+    SiteTaint,
 )
 
 CATALOGUE = {"small": Flavor("small", 1, 2), "large": Flavor("large", 4, 8)}  # nobody knows "odd"
@@ -67,7 +67,7 @@ sites = st.builds(
     operator=st.sampled_from(["telenor", "elisa"]),
     health=mostly(Health.READY, Health.UNKNOWN, Health.SELLOUT, Health.DOWN),
     labels=st.sampled_from([{}, {"tier": "gold"}, {"tier": "tin"}]),
-    taints=mostly((), (Taint("full"),), (Taint("dear", "", "PreferNoSchedule"), Taint("x", "", "Other"))),
+    taints=mostly((), (SiteTaint("full"),), (SiteTaint("dear", "", "PreferNoSchedule"), SiteTaint("x", "", "Other"))),
     tenants=mostly(frozenset[str](), frozenset({"us"}), frozenset({"them", ""})),
     capacity=capacities,
     used_elsewhere=mostly(dict[str, int](), {"vcpus": 2}, {"memory": 3, "vcpus": 30}),
@@ -99,7 +99,7 @@ wishes_of_places = some_fields(
     preferred=st.just((Preference(3, (gold,)), Preference(1, (LabelRule("tier", "notin", ("tin",)),)))),
     affinity=stacks,
     antiaffinity=stacks,
-    tolerations=st.just((Toleration("full", "Exists"), Toleration("dear", "Exists"))),
+    tolerations=st.just((MachineToleration("full", "Exists"), MachineToleration("dear", "Exists"))),
 )
 selectors = st.builds(
     lambda fields, strategy: SiteSelector(**fields, strategy=strategy), wishes_of_places, st.sampled_from(LocalStrategy)

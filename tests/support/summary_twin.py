@@ -17,11 +17,11 @@ from farflung.controllers.status_summarizer.decide import summary_labels, summar
 from farflung.controllers.status_summarizer.health import Digest, Row, digest_of
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.placement.project import COUNT
 from farflung.placement.types import Route, projection_of
 
-DEPLOYMENTS, WIDGETS = Kind("apps", "deployments"), Kind("example.org", "widgets")
+DEPLOYMENTS, WIDGETS = GroupResource("apps", "deployments"), GroupResource("example.org", "widgets")
 PATHS = {DEPLOYMENTS: "/apis/apps/v1/deployments", WIDGETS: "/apis/example.org/v1/widgets"}
 STALE_AFTER = timedelta(seconds=60)
 SUMMARIZE = "edge.kcp.io/summarize"
@@ -148,7 +148,10 @@ class Twin:
         problems = (self.told[mailbox].get("status") or {}).get("problems") or []
         for wanted in (part, Part(part.kind, "", "*")):
             for one in reversed([problem for problem in problems if problem["direction"] == direction]):
-                if Part(Kind(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"]) == wanted:
+                if (
+                    Part(GroupResource(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"])
+                    == wanted
+                ):
                     return one["reason"], one.get("message", "")
         return None
 

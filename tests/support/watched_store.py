@@ -16,7 +16,7 @@ from simulated_time import now
 from farflung.http import messages
 from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.store.base import Compacted, Entry, Revision
 from farflung.store.compaction import Gaps, first_revision
 from farflung.store.memory import MemoryStore
@@ -114,5 +114,5 @@ def cluster_of(key: str) -> str:
 def part_of(key: str) -> Part:
     """`/<group>/<resource>/<cluster>/<namespace>/<name>`, or without the namespace."""
     _, group, plural, _, *where = key.split("/")
-    resource = Kind("" if group == "core" else group, plural.partition(":")[0])
+    resource = GroupResource("" if group == "core" else group, plural.partition(":")[0])
     return Part(resource, where[0] if len(where) == 2 else "", where[-1])

@@ -22,7 +22,7 @@ from farflung.apis.edge.names import (
     UPSYNCED,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.placement.project import projected, stripped
 from farflung.syncer.conversion import (
     digest,
@@ -421,7 +421,7 @@ def test_a_status_is_returned_if_there_is_one() -> None:
 
 
 def test_the_centre_keeps_the_status_that_is_its_own() -> None:
-    assert takes_status(Kind("apps", "deployments"))
-    assert not takes_status(Kind("", "namespaces"))
-    assert not takes_status(Kind("apiextensions.k8s.io", "customresourcedefinitions"))
-    assert takes_status(Kind("other.test", "namespaces"))
+    assert takes_status(GroupResource("apps", "deployments"))
+    assert not takes_status(GroupResource("", "namespaces"))
+    assert not takes_status(GroupResource("apiextensions.k8s.io", "customresourcedefinitions"))
+    assert takes_status(GroupResource("other.test", "namespaces"))

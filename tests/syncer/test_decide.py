@@ -11,7 +11,7 @@ import pytest
 
 from farflung.apis.edge.names import CREATE_ONLY, DOWNSYNCED, SYNCER_MANAGER
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.conversion import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.decide import (
     Action,
@@ -28,14 +28,14 @@ from farflung.syncer.decide import (
 )
 from farflung.syncer.journal import JournalEntry
 
-CONFIGMAPS = Kind("", "configmaps")
-NAMESPACES = Kind("", "namespaces")
-DEFINITIONS = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+CONFIGMAPS = GroupResource("", "configmaps")
+NAMESPACES = GroupResource("", "namespaces")
+DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 KINDS = {CONFIGMAPS: "ConfigMap", NAMESPACES: "Namespace", DEFINITIONS: "CustomResourceDefinition"}
 FIELDS: Obj = {"f:data": {"f:a": {}}}
 
 
-def copy_of(resource: Kind = CONFIGMAPS, *, create_only: bool = False, value: str = "1") -> Obj:
+def copy_of(resource: GroupResource = CONFIGMAPS, *, create_only: bool = False, value: str = "1") -> Obj:
     metadata: Obj = {"name": "x"}
     if resource == CONFIGMAPS:
         metadata["namespace"] = "shop"
@@ -60,7 +60,9 @@ def deleting(live: Obj) -> Obj:
     return {**live, "metadata": {**live["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
-def entry_of(resource: Kind = CONFIGMAPS, *, create_only: bool = False, value: str = "1", **more: Any) -> JournalEntry:
+def entry_of(
+    resource: GroupResource = CONFIGMAPS, *, create_only: bool = False, value: str = "1", **more: Any
+) -> JournalEntry:
     """Applied, and found as it was."""
     desired = encoded(for_edge(copy_of(resource, create_only=create_only, value=value)))
     entry = JournalEntry(
@@ -277,7 +279,7 @@ def entries() -> Iterator[JournalEntry | None]:
         yield replace(made, applied="before") if applied and changed else made
 
 
-def lives(resource: Kind) -> Iterator[Obj | None]:
+def lives(resource: GroupResource) -> Iterator[Obj | None]:
     yield None
     marks = [None, "true", "Deployment/shop/x", DESIRED["metadata"]["annotations"][DOWNSYNCED]]
     if resource != CONFIGMAPS:

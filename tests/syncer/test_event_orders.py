@@ -18,14 +18,14 @@ from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden, Unreachable
 from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.informers import InformerHandlers, KindInformers
 from farflung.syncer.upsync import read_object
 
 OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
-SHOP = Part(Kind("", "namespaces"), "", "shop")
-A_MAP = Part(Kind("", "configmaps"), "shop", "a")
-ROLE = Part(Kind("rbac.authorization.k8s.io", "clusterroles"), "", "picker")
+SHOP = Part(GroupResource("", "namespaces"), "", "shop")
+A_MAP = Part(GroupResource("", "configmaps"), "shop", "a")
+ROLE = Part(GroupResource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")
 MANY = 2000  #: turns of the loop, after which everybody has done what could be done
 
 
@@ -379,7 +379,7 @@ def is_held(world: World, part: Part) -> bool:
 
 async def test_a_kind_counts_as_listed_only_after_the_syncer_compared_the_list_with_its_journal(tmp_path: Path) -> None:
     """A syncer that took over a mailbox forgot why it had orphans, because it counted them between the two."""
-    listed: list[Kind] = []
+    listed: list[GroupResource] = []
     async with at_rest(tmp_path) as world:
         informers: KindInformers[Obj] = KindInformers(
             world.link.cluster,

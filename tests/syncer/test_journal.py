@@ -20,14 +20,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.journal import MOST_ASIDE, Journal, JournalEntry, JournalError, WatchPosition
 
-CONFIGMAPS = Kind("", "configmaps")
-DEPLOYMENTS = Kind("apps", "deployments")
+CONFIGMAPS = GroupResource("", "configmaps")
+DEPLOYMENTS = GroupResource("apps", "deployments")
 
 
-def entry(name: str = "a", resource: Kind = CONFIGMAPS, **more: Any) -> JournalEntry:
+def entry(name: str = "a", resource: GroupResource = CONFIGMAPS, **more: Any) -> JournalEntry:
     defaults: dict[str, Any] = {
         "part": Part(resource, "shop", name),
         "version": "v1",
@@ -366,19 +366,19 @@ class History(RuleBasedStateMachine):
         self.flushed: dict[Any, Any] = {}
 
     @rule(name=NAMES, resource=RESOURCES, changed=CHANGED)
-    def put(self, name: str, resource: Kind, changed: dict[str, Any]) -> None:
+    def put(self, name: str, resource: GroupResource, changed: dict[str, Any]) -> None:
         one = replace(entry(name, resource), **changed)
         self.now[one.part] = one
         self.journal.put(one)
 
     @rule(name=NAMES, resource=RESOURCES)
-    def drop(self, name: str, resource: Kind) -> None:
+    def drop(self, name: str, resource: GroupResource) -> None:
         part = entry(name, resource).part
         self.journal.drop(part)
         self.now.pop(part, None)
 
     @rule(resource=RESOURCES, version=st.sampled_from(["v1", "v2"]), revision=st.text(max_size=5))
-    def hear(self, resource: Kind, version: str, revision: str) -> None:
+    def hear(self, resource: GroupResource, version: str, revision: str) -> None:
         self.journal.set_revision(resource, version, revision)
         self.now[resource] = WatchPosition(version, revision)
 

@@ -17,13 +17,13 @@ from partition_menu import BORN, PARTS, SPECS
 from partition_world import LONGER, World, separated
 
 from farflung.apis.edge.names import CREATE_ONLY
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 
 Step = tuple[Any, ...]
 
-WEB = Part(Kind("apps", "deployments"), "shop", "web")
-FARM = Part(Kind("", "configmaps"), "farm", "a")
-MAP = Part(Kind("", "configmaps"), "shop", "a")
+WEB = Part(GroupResource("apps", "deployments"), "shop", "web")
+FARM = Part(GroupResource("", "configmaps"), "farm", "a")
+MAP = Part(GroupResource("", "configmaps"), "shop", "a")
 SIDES = st.sampled_from(["hub", "edge"])
 PART = st.sampled_from(PARTS)
 USERS = st.one_of(
@@ -167,7 +167,7 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
 @example([(("at edge", "unmark", WEB), 0)], True)  # a change of annotations counts in a Deployment's generation
 @example(  # the journal is lost before the first report, and the configuration does not name the kinds any more
     [
-        (("put", Part(Kind("", "namespaces"), "", "shop")), 20),
+        (("put", Part(GroupResource("", "namespaces"), "", "shop")), 20),
         (("configure", 1), 0),
         (("restart", False, "lost"), 0),
     ],
@@ -186,7 +186,7 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
         (("away", "edge"), 0),
         (("clock", 50), 20),
         (("restart", True, ""), 3),
-        (("withdraw", Part(Kind("rbac.authorization.k8s.io", "clusterroles"), "", "picker")), 0),
+        (("withdraw", Part(GroupResource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")), 0),
         (("renew mailbox",), 0),
         (("release",), 100),
         (("lose answers", "edge", 5), 3),
@@ -207,7 +207,13 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
         (("renew mailbox",), 100),
         (("born", "put", BORN[1]), 0),
         (("at edge", "end", MAP), 0),
-        (("put", Part(Kind("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")), 100),
+        (
+            (
+                "put",
+                Part(GroupResource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org"),
+            ),
+            100,
+        ),
     ],
     False,
 )

@@ -13,7 +13,7 @@ from registered import Registry, name_of, registry
 from farflung.cli.registration import Registered
 from farflung.hub.request.attributes import Attributes
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.syncer.rbac import (
     NAMESPACES,
     SEEN,
@@ -27,13 +27,13 @@ from farflung.syncer.rbac import (
 )
 
 GROUP = "rbac.authorization.k8s.io"
-ROLES = Kind(GROUP, "roles")
-WIDGETS, JOBS = Kind("example.com", "widgets"), Kind("batch", "jobs")
-FLANGES = Kind("group1.test", "flanges")
-NODES = Kind("", "nodes")
+ROLES = GroupResource(GROUP, "roles")
+WIDGETS, JOBS = GroupResource("example.com", "widgets"), GroupResource("batch", "jobs")
+FLANGES = GroupResource("group1.test", "flanges")
+NODES = GroupResource("", "nodes")
 
 
-def entry(resource: Kind, **rest: Any) -> Obj:
+def entry(resource: GroupResource, **rest: Any) -> Obj:
     return {"apiVersion": "v1", "group": resource.group, "resource": resource.resource, **rest}
 
 
@@ -66,7 +66,7 @@ def test_what_the_mailbox_lists_is_allowed_beside_the_usual_kinds() -> None:
 def test_kinds_that_give_rights_and_those_that_nobody_can_list_are_left_out_until_they_are_named() -> None:
     kinds = synced_kinds(SPEC)
     assert kinds.left_out == {ROLES}
-    assert kinds.left_out_up == {Kind("x.test", "*")}
+    assert kinds.left_out_up == {GroupResource("x.test", "*")}
     named = synced_kinds(SPEC, allowed=[ROLES], allowed_up=[WIDGETS])
     assert ROLES in named.down
     assert named.left_out == frozenset()
@@ -74,7 +74,7 @@ def test_kinds_that_give_rights_and_those_that_nobody_can_list_are_left_out_unti
 
 
 def test_kinds_of_the_hub_go_to_no_edge() -> None:
-    spec = {"clusterScope": [entry(Kind("tenancy.kcp.io", "workspaces"), objects=["w"])]}
+    spec = {"clusterScope": [entry(GroupResource("tenancy.kcp.io", "workspaces"), objects=["w"])]}
     assert synced_kinds(spec) == SyncedKinds(USUAL)
 
 
@@ -98,7 +98,9 @@ def test_at_the_edge_what_goes_there_is_written_and_what_comes_from_there_only_r
 
 
 def test_who_may_bring_roles_may_give_what_they_do_not_have_and_nobody_else_may() -> None:
-    roles, bindings = (synced_kinds({}, allowed=[Kind(GROUP, plural)]) for plural in ("roles", "clusterrolebindings"))
+    roles, bindings = (
+        synced_kinds({}, allowed=[GroupResource(GROUP, plural)]) for plural in ("roles", "clusterrolebindings")
+    )
     assert allowing(edge_rules(roles), "escalate") == {(GROUP, "roles")}
     assert allowing(edge_rules(roles), "bind") == set()
     assert allowing(edge_rules(bindings), "bind") == {(GROUP, "clusterroles")}
@@ -145,9 +147,9 @@ def test_rules_do_not_depend_on_the_order_of_what_is_listed() -> None:
 
 
 def test_a_kind_is_named_with_its_group() -> None:
-    assert parse_resource("apps/deployments") == Kind("apps", "deployments")
-    assert parse_resource("core/configmaps") == parse_resource("/configmaps") == Kind("", "configmaps")
-    assert parse_resource("configmaps") == Kind("", "configmaps")
+    assert parse_resource("apps/deployments") == GroupResource("apps", "deployments")
+    assert parse_resource("core/configmaps") == parse_resource("/configmaps") == GroupResource("", "configmaps")
+    assert parse_resource("configmaps") == GroupResource("", "configmaps")
 
 
 @pytest.mark.parametrize("text", ["", "apps/", "*/*", "apps/*", "a b/c", "äpps/x"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.report import Direction, Problems, all_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-MAPS, ROLES = Kind("", "configmaps"), Kind("rbac.authorization.k8s.io", "clusterroles")
+MAPS, ROLES = GroupResource("", "configmaps"), GroupResource("rbac.authorization.k8s.io", "clusterroles")
 
 
 def test_a_problem_of_a_kind_ends_when_the_kind_is_not_watched_any_more() -> None:

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.sync_scope import MOST_PROBLEMS, NAMESPACES, SyncScope, read_scope
 
-CONFIGMAPS = Kind("", "configmaps")
-SECRETS = Kind("", "secrets")
-DEPLOYMENTS = Kind("apps", "deployments")
-ROLES = Kind("rbac.authorization.k8s.io", "clusterroles")
-CHEDDARS = Kind("cheese.test", "cheddars")
+CONFIGMAPS = GroupResource("", "configmaps")
+SECRETS = GroupResource("", "secrets")
+DEPLOYMENTS = GroupResource("apps", "deployments")
+ROLES = GroupResource("rbac.authorization.k8s.io", "clusterroles")
+CHEDDARS = GroupResource("cheese.test", "cheddars")
 
 KINDS = {
     ("", "ConfigMap"): ("configmaps", True),
@@ -36,7 +36,7 @@ def wanted_of(*specs: Any) -> SyncScope:
     return read_scope([{"metadata": {"name": f"c{number}"}, "spec": one} for number, one in enumerate(specs)], kinds)
 
 
-def asked(resource: Kind, version: str = "v1", **more: Any) -> Obj:
+def asked(resource: GroupResource, version: str = "v1", **more: Any) -> Obj:
     return {"group": resource.group, "resource": resource.resource, "apiVersion": version, **more}
 
 
@@ -166,12 +166,12 @@ def test_the_syncer_config_of_the_seed_is_understood() -> None:
     assert not wanted.problems
     assert wanted.covers(Part(DEPLOYMENTS, "commonstuff", "commond"))
     assert wanted.upsync_groups == {"group1.test", "group2.test"}
-    assert wanted.upsyncs(Kind("group2.test", "cogs"), "", "William")
-    assert not wanted.upsyncs(Kind("group2.test", "cogs"), "orbital", "William")
-    assert wanted.upsyncs(Kind("group1.test", "flanges"), "orbital", "cosmo")
-    assert not wanted.upsyncs(Kind("group1.test", "flanges"), "elsewhere", "cosmo")
-    assert not wanted.upsyncs(Kind("group1.test", "flanges"), "orbital", "William")
-    assert not wanted.upsyncs(Kind("group2.test", "flanges"), "orbital", "cosmo")
+    assert wanted.upsyncs(GroupResource("group2.test", "cogs"), "", "William")
+    assert not wanted.upsyncs(GroupResource("group2.test", "cogs"), "orbital", "William")
+    assert wanted.upsyncs(GroupResource("group1.test", "flanges"), "orbital", "cosmo")
+    assert not wanted.upsyncs(GroupResource("group1.test", "flanges"), "elsewhere", "cosmo")
+    assert not wanted.upsyncs(GroupResource("group1.test", "flanges"), "orbital", "William")
+    assert not wanted.upsyncs(GroupResource("group2.test", "flanges"), "orbital", "cosmo")
 
 
 # --- what comes back ------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def test_the_old_kind_of_configuration_names_objects_by_kind() -> None:
             ],
         }
     )
-    samples = Kind("my.domain", "samples")
-    definitions = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+    samples = GroupResource("my.domain", "samples")
+    definitions = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
     assert wanted.resources == {CONFIGMAPS: "v1", NAMESPACES: "v1", definitions: "v1", samples: "v1alpha1"}
     assert wanted.covers(Part(definitions, "", "s.d")) and wanted.covers(namespace("test"))
     assert wanted.covers(Part(samples, "test", "down")) and not wanted.covers(Part(samples, "test", "up"))
@@ -267,7 +267,7 @@ def test_an_object_in_a_namespace_needs_one() -> None:
         ({"clusterScope": ["x"]}, "spec.clusterScope[0] is no map"),
         ({"clusterScope": [{"resource": "../x", "objects": ["a"]}]}, "spec.clusterScope[0] has a resource"),
         ({"clusterScope": [{"resource": 3, "objects": ["a"]}]}, "spec.clusterScope[0].resource is no text"),
-        ({"clusterScope": [asked(Kind("a/b", "c"), objects=["a"])]}, "spec.clusterScope[0].group is no name"),
+        ({"clusterScope": [asked(GroupResource("a/b", "c"), objects=["a"])]}, "spec.clusterScope[0].group is no name"),
         ({"clusterScope": [asked(ROLES, "rbac/v1", objects=["a"])]}, "spec.clusterScope[0].apiVersion is no version"),
         ({"namespacedObjects": [asked(SECRETS, objectsByNamespace=[{"names": ["a"]}])]}, "[0].namespace is missing"),
         ({"upsync": [{"apiGroup": "*", "resources": ["*"], "names": ["*"]}]}, "spec.upsync[0].apiGroup is no name"),
@@ -374,7 +374,7 @@ def twin_covers(spec: Obj, part: Part) -> bool:
     scope = spec.get("namespaceScope", {})
     inside = scope.get("namespaces", [])
     named = [
-        (asked(Kind(one["group"], one["resource"])), within["namespace"], within["names"])
+        (asked(GroupResource(one["group"], one["resource"])), within["namespace"], within["names"])
         for one in spec.get("namespacedObjects", [])
         for within in one["objectsByNamespace"]
         if within["names"]
@@ -395,7 +395,7 @@ def twin_covers(spec: Obj, part: Part) -> bool:
     )
 
 
-def twin_brings(spec: Obj, resource: Kind, namespace: str, name: str) -> bool:
+def twin_brings(spec: Obj, resource: GroupResource, namespace: str, name: str) -> bool:
     return any(
         one.get("apiGroup", "") == resource.group
         and fits(resource.resource, one["resources"])

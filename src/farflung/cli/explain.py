@@ -23,7 +23,7 @@ from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.placement import resolve
 from farflung.placement.feeds import travelling
-from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.resolve import Explanation, Resolution, Resolver
 from farflung.placement.types import (
     YES,
@@ -231,7 +231,7 @@ def _detailed(location: Obj) -> str:
 
 
 def _part(one: Obj) -> Part:
-    return Part(Kind(one["group"], one["resource"]), one["namespace"], one["name"])
+    return Part(GroupResource(one["group"], one["resource"]), one["namespace"], one["name"])
 
 
 def _target_rows(location: Obj) -> Iterator[list[str]]:

@@ -16,7 +16,7 @@ from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.label_index import SelectorIndex
 from farflung.machinery.times import format_seconds
-from farflung.placement.names import Kind, Part, mailbox_name
+from farflung.placement.names import GroupResource, Part, mailbox_name
 from farflung.placement.types import parse_location
 
 OBJECTS: Final = ("synced", "pending", "failing", "orphaned", "upsynced")
@@ -154,7 +154,7 @@ def _reported(report: Obj | None) -> Iterator[str]:
 
 
 def _part(problem: Obj) -> Part:
-    kind = Kind(fields.text(problem, "group"), fields.text(problem, "resource"))
+    kind = GroupResource(fields.text(problem, "group"), fields.text(problem, "resource"))
     return Part(kind, fields.text(problem, "namespace"), fields.text(problem, "name"))
 
 

@@ -46,7 +46,7 @@ from farflung.machinery.times import format_seconds
 from farflung.placement.names import is_mailbox_name
 from farflung.runtime.cache import Key
 from farflung.scheduling.engine import SchedulingEngine
-from farflung.scheduling.values import Site, SiteKey, Toleration
+from farflung.scheduling.values import MachineToleration, Site, SiteKey
 
 T = TypeVar("T")
 
@@ -221,7 +221,7 @@ class EvictionForecast:
             if UNHEALTHY in ages:
                 self._unwell[site.key]["since"] = format_seconds(self._now - timedelta(seconds=ages[UNHEALTHY]))
 
-    def of(self, key: SiteKey, tolerations: Iterable[Toleration]) -> Obj | None:
+    def of(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> Obj | None:
         """None: the site is healthy or unknown.  `leaves`: when a machine with these tolerations is evicted; `held`:
         evictions are stopped."""
         if key not in self._unwell:

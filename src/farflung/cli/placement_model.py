@@ -12,7 +12,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
 from farflung.placement.index import Copy, ObjectIndex, Output, PlacementIndex, by_mailbox
-from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
@@ -39,7 +39,7 @@ def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], LocationLab
     }
 
 
-def observed_object(kind: Kind, obj: Obj) -> ObservedObject:
+def observed_object(kind: GroupResource, obj: Obj) -> ObservedObject:
     """`obj`: with apiVersion."""
     metadata = {**obj["metadata"], "resourceVersion": obj["metadata"].get("resourceVersion") or NEWEST}
     version = obj["apiVersion"].rpartition("/")[2]
@@ -90,7 +90,7 @@ class PlacementModel:
     def get(self, cluster: str, part: Part) -> ObservedObject | None:
         return self._world.get(cluster, part)
 
-    def syncer_spec(self, mailbox: str, namespaced: Callable[[str], Mapping[Kind, str]]) -> SyncerSpec:
+    def syncer_spec(self, mailbox: str, namespaced: Callable[[str], Mapping[GroupResource, str]]) -> SyncerSpec:
         """The spec of its SyncerConfig, without versions of single objects."""
         keys = [key for key in self.engine.placements_at(mailbox) if self.engine.what(key) is not None]
         return combine_specs(self.engine, self._world, keys, namespaced)

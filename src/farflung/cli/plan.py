@@ -35,13 +35,13 @@ from farflung.controllers.edge_scheduler import decide
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.placement.resolve import Resolver
 from farflung.placement.syncer_config import THE_ONE
 from farflung.placement.types import destinations_of, parse_placement, previous
 
 NAMED: Final = 5  #: destinations in one line
-SYNCER_CONFIGS: Final = Kind(EDGE_GROUP, "syncerconfigs")
+SYNCER_CONFIGS: Final = GroupResource(EDGE_GROUP, "syncerconfigs")
 
 
 async def plan(
@@ -447,4 +447,4 @@ def _copies(one: Obj) -> Iterator[str]:
 
 
 def _named(copy: Obj) -> str:
-    return str(Part(Kind(copy["group"], copy["resource"]), copy["namespace"], copy["name"]))
+    return str(Part(GroupResource(copy["group"], copy["resource"]), copy["namespace"], copy["name"]))

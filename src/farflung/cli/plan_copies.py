@@ -31,7 +31,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
 from farflung.placement.feeds import travelling
 from farflung.placement.index import Copy, Output
-from farflung.placement.names import NAMESPACES, Kind, Part, PlacementKey
+from farflung.placement.names import NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
 from farflung.placement.types import Destination, ObservedObject, destinations_of
@@ -79,7 +79,7 @@ class CopyPlan:
         self._observed: dict[Copy, ObservedObject] = {}
         self._guessed = False  #: mailboxes are not visible: assume that they have what they should
         self._documents: dict[PlacementKey, Obj] = {}  #: after the change
-        self._served: dict[str, dict[Kind, DiscoveredResource]] = {}  #: by workspace: kinds that are placed
+        self._served: dict[str, dict[GroupResource, DiscoveredResource]] = {}  #: by workspace: kinds that are placed
         self.remarks: list[str] = []
 
     # --- current state --------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class CopyPlan:
             self._outputs |= self.after.put_places(key, destinations)
 
     def change(self, collection: Collection, obj: Obj, *, gone: bool) -> Part:
-        kind = Kind(collection.group, collection.plural)
+        kind = GroupResource(collection.group, collection.plural)
         part = _part(kind, obj)
         if (collection.group, collection.plural) == (CUSTOMIZERS.group, CUSTOMIZERS.plural):
             name = f"{part.namespace}/{part.name}"
@@ -188,7 +188,7 @@ class CopyPlan:
             after = before.joined(after)
         return syncer_config_changes(before, after)
 
-    def _namespaced(self, cluster: str) -> dict[Kind, str]:
+    def _namespaced(self, cluster: str) -> dict[GroupResource, str]:
         return {kind: one.collection.version for kind, one in self._served[cluster].items() if one.namespaced}
 
     def _in_versions(self, told: SyncerSpec) -> SyncerSpec:
@@ -215,7 +215,7 @@ class CopyPlan:
                 return str(obj["apiVersion"].rpartition("/")[2])
         return ""
 
-    async def _read_copies(self, mailbox: str, kind: Kind, version: str) -> None:
+    async def _read_copies(self, mailbox: str, kind: GroupResource, version: str) -> None:
         client = self._server.workspace(f"{self._provider}:{mailbox}")
         for obj in await self._listed(client, Collection(kind.group, version, kind.resource, "")):
             self._observed[Copy(mailbox, _part(kind, obj))] = observed_object(kind, obj)
@@ -316,7 +316,7 @@ def _marked(observed: Obj) -> Obj:
     return {**bare, "metadata": {**bare["metadata"], "labels": labels}}
 
 
-def _part(kind: Kind, obj: Obj) -> Part:
+def _part(kind: GroupResource, obj: Obj) -> Part:
     metadata = obj["metadata"]
     return Part(kind, metadata.get("namespace") or "", metadata["name"])
 

@@ -22,7 +22,7 @@ from farflung.apis.names import (
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.placement.names import BINDING, CONFIG, Kind, mailbox_name
+from farflung.placement.names import BINDING, CONFIG, GroupResource, mailbox_name
 from farflung.placement.types import ApiBinding, Workspace
 from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
 from farflung.syncer.rbac import SyncedKinds, mailbox_rules, policy_rules, synced_kinds
@@ -44,8 +44,8 @@ class RegistrationRequest:
     provider: str
     lifetime: int  #: seconds
     seconds: float  #: to wait for the mailbox
-    allowed: frozenset[Kind] = frozenset()
-    allowed_up: frozenset[Kind] = frozenset()
+    allowed: frozenset[GroupResource] = frozenset()
+    allowed_up: frozenset[GroupResource] = frozenset()
     everything: bool = False
     token: str = field(default="", repr=False)  #: a former token, which is kept if it is valid for long enough
 

@@ -23,7 +23,7 @@ from farflung.client.kubeconfig import files_of_environment, load, merge
 from farflung.lib.files import write_private
 from farflung.lib.version import __version__
 from farflung.machinery.names import dns_label, label_value, qualified_name
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.syncer.manifest import MailboxServer, SyncerInstallation, as_yaml, edge_objects, find_token, kubeconfig
 from farflung.syncer.rbac import edge_rules, parse_resource
 from farflung.syncer.tokens import LONGEST_LIFETIME, SHORTEST_LIFETIME
@@ -124,7 +124,7 @@ def lifetime_of(text: str) -> int:
     return seconds
 
 
-def resources_of(texts: Iterable[str]) -> frozenset[Kind]:
+def resources_of(texts: Iterable[str]) -> frozenset[GroupResource]:
     try:
         return frozenset(parse_resource(one) for text in texts for one in text.split(","))
     except ValueError as error:

@@ -32,7 +32,7 @@ from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.status_summarizer.health import digest_of
 from farflung.machinery.errors import Obj
-from farflung.placement.names import CONFIG, Category, Kind, Part, category, cluster_of, is_mailbox_name
+from farflung.placement.names import CONFIG, Category, GroupResource, Part, category, cluster_of, is_mailbox_name
 from farflung.placement.types import Route, parse_placement
 from farflung.syncer.conversion import takes_status
 
@@ -80,7 +80,7 @@ class Tracer:
         self._request = request
         self._collection = resource.collection
         self._now = now
-        kind = Kind(resource.collection.group, resource.collection.plural)
+        kind = GroupResource(resource.collection.group, resource.collection.plural)
         namespace = request.namespace if resource.namespaced else ""
         self._part = Part(kind, namespace, request.name)
         has_status = "status" in resource.subresources and takes_status(kind)
@@ -324,7 +324,7 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
         return HiddenObject(str(error))
 
 
-def _origins(copy: Obj | HiddenObject | None, kind: Kind) -> set[str]:
+def _origins(copy: Obj | HiddenObject | None, kind: GroupResource) -> set[str]:
     """Logical clusters of its sources."""
     return (
         {key.cluster for key in placement_model.observed_object(kind, copy).placements}
@@ -333,7 +333,7 @@ def _origins(copy: Obj | HiddenObject | None, kind: Kind) -> set[str]:
     )
 
 
-def _is_of(copy: Obj | HiddenObject | None, cluster: str, kind: Kind) -> bool:
+def _is_of(copy: Obj | HiddenObject | None, cluster: str, kind: GroupResource) -> bool:
     return cluster in _origins(copy, kind)
 
 

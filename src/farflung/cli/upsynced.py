@@ -24,7 +24,7 @@ from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.placement.select import UpsyncSet, parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec
 from farflung.placement.types import Destination, Route, destinations_of, owners
@@ -82,7 +82,7 @@ class UpsyncReader:
             return UpsyncResult(remarks=[self._explain_nothing(placements)])
         there = await self._existing(routes)
         resource = await self._resource(there)
-        kind = Kind(resource.collection.group, resource.collection.plural)
+        kind = GroupResource(resource.collection.group, resource.collection.plural)
         asked = {name: route for name, route in there.items() if route.may_upsync(kind)}
         if not asked:
             reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} upsyncs {kind} (spec.upsync)"
@@ -130,7 +130,7 @@ class UpsyncReader:
             except Forbidden as error:
                 self._hidden[mailbox] = error
                 return []
-        kind = Kind(resource.collection.group, resource.collection.plural)
+        kind = GroupResource(resource.collection.group, resource.collection.plural)
         return [
             _item(mailbox, route.place, one) for one in objects if is_upsynced(one) and route.upsyncs(_part(kind, one))
         ]
@@ -155,7 +155,7 @@ class UpsyncReader:
         return [f"{len(self._hidden)} of {asked} mailboxes are not visible and are ignored: {first}"]
 
 
-def _part(kind: Kind, obj: Obj) -> Part:
+def _part(kind: GroupResource, obj: Obj) -> Part:
     return Part(kind, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
 
 
@@ -196,7 +196,7 @@ class UpsyncRoute(NamedTuple):
     place: Route
     wanted: SyncScope  #: of the placements with this destination
 
-    def may_upsync(self, resource: Kind) -> bool:
+    def may_upsync(self, resource: GroupResource) -> bool:
         return self.wanted.may_upsync(resource)
 
     def upsyncs(self, part: Part) -> bool:

@@ -22,7 +22,16 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard
 from farflung.placement.customize import parse_customizer
 from farflung.placement.index import Copy, kinds_from
-from farflung.placement.names import BINDINGS, DEFINITIONS, Category, Kind, Part, PlacementKey, Source, category
+from farflung.placement.names import (
+    BINDINGS,
+    DEFINITIONS,
+    Category,
+    GroupResource,
+    Part,
+    PlacementKey,
+    Source,
+    category,
+)
 from farflung.placement.state import PlacementState, WorkKey
 from farflung.placement.types import (
     LocationLabels,
@@ -35,7 +44,7 @@ from farflung.placement.types import (
     parse_placement_view,
     parse_slice,
 )
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
@@ -52,7 +61,7 @@ class ObjectFeeds:
     def __init__(
         self,
         everywhere: Client,
-        decode: Callable[[Kind, str, bytes], ObservedObject],
+        decode: Callable[[GroupResource, str, bytes], ObservedObject],
         heard: Heard,
         changed: Callable[[Source], None],
         informers: SharedInformers,
@@ -98,7 +107,7 @@ class ObjectFeeds:
 
         informer: Informer[ObservedObject] = self._shared.informer(client, source.collection(), decode, self._trouble)
 
-        def listener(change: Change[ObservedObject]) -> None:
+        def listener(change: CacheChange[ObservedObject]) -> None:
             self._heard(*self._where(source, change.key), change.new)
 
         informer.subscribe(listener)
@@ -158,8 +167,8 @@ class ObjectFeeds:
 
 
 class DiscoveredKinds(NamedTuple):
-    namespaced: dict[Kind, str]  #: versions of the namespaced kinds that can be copied
-    versions: dict[Kind, tuple[str, ...]]  #: of all kinds that can be copied, the preferred version first
+    namespaced: dict[GroupResource, str]  #: versions of the namespaced kinds that can be copied
+    versions: dict[GroupResource, tuple[str, ...]]  #: of all kinds that can be copied, the preferred version first
 
 
 class DiscoveryCache:
@@ -184,13 +193,13 @@ class DiscoveryCache:
         )
         return kinds
 
-    async def versions(self, cluster: str, kind: Kind) -> tuple[str, ...]:
+    async def versions(self, cluster: str, kind: GroupResource) -> tuple[str, ...]:
         """Raises ClientError."""
         known = self._known.get(cluster) or await self.ask(cluster)
         return known.versions.get(kind, ())
 
 
-def _versions(served: ServedResources, kind: Kind) -> Iterable[str]:
+def _versions(served: ServedResources, kind: GroupResource) -> Iterable[str]:
     for group in served.groups:
         if group.name == kind.group:
             for version in group.versions:
@@ -198,15 +207,17 @@ def _versions(served: ServedResources, kind: Kind) -> Iterable[str]:
                     yield version.name
 
 
-def travelling(resources: Iterable[DiscoveredResource]) -> dict[Kind, DiscoveredResource]:
+def travelling(resources: Iterable[DiscoveredResource]) -> dict[GroupResource, DiscoveredResource]:
     """Kinds that can be watched and copied."""
     found = {
-        Kind(one.collection.group, one.collection.plural): one for one in resources if {"list", "watch"} <= one.verbs
+        GroupResource(one.collection.group, one.collection.plural): one
+        for one in resources
+        if {"list", "watch"} <= one.verbs
     }
     return {kind: one for kind, one in found.items() if category(kind) is not Category.NOWHERE}
 
 
-def is_builtin(kind: Kind) -> bool:
+def is_builtin(kind: GroupResource) -> bool:
     """Whether the group is one of those that a workspace may serve without a binding."""
     return kind == BINDINGS or "." not in kind.group or kind.group.endswith(".k8s.io")
 
@@ -264,10 +275,10 @@ class PlacementFeed:
         self._limits = limits
         self.rebuilder = Rebuilder("placement-feed", self._rebuild, informers.env, log)
         self.rebuilder.clean.clear()  # until `run` builds the first state
-        self._builtin: dict[Kind, str] = {}
+        self._builtin: dict[GroupResource, str] = {}
         self._subscribers: list[Subscriber] = []
         self._object_listeners: list[Callable[[str, Part, ObservedObject | None], None]] = []
-        self._listeners: list[tuple[Informer[Any], Callable[[Change[Any]], None]]] = []
+        self._listeners: list[tuple[Informer[Any], Callable[[CacheChange[Any]], None]]] = []
         self._group: asyncio.TaskGroup | None = None
         self._started = False
         edge = views.provider.view(views.edge)
@@ -319,7 +330,7 @@ class PlacementFeed:
         client: Client,
         collection: Collection,
         decode: Callable[[bytes], T],
-        listener: Callable[[Change[T]], None],
+        listener: Callable[[CacheChange[T]], None],
     ) -> Informer[T]:
         """An informer with a listener that updates the state, also when it is rebuilt."""
         informer = self._shared.informer(client, collection, decode, self.trouble)
@@ -388,7 +399,7 @@ class PlacementFeed:
         )
         return [*ours, *(informer for one in self._subscribers for informer in one.informers)]
 
-    async def _builtin_kinds(self) -> dict[Kind, str]:
+    async def _builtin_kinds(self) -> dict[GroupResource, str]:
         """The kinds that every workspace serves without bindings and definitions: those of the root workspace."""
         failures = 0
         while True:
@@ -399,11 +410,11 @@ class PlacementFeed:
                 self.trouble("cannot discover the kinds of the root workspace", error)
                 await self.env.sleep(self.env.backoff.delay(failures))
 
-    async def _kinds_of_root(self) -> dict[Kind, str]:
+    async def _kinds_of_root(self) -> dict[GroupResource, str]:
         root = self.views.root
         served = await discover(root)
         found = {kind: one for kind, one in travelling(served.resources()).items() if is_builtin(kind)}
-        own: set[Kind] = set()
+        own: set[GroupResource] = set()
         for kind in {BINDINGS, DEFINITIONS} & found.keys():
             for obj in await root.list(found[kind].collection):
                 seen = parse_object(kind, "", orjson.dumps(obj))
@@ -442,23 +453,23 @@ class PlacementFeed:
         if self._started:  # `begin` enqueues everything anyway
             self.rebuilder.attempt(source, lambda: self._notify(self.known.on_source(source)))
 
-    def _on_placement(self, change: Change[PlacementView]) -> None:
+    def _on_placement(self, change: CacheChange[PlacementView]) -> None:
         self._notify(self.known.on_placement(PlacementKey(change.key.cluster, change.key.name), change.new))
         if self._started:
             self._update_informers()
 
-    def _on_slice(self, change: Change[PlacementSlice]) -> None:
+    def _on_slice(self, change: CacheChange[PlacementSlice]) -> None:
         self._notify(self.known.on_slice(change.key.cluster, change.key.name, change.old, change.new))
 
-    def _on_customizer(self, change: Change[Obj]) -> None:
+    def _on_customizer(self, change: CacheChange[Obj]) -> None:
         customizer = None if change.new is None else parse_customizer(change.new)
         name = f"{change.key.namespace}/{change.key.name}"
         self._notify(self.known.on_customizer(change.key.cluster, name, customizer))
 
-    def _on_location(self, change: Change[LocationLabels]) -> None:
+    def _on_location(self, change: CacheChange[LocationLabels]) -> None:
         self._notify(self.known.on_location(change.key.cluster, change.key.name, change.new))
 
-    def _on_workspace(self, change: Change[Workspace]) -> None:
+    def _on_workspace(self, change: CacheChange[Workspace]) -> None:
         self._notify(self.known.on_workspace(change.key.name, change.new))
         if self._started:
             self._update_informers()

@@ -14,7 +14,7 @@ from farflung.placement.names import (
     DEFINITIONS,
     NAMESPACES,
     Category,
-    Kind,
+    GroupResource,
     Part,
     PlacementKey,
     Source,
@@ -398,16 +398,16 @@ class _Made(msgspec.Struct, frozen=True):
 _made: Final = msgspec.json.Decoder(_Made)
 _binding: Final = msgspec.json.Decoder(_Binding)
 _definition: Final = msgspec.json.Decoder(_Definition)
-_NO_SOURCES: Final[dict[Kind, Source]] = {}
+_NO_SOURCES: Final[dict[GroupResource, Source]] = {}
 
 
 class ServedKinds:
     """`builtin`: the kinds that every workspace serves, and their versions."""
 
-    def __init__(self, builtin: Mapping[Kind, str]) -> None:
+    def __init__(self, builtin: Mapping[GroupResource, str]) -> None:
         self._builtin = {kind: Source(kind, version) for kind, version in builtin.items()}
         self._of: dict[str, dict[Part, frozenset[Source]]] = {}  #: cluster → binding or definition → its kinds
-        self._found: dict[str, dict[Kind, Source]] = {}  #: the same by kind
+        self._found: dict[str, dict[GroupResource, Source]] = {}  #: the same by kind
 
     def builtin(self) -> Iterable[Source]:
         return self._builtin.values()
@@ -416,7 +416,7 @@ class ServedKinds:
         """The kinds of all workspaces."""
         return {*self._builtin.values(), *(source for found in self._found.values() for source in found.values())}
 
-    def source(self, cluster: str, kind: Kind) -> Source | None:
+    def source(self, cluster: str, kind: GroupResource) -> Source | None:
         """None if the workspace does not serve the kind."""
         return self._builtin.get(kind) or self._found.get(cluster, _NO_SOURCES).get(kind)
 
@@ -428,7 +428,7 @@ class ServedKinds:
         """The kinds of one binding or definition."""
         return self._of.get(cluster, {}).get(part, frozenset())
 
-    def bringing(self, cluster: str, kind: Kind) -> Iterator[Part]:
+    def bringing(self, cluster: str, kind: GroupResource) -> Iterator[Part]:
         """The bindings and definitions that serve a kind."""
         for part, brought in self._of.get(cluster, {}).items():
             if any(source.kind == kind for source in brought):
@@ -466,7 +466,7 @@ def kinds_from(cluster: str, part: Part, seen: ObservedObject) -> frozenset[Sour
 
 def _bound(binding: _Binding) -> Iterator[Source]:
     for one in (binding.status.bound_resources if binding.status is not None else None) or ():
-        kind = Kind(one.group, one.resource)
+        kind = GroupResource(one.group, one.resource)
         if category(kind) is not Category.NOWHERE and one.storage_versions:
             yield Source(kind, one.storage_versions[-1], one.schema.identity_hash)
 
@@ -476,7 +476,7 @@ def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
     conditions = (definition.status.conditions if definition.status is not None else None) or ()
     if not any(one.type == "Established" and one.status == "True" for one in conditions):
         return
-    kind = Kind(definition.spec.group, definition.spec.names.plural)
+    kind = GroupResource(definition.spec.group, definition.spec.names.plural)
     served = sorted((not one.storage, one.name) for one in definition.spec.versions if one.served)
     if served and category(kind) is not Category.NOWHERE:
         yield Source(kind, served[0][1], "", cluster)

@@ -20,8 +20,8 @@ from farflung.apis.kcp.names import (
 from farflung.apis.names import AUTHENTICATION_GROUP, CERTIFICATES_GROUP, SERVICE_ACCOUNT_NAME, Collection
 
 
-class Kind(NamedTuple):
-    """A group and a resource, without a version."""
+class GroupResource(NamedTuple):
+    """A kind by group and resource, in any version."""
 
     group: str  #: empty: the core group
     resource: str  #: the lower-case plural
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 class Part(NamedTuple):
     """The name of an object within its workspace."""
 
-    kind: Kind
+    kind: GroupResource
     namespace: str  #: empty: cluster-scoped
     name: str
 
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 class Source(NamedTuple):
     """The collection in which objects of a kind are watched."""
 
-    kind: Kind
+    kind: GroupResource
     version: str  #: of the API
     identity: str = ""  #: of the APIExport of the kind; empty for others
     cluster: str = ""  #: the workspace whose definition serves the kind; empty: all workspaces
@@ -55,8 +55,8 @@ class Source(NamedTuple):
         return Collection(self.kind.group, self.version, plural, "")
 
 
-NAMESPACES: Final = Kind("", "namespaces")
-DEFINITIONS: Final = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+NAMESPACES: Final = GroupResource("", "namespaces")
+DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class ObjectKey(NamedTuple):
@@ -70,7 +70,7 @@ class ObjectKey(NamedTuple):
 
 
 PlacementKey: TypeAlias = ObjectKey
-BINDINGS: Final = Kind(APIS_GROUP, "apibindings")
+BINDINGS: Final = GroupResource(APIS_GROUP, "apibindings")
 
 
 class Category(Enum):
@@ -109,11 +109,13 @@ _STAYING: Final = {
 }  #: group → resources
 
 
-_STAYING_KINDS: Final = frozenset(Kind(group, resource) for group, some in _STAYING.items() for resource in some)
-_MAILBOX_KINDS: Final = frozenset({Kind(APIS_GROUP, "apibindings")})
+_STAYING_KINDS: Final = frozenset(
+    GroupResource(group, resource) for group, some in _STAYING.items() for resource in some
+)
+_MAILBOX_KINDS: Final = frozenset({GroupResource(APIS_GROUP, "apibindings")})
 
 
-def category(kind: Kind) -> Category:
+def category(kind: GroupResource) -> Category:
     """Where objects of a kind are copied to.  Unknown kinds are copied to edges."""
     if kind in _STAYING_KINDS or kind.group in _OF_THE_HUB:
         return Category.NOWHERE
@@ -137,12 +139,12 @@ _ENDPOINTS_MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 _ENDPOINTS_CHANGED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
-def may_be_system(kind: Kind) -> bool:
+def may_be_system(kind: GroupResource) -> bool:
     """Whether objects of a kind can be system objects."""
     return kind in _JUDGES
 
 
-def is_system(kind: Kind, obj: Mapping[str, Any]) -> bool:
+def is_system(kind: GroupResource, obj: Mapping[str, Any]) -> bool:
     """Whether an object is one that every cluster creates for itself, and that is never copied."""
     judge = _JUDGES.get(kind)
     return judge is not None and judge(obj, obj.get("metadata") or {})
@@ -181,13 +183,13 @@ def _named(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], bool]:
     return lambda _, metadata: metadata.get("name") == name
 
 
-_JUDGES: Final[Mapping[Kind, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]]] = {
-    Kind("", "namespaces"): _named(SUMMARY_NAMESPACE),
-    Kind("", "secrets"): _secret,
-    Kind("", "configmaps"): _named("kube-root-ca.crt"),
-    Kind("", "serviceaccounts"): _named("default"),
-    Kind("", "endpoints"): _endpoints,
-    Kind("discovery.k8s.io", "endpointslices"): _endpoint_slice,
+_JUDGES: Final[Mapping[GroupResource, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]]] = {
+    GroupResource("", "namespaces"): _named(SUMMARY_NAMESPACE),
+    GroupResource("", "secrets"): _secret,
+    GroupResource("", "configmaps"): _named("kube-root-ca.crt"),
+    GroupResource("", "serviceaccounts"): _named("default"),
+    GroupResource("", "endpoints"): _endpoints,
+    GroupResource("discovery.k8s.io", "endpointslices"): _endpoint_slice,
 }
 
 

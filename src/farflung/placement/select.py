@@ -20,7 +20,7 @@ from farflung.machinery.selectors import EVERYTHING, IN_OBJECTS, Labels, LabelSe
 if TYPE_CHECKING:  # the compiler is loaded with the first expression
     from farflung.machinery.cel.compiler import Program
     from farflung.machinery.cel.environment import ExpressionEnvironment
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 
 
 class SelectorExpression(msgspec.Struct):
@@ -133,7 +133,7 @@ class SelectorClause(NamedTuple):
     selectors: tuple[LabelSelector, ...] = ()
     namespaced: bool | None = None  #: None: both
 
-    def fits_kind(self, kind: Kind, *, namespaced: bool) -> bool:
+    def fits_kind(self, kind: GroupResource, *, namespaced: bool) -> bool:
         if self.namespaced is not None and self.namespaced is not namespaced:
             return False
         if self.group is not None and self.group != kind.group:
@@ -176,7 +176,7 @@ class WorkloadSelector:
     upsync: tuple[UpsyncSet, ...] = ()
     returning: tuple[SelectorClause, ...] = ()  #: the same as clauses
     problem: str = ""  #: why it is invalid, beginning with the path; then the other fields are empty
-    _of_kinds: dict[tuple[Kind, bool], _OfKind | None] = field(
+    _of_kinds: dict[tuple[GroupResource, bool], _OfKind | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -205,29 +205,29 @@ class WorkloadSelector:
         """Whether a namespace with these labels is selected as a whole."""
         return self.namespaces is not None and self.namespaces.matches(labels)
 
-    def may_select(self, kind: Kind, *, namespaced: bool) -> bool:
+    def may_select(self, kind: GroupResource, *, namespaced: bool) -> bool:
         """Whether an object of the kind can be selected."""
         return self._say(kind, namespaced=namespaced) is not None
 
-    def may_select_singly(self, kind: Kind, *, namespaced: bool) -> bool:
+    def may_select_singly(self, kind: GroupResource, *, namespaced: bool) -> bool:
         """Whether an object of the kind can be selected other than with its whole namespace."""
         said = self._say(kind, namespaced=namespaced)
         return said is not None and any(not one.selected.whole_namespace for one in said.going)
 
-    def kinds(self) -> frozenset[Kind] | None:
+    def kinds(self) -> frozenset[GroupResource] | None:
         """The kinds of which objects can be selected; None: any kind."""
-        kinds: set[Kind] = set()
+        kinds: set[GroupResource] = set()
         for one in self.alternatives:
             if one.group is None or one.resources is None:
                 return None
-            kinds.update(Kind(one.group, resource) for resource in one.resources)
+            kinds.update(GroupResource(one.group, resource) for resource in one.resources)
         return frozenset(kinds)
 
     def minds_namespaces(self) -> bool:
         """Whether a selection can depend on labels of namespaces."""
         return any(one.namespace_selectors for one in self.alternatives)
 
-    def _say(self, kind: Kind, *, namespaced: bool) -> _OfKind | None:
+    def _say(self, kind: GroupResource, *, namespaced: bool) -> _OfKind | None:
         """None: no object of the kind can be selected."""
         if (kind, namespaced) not in self._of_kinds:
             going = _of_kind(self.alternatives, kind, namespaced=namespaced)
@@ -236,7 +236,7 @@ class WorkloadSelector:
         return self._of_kinds[kind, namespaced]
 
 
-def _of_kind(some: tuple[SelectorClause, ...], kind: Kind, *, namespaced: bool) -> tuple[SelectorClause, ...]:
+def _of_kind(some: tuple[SelectorClause, ...], kind: GroupResource, *, namespaced: bool) -> tuple[SelectorClause, ...]:
     return tuple(one for one in some if one.fits_kind(kind, namespaced=namespaced))
 
 

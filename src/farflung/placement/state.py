@@ -27,7 +27,7 @@ from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
     NAMESPACES,
-    Kind,
+    GroupResource,
     Part,
     PlacementKey,
     Source,
@@ -72,7 +72,7 @@ class Neighbors:
             wanted = (one for one in self._engine.parts_at(mailbox))
         yield from (one for one in wanted if self._world.get(cluster, one) is None)
 
-    def patience(self, mailbox: str, cluster: str, kind: Kind, sources: Iterable[str], now: datetime) -> float:
+    def patience(self, mailbox: str, cluster: str, kind: GroupResource, sources: Iterable[str], now: datetime) -> float:
         """Seconds until it is reported that a mailbox does not serve a kind, because a binding or definition of one of
         `sources` may still serve it; infinite: until an event."""
         bringing = (one for source in sources for one in self._offers.bringing(source, kind))
@@ -109,7 +109,7 @@ class PlacementState:
 
     def __init__(
         self,
-        builtin: Mapping[Kind, str],
+        builtin: Mapping[GroupResource, str],
         limits: guard.WithdrawalLimits,
         is_heard: Callable[[Source], bool] = lambda _: True,
     ) -> None:
@@ -409,14 +409,14 @@ class PlacementState:
                 works |= self._all_of(cluster, source.kind)
         return works
 
-    def is_awaited(self, cluster: str, kind: Kind) -> bool:
+    def is_awaited(self, cluster: str, kind: GroupResource) -> bool:
         """Whether the first list of a kind of this workspace is missing."""
         source = self.offers.source(cluster, kind)
         if source is None or self._is_heard(source):
             return False
         return source in self.sources or source in self.offers.builtin()
 
-    def _all_of(self, cluster: str, kind: Kind) -> set[WorkKey]:
+    def _all_of(self, cluster: str, kind: GroupResource) -> set[WorkKey]:
         works: set[WorkKey] = set()
         for key in self.placements if cluster in self.engine.sources() else ():
             if key.cluster == cluster:

@@ -13,7 +13,7 @@ from farflung.apis.edge.names import CAPACITY_KNOWN, EDGE_REACHABLE
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
 from farflung.placement.index import ObjectIndex, PlacementIndex
-from farflung.placement.names import DEFINITIONS, Category, Kind, Part, PlacementKey, category
+from farflung.placement.names import DEFINITIONS, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.select import UpsyncSet
 from farflung.placement.types import StatusCondition
 
@@ -134,9 +134,9 @@ class SyncerSpec(NamedTuple):
     """The spec of a SyncerConfig, without order."""
 
     namespaces: frozenset[str] = frozenset()
-    kinds: frozenset[Kind] = frozenset()
+    kinds: frozenset[GroupResource] = frozenset()
     parts: frozenset[Part] = frozenset()
-    versions: Mapping[Kind, str] = {}
+    versions: Mapping[GroupResource, str] = {}
     upsync: frozenset[UpsyncSet] = frozenset()
 
     def spec(self) -> Obj:
@@ -157,13 +157,13 @@ def combine_specs(
     engine: PlacementIndex,
     world: ObjectIndex,
     placements: Iterable[PlacementKey],
-    namespaced: Callable[[str], Mapping[Kind, str]],
+    namespaced: Callable[[str], Mapping[GroupResource, str]],
 ) -> SyncerSpec:
     """The spec for valid placements.  `namespaced`: the namespaced kinds of a workspace, with versions.  Versions of
     kinds outside of whole namespaces are added from the mailbox."""
     namespaces: set[str] = set()
     parts: set[Part] = set()
-    kinds: dict[Kind, str] = {}
+    kinds: dict[GroupResource, str] = {}
     upsync: set[UpsyncSet] = set()
     for key in placements:
         what = engine.what(key)
@@ -179,7 +179,7 @@ def combine_specs(
     return SyncerSpec(frozenset(namespaces), frozenset(kinds), frozenset(parts), kinds, frozenset(upsync))
 
 
-def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[Kind]) -> Iterator[Part]:
+def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[GroupResource]) -> Iterator[Part]:
     """The definitions of these kinds, if they exist."""
     for kind in kinds:
         definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
@@ -189,10 +189,10 @@ def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[Kind]) -> Ite
 
 def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
     """The inverse of `SyncerSpec.spec`.  Tolerates changes of other writers."""
-    versions: dict[Kind, str] = {}
+    versions: dict[GroupResource, str] = {}
 
-    def kind_of(one: Mapping[str, Any]) -> Kind:
-        kind = Kind(one.get("group") or "", one.get("resource") or "")
+    def kind_of(one: Mapping[str, Any]) -> GroupResource:
+        kind = GroupResource(one.get("group") or "", one.get("resource") or "")
         versions[kind] = one.get("apiVersion") or ""
         return kind
 
@@ -219,9 +219,9 @@ def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
 def spec_of(
     *,
     namespaces: Iterable[str] = (),
-    kinds: Iterable[Kind] = (),
+    kinds: Iterable[GroupResource] = (),
     parts: Iterable[Part] = (),
-    versions: Mapping[Kind, str],
+    versions: Mapping[GroupResource, str],
     upsync: Iterable[UpsyncSet] = (),
 ) -> Obj:
     """The spec of `the-one`: sorted, and equal for equal sets.
@@ -230,8 +230,8 @@ def spec_of(
     whole namespaces, and parts of kinds that are only copied to mailboxes or have no known version."""
     all_kinds = {kind for kind in kinds if kind in versions and category(kind) is Category.EDGE}
     whole = set(namespaces)
-    inside: dict[Kind, dict[str, set[str]]] = {}
-    outside: dict[Kind, set[str]] = {}
+    inside: dict[GroupResource, dict[str, set[str]]] = {}
+    outside: dict[GroupResource, set[str]] = {}
     for kind, namespace, name in parts:
         if not namespace:
             outside.setdefault(kind, set()).add(name)
@@ -254,11 +254,11 @@ def spec_of(
     return spec
 
 
-def _going(kinds: Iterable[Kind], versions: Mapping[Kind, str]) -> list[Kind]:
+def _going(kinds: Iterable[GroupResource], versions: Mapping[GroupResource, str]) -> list[GroupResource]:
     return sorted(kind for kind in kinds if kind in versions and category(kind) is Category.EDGE)
 
 
-def _resource(kind: Kind, versions: Mapping[Kind, str]) -> Obj:
+def _resource(kind: GroupResource, versions: Mapping[GroupResource, str]) -> Obj:
     return {"apiVersion": versions[kind], "group": kind.group, "resource": kind.resource}
 
 

@@ -17,7 +17,7 @@ from farflung.machinery import names
 from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.selectors import EVERYTHING, LabelSelector
 from farflung.placement import customize, select
-from farflung.placement.names import Kind, ObjectKey, PlacementKey, is_system, may_be_system
+from farflung.placement.names import GroupResource, ObjectKey, PlacementKey, is_system, may_be_system
 from farflung.placement.select import (
     InvalidFieldError,
     Selector,
@@ -387,7 +387,7 @@ _MARKS: Final = frozenset(
 )
 
 
-def parse_object(kind: Kind, api_version: str, document: bytes) -> ObservedObject:
+def parse_object(kind: GroupResource, api_version: str, document: bytes) -> ObservedObject:
     """Decodes only the metadata, except for kinds that can be system objects."""
     metadata = _headed.decode(document).metadata
     annotations = metadata.annotations or {}

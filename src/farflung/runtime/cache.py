@@ -31,7 +31,7 @@ class CachedObject(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class CacheChange(Generic[T]):
     """`old is None`: the object is new; `new is None`: it was deleted."""
 
     key: Key
@@ -68,47 +68,49 @@ class Cache(Mapping[Key, T], Generic[T]):
         known = self._known.get(key)
         return 0 if known is None else known.version
 
-    def apply(self, news: CachedObject[T]) -> Change[T] | None:
+    def apply(self, news: CachedObject[T]) -> CacheChange[T] | None:
         """Apply a change of the watch.  None if the cache has this version or a newer one."""
         self.hear(news.version)
         return self._put(news)
 
-    def assume(self, written: CachedObject[T]) -> Change[T] | None:
+    def assume(self, written: CachedObject[T]) -> CacheChange[T] | None:
         """Apply an own write, unless the watch delivered that version already, and perhaps a newer one."""
         return self._put(written) if written.version > self._heard else None
 
-    def forget(self, key: Key) -> Change[T] | None:
+    def forget(self, key: Key) -> CacheChange[T] | None:
         """Remove an object after an own deletion.  If finalizers keep it, the watch delivers it again."""
         known = self._known.pop(key, None)
-        return None if known is None else Change(key, known.value, None)
+        return None if known is None else CacheChange(key, known.value, None)
 
-    def remove(self, gone: CachedObject[T]) -> Change[T] | None:
+    def remove(self, gone: CachedObject[T]) -> CacheChange[T] | None:
         """None if the cache does not have it, or has a newer object of this name."""
         self.hear(gone.version)
         known = self._known.get(gone.key)
         if known is None or known.version > gone.version:
             return None
         del self._known[gone.key]
-        return Change(gone.key, known.value, None)
+        return CacheChange(gone.key, known.value, None)
 
     def hear(self, version: int) -> None:
         self._heard = max(self._heard, version)
 
-    def replace(self, everything: Iterable[CachedObject[T]], version: int) -> list[Change[T]]:
+    def replace(self, everything: Iterable[CachedObject[T]], version: int) -> list[CacheChange[T]]:
         """Replace everything by a list of that version, even if it is older: the server may have been restored from a
         backup, and then versions are used again for other writes."""
         found = {known.key: known for known in everything}
         before, self._known, self._heard = self._known, found, version
-        changes: list[Change[T]] = [Change(key, old.value, None) for key, old in before.items() if key not in found]
+        changes: list[CacheChange[T]] = [
+            CacheChange(key, old.value, None) for key, old in before.items() if key not in found
+        ]
         for key, new in found.items():
             old = before.get(key)
             if old is None or old.version != new.version or old.value != new.value:
-                changes.append(Change(key, None if old is None else old.value, new.value))
+                changes.append(CacheChange(key, None if old is None else old.value, new.value))
         return changes
 
-    def _put(self, news: CachedObject[T]) -> Change[T] | None:
+    def _put(self, news: CachedObject[T]) -> CacheChange[T] | None:
         known = self._known.get(news.key)
         if known is not None and known.version >= news.version:
             return None
         self._known[news.key] = news
-        return Change(news.key, None if known is None else known.value, news.value)
+        return CacheChange(news.key, None if known is None else known.value, news.value)

@@ -11,12 +11,12 @@ import orjson
 from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Cache, CachedObject, Change, Key
+from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
 from farflung.runtime.reflector import Environment, Reflector, number, where
 
 T = TypeVar("T")
 
-Listener = Callable[[Change[T]], None]
+Listener = Callable[[CacheChange[T]], None]
 Trouble = Callable[[str, Exception], None]
 ReflectorKey = tuple[int, str, str, str, str]
 
@@ -121,7 +121,7 @@ class Informer(Generic[T]):
         self.troubles += 1
         self._report(what, error)
 
-    def _notify(self, change: Change[T] | None) -> None:
+    def _notify(self, change: CacheChange[T] | None) -> None:
         """A listener that fails does not keep the others from being called."""
         if change is None:
             return

@@ -8,12 +8,12 @@ from typing import Final, TypeVar
 
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller, position
 from farflung.runtime.reflector import Environment
 
 T = TypeVar("T")
-Listener = Callable[[Change[T]], None]
+Listener = Callable[[CacheChange[T]], None]
 REBUILD: Final = "rebuild"  #: the only key of the queue
 LONGEST: Final = 600.0  #: seconds: the longest backoff, and the time after which failures are forgotten
 
@@ -76,7 +76,7 @@ class Rebuilder(Controller[str]):
         """Deliver all objects of a cache to the new engine, except those that fail."""
         for key, value in list(cache.items()):
             try:
-                listener(Change(key, None, value))
+                listener(CacheChange(key, None, value))
             except Exception as error:
                 self.failed_again((kind, key), error)
 

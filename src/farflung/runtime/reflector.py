@@ -40,7 +40,7 @@ WATCH_SECONDS: Final = (300, 600)
 EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
 
-class Sink(Protocol[T]):
+class ReflectorSink(Protocol[T]):
     """Receives lists and changes.  Its methods do not raise."""
 
     def replace(self, everything: list[CachedObject[T]], version: int) -> None: ...
@@ -64,7 +64,7 @@ class Sink(Protocol[T]):
 @dataclass(slots=True, eq=False)
 class _Reader(Generic[T]):
     decode: Callable[[bytes], T]
-    sink: Sink[T]
+    sink: ReflectorSink[T]
     listed: bool = False  #: whether the sink has a list, so that it can get changes
 
 
@@ -108,7 +108,7 @@ class Reflector(Generic[T]):
         client: Client,
         collection: Collection,
         decode: Callable[[bytes], T],
-        sink: Sink[T],
+        sink: ReflectorSink[T],
         env: Environment,
         selection: ListOptions = EVERYTHING,
     ) -> None:
@@ -124,13 +124,13 @@ class Reflector(Generic[T]):
         self._turn: asyncio.Timeout | None = None  #: of a list or watch; expires when a sink is added
         self._running = asyncio.Lock()
 
-    def add(self, decode: Callable[[bytes], Any], sink: Sink[Any]) -> None:
+    def add(self, decode: Callable[[bytes], Any], sink: ReflectorSink[Any]) -> None:
         """Add a sink.  If the others have a list already, all of them get a new one."""
         self._readers = [*self._readers, _Reader(decode, sink)]
         if self._turn is not None and not self._turn.expired():
             self._turn.reschedule(asyncio.get_running_loop().time())
 
-    def remove(self, sink: Sink[Any]) -> None:
+    def remove(self, sink: ReflectorSink[Any]) -> None:
         """From now on the sink gets nothing, even of a list that was requested before."""
         for reader in self._readers:
             if reader.sink is sink:

@@ -60,7 +60,7 @@ class Preference(NamedTuple):
     requirements: tuple[LabelRule, ...]
 
 
-class Toleration(NamedTuple):
+class MachineToleration(NamedTuple):
     """As in Kubernetes: an empty key with the operator Exists tolerates everything."""
 
     key: str = ""
@@ -70,14 +70,14 @@ class Toleration(NamedTuple):
     seconds: int | None = None  #: tolerationSeconds of NoExecute; None: forever
 
 
-class Taint(NamedTuple):
+class SiteTaint(NamedTuple):
     key: str
     value: str = ""
     effect: str = "NoSchedule"  #: NoSchedule, PreferNoSchedule or NoExecute
     since: str = ""  #: RFC 3339, of NoExecute
 
 
-UNSCHEDULABLE: Final = Taint("globalscheduler.com/unschedulable")  #: of a cordoned site
+UNSCHEDULABLE: Final = SiteTaint("globalscheduler.com/unschedulable")  #: of a cordoned site
 
 # --- requests -------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class SiteSelector:
     affinity: tuple[LabelRule, ...] = ()  #: labels of stacks on the site
     antiaffinity: tuple[LabelRule, ...] = ()
     near: Point | None = None
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[MachineToleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Site:
     operator: str = ""
     health: Health = Health.UNKNOWN
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[SiteTaint, ...] = ()
     tenants: frozenset[str] = frozenset()  #: tenants that may use it; empty: all
     capacity: Capacity = field(default_factory=Capacity)
     used_elsewhere: Mapping[str, int] = field(default_factory=dict)  #: vcpus and memory used outside the scheduler
@@ -258,7 +258,7 @@ def label_selector(requirements: Iterable[LabelRule]) -> LabelSelector:
     return LabelSelector(tuple(_label_requirement(one) for one in requirements))
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: MachineToleration, taint: SiteTaint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -269,8 +269,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def find_untolerated(
-    taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: frozenset[str]
-) -> list[Taint]:
+    taints: Iterable[SiteTaint], tolerations: Iterable[MachineToleration], effects: frozenset[str]
+) -> list[SiteTaint]:
     tolerations = tuple(tolerations)
     return [
         taint for taint in taints if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations)

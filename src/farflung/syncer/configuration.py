@@ -12,7 +12,7 @@ import orjson
 from farflung.apis.edge.names import EDGE_SYNC_CONFIGS, SYNCER_CONFIGS
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.informers import InformerHandlers, KindInformers
 from farflung.syncer.report import THE_ONE
@@ -20,8 +20,8 @@ from farflung.syncer.status import requested_release
 from farflung.syncer.sync_scope import read_scope
 from farflung.syncer.upsync import read_object
 
-REPORTED: Final = Part(Kind(SYNCER_CONFIGS.group, SYNCER_CONFIGS.plural), "", THE_ONE)
-CONFIGURATIONS: Final = {Kind(one.group, one.plural): one for one in (SYNCER_CONFIGS, EDGE_SYNC_CONFIGS)}
+REPORTED: Final = Part(GroupResource(SYNCER_CONFIGS.group, SYNCER_CONFIGS.plural), "", THE_ONE)
+CONFIGURATIONS: Final = {GroupResource(one.group, one.plural): one for one in (SYNCER_CONFIGS, EDGE_SYNC_CONFIGS)}
 
 
 class ConfigInformers:
@@ -63,7 +63,7 @@ class ConfigInformers:
         if before.get("spec") != config.get("spec") or requested_release(before) != requested_release(config):
             self._changed()
 
-    def _on_error(self, kind: Kind, error: Exception) -> None:
+    def _on_error(self, kind: GroupResource, error: Exception) -> None:
         if isinstance(error, Forbidden):
             self._changed()
         self._log.info("cannot watch the mailbox", v=2, resource=str(kind), error=str(error))
@@ -82,7 +82,7 @@ class ConfigInformers:
             return False
         return all(map(self._is_settled, CONFIGURATIONS))
 
-    def _is_settled(self, kind: Kind) -> bool:
+    def _is_settled(self, kind: GroupResource) -> bool:
         """Whether configurations of a kind were listed, or cannot be."""
         informers = self._informers
         silent = self._kinds.in_mailbox(kind, "") is None or isinstance(informers.error(kind), Forbidden)

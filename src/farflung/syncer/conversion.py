@@ -19,7 +19,7 @@ from farflung.apis.kcp.names import APIS_GROUP
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
 from farflung.machinery.quantity import parse as quantity
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.placement.project import NEVER, stripped, with_assigned
 from farflung.placement.types import YES
 
@@ -47,10 +47,10 @@ _QUANTITIES: Final = frozenset(
 #: kinds whose status the hub sets itself
 _STATUS_OF_THE_HUB: Final = frozenset(
     {
-        Kind("", "namespaces"),
-        Kind("", "resourcequotas"),
-        Kind("apiextensions.k8s.io", "customresourcedefinitions"),
-        Kind(APIS_GROUP, "apibindings"),
+        GroupResource("", "namespaces"),
+        GroupResource("", "resourcequotas"),
+        GroupResource("apiextensions.k8s.io", "customresourcedefinitions"),
+        GroupResource(APIS_GROUP, "apibindings"),
     }
 )
 
@@ -237,6 +237,6 @@ def returned_status(live: Mapping[str, Any]) -> Obj | None:
     return status if isinstance(status, dict) else None
 
 
-def takes_status(resource: Kind) -> bool:
+def takes_status(resource: GroupResource) -> bool:
     """Whether the syncer returns the status of the kind to the mailbox."""
     return resource not in _STATUS_OF_THE_HUB

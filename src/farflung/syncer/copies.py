@@ -16,7 +16,7 @@ from farflung.apis.edge.names import (
     SYNCER_MANAGER,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part, is_system
+from farflung.placement.names import GroupResource, Part, is_system
 from farflung.runtime.cache import CachedObject, Key
 from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.journal import GONE, JournalEntry
@@ -40,7 +40,7 @@ class MailboxCopy:
     status: str  #: digest of its status; empty: none
 
 
-def read_copy(resource: Kind, document: bytes) -> MailboxCopy:
+def read_copy(resource: GroupResource, document: bytes) -> MailboxCopy:
     """Raises ValueError for anything but an object."""
     obj = orjson.loads(document)
     metadata = obj["metadata"] if isinstance(obj, dict) and isinstance(obj.get("metadata"), dict) else {}
@@ -68,7 +68,7 @@ def status_digest(obj: Obj) -> str:
     return digest(encoded(status)) if status else ""
 
 
-def read_edge_object(resource: Kind, document: bytes) -> Obj:
+def read_edge_object(resource: GroupResource, document: bytes) -> Obj:
     """The parts of an object at the edge that decisions depend on: marks, our managedFields, status."""
     obj: Obj = orjson.loads(document)
     metadata = obj["metadata"]

@@ -14,7 +14,7 @@ from farflung.client.discovery import ServedResources, discover
 from farflung.client.errors import ClientError, InvalidResponse
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 
@@ -28,7 +28,7 @@ class SharedKinds:
     mailbox: ServedResources = field(default_factory=lambda: NOTHING)
     edge: ServedResources = field(default_factory=lambda: NOTHING)
 
-    def in_mailbox(self, resource: Kind, version: str) -> Collection | None:
+    def in_mailbox(self, resource: GroupResource, version: str) -> Collection | None:
         """How to read copies of a kind: in the requested version if both sides serve it, else in one that both serve,
         else in one of the mailbox."""
         for candidate in self._candidates(resource, version):
@@ -38,17 +38,17 @@ class SharedKinds:
         found = self._found(self.mailbox, resource, version) or self._found(self.mailbox, resource, "")
         return None if found is None else found.collection
 
-    def at_edge(self, resource: Kind, version: str = "") -> Collection | None:
+    def at_edge(self, resource: GroupResource, version: str = "") -> Collection | None:
         found = self._found(self.edge, resource, version)
         return None if found is None else found.collection
 
-    def edge_lacks(self, resource: Kind) -> bool:
+    def edge_lacks(self, resource: GroupResource) -> bool:
         """Whether the edge certainly does not serve the kind in any version."""
         of_group = [version for group in self.edge.groups if group.name == resource.group for version in group.versions]
         known = self.edge.groups != () and not any(version.stale for version in of_group)
         return known and self.edge.find(resource.group, resource.resource) is None
 
-    def has_status(self, resource: Kind, version: str) -> bool:
+    def has_status(self, resource: GroupResource, version: str) -> bool:
         """Whether the mailbox serves the status subresource of the kind."""
         found = self._found(self.mailbox, resource, version)
         return found is not None and "status" in found.subresources
@@ -61,11 +61,11 @@ class SharedKinds:
                     return one.collection.plural, one.namespaced
         return None
 
-    def of_group(self, group: str) -> Iterator[Kind]:
+    def of_group(self, group: str) -> Iterator[GroupResource]:
         """The kinds of a group at the edge."""
         for one in self.edge.resources():
             if one.collection.group == group and _readable(one):
-                yield Kind(group, one.collection.plural)
+                yield GroupResource(group, one.collection.plural)
 
     def containing(self) -> Iterator[Collection]:
         """The namespaced kinds of the edge."""
@@ -73,18 +73,18 @@ class SharedKinds:
             if one.namespaced and _readable(one):
                 yield one.collection
 
-    def _candidates(self, resource: Kind, version: str) -> Iterator[str]:
+    def _candidates(self, resource: GroupResource, version: str) -> Iterator[str]:
         yield version
         for group in self.mailbox.groups:
             if group.name == resource.group:
                 yield from (one.name for one in group.versions)
 
-    def _found(self, side: ServedResources, resource: Kind, version: str) -> Described | None:
+    def _found(self, side: ServedResources, resource: GroupResource, version: str) -> Described | None:
         found = side.find(resource.group, resource.resource, version)
         return found if found is not None and _readable(found) else None
 
 
-def served_only(collections: Mapping[Kind, Collection | None]) -> dict[Kind, Collection]:
+def served_only(collections: Mapping[GroupResource, Collection | None]) -> dict[GroupResource, Collection]:
     return {resource: collection for resource, collection in collections.items() if collection is not None}
 
 

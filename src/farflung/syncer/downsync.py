@@ -13,7 +13,7 @@ from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound, UpdateConflict
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import digest, is_downsynced, owned_fields, returned_status, takes_status
@@ -127,7 +127,7 @@ class Downsync:
         self._enqueue(part)
         self._enqueue_containers(part)
 
-    def on_list(self, kind: Kind) -> None:
+    def on_list(self, kind: GroupResource) -> None:
         """All copies of a kind were listed: entries without a copy lost it."""
         known = self._mailbox.copies.of(kind)
         for entry in [one for one in self._journal.entries_of(kind) if one.part not in known]:
@@ -140,7 +140,7 @@ class Downsync:
             self._enqueue(part)
             self._enqueue_status(part)
 
-    def enqueue_kind(self, kind: Kind) -> None:
+    def enqueue_kind(self, kind: GroupResource) -> None:
         for entry in self._journal.entries_of(kind):
             self._enqueue(entry.part)
             self._enqueue_status(entry.part)
@@ -435,6 +435,6 @@ class Downsync:
         return current and takes_status(entry.part.kind) and is_downsynced(live)
 
 
-def definition_of(kind: Kind) -> Part:
+def definition_of(kind: GroupResource) -> Part:
     """The CustomResourceDefinition of a kind, if it is not built in."""
     return Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")

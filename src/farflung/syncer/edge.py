@@ -15,7 +15,7 @@ from farflung.apis.names import NAMESPACES, Collection
 from farflung.client.errors import ClientError, InvalidResponse, NotFound
 from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part, is_system
+from farflung.placement.names import GroupResource, Part, is_system
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import is_create_only, is_downsynced
 from farflung.syncer.discovery import SharedKinds
@@ -52,14 +52,14 @@ class EdgeClient:
     async def stranger_in(self, part: Part) -> str:
         """An object in a namespace, or of the kind of a definition, that was not withdrawn; empty if there is
         none.  The journal has no entries in it any more."""
-        if part.kind == Kind("", "namespaces"):
+        if part.kind == GroupResource("", "namespaces"):
             inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
             for collection in inside:
                 if found := await self._stranger(collection, ListOptions(namespace=part.name)):
                     return found
             return ""
         plural, _, group = part.name.partition(".")
-        defined = self.kinds.at_edge(Kind(group, plural))
+        defined = self.kinds.at_edge(GroupResource(group, plural))
         return "" if defined is None else await self._stranger(defined, EVERYTHING)
 
     async def _stranger(self, collection: Collection, selection: ListOptions) -> str:
@@ -69,7 +69,7 @@ class EdgeClient:
                 (is_downsynced(one) and is_create_only(one))
                 or metadata.get("ownerReferences")
                 or "deletionTimestamp" in metadata
-                or is_system(Kind(collection.group, collection.plural), one)
+                or is_system(GroupResource(collection.group, collection.plural), one)
             ):
                 return f"{collection.kind} {metadata['name']}"
         return ""

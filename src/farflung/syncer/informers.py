@@ -11,8 +11,8 @@ from typing import Final, Generic, TypeVar
 from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part
-from farflung.runtime.cache import Change, Key
+from farflung.placement.names import GroupResource, Part
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 from farflung.syncer.context import SyncerContext
@@ -22,17 +22,19 @@ from farflung.syncer.journal import SUSPICION
 T = TypeVar("T")
 
 
-def never(kind: Kind, collection: Collection, informer: Informer[T]) -> None:
+def never(kind: GroupResource, collection: Collection, informer: Informer[T]) -> None:
     """Resume nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class InformerHandlers(Generic[T]):
     changed: Callable[[Part, str, T | None], None]  #: the object, its logical cluster, its new value; None: deleted
-    failed: Callable[[Kind, Exception], None]
-    listed: Callable[[Kind], None] = lambda kind: None  #: after the first list of a kind
+    failed: Callable[[GroupResource, Exception], None]
+    listed: Callable[[GroupResource], None] = lambda kind: None  #: after the first list of a kind
     relisted: Callable[[], None] = lambda: None  #: when the server cannot resume a watch
-    resume: Callable[[Kind, Collection, Informer[T]], None] = never  #: may resume a new informer from a known state
+    resume: Callable[[GroupResource, Collection, Informer[T]], None] = (
+        never  #: may resume a new informer from a known state
+    )
 
 
 class KindInformers(Generic[T]):
@@ -42,7 +44,7 @@ class KindInformers(Generic[T]):
         self,
         client: Client,
         env: Environment,
-        decode: Callable[[Kind, bytes], T],
+        decode: Callable[[GroupResource, bytes], T],
         handlers: InformerHandlers[T],
         selection: ListOptions = EVERYTHING,
     ) -> None:
@@ -51,14 +53,14 @@ class KindInformers(Generic[T]):
         self._decode = decode
         self._handlers = handlers
         self._selection = selection
-        self._collections: dict[Kind, Collection] = {}
-        self._informers: dict[Kind, Informer[T]] = {}
-        self._running: dict[Kind, asyncio.Task[None]] = {}
-        self._objects: dict[Kind, dict[Part, T]] = {}
-        self._errors: dict[Kind, Exception] = {}
-        self._listed: set[Kind] = set()
+        self._collections: dict[GroupResource, Collection] = {}
+        self._informers: dict[GroupResource, Informer[T]] = {}
+        self._running: dict[GroupResource, asyncio.Task[None]] = {}
+        self._objects: dict[GroupResource, dict[Part, T]] = {}
+        self._errors: dict[GroupResource, Exception] = {}
+        self._listed: set[GroupResource] = set()
 
-    def watch(self, group: asyncio.TaskGroup, collections: Mapping[Kind, Collection]) -> None:
+    def watch(self, group: asyncio.TaskGroup, collections: Mapping[GroupResource, Collection]) -> None:
         """Watch these kinds, and stop all others."""
         for kind in [one for one, collection in self._collections.items() if collections.get(one) != collection]:
             self.stop(kind)
@@ -66,7 +68,7 @@ class KindInformers(Generic[T]):
             if kind not in self._collections:
                 self._start(group, kind, collection)
 
-    def _start(self, group: asyncio.TaskGroup, kind: Kind, collection: Collection) -> None:
+    def _start(self, group: asyncio.TaskGroup, kind: GroupResource, collection: Collection) -> None:
         def fail(what: str, error: Exception) -> None:
             self._errors[kind] = error
             self._handlers.failed(kind, error)
@@ -84,7 +86,7 @@ class KindInformers(Generic[T]):
         running = self._run(kind, informer)
         self._running[kind] = group.create_task(running, name=f"informer of {collection.plural}")
 
-    async def _run(self, kind: Kind, informer: Informer[T]) -> None:
+    async def _run(self, kind: GroupResource, informer: Informer[T]) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(informer.run())
             await informer.synced.wait()
@@ -92,7 +94,7 @@ class KindInformers(Generic[T]):
             self._listed.add(kind)
             self._handlers.listed(kind)
 
-    def stop(self, kind: Kind) -> None:
+    def stop(self, kind: GroupResource) -> None:
         """Stop the informer of a kind and forget its objects, without calling handlers."""
         self._running.pop(kind).cancel()
         del self._informers[kind], self._collections[kind], self._objects[kind]
@@ -103,7 +105,7 @@ class KindInformers(Generic[T]):
         for kind in self.kinds():
             self.stop(kind)
 
-    def _handle(self, kind: Kind, change: Change[T]) -> None:
+    def _handle(self, kind: GroupResource, change: CacheChange[T]) -> None:
         part = Part(kind, change.key.namespace, change.key.name)
         objects = self._objects.get(kind)
         if objects is None:
@@ -119,33 +121,33 @@ class KindInformers(Generic[T]):
     def get(self, part: Part) -> T | None:
         return self._objects.get(part.kind, {}).get(part)
 
-    def of(self, kind: Kind) -> Mapping[Part, T]:
+    def of(self, kind: GroupResource) -> Mapping[Part, T]:
         """All objects of a kind, as a live view."""
         return self._objects.get(kind, {})
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[GroupResource]:
         return list(self._objects)
 
-    def collection(self, kind: Kind) -> Collection | None:
+    def collection(self, kind: GroupResource) -> Collection | None:
         return self._collections.get(kind)
 
-    def is_listed(self, kind: Kind) -> bool:
+    def is_listed(self, kind: GroupResource) -> bool:
         """Whether the kind was listed, and the handler `listed` was called.  Between the two, the journal does not know
         yet which copies the list lacks."""
         return kind in self._listed
 
-    def error(self, kind: Kind) -> Exception | None:
+    def error(self, kind: GroupResource) -> Exception | None:
         """The last error of a kind that was not listed yet."""
         return None if self.is_listed(kind) else self._errors.get(kind)
 
-    def positions(self) -> Iterator[tuple[Kind, Collection, int]]:
+    def positions(self) -> Iterator[tuple[GroupResource, Collection, int]]:
         """For each listed kind, the resourceVersion up to which all changes arrived."""
         for kind in self._listed:
             yield kind, self._collections[kind], self._informers[kind].cache.heard
 
     # --- own writes -------------------------------------------------------------------------------
 
-    def assume(self, kind: Kind, written: Obj) -> None:
+    def assume(self, kind: GroupResource, written: Obj) -> None:
         if informer := self._informers.get(kind):
             informer.assume(written)
 
@@ -169,9 +171,9 @@ class CopyInformers:
         )
         self._journal = context.journal
         self._log = context.log
-        self._resumed: set[Kind] = set()
+        self._resumed: set[GroupResource] = set()
 
-    def _resume(self, kind: Kind, collection: Collection, informer: Informer[MailboxCopy]) -> None:
+    def _resume(self, kind: GroupResource, collection: Collection, informer: Informer[MailboxCopy]) -> None:
         position = self._journal.positions().get(kind)
         entries = list(self._journal.entries_of(kind))
         if position is None or position.version != collection.version or not position.revision:
@@ -206,7 +208,7 @@ class CopyInformers:
             if position.revision and self.informers.collection(kind) is None:
                 self._journal.set_revision(kind, "", "")
 
-    def _relist(self, kinds: Iterable[Kind]) -> None:
+    def _relist(self, kinds: Iterable[GroupResource]) -> None:
         for kind in kinds:
             self._journal.set_revision(kind, "", "")
             if self.informers.collection(kind) is not None:
@@ -215,7 +217,7 @@ class CopyInformers:
 
     # --- the journal ------------------------------------------------------------------------------
 
-    def record_positions(self) -> list[Kind]:
+    def record_positions(self) -> list[GroupResource]:
         """Write the resourceVersion of each kind to the journal.  One that decreases shows a restored hub.  Returns the
         kinds with changes since the last call."""
         changed = []
@@ -244,18 +246,18 @@ class CopyInformers:
         finalizer."""
         through = [one for one in status.get("syncedThrough") or () if isinstance(one, dict)]
         names = [(one.get("group"), one.get("resource")) for one in through]
-        kinds = {Kind(*map(str, one)) for one in names if all(isinstance(text, str) for text in one)}
+        kinds = {GroupResource(*map(str, one)) for one in names if all(isinstance(text, str) for text in one)}
         self._journal.set_kinds(EARLIER, kinds)
 
-    def kinds_to_list(self) -> list[Kind]:
+    def kinds_to_list(self) -> list[GroupResource]:
         """Kinds that have to be listed once, and were not yet."""
         left = sorted(one for one in self._journal.get_kinds(EARLIER) if not self.informers.is_listed(one))
         self._journal.set_kinds(EARLIER, left)
         return left
 
-    def awaits_list(self, kind: Kind) -> bool:
+    def awaits_list(self, kind: GroupResource) -> bool:
         """Whether a kind is watched until it was listed once, as of the last plan."""
         return kind in self._journal.get_kinds(EARLIER)
 
-    def _add_kinds_to_list(self, kinds: Iterable[Kind]) -> None:
+    def _add_kinds_to_list(self, kinds: Iterable[GroupResource]) -> None:
         self._journal.set_kinds(EARLIER, self._journal.get_kinds(EARLIER).union(kinds))

@@ -18,7 +18,7 @@ from typing import Any, Final
 import orjson
 
 from farflung.lib.files import beside, create_database, sync_directory
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 
 APPLICATION: Final = 0x66667379  #: SQLite's application_id of a journal: "ffsy"
 FORMAT: Final = 1
@@ -220,7 +220,7 @@ class _Changes:
     """Changes that are not in the file yet."""
 
     entries: dict[Part, JournalEntry | None] = field(default_factory=dict)  #: None: dropped
-    positions: dict[Kind, WatchPosition] = field(default_factory=dict)
+    positions: dict[GroupResource, WatchPosition] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -242,8 +242,8 @@ class Journal:
         self._writing = threading.Lock()  #: held while the connection is used
         self._noting = threading.Lock()  #: held while `_changes` is used, for a moment
         self._changes = _Changes()
-        self._entries: dict[Kind, dict[Part, JournalEntry]] = {}
-        self._positions: dict[Kind, WatchPosition] = {}
+        self._entries: dict[GroupResource, dict[Part, JournalEntry]] = {}
+        self._positions: dict[GroupResource, WatchPosition] = {}
         self._facts: dict[str, str] = {}
 
     @classmethod
@@ -293,7 +293,7 @@ class Journal:
         for some in self._entries.values():
             yield from some
 
-    def entries_of(self, kind: Kind) -> Iterable[JournalEntry]:
+    def entries_of(self, kind: GroupResource) -> Iterable[JournalEntry]:
         """Do not put or drop entries while iterating."""
         return self._entries.get(kind, {}).values()
 
@@ -302,7 +302,7 @@ class Journal:
         for some in self._entries.values():
             yield from some.values()
 
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[GroupResource, ...]:
         """Kinds with entries."""
         return tuple(self._entries)
 
@@ -326,14 +326,14 @@ class Journal:
 
     # --- positions of watches, and facts ----------------------------------------------------------
 
-    def revision_of(self, kind: Kind) -> str:
+    def revision_of(self, kind: GroupResource) -> str:
         """The resourceVersion to resume from; empty: list."""
         return self._positions.get(kind, WatchPosition()).revision
 
-    def positions(self) -> Mapping[Kind, WatchPosition]:
+    def positions(self) -> Mapping[GroupResource, WatchPosition]:
         return MappingProxyType(self._positions)
 
-    def set_revision(self, kind: Kind, version: str, revision: str) -> None:
+    def set_revision(self, kind: GroupResource, version: str, revision: str) -> None:
         """In the file, a position is never ahead of the entries that were put before it."""
         position = WatchPosition(version, revision)
         if self._positions.get(kind) == position:
@@ -353,11 +353,11 @@ class Journal:
         with self._noting:
             self._changes.facts[name] = value
 
-    def get_kinds(self, fact: str) -> set[Kind]:
+    def get_kinds(self, fact: str) -> set[GroupResource]:
         """A fact that is a set of kinds."""
-        return {Kind(*one) for one in orjson.loads(self.get_fact(fact) or "[]")}
+        return {GroupResource(*one) for one in orjson.loads(self.get_fact(fact) or "[]")}
 
-    def set_kinds(self, fact: str, resources: Iterable[Kind]) -> None:
+    def set_kinds(self, fact: str, resources: Iterable[GroupResource]) -> None:
         kinds = set(resources)
         if kinds != self.get_kinds(fact):
             self.set_fact(fact, orjson.dumps(list(map(list, sorted(kinds)))).decode())
@@ -415,7 +415,7 @@ class Journal:
             self._entries.setdefault(entry.part.kind, {})[entry.part] = entry
         for row in self._connection.execute("select * from heard"):
             group, plural, version, revision = unsealed(row)
-            self._positions[Kind(group, plural)] = WatchPosition(version, revision)
+            self._positions[GroupResource(group, plural)] = WatchPosition(version, revision)
         for row in self._connection.execute("select * from fact"):
             name, value = unsealed(row)
             self._facts[name] = value
@@ -442,7 +442,7 @@ def _entry(row: Row) -> JournalEntry:
     group, plural, namespace, name, version, kind, namespaced, uid, revision, incarnation, desired, *others = row
     create_only, withdrawn, orphaned, has_finalizer, applied, owned, edge_uid, returned = others
     return JournalEntry(
-        part=Part(Kind(intern(group), intern(plural)), namespace, name),
+        part=Part(GroupResource(intern(group), intern(plural)), namespace, name),
         version=intern(version),
         kind=intern(kind),
         namespaced=bool(namespaced),

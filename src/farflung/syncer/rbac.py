@@ -15,22 +15,22 @@ from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.kcp.names import APIS_GROUP, CORE_GROUP
 from farflung.apis.names import CERTIFICATES_GROUP, POLICIES_GROUP, RBAC_GROUP
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Category, Kind, category
+from farflung.placement.names import Category, GroupResource, category
 from farflung.placement.syncer_config import THE_ONE, parse_syncer_spec
 from farflung.syncer.conversion import takes_status
 
-NAMESPACES: Final = Kind("", "namespaces")
-NODES: Final = Kind("", "nodes")
-DEFINITIONS: Final = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+NAMESPACES: Final = GroupResource("", "namespaces")
+NODES: Final = GroupResource("", "nodes")
+DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 WITHOUT_STATUS: Final = frozenset(
     {
         NAMESPACES,  # each side has its own
         DEFINITIONS,
-        Kind("", "configmaps"),
-        Kind("", "limitranges"),
-        Kind("", "secrets"),
-        Kind("", "serviceaccounts"),
-        Kind("coordination.k8s.io", "leases"),
+        GroupResource("", "configmaps"),
+        GroupResource("", "limitranges"),
+        GroupResource("", "secrets"),
+        GroupResource("", "serviceaccounts"),
+        GroupResource("coordination.k8s.io", "leases"),
     }
 )
 
@@ -39,21 +39,21 @@ USUAL: Final = frozenset(
     {
         NAMESPACES,
         DEFINITIONS,
-        Kind("", "configmaps"),
-        Kind("", "limitranges"),
-        Kind("", "pods"),
-        Kind("", "resourcequotas"),
-        Kind("", "secrets"),
-        Kind("", "serviceaccounts"),
-        Kind("", "services"),
-        Kind("apps", "deployments"),
-        Kind("coordination.k8s.io", "leases"),
-        Kind("networking.k8s.io", "ingresses"),
+        GroupResource("", "configmaps"),
+        GroupResource("", "limitranges"),
+        GroupResource("", "pods"),
+        GroupResource("", "resourcequotas"),
+        GroupResource("", "secrets"),
+        GroupResource("", "serviceaccounts"),
+        GroupResource("", "services"),
+        GroupResource("apps", "deployments"),
+        GroupResource("coordination.k8s.io", "leases"),
+        GroupResource("networking.k8s.io", "ingresses"),
     }
 )
 
 #: kinds that every placement of a namespace names, which are only read by default
-SEEN: Final = frozenset({Kind(RBAC_GROUP, "rolebindings"), Kind(RBAC_GROUP, "roles")})
+SEEN: Final = frozenset({GroupResource(RBAC_GROUP, "rolebindings"), GroupResource(RBAC_GROUP, "roles")})
 
 #: groups whose kinds grant permissions or intercept writes
 GUARDED: Final = frozenset({RBAC_GROUP, POLICIES_GROUP, "apiregistration.k8s.io", CERTIFICATES_GROUP})
@@ -77,24 +77,24 @@ STATUS: Final = ("patch",)
 class SyncedKinds:
     """The kinds for which a syncer gets permissions."""
 
-    down: frozenset[Kind]
-    up: frozenset[Kind] = frozenset()
-    left_out: frozenset[Kind] = frozenset()  #: selected for downsync, but not allowed by default
-    left_out_up: frozenset[Kind] = frozenset()
+    down: frozenset[GroupResource]
+    up: frozenset[GroupResource] = frozenset()
+    left_out: frozenset[GroupResource] = frozenset()  #: selected for downsync, but not allowed by default
+    left_out_up: frozenset[GroupResource] = frozenset()
     everything: bool = False  #: downsync of all kinds, also future ones
 
 
 def synced_kinds(
     spec: Mapping[str, Any],
     *,
-    allowed: Iterable[Kind] = (),
-    allowed_up: Iterable[Kind] = (),
+    allowed: Iterable[GroupResource] = (),
+    allowed_up: Iterable[GroupResource] = (),
     everything: bool = False,
 ) -> SyncedKinds:
     """`spec`: of the SyncerConfig `the-one`; `allowed`: kinds that the administrator names one by one."""
     told = parse_syncer_spec(spec)
     down = _edge_kinds({*told.kinds, *(part.kind for part in told.parts)})
-    up = _edge_kinds(Kind(one.group, plural) for one in told.upsync for plural in one.resources)
+    up = _edge_kinds(GroupResource(one.group, plural) for one in told.upsync for plural in one.resources)
     allowed, allowed_up = frozenset(allowed), frozenset(allowed_up)
     guarded = {one for one in down if one.group in GUARDED} - allowed
     guarded_up = {one for one in up if one.group in GUARDED or "*" in one} - allowed_up
@@ -107,17 +107,17 @@ def synced_kinds(
     )
 
 
-def _edge_kinds(kinds: Iterable[Kind]) -> frozenset[Kind]:
+def _edge_kinds(kinds: Iterable[GroupResource]) -> frozenset[GroupResource]:
     return frozenset(kind for kind in kinds if category(kind) is Category.EDGE)
 
 
-def parse_resource(text: str) -> Kind:
+def parse_resource(text: str) -> GroupResource:
     """`GROUP/RESOURCE`; the core group is empty, `core`, or omitted.  Raises ValueError."""
     found = _RESOURCE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not of the form GROUP/RESOURCE, like apps/deployments or core/configmaps")
     group = found["group"] or ""
-    return Kind("" if group == "core" else group, found["plural"])
+    return GroupResource("" if group == "core" else group, found["plural"])
 
 
 _RESOURCE: Final = re.compile(r"(?:(?P<group>[a-z0-9.-]*)/)?(?P<plural>[a-z0-9-]+)")
@@ -179,7 +179,7 @@ def edge_rules(kinds: SyncedKinds) -> list[Obj]:
 # --- rules ----------------------------------------------------------------------------------------
 
 
-def _by_group(resources: Iterable[Kind], verbs: Iterable[str], subresource: str = "") -> list[Obj]:
+def _by_group(resources: Iterable[GroupResource], verbs: Iterable[str], subresource: str = "") -> list[Obj]:
     groups: dict[str, list[str]] = {}
     for group, plural in resources:
         groups.setdefault(group, []).append(plural + subresource)

@@ -16,14 +16,14 @@ from farflung.client.errors import ClientError, Invalid, NotFound, Refused, Unre
 from farflung.client.rest import PatchType
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds, parse
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.lease import HEARTBEAT, ServedElsewhereError, holder_record
 from farflung.syncer.sync_scope import ANY
 
 MOST: Final = 50  #: problems in a report
 LONGEST: Final = 300  #: characters of a message
-SECRETS: Final = Kind("", "secrets")
+SECRETS: Final = GroupResource("", "secrets")
 
 
 class Direction(StrEnum):
@@ -59,7 +59,7 @@ class Problems:
     def clear(self, part: Part, direction: Direction) -> None:
         self._known.pop((part, direction), None)
 
-    def keep_kinds(self, resources: Set[Kind], direction: Direction) -> None:
+    def keep_kinds(self, resources: Set[GroupResource], direction: Direction) -> None:
         """Clear problems of whole kinds, except these."""
         for part, one in list(self._known):
             if part == all_of(part.kind) and one is direction and part.kind not in resources:
@@ -92,7 +92,7 @@ class Problems:
         return max(0, len(self._known) - MOST)
 
 
-def all_of(kind: Kind) -> Part:
+def all_of(kind: GroupResource) -> Part:
     """In place of an object: the whole kind."""
     return Part(kind, "", ANY)
 
@@ -117,15 +117,15 @@ class Progress:
     """For each kind, up to which resourceVersion of the mailbox everything is applied at the edge."""
 
     def __init__(self) -> None:
-        self._under_way: dict[Kind, dict[Part, int]] = {}
-        self._latest: dict[Kind, int] = {}
+        self._under_way: dict[GroupResource, dict[Part, int]] = {}
+        self._latest: dict[GroupResource, int] = {}
 
     def start(self, part: Part, revision: int) -> None:
         """A copy has to be applied."""
         self._under_way.setdefault(part.kind, {}).setdefault(part, revision)
         self.advance(part.kind, revision)
 
-    def advance(self, kind: Kind, revision: int) -> None:
+    def advance(self, kind: GroupResource, revision: int) -> None:
         self._latest[kind] = max(self._latest.get(kind, 0), revision)
 
     def finish(self, part: Part) -> None:
@@ -143,7 +143,7 @@ class Progress:
             for kind in sorted(self._latest)
         ]
 
-    def _through(self, kind: Kind) -> int:
+    def _through(self, kind: GroupResource) -> int:
         under_way = self._under_way.get(kind)
         return min(under_way.values()) - 1 if under_way else self._latest[kind]
 

@@ -20,11 +20,11 @@ from typing import Any, Final, NamedTuple
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import version_order
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 
 KindLookup = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is namespaced
 
-NAMESPACES: Final = Kind("", "namespaces")
+NAMESPACES: Final = GroupResource("", "namespaces")
 ANY: Final = "*"
 MOST_PROBLEMS: Final = 50  #: in a list of problems
 LONGEST_TITLE: Final = 300  #: characters of a configuration's kind and name
@@ -52,14 +52,14 @@ class UpsyncSelector(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SyncScope:
-    resources: Mapping[Kind, str]  #: to watch in the mailbox → version; empty: any
+    resources: Mapping[GroupResource, str]  #: to watch in the mailbox → version; empty: any
     upsync: tuple[UpsyncSelector, ...] = ()  #: sorted, without empty ones
     unknown: tuple[tuple[str, str], ...] = ()  #: groups and kinds without a plural, sorted
     problems: tuple[str, ...] = ()  #: sentences, sorted
-    _whole: Mapping[Kind, tuple[frozenset[str], ...]] = field(default_factory=dict)  #: namespaces
+    _whole: Mapping[GroupResource, tuple[frozenset[str], ...]] = field(default_factory=dict)  #: namespaces
     _parts: frozenset[Part] = frozenset()  #: single objects; a namespace or a name may be `*`
     _namespaces: frozenset[str] = _NOTHING  #: namespaces of selected objects
-    _upsync: Mapping[Kind, tuple[UpsyncSelector, ...]] = field(default_factory=dict)
+    _upsync: Mapping[GroupResource, tuple[UpsyncSelector, ...]] = field(default_factory=dict)
 
     def covers(self, part: Part) -> bool:
         """Whether a copy is selected for downsync."""
@@ -74,11 +74,11 @@ class SyncScope:
             return True
         return Part(resource, ANY, name) in self._parts or Part(resource, ANY, ANY) in self._parts
 
-    def upsyncs(self, resource: Kind, namespace: str, name: str) -> bool:
+    def upsyncs(self, resource: GroupResource, namespace: str, name: str) -> bool:
         """Whether an object of the edge is selected for upsync."""
         return any(one.has(namespace, name) for one in self._sets(resource))
 
-    def may_upsync(self, resource: Kind) -> bool:
+    def may_upsync(self, resource: GroupResource) -> bool:
         """Whether any object of the kind may be."""
         return next(self._sets(resource), None) is not None
 
@@ -87,9 +87,9 @@ class SyncScope:
         """The API groups of all selectors for upsync."""
         return frozenset(one.group for one in self.upsync)
 
-    def _sets(self, resource: Kind) -> Iterator[UpsyncSelector]:
+    def _sets(self, resource: GroupResource) -> Iterator[UpsyncSelector]:
         yield from self._upsync.get(resource, ())
-        yield from self._upsync.get(Kind(resource.group, ANY), ())
+        yield from self._upsync.get(GroupResource(resource.group, ANY), ())
 
 
 def read_scope(configs: Iterable[Obj], kinds: KindLookup) -> SyncScope:
@@ -103,8 +103,8 @@ def read_scope(configs: Iterable[Obj], kinds: KindLookup) -> SyncScope:
 class _ScopeReader:
     def __init__(self, kinds: KindLookup) -> None:
         self._kinds = kinds
-        self._versions: dict[Kind, str] = {}
-        self._whole: dict[Kind, set[frozenset[str]]] = {}
+        self._versions: dict[GroupResource, str] = {}
+        self._whole: dict[GroupResource, set[frozenset[str]]] = {}
         self._parts: set[Part] = set()
         self._namespaces: set[str] = set()
         self._upsync: dict[tuple[str, frozenset[str], frozenset[str]], set[str]] = {}
@@ -118,10 +118,10 @@ class _ScopeReader:
         upsync = sorted(
             (UpsyncSelector(*key, frozenset(names)) for key, names in self._upsync.items()), key=UpsyncSelector.order
         )
-        by_resource: dict[Kind, list[UpsyncSelector]] = {}
+        by_resource: dict[GroupResource, list[UpsyncSelector]] = {}
         for one in upsync:
             for plural in one.resources:
-                by_resource.setdefault(Kind(one.group, plural), []).append(one)
+                by_resource.setdefault(GroupResource(one.group, plural), []).append(one)
         return SyncScope(
             MappingProxyType(dict(sorted(self._versions.items()))),
             tuple(upsync),
@@ -185,13 +185,13 @@ class _ScopeReader:
         if group is not None and plurals and names:
             self._upsync.setdefault((group, plurals, namespaces), set()).update(names)
 
-    def _resource(self, where: str, one: Obj) -> tuple[Kind, str] | None:
+    def _resource(self, where: str, one: Obj) -> tuple[GroupResource, str] | None:
         group = self._group(where, one, "group")
         version = self._version(where, one, "apiVersion")
         plural = self._text(one, "resource", f"{where}.")
         if not self._is_plural(where, plural) or group is None or version is None:
             return None
-        return Kind(group, plural), version
+        return GroupResource(group, plural), version
 
     # --- EdgeSyncConfigs --------------------------------------------------------------------------
 
@@ -225,17 +225,17 @@ class _ScopeReader:
         if namespaced and not namespace:
             self._problem(f"{where}.namespace", f"is missing, and objects of kind {kind} are in namespaces")
             return None
-        return Part(Kind(group, plural), namespace if namespaced else "", name)
+        return Part(GroupResource(group, plural), namespace if namespaced else "", name)
 
     # --- selection --------------------------------------------------------------------------------
 
-    def _select(self, resource: Kind, version: str, namespace: str, names: Iterable[str]) -> None:
+    def _select(self, resource: GroupResource, version: str, namespace: str, names: Iterable[str]) -> None:
         self._watch(resource, version)
         self._parts.update(Part(resource, namespace, name) for name in names)
         if namespace:
             self._namespaces.add(namespace)
 
-    def _watch(self, resource: Kind, version: str) -> None:
+    def _watch(self, resource: GroupResource, version: str) -> None:
         """In the newest requested version."""
         known = self._versions.get(resource) or version
         self._versions[resource] = min(known, version or known, key=version_order)

@@ -15,7 +15,7 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.runtime.controller import Controller
 from farflung.runtime.reflector import Environment
 from farflung.syncer.configuration import REPORTED, ConfigInformers
@@ -197,7 +197,7 @@ class Syncer:
     def _on_edge_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
         self.upsync.on_change(part, cluster, obj)
 
-    def _on_copies_listed(self, kind: Kind) -> None:
+    def _on_copies_listed(self, kind: GroupResource) -> None:
         self.problems.clear(all_of(kind), Direction.DOWN)
         self.downsync.on_list(kind)
         self.downsync.enqueue_kind(kind)  # copies that did not change since the journal was written have no event
@@ -215,7 +215,7 @@ class Syncer:
         if self._orphans.has_release_request and self._is_complete:
             self._replan.set()
 
-    def _on_upsynced_listed(self, kind: Kind) -> None:
+    def _on_upsynced_listed(self, kind: GroupResource) -> None:
         self.problems.clear(all_of(kind), Direction.DOWN)
         self.upsync.enqueue_all()
 
@@ -287,7 +287,7 @@ class Syncer:
         self._nodes.reset()
         self._discovery.doubt("edge")
 
-    def _on_mailbox_error(self, kind: Kind, error: Exception) -> None:
+    def _on_mailbox_error(self, kind: GroupResource, error: Exception) -> None:
         if isinstance(error, NotFound):
             self._discovery.doubt("mailbox")
         elif isinstance(error, Refused) and not isinstance(error, Expired):
@@ -298,7 +298,7 @@ class Syncer:
             self._consider_release()
         self._log.info("cannot watch the mailbox", v=2, resource=str(kind), error=str(error))
 
-    def _on_edge_error(self, kind: Kind, error: Exception) -> None:
+    def _on_edge_error(self, kind: GroupResource, error: Exception) -> None:
         if isinstance(error, NotFound):
             self._discovery.doubt("edge")
         elif isinstance(error, Refused):
@@ -406,7 +406,7 @@ class Syncer:
         self._reporter.notify()
         return lacking
 
-    def _synced_kinds(self) -> set[Kind]:
+    def _synced_kinds(self) -> set[GroupResource]:
         """Kinds that are selected or have journal entries.  Others are watched only to release earlier copies; if the
         mailbox forbids that, it is not a problem to report."""
         wanted = self._configuration.scope

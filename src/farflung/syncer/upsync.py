@@ -12,7 +12,7 @@ from farflung.apis.names import NAMESPACES, Collection
 from farflung.client.errors import AlreadyExists, ClientError, NotFound
 from farflung.client.rest import PatchType
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind, Part, is_system
+from farflung.placement.names import GroupResource, Part, is_system
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
@@ -169,7 +169,7 @@ def _originates_at_edge(part: Part, obj: Obj) -> bool:
     return not is_downsynced(obj) and not is_system(part.kind, obj)
 
 
-def read_object(kind: Kind, document: bytes) -> Obj:
+def read_object(kind: GroupResource, document: bytes) -> Obj:
     """An object without managedFields."""
     obj: Obj = orjson.loads(document)
     obj["metadata"].pop("managedFields", None)

@@ -9,7 +9,7 @@ from typing import Final
 from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.discovery import Side, served_only
 from farflung.syncer.downsync import Downsync
@@ -27,7 +27,7 @@ class DownsyncWatches:
         self._copies = copies
         self._objects = objects
         self._downsync = downsync
-        self._entered: frozenset[Kind] = frozenset()
+        self._entered: frozenset[GroupResource] = frozenset()
 
     def plan(self, group: asyncio.TaskGroup, scope: SyncScope, *, is_known: bool) -> set[Side]:
         """Watch the kinds of the scope in the mailbox, and those with journal entries at the edge, as far as both sides
@@ -51,7 +51,7 @@ class DownsyncWatches:
             lacking.add("edge")
         return lacking
 
-    def _versions(self, scope: SyncScope) -> dict[Kind, str]:
+    def _versions(self, scope: SyncScope) -> dict[GroupResource, str]:
         """Kinds of which the mailbox may hold copies for this syncer → the requested version; empty: any."""
         kinds_to_list = self._copies.kinds_to_list()
         versions = {**dict.fromkeys([*self._served(kinds_to_list), *self._journal.kinds()], ""), **scope.resources}
@@ -60,10 +60,10 @@ class DownsyncWatches:
             versions[kind] = versions[kind] or entry.version
         return versions
 
-    def _at_edge(self, kind: Kind, copies: Collection | None, version: str) -> Collection | None:
+    def _at_edge(self, kind: GroupResource, copies: Collection | None, version: str) -> Collection | None:
         return self._kinds.at_edge(kind, version if copies is None else copies.version)
 
-    def _lose_kinds(self, kinds: list[Kind]) -> None:
+    def _lose_kinds(self, kinds: list[GroupResource]) -> None:
         """The mailbox does not serve these kinds any more, so their copies are gone.  List them when it does again."""
         for kind in kinds:
             self._journal.set_revision(kind, "", "")
@@ -71,7 +71,7 @@ class DownsyncWatches:
 
     # --- progress of the lists --------------------------------------------------------------------
 
-    def has_entries(self, kind: Kind) -> bool:
+    def has_entries(self, kind: GroupResource) -> bool:
         """Whether the journal had entries of a kind at the last plan."""
         return kind in self._entered
 
@@ -87,7 +87,7 @@ class DownsyncWatches:
         some = {*informers.kinds(), *self._served(scope.resources)}
         return all(informers.is_listed(one) or informers.error(one) is not None for one in some)
 
-    def _served(self, kinds: Iterable[Kind]) -> list[Kind]:
+    def _served(self, kinds: Iterable[GroupResource]) -> list[GroupResource]:
         return [one for one in kinds if self._kinds.in_mailbox(one, "") is not None]
 
 
@@ -105,7 +105,7 @@ class UpsyncWatches:
         self._objects = objects
         self._problems = problems
         self._now = context.options.now
-        self.named: frozenset[Kind] = frozenset()  #: as of the last plan
+        self.named: frozenset[GroupResource] = frozenset()  #: as of the last plan
 
     def plan(self, group: asyncio.TaskGroup, scope: SyncScope, *, is_known: bool, is_mailbox_known: bool) -> bool:
         """Watch the kinds to upsync on both sides.  Returns whether the mailbox lacks one.  A kind that the edge lacks
@@ -128,14 +128,14 @@ class UpsyncWatches:
         self._report(named, lacking if is_known else set())
         return bool(lacking)
 
-    def _named(self, scope: SyncScope) -> set[Kind]:
-        named: set[Kind] = set()
+    def _named(self, scope: SyncScope) -> set[GroupResource]:
+        named: set[GroupResource] = set()
         for one in scope.upsync:
             for plural in one.resources:
-                named |= set(self._kinds.of_group(one.group)) if plural == ANY else {Kind(one.group, plural)}
+                named |= set(self._kinds.of_group(one.group)) if plural == ANY else {GroupResource(one.group, plural)}
         return named
 
-    def _report(self, named: set[Kind], lacking: set[Kind]) -> None:
+    def _report(self, named: set[GroupResource], lacking: set[GroupResource]) -> None:
         for kind in sorted(named):
             if kind in lacking:
                 sentence = f"the mailbox does not serve {kind.resource}: its objects stay at the edge only"

@@ -7,23 +7,23 @@ from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
 from farflung.placement.types import Location, Placement, ScheduledTarget
 from farflung.runtime import cache
-from farflung.runtime.cache import Change
+from farflung.runtime.cache import CacheChange
 
 
 def seen(name: str, generation: int = 1) -> ParsedPlacement:
     return ParsedPlacement(Placement(ObjectKey("wmw", name), "uid", generation, (EVERYTHING,)), b"{}")
 
 
-def placement(name: str, old: ParsedPlacement | None, new: ParsedPlacement | None) -> Change[ParsedPlacement]:
-    return Change(cache.Key("wmw", "", name), old, new)
+def placement(name: str, old: ParsedPlacement | None, new: ParsedPlacement | None) -> CacheChange[ParsedPlacement]:
+    return CacheChange(cache.Key("wmw", "", name), old, new)
 
 
-LOCATION = Change(cache.Key("imw", "", "l"), None, Location(ObjectKey("imw", "l")))
-TARGET = Change(cache.Key("imw", "", "t"), None, ScheduledTarget(ObjectKey("imw", "t"), "uid"))
+LOCATION = CacheChange(cache.Key("imw", "", "l"), None, Location(ObjectKey("imw", "l")))
+TARGET = CacheChange(cache.Key("imw", "", "t"), None, ScheduledTarget(ObjectKey("imw", "t"), "uid"))
 
 
-def slice_of(*placements: str) -> Change[ParsedSlice]:
-    return Change(cache.Key("wmw", "", placements[0]), None, ParsedSlice(b"{}", frozenset(placements)))
+def slice_of(*placements: str) -> CacheChange[ParsedSlice]:
+    return CacheChange(cache.Key("wmw", "", placements[0]), None, ParsedSlice(b"{}", frozenset(placements)))
 
 
 def test_placements_that_are_listed_first_know_of_everything_that_is_listed_after_them() -> None:

@@ -26,13 +26,13 @@ from farflung.scheduling.values import (
     Health,
     Item,
     MachineRequest,
+    MachineToleration,
     Reservation,
     ResourceClaim,
     Site,
     SiteKey,
     SiteSelector,
-    Taint,
-    Toleration,
+    SiteTaint,
 )
 
 PATIENCE = FailoverOptions(tolerated=300.0, vanished=5.0)
@@ -49,7 +49,7 @@ def key(name: str) -> SiteKey:
     return SiteKey("clouds", "default", name)
 
 
-def site(name: str, health: Health = Health.READY, *taints: Taint) -> Site:
+def site(name: str, health: Health = Health.READY, *taints: SiteTaint) -> Site:
     return Site(key(name), uid=name, health=health, taints=taints, capacity=Capacity({"small": 9}))
 
 
@@ -57,13 +57,13 @@ def subject(name: str) -> SchedulingSubject:
     return SchedulingSubject(POD, Key("shop", "default", name))
 
 
-def asking(name: str, *tolerations: Toleration) -> ObservedSubject:
+def asking(name: str, *tolerations: MachineToleration) -> ObservedSubject:
     items = (Item("", (FlavorChoice("small"),)),)
     request = MachineRequest(name, items, SiteSelector(tolerations=tolerations), tenant="shop")
     return ObservedSubject(name, "1", request=request, pending=True, tolerations=tolerations)
 
 
-def bound(name: str, home: str, *tolerations: Toleration) -> ObservedSubject:
+def bound(name: str, home: str, *tolerations: MachineToleration) -> ObservedSubject:
     held = Reservation(name, key(home), ResourceClaim((("small", 1),)), "shop")
     return ObservedSubject(name, "2", reservations=(held,), tolerations=tolerations)
 
@@ -101,9 +101,9 @@ def test_machines_that_name_clusters_that_never_were_keep_nobody_from_leaving() 
 
 
 def test_nothing_goes_where_it_would_have_to_leave_at_once() -> None:
-    for_a_while = Toleration("broken", "Exists", effect="NoExecute", seconds=60)
+    for_a_while = MachineToleration("broken", "Exists", effect="NoExecute", seconds=60)
     one = world()
-    one.put_site(site("az1", Health.READY, Taint("broken", effect="NoExecute")), 0.0)
+    one.put_site(site("az1", Health.READY, SiteTaint("broken", effect="NoExecute")), 0.0)
     one.observe(subject("a"), asking("a", for_a_while), 10.0)
     assert isinstance(one.next(10.0), PlacedSubject)
     one.observe(subject("b"), asking("b", for_a_while), 61.0)
@@ -116,10 +116,10 @@ def test_nothing_goes_where_it_would_have_to_leave_at_once() -> None:
 
 
 def test_a_machine_finds_no_other_place_that_it_would_have_to_leave_too() -> None:
-    for_a_while = Toleration("broken", "Exists", effect="NoExecute", seconds=60)
+    for_a_while = MachineToleration("broken", "Exists", effect="NoExecute", seconds=60)
     one = world()
     for name in ("az1", "az2"):
-        one.put_site(site(name, Health.READY, Taint("broken", effect="NoExecute")), 0.0)
+        one.put_site(site(name, Health.READY, SiteTaint("broken", effect="NoExecute")), 0.0)
     one.observe(subject("a"), bound("a", "az1", for_a_while), 0.0)
     request = asking("a", for_a_while).request
     assert request is not None
@@ -169,8 +169,8 @@ def test_sites_of_files_that_nobody_named_this_time_keep_what_they_have() -> Non
 
 
 def test_what_is_wrong_with_a_cluster_counts_each_by_its_own_time() -> None:
-    broken, old = Taint("broken", effect="NoExecute"), Taint("old", effect="NoExecute")
-    patient = (Toleration("broken", "Exists", seconds=60), Toleration("old", "Exists"))
+    broken, old = SiteTaint("broken", effect="NoExecute"), SiteTaint("old", effect="NoExecute")
+    patient = (MachineToleration("broken", "Exists", seconds=60), MachineToleration("old", "Exists"))
     one = world("az2", "az3")
     one.put_site(site("az1", Health.READY, old), 0.0)
     one.observe(subject("a"), bound("a", "az1", *patient), 0.0)

@@ -34,6 +34,7 @@ from farflung.scheduling.values import (
     LabelRule,
     LocalStrategy,
     MachineRequest,
+    MachineToleration,
     PlacedReplica,
     Point,
     Preference,
@@ -43,9 +44,8 @@ from farflung.scheduling.values import (
     Site,
     SiteKey,
     SiteSelector,
+    SiteTaint,
     Spot,
-    Taint,
-    Toleration,
 )
 
 CATALOGUE = {"small": Flavor("small", 1, 2048), "large": Flavor("large", 8, 16384)}
@@ -114,7 +114,7 @@ def test_a_pod_is_a_stack_of_machines_that_are_alike() -> None:
         replace(
             SELECTED,
             required=(LabelRule("disk", "in", ("ssd",)), *SELECTED.required),
-            tolerations=(Toleration(operator="Exists"), Toleration("a", "Equal", "b", "NoExecute", 300)),
+            tolerations=(MachineToleration(operator="Exists"), MachineToleration("a", "Equal", "b", "NoExecute", 300)),
         ),
         tenant="shop",
         labels={"app": "web"},
@@ -298,7 +298,7 @@ def test_a_cluster_is_a_site() -> None:
         "globalscheduler",
         Health.SELLOUT,
         {"gpu": "yes"},
-        (UNSCHEDULABLE, Taint("gone", "", "NoExecute", "2024-05-01T12:00:00Z")),
+        (UNSCHEDULABLE, SiteTaint("gone", "", "NoExecute", "2024-05-01T12:00:00Z")),
         frozenset({"shop"}),
         Capacity({"42": 1005, "1": 0}, None, 256, {"sas": 260}, 0),
         price=10.0,

@@ -13,12 +13,12 @@ from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
 from farflung.controllers.global_scheduler.subjects import BOUND_CLUSTER
 from farflung.controllers.status_summarizer.status_return import DELIVERY_PREFIX, Returned, ReturnRequest, next_step
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.placement.project import COUNT
 
 LABEL = "az1-0123456789abcdef"
 NOW = "2026-01-01T00:00:00Z"
-PODS = Kind("", "pods")
+PODS = GroupResource("", "pods")
 MOST = 8  #: writes until both are content
 
 condition = st.fixed_dictionaries(

@@ -33,7 +33,7 @@ from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import USUAL
 from farflung.placement.index import Copy
-from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.state import SERVING_TIMEOUT, PlacementState
 from farflung.placement.types import ObservedObject, PlacementSlice, PlacementView, Route, Workspace
@@ -240,11 +240,11 @@ async def test_a_kind_whose_binding_is_not_wanted_any_more_is_not_served() -> No
 
 
 def test_what_waits_for_a_binding_that_was_never_made_is_looked_at_when_nobody_wants_it() -> None:
-    binding, part = Part(BINDING, "", "kube"), Part(Kind("apps", "deployments"), "shop", "web")
+    binding, part = Part(BINDING, "", "kube"), Part(GroupResource("apps", "deployments"), "shop", "web")
     key, box = PlacementKey("wmw", "p"), BOX
     bound = {"resource": "deployments", "group": "apps", "schema": {"identityHash": "h"}, "storageVersions": ["v1"]}
-    known = PlacementState({BINDING: "v1alpha1", Kind("", "namespaces"): "v1"}, USUAL)
-    known.on_object("wmw", Part(Kind("", "namespaces"), "", "shop"), seen({"labels": {"env": "prod"}}))
+    known = PlacementState({BINDING: "v1alpha1", GroupResource("", "namespaces"): "v1"}, USUAL)
+    known.on_object("wmw", Part(GroupResource("", "namespaces"), "", "shop"), seen({"labels": {"env": "prod"}}))
     known.on_object("wmw", binding, seen({}, status={"phase": "Bound", "boundResources": [bound]}))
     known.on_object("wmw", part, seen({}))
     known.on_workspace(box, mailbox("box"))
@@ -258,7 +258,7 @@ def test_what_waits_for_a_binding_that_was_never_made_is_looked_at_when_nobody_w
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 BOX = "imw-mb-00000000-0000-4000-8000-000000000001"
-BINDING = Kind("apis.kcp.io", "apibindings")
+BINDING = GroupResource("apis.kcp.io", "apibindings")
 
 
 def namesake() -> Obj:

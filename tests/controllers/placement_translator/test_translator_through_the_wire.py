@@ -35,7 +35,7 @@ from farflung.client.discovery import discover
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import travelling
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 from farflung.placement.project import stripped
 from farflung.placement.select import UpsyncSet
 from farflung.placement.syncer_config import spec_of
@@ -44,11 +44,14 @@ SYNCER = "edge.kcp.io/syncer"  #: the finalizer
 BOXES = ["florin", "guilder", "krone"]
 TARGETS = dict(zip(BOXES, ("prod", "dev", "prod"), strict=True))
 SPACES = ["one", "two"]
-MAPS, SECRETS = Kind("", "configmaps"), Kind("", "secrets")
-DEPLOYMENTS, WIDGETS = Kind("apps", "deployments"), Kind("example.org", "widgets")
-ROLES, SPACE = Kind("rbac.authorization.k8s.io", "clusterroles"), Kind("", "namespaces")
-DEFINITION, BINDING = Kind("apiextensions.k8s.io", "customresourcedefinitions"), Kind("apis.kcp.io", "apibindings")
-CUSTOMIZER = Kind("edge.kcp.io", "customizers")
+MAPS, SECRETS = GroupResource("", "configmaps"), GroupResource("", "secrets")
+DEPLOYMENTS, WIDGETS = GroupResource("apps", "deployments"), GroupResource("example.org", "widgets")
+ROLES, SPACE = GroupResource("rbac.authorization.k8s.io", "clusterroles"), GroupResource("", "namespaces")
+DEFINITION, BINDING = (
+    GroupResource("apiextensions.k8s.io", "customresourcedefinitions"),
+    GroupResource("apis.kcp.io", "apibindings"),
+)
+CUSTOMIZER = GroupResource("edge.kcp.io", "customizers")
 OUTSIDE = {
     SPACE: NAMESPACES,
     ROLES: f"{RBAC}/clusterroles",
@@ -153,7 +156,7 @@ class Model:
         self.objects: dict[str, dict[Part, Obj]] = {}
         self.placements: dict[tuple[str, str], tuple[What, list[str]]] = {}
         self.locations: dict[str, Obj] = {}
-        self.kinds: dict[str, dict[Kind, str]] = {}
+        self.kinds: dict[str, dict[GroupResource, str]] = {}
 
     async def read(self, placed: dict[tuple[int, str], int]) -> Model:
         one = self.world
@@ -270,7 +273,7 @@ class Model:
     def told(self, box: str) -> Obj:
         """What its syncer should be told."""
         namespaces: set[str] = set()
-        kinds: dict[Kind, str] = {}
+        kinds: dict[GroupResource, str] = {}
         parts: set[Part] = set()
         upsync: set[UpsyncSet] = set()
         for (cluster, _), (what, led) in self.placements.items():

@@ -17,19 +17,19 @@ from farflung.controllers.status_summarizer.health import CopyProblem, CopyRepor
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import PLAIN
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.placement.types import Route
 
-CLAIMS = Kind("", "persistentvolumeclaims")
-CRON_JOBS = Kind("batch", "cronjobs")
-DAEMON_SETS = Kind("apps", "daemonsets")
-DEPLOYMENTS = Kind("apps", "deployments")
-JOBS = Kind("batch", "jobs")
-PODS = Kind("", "pods")
-REPLICATION_CONTROLLERS = Kind("", "replicationcontrollers")
-SERVICES = Kind("", "services")
-STATEFUL_SETS = Kind("apps", "statefulsets")
-WIDGETS = Kind("example.com", "widgets")
+CLAIMS = GroupResource("", "persistentvolumeclaims")
+CRON_JOBS = GroupResource("batch", "cronjobs")
+DAEMON_SETS = GroupResource("apps", "daemonsets")
+DEPLOYMENTS = GroupResource("apps", "deployments")
+JOBS = GroupResource("batch", "jobs")
+PODS = GroupResource("", "pods")
+REPLICATION_CONTROLLERS = GroupResource("", "replicationcontrollers")
+SERVICES = GroupResource("", "services")
+STATEFUL_SETS = GroupResource("apps", "statefulsets")
+WIDGETS = GroupResource("example.com", "widgets")
 KINDS = [CLAIMS, DAEMON_SETS, DEPLOYMENTS, JOBS, PODS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS, WIDGETS]
 
 THEN, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -46,11 +46,11 @@ def written(*moments: str) -> Obj:
     return {"name": "one", "managedFields": [made, *({**entry, "time": moment} for moment in moments)]}
 
 
-def read(kind: Kind, status: Any, spec: Any = None, metadata: Any = None) -> Digest:
+def read(kind: GroupResource, status: Any, spec: Any = None, metadata: Any = None) -> Digest:
     return digest_of(kind, orjson.dumps({"metadata": metadata or {}, "spec": spec or {}, "status": status}))
 
 
-def verdict(kind: Kind, status: Any, spec: Any = None) -> CopyProblem | None:
+def verdict(kind: GroupResource, status: Any, spec: Any = None) -> CopyProblem | None:
     return read(kind, status, spec).problem
 
 
@@ -252,7 +252,7 @@ def test_it_was_observed_when_its_status_was_written_last(moments: list[str], ex
         ),
         (DAEMON_SETS, {}, {"numberReady": 0, "desiredNumberScheduled": 0, "observedGeneration": 1}, None),
         (REPLICATION_CONTROLLERS, {"replicas": 1}, {"replicas": 1}, "ReplicasNotReady"),
-        (Kind("apps", "replicasets"), {"replicas": 1}, {"replicas": 1}, "ReplicasNotReady"),
+        (GroupResource("apps", "replicasets"), {"replicas": 1}, {"replicas": 1}, "ReplicasNotReady"),
         (JOBS, {}, {"active": 1, "conditions": [condition("Complete", "False")]}, None),
         (JOBS, {}, {"succeeded": 1, "conditions": [condition("Complete", "True")]}, None),
         (WIDGETS, {}, {"conditions": [condition("Complete", "False")]}, "NotComplete"),
@@ -272,7 +272,7 @@ def test_it_was_observed_when_its_status_was_written_last(moments: list[str], ex
         (SERVICES, {}, {"loadBalancer": {}}, None),
     ],
 )
-def test_what_is_wrong_by_its_own_account(kind: Kind, spec: Obj, status: Obj, expected: str | None) -> None:
+def test_what_is_wrong_by_its_own_account(kind: GroupResource, spec: Obj, status: Obj, expected: str | None) -> None:
     found = verdict(kind, status, spec)
     assert (found and found.reason) == expected
 
@@ -325,7 +325,7 @@ WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 
 @settings(max_examples=examples(200))
 @given(st.sampled_from(KINDS), st.sampled_from(REAL).flatmap(altered) | st.fixed_dictionaries({"status": ANYTHING}))
-def test_whatever_a_cluster_says_can_be_counted(kind: Kind, copy: Any) -> None:
+def test_whatever_a_cluster_says_can_be_counted(kind: GroupResource, copy: Any) -> None:
     document = json.dumps(copy).encode()
     found = digest_of(kind, document)
     assert found == digest_of(kind, document)

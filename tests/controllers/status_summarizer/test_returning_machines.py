@@ -10,11 +10,11 @@ from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.global_scheduler.delivery import placement_name
 from farflung.controllers.global_scheduler.statuses import delivery_labels
 from farflung.controllers.status_summarizer.status_return import Returned, ReturnRequest, ReturnStep, next_step
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.placement.project import COUNT
 from farflung.scheduling.values import SiteKey
 
-PODS = Kind("", "pods")
+PODS = GroupResource("", "pods")
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 READY = {"type": "Ready", "status": "True"}
 SITE = SiteKey("clouds", "default", "az1")

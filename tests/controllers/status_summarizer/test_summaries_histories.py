@@ -30,7 +30,7 @@ from translated import (
 )
 
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 
 BOXES = ["florin", "guilder", "krone"]
 SPACES = ["one", "two"]
@@ -58,7 +58,7 @@ WHATS: list[Obj] = [
         ],
     },
 ]
-STATUSES: dict[Kind, list[Obj | None]] = {
+STATUSES: dict[GroupResource, list[Obj | None]] = {
     DEPLOYMENTS: [
         None,
         ready(1),
@@ -104,7 +104,7 @@ REACHED: list[Obj] = [
 ]
 
 
-def problem(kind: Kind, space: str, direction: str, reason: str) -> Obj:
+def problem(kind: GroupResource, space: str, direction: str, reason: str) -> Obj:
     """Without a namespace: of all objects of the kind."""
     name = NAMES[kind] if space else "*"
     about = {"group": kind.group, "resource": kind.resource, "namespace": space, "name": name}
@@ -170,7 +170,9 @@ class History:
         else:
             await self.world.delete(cluster, f"{DEFINITIONS}/widgets.example.org")
 
-    async def object(self, workload: int, kind: Kind, space: str, version: int, labels: dict[str, str]) -> None:
+    async def object(
+        self, workload: int, kind: GroupResource, space: str, version: int, labels: dict[str, str]
+    ) -> None:
         made = deployment("web", f"image:{version}") if kind == DEPLOYMENTS else widget("w", version)
         if labels:
             made["metadata"]["labels"] = labels
@@ -181,7 +183,7 @@ class History:
             return
         await self.world.patch(cluster, path, {"spec": made["spec"], "metadata": {"labels": {"env": None, **labels}}})
 
-    async def no_object(self, workload: int, kind: Kind, space: str) -> None:
+    async def no_object(self, workload: int, kind: GroupResource, space: str) -> None:
         await self.world.delete(self.world.workloads[workload], f"{collection(kind, space)}/{NAMES[kind]}")
 
     async def placement(
@@ -220,7 +222,7 @@ class History:
 
     # --- at the edges
 
-    async def report(self, box: str, kind: Kind, space: str, number: int) -> None:
+    async def report(self, box: str, kind: GroupResource, space: str, number: int) -> None:
         path = f"{collection(kind, space)}/{NAMES[kind]}/status"
         status = STATUSES[kind][number % len(STATUSES[kind])]
         await self.world.patch(self.world.boxes[box], path, {"status": None})
@@ -239,7 +241,7 @@ class History:
         for cluster in self.world.boxes.values():
             await self.world.patch(cluster, THE_ONE, {"metadata": {"annotations": {"poke": str(now)}}})
 
-    async def disturb(self, what: str, box: str, kind: Kind, space: str) -> None:
+    async def disturb(self, what: str, box: str, kind: GroupResource, space: str) -> None:
         """Somebody deletes a copy, holds it, lets it go, or makes it theirs."""
         cluster, path = self.world.boxes[box], f"{collection(kind, space)}/{NAMES[kind]}"
         match what:
@@ -267,7 +269,7 @@ class History:
         else:
             await self.world.delete(cluster, path)
 
-    async def meddle(self, workload: int, kind: Kind, space: str) -> None:
+    async def meddle(self, workload: int, kind: GroupResource, space: str) -> None:
         """With what came back, if anything did."""
         cluster, path = self.world.workloads[workload], f"{collection(kind, space)}/{NAMES[kind]}"
         found = await self.world.get(cluster, path)
@@ -275,7 +277,7 @@ class History:
             await self.world.patch(cluster, f"{path}/status", {"status": {"replicas": 99}})
 
 
-def collection(kind: Kind, space: str) -> str:
+def collection(kind: GroupResource, space: str) -> str:
     return inside(space, kind.resource, f"{kind.group}/v1")
 
 

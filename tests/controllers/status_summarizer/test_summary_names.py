@@ -16,13 +16,13 @@ from farflung.controllers.status_summarizer.decide import (
     summary_namespace,
 )
 from farflung.machinery.names import dns_subdomain, label_value
-from farflung.placement.names import Kind, Part
+from farflung.placement.names import GroupResource, Part
 
-DEPLOYMENTS = Kind("apps", "deployments")
-INGRESSES = Kind("networking.k8s.io", "ingresses")
-PODS = Kind("", "pods")
-ROLES = Kind("rbac.authorization.k8s.io", "roles")
-WIDGETS = Kind("example.com", "widgets")
+DEPLOYMENTS = GroupResource("apps", "deployments")
+INGRESSES = GroupResource("networking.k8s.io", "ingresses")
+PODS = GroupResource("", "pods")
+ROLES = GroupResource("rbac.authorization.k8s.io", "roles")
+WIDGETS = GroupResource("example.com", "widgets")
 NEVER, ALWAYS, IF_REPORTING = Summarized.NEVER, Summarized.ALWAYS, Summarized.IF_REPORTING
 
 
@@ -38,7 +38,7 @@ NEVER, ALWAYS, IF_REPORTING = Summarized.NEVER, Summarized.ALWAYS, Summarized.IF
     ],
 )
 def test_a_summary_is_called_after_its_placement_and_its_object(
-    placement: str, kind: Kind, name: str, expected: str
+    placement: str, kind: GroupResource, name: str, expected: str
 ) -> None:
     assert summary_name(placement, Part(kind, "default", name)) == expected
 
@@ -64,27 +64,29 @@ def test_dots_do_not_make_two_objects_share_a_summary() -> None:
     named = [
         summary_name("a", Part(PODS, "default", "pods.b")),
         summary_name("a.pods", Part(PODS, "default", "b")),
-        summary_name("a", Part(Kind("pods", "pods"), "default", "b")),
+        summary_name("a", Part(GroupResource("pods", "pods"), "default", "b")),
         summary_name("a", Part(DEPLOYMENTS, "default", "my.app")),
-        summary_name("a", Part(Kind("apps.my", "deployments"), "default", "app")),
+        summary_name("a", Part(GroupResource("apps.my", "deployments"), "default", "app")),
     ]
     assert len(set(named)) == len(named)
 
 
 words = st.text(st.sampled_from("abz09AZ-.:_/ äß\n"), min_size=1, max_size=12) | st.text(min_size=1, max_size=300)
 plain_words = st.text("ab-.", min_size=1, max_size=4).filter(lambda text: not dns_subdomain(text))
-kinds = st.sampled_from([DEPLOYMENTS, PODS, ROLES, WIDGETS, Kind("b", "pods"), Kind("b.a", "pods")])
+kinds = st.sampled_from([DEPLOYMENTS, PODS, ROLES, WIDGETS, GroupResource("b", "pods"), GroupResource("b.a", "pods")])
 
 
 @given(words, kinds, words)
-def test_names_and_labels_are_always_good(placement: str, kind: Kind, name: str) -> None:
+def test_names_and_labels_are_always_good(placement: str, kind: GroupResource, name: str) -> None:
     part = Part(kind, "", name)
     assert not dns_subdomain(summary_name(placement, part))
     assert not [value for value in summary_labels(placement, part).values() if label_value(value)]
 
 
 @given(*[st.tuples(plain_words | words, kinds, plain_words | words)] * 2)
-def test_other_objects_have_other_summaries(one: tuple[str, Kind, str], other: tuple[str, Kind, str]) -> None:
+def test_other_objects_have_other_summaries(
+    one: tuple[str, GroupResource, str], other: tuple[str, GroupResource, str]
+) -> None:
     names = [summary_name(placement, Part(kind, "", name)) for placement, kind, name in (one, other)]
     assert (names[0] == names[1]) == (one == other)
 
@@ -118,31 +120,31 @@ def test_a_label_has_the_beginning_and_a_hash_of_what_does_not_fit() -> None:
     [
         (DEPLOYMENTS, True, ALWAYS),
         (DEPLOYMENTS, False, ALWAYS),
-        (Kind("apps", "statefulsets"), True, ALWAYS),
-        (Kind("apps", "daemonsets"), True, ALWAYS),
-        (Kind("apps", "replicasets"), True, ALWAYS),
-        (Kind("apps", "controllerrevisions"), True, NEVER),
-        (Kind("batch", "jobs"), True, ALWAYS),
-        (Kind("batch", "cronjobs"), True, ALWAYS),
+        (GroupResource("apps", "statefulsets"), True, ALWAYS),
+        (GroupResource("apps", "daemonsets"), True, ALWAYS),
+        (GroupResource("apps", "replicasets"), True, ALWAYS),
+        (GroupResource("apps", "controllerrevisions"), True, NEVER),
+        (GroupResource("batch", "jobs"), True, ALWAYS),
+        (GroupResource("batch", "cronjobs"), True, ALWAYS),
         (PODS, True, ALWAYS),
-        (Kind("", "replicationcontrollers"), True, ALWAYS),
-        (Kind("", "services"), True, ALWAYS),
-        (Kind("", "persistentvolumeclaims"), True, ALWAYS),
-        (Kind("", "serviceaccounts"), True, NEVER),
+        (GroupResource("", "replicationcontrollers"), True, ALWAYS),
+        (GroupResource("", "services"), True, ALWAYS),
+        (GroupResource("", "persistentvolumeclaims"), True, ALWAYS),
+        (GroupResource("", "serviceaccounts"), True, NEVER),
         (INGRESSES, True, NEVER),
-        (Kind("autoscaling", "horizontalpodautoscalers"), True, NEVER),
+        (GroupResource("autoscaling", "horizontalpodautoscalers"), True, NEVER),
         (WIDGETS, False, IF_REPORTING),
-        (Kind("", "namespaces"), True, NEVER),
-        (Kind("", "configmaps"), True, NEVER),
-        (Kind("", "secrets"), True, NEVER),
-        (Kind("apiextensions.k8s.io", "customresourcedefinitions"), True, NEVER),
+        (GroupResource("", "namespaces"), True, NEVER),
+        (GroupResource("", "configmaps"), True, NEVER),
+        (GroupResource("", "secrets"), True, NEVER),
+        (GroupResource("apiextensions.k8s.io", "customresourcedefinitions"), True, NEVER),
         (ROLES, False, NEVER),
-        (Kind("apis.kcp.io", "apibindings"), False, NEVER),
-        (Kind("edge.kcp.io", "statussummaries"), False, NEVER),
+        (GroupResource("apis.kcp.io", "apibindings"), False, NEVER),
+        (GroupResource("edge.kcp.io", "statussummaries"), False, NEVER),
     ],
 )
 def test_workloads_are_summarized_and_custom_resources_that_report(
-    kind: Kind, builtin: bool, expected: Summarized
+    kind: GroupResource, builtin: bool, expected: Summarized
 ) -> None:
     assert is_summarized(kind, None, builtin=builtin) is expected
 
@@ -166,7 +168,7 @@ def test_a_list_stands_instead_of_the_default() -> None:
     annotation = "deployments.apps, ingresses.networking.k8s.io,secrets,roles.rbac.authorization.k8s.io"
     asked = {
         kind: is_summarized(kind, annotation, builtin=kind is not WIDGETS)
-        for kind in (DEPLOYMENTS, INGRESSES, PODS, WIDGETS, ROLES, Kind("", "secrets"))
+        for kind in (DEPLOYMENTS, INGRESSES, PODS, WIDGETS, ROLES, GroupResource("", "secrets"))
     }
     assert {kind for kind, found in asked.items() if found is ALWAYS} == {DEPLOYMENTS, INGRESSES}
     assert IF_REPORTING not in asked.values()

@@ -21,7 +21,7 @@ from farflung.controllers.workload.pod_scheduler.decide import (
 )
 from farflung.controllers.workload.pod_scheduler.triggers import frees_resources
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 
 
 def pod(name: str = "p", *, on: str = "", ports: tuple[Any, ...] = (), **spec: Any) -> Obj:
@@ -187,11 +187,11 @@ def test_ports_clash_both_ways_and_with_themselves(one: HostPort, other: HostPor
 def test_heartbeats_of_a_node_trigger_nothing() -> None:
     before, after = node(), node()
     after["status"]["conditions"][0]["lastHeartbeatTime"] = "2024-05-01T12:00:00Z"
-    assert not changes_node(Change(Key("", "", "edge"), before, after))
-    assert changes_node(Change(Key("", "", "edge"), before, node(ready=False)))
+    assert not changes_node(CacheChange(Key("", "", "edge"), before, after))
+    assert changes_node(CacheChange(Key("", "", "edge"), before, node(ready=False)))
     key = Key("", "default", "p")
-    assert frees_resources(Change(key, pod(on="edge"), None))
-    assert not frees_resources(Change(key, pod(), None))
+    assert frees_resources(CacheChange(key, pod(on="edge"), None))
+    assert not frees_resources(CacheChange(key, pod(), None))
     assert matches_node_affinity({}, node())
 
 

@@ -17,7 +17,7 @@ from farflung.apis.names import DEPLOYMENTS, JOBS, REPLICA_SETS
 from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.controllers.workload.model.pods import is_active
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Change
+from farflung.runtime.cache import CacheChange
 
 Faults = list[tuple[str, Any]]
 
@@ -47,7 +47,7 @@ class Watcher:
         self.most: dict[str, int] = {}
         one.kubelet.pods.subscribe(self._look)
 
-    def _look(self, change: Change[Obj]) -> None:
+    def _look(self, change: CacheChange[Obj]) -> None:
         counts: dict[str, int] = {}
         for pod in self._one.kubelet.pods.cache.values():
             owner = controller_reference(pod)

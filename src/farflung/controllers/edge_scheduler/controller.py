@@ -34,7 +34,7 @@ from farflung.placement.types import (
 )
 from farflung.runtime import cache
 from farflung.runtime.apply import apply
-from farflung.runtime.cache import Change
+from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
@@ -129,7 +129,7 @@ class EdgeScheduler:
             name, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         self.rebuilder = Rebuilder(name, self._rebuild, env, log)
-        self._sources: list[tuple[str, Informer[Any], Callable[[Triggers, Change[Any]], Iterable[ObjectKey]]]] = [
+        self._sources: list[tuple[str, Informer[Any], Callable[[Triggers, CacheChange[Any]], Iterable[ObjectKey]]]] = [
             ("Location", self._locations, Triggers.on_location),
             ("SyncTarget", self._targets, Triggers.on_target),
             ("SinglePlacementSlice", self._slices, Triggers.on_slice),
@@ -143,9 +143,9 @@ class EdgeScheduler:
         manager.add(self.rebuilder, [])
 
     def _enqueuing(
-        self, kind: str, trigger: Callable[[Triggers, Change[T]], Iterable[ObjectKey]]
-    ) -> Callable[[Change[T]], None]:
-        def listener(change: Change[T]) -> None:
+        self, kind: str, trigger: Callable[[Triggers, CacheChange[T]], Iterable[ObjectKey]]
+    ) -> Callable[[CacheChange[T]], None]:
+        def listener(change: CacheChange[T]) -> None:
             self._log.info(f"queueing {kind}", v=3, controller=self._name, key=change.key)
             for key in trigger(self._triggers, change):
                 self.controller.queue.add(key)

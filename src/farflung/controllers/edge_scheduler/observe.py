@@ -12,7 +12,7 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.client.rest import Client
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Change
+from farflung.runtime.cache import CacheChange
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 
@@ -20,7 +20,7 @@ from farflung.runtime.reflector import Environment
 async def observe(view: Client, env: Environment, log: Logger) -> None:
     """Until cancelled."""
 
-    def listener(change: Change[Obj]) -> None:
+    def listener(change: CacheChange[Obj]) -> None:
         if change.old is None and change.new is not None:
             log.info("Observed add", obj=Bare(go_struct(change.new)))
         elif change.new is None and change.old is not None:

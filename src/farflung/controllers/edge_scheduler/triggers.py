@@ -18,7 +18,7 @@ from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
 from farflung.placement.types import Location, Placement, ScheduledTarget
 from farflung.runtime import cache
-from farflung.runtime.cache import Change
+from farflung.runtime.cache import CacheChange
 
 
 class ParsedPlacement(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Triggers:
     def slices(self, key: ObjectKey) -> Iterable[cache.Key]:
         return sorted(self._slices.get(key, ()))
 
-    def on_placement(self, change: Change[ParsedPlacement]) -> Iterator[ObjectKey]:
+    def on_placement(self, change: CacheChange[ParsedPlacement]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         if self._waiting is not None:
             self._waiting.pop(key, None)
@@ -72,19 +72,19 @@ class Triggers:
             self.engine.remove_placement(key)
         yield from self._because("EdgePlacement", key, (key,))
 
-    def on_location(self, change: Change[Location]) -> Iterator[ObjectKey]:
+    def on_location(self, change: CacheChange[Location]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         new = change.new
         concerned = self.engine.remove_location(key) if new is None else self.engine.put_location(new)
         yield from self._because("Location", key, concerned)
 
-    def on_target(self, change: Change[ScheduledTarget]) -> Iterator[ObjectKey]:
+    def on_target(self, change: CacheChange[ScheduledTarget]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         new = change.new
         concerned = self.engine.remove_target(key) if new is None else self.engine.put_target(new)
         yield from self._because("SyncTarget", key, concerned)
 
-    def on_slice(self, change: Change[ParsedSlice]) -> Iterator[ObjectKey]:
+    def on_slice(self, change: CacheChange[ParsedSlice]) -> Iterator[ObjectKey]:
         cluster = change.key.cluster
         before = change.old.placements if change.old is not None else frozenset()
         after = change.new.placements if change.new is not None else frozenset()

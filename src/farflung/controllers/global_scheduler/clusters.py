@@ -25,7 +25,7 @@ from farflung.controllers.global_scheduler.inventory import (
 )
 from farflung.controllers.global_scheduler.subjects import SyncTargetKey
 from farflung.controllers.global_scheduler.triggers import ClusterTargets, target_path
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.scheduling.values import Site, SiteKey
@@ -97,10 +97,10 @@ class ClusterController:
 
     # --- triggers ---------------------------------------------------------------------------------
 
-    def on_cluster(self, change: Change[ObservedCluster]) -> None:
+    def on_cluster(self, change: CacheChange[ObservedCluster]) -> None:
         self._update_sites(self._index.on_cluster(change))
 
-    def on_target(self, change: Change[ObservedTarget]) -> None:
+    def on_target(self, change: CacheChange[ObservedTarget]) -> None:
         if change.old != change.new:
             self._update_sites(self.users_of(change.key))
 

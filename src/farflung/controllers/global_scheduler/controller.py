@@ -53,7 +53,7 @@ from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.placement.names import CONFIG, mailbox_name
 from farflung.placement.types import Workspace
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
@@ -292,7 +292,7 @@ class GlobalScheduler:
         workspace = None if key is None else self._workspaces.cache.get(key)
         return "" if workspace is None else workspace.cluster
 
-    def _on_workspace(self, change: Change[Workspace]) -> None:
+    def _on_workspace(self, change: CacheChange[Workspace]) -> None:
         for name in self._mailboxes.on_workspace(change):
             cluster = self._cluster_of(name)
             if cluster and (change.old is None or change.old.cluster != cluster):
@@ -306,16 +306,16 @@ class GlobalScheduler:
         for key in [one for one in self.pods.cache if one.cluster == mailbox]:
             self.state.observe(SchedulingSubject(POD, key), None, self._env.monotonic())
 
-    def _on_config(self, change: Change[RefusedParts]) -> None:
+    def _on_config(self, change: CacheChange[RefusedParts]) -> None:
         name = self._mailboxes.of_cluster(change.key.cluster)
         if name is not None and change.key.name == CONFIG and (change.old or {}) != (change.new or {}):
             self._delivery_status.update_mailbox(name)
 
-    def _on_binding(self, change: Change[bool]) -> None:
+    def _on_binding(self, change: CacheChange[bool]) -> None:
         if change.new and not change.old:
             self._deliveries.on_edge_api(change.key.cluster)
 
-    def _on_subject(self, subject: SchedulingSubject, change: Change[ObservedSubject]) -> None:
+    def _on_subject(self, subject: SchedulingSubject, change: CacheChange[ObservedSubject]) -> None:
         observed = change.new if change.new is not None and change.new.uid else None
         if self._mailboxes.of_cluster(subject.key.cluster) is not None:
             self._terminating_copies.on_copy(subject.key, observed)
@@ -335,17 +335,17 @@ class GlobalScheduler:
         self._delivery_status.on_subject(subject, observed)
         self._wakeup.set()
 
-    def _on_cluster(self, change: Change[Any]) -> None:
+    def _on_cluster(self, change: CacheChange[Any]) -> None:
         self.clusters.on_cluster(change)
         self._wakeup.set()
 
-    def _on_target(self, change: Change[Any]) -> None:
+    def _on_target(self, change: CacheChange[Any]) -> None:
         self.clusters.on_target(change)
         for site in self.clusters.users_of(change.key):
             self._delivery_status.update_site(site)
         self._wakeup.set()
 
-    def _on_placement(self, change: Change[ExistingPlacement]) -> None:
+    def _on_placement(self, change: CacheChange[ExistingPlacement]) -> None:
         for one in (change.old, change.new):
             if one is not None and one.owner:
                 self._deliveries.on_placement(change.key, one)

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from farflung.apis.names import NO_EXECUTE, NOT_READY_TAINT, UNREACHABLE_TAINT
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.scheduling.values import Health, Site, SiteKey, Taint, Toleration, tolerates
+from farflung.scheduling.values import Health, MachineToleration, Site, SiteKey, SiteTaint, tolerates
 
 HEALTH_TAINTS: Final = {
     Health.OFFLINE: NOT_READY_TAINT,
@@ -61,7 +61,7 @@ class EvictionBudget:
         return True
 
 
-def toleration_seconds(taint: Taint, tolerations: tuple[Toleration, ...], otherwise: float) -> float:
+def toleration_seconds(taint: SiteTaint, tolerations: tuple[MachineToleration, ...], otherwise: float) -> float:
     """Seconds for which a machine stays at a site with this taint.  `otherwise`: without a matching toleration."""
     found = [inf if one.seconds is None else max(0.0, one.seconds) for one in tolerations if tolerates(one, taint)]
     return min(found, default=otherwise)
@@ -83,10 +83,10 @@ UNHEALTHY: Final = HealthCause("")  #: the exact health does not matter
 DELETED: Final = HealthCause("", "gone")  #: the Cluster does not exist
 
 
-def find_causes(site: Site) -> Iterator[tuple[HealthCause, Taint]]:
+def find_causes(site: Site) -> Iterator[tuple[HealthCause, SiteTaint]]:
     """Causes of eviction, each as the taint that tolerations are compared with."""
     if site.health in HEALTH_TAINTS:
-        yield UNHEALTHY, Taint(HEALTH_TAINTS[site.health], "", NO_EXECUTE)
+        yield UNHEALTHY, SiteTaint(HEALTH_TAINTS[site.health], "", NO_EXECUTE)
     for taint in site.taints:
         if taint.effect == NO_EXECUTE:
             yield HealthCause(taint.key, taint.value), taint
@@ -96,7 +96,7 @@ class ClusterHealth:
     def __init__(self, failover: FailoverOptions) -> None:
         self._failover = failover
         self._since: dict[SiteKey, dict[HealthCause, float]] = {}
-        self._taints: dict[SiteKey, dict[HealthCause, Taint]] = {}
+        self._taints: dict[SiteKey, dict[HealthCause, SiteTaint]] = {}
 
     def __contains__(self, key: SiteKey) -> bool:
         return key in self._since
@@ -126,7 +126,7 @@ class ClusterHealth:
         self._since.pop(key, None)
         self._taints.pop(key, None)
 
-    def due(self, key: SiteKey, tolerations: Iterable[Toleration]) -> float:
+    def due(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> float:
         """When a machine with these tolerations is evicted."""
         since, known = self._since.get(key, {}), tuple(tolerations)
         if DELETED in since:
@@ -134,7 +134,7 @@ class ClusterHealth:
         found = self._taints.get(key, {})
         return min((since[cause] + self._grace(cause, taint, known) for cause, taint in found.items()), default=inf)
 
-    def _grace(self, cause: HealthCause, taint: Taint, tolerations: tuple[Toleration, ...]) -> float:
+    def _grace(self, cause: HealthCause, taint: SiteTaint, tolerations: tuple[MachineToleration, ...]) -> float:
         return toleration_seconds(taint, tolerations, self._failover.tolerated if cause == UNHEALTHY else 0.0)
 
 

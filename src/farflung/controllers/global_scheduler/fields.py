@@ -26,12 +26,12 @@ from farflung.scheduling.values import (
     Item,
     LabelRule,
     LocalStrategy,
+    MachineToleration,
     Point,
     Preference,
     RegionChoice,
     SiteSelector,
     Spot,
-    Toleration,
 )
 
 ALIASES: Final = {"availablityzone": "availabilityzone"}
@@ -356,9 +356,9 @@ def _values_problem(operator: str, values: tuple[str, ...]) -> str:
     return ""
 
 
-def _tolerations(spec: FieldReader) -> Iterator[Toleration]:
+def _tolerations(spec: FieldReader) -> Iterator[MachineToleration]:
     for one in spec.parts("tolerations", MAX_TOLERATIONS):
-        found = Toleration(
+        found = MachineToleration(
             one.text("key"),
             one.one_of("operator", ("Equal", "Exists")),
             one.text("value"),

@@ -46,12 +46,12 @@ from farflung.scheduling.values import (
     Health,
     Item,
     MachineRequest,
+    MachineToleration,
     Reservation,
     ResourceClaim,
     Site,
     SiteKey,
-    Taint,
-    Toleration,
+    SiteTaint,
 )
 
 FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: a finished machine uses no resources
@@ -191,11 +191,11 @@ def _summed(spec: FieldReader, name: str, key: str, amount: str) -> dict[str, in
     return found
 
 
-def _taints(spec: FieldReader) -> Iterator[Taint]:
+def _taints(spec: FieldReader) -> Iterator[SiteTaint]:
     """Taints with a known effect."""
     for one in spec.parts("taints", MAX_TOLERATIONS):
         if (key := one.text("key")) and (effect := one.text("effect")) in EFFECTS:
-            yield Taint(key, one.text("value"), effect, one.text("timeadded"))
+            yield SiteTaint(key, one.text("value"), effect, one.text("timeadded"))
 
 
 # --- reservations ---------------------------------------------------------------------------------
@@ -442,10 +442,10 @@ def _refused_by(metadata: _Metadata) -> tuple[tuple[SiteKey, int], ...]:
     return tuple(read_machine_refusals(text).items()) if text else ()
 
 
-def _tolerations(spec: _PodSpec) -> tuple[Toleration, ...]:
+def _tolerations(spec: _PodSpec) -> tuple[MachineToleration, ...]:
     return tuple(
         [
-            Toleration(one.key, one.operator, one.value, one.effect, one.toleration_seconds)
+            MachineToleration(one.key, one.operator, one.value, one.effect, one.toleration_seconds)
             for one in spec.tolerations or ()
         ]
     )

@@ -17,7 +17,7 @@ from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.controllers.global_scheduler.subjects import POD, ObservedSubject, SchedulingSubject, SyncTargetKey
 from farflung.controllers.status_summarizer.health import ANY, CopyProblem, parse_syncer_report
 from farflung.machinery import times
-from farflung.placement.names import CONFIG, Kind, Part
+from farflung.placement.names import CONFIG, GroupResource, Part
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -30,7 +30,7 @@ MAX_WRITE_PAUSE: Final = 60.0
 MAX_MESSAGE: Final = 1024
 COMPONENT: Final = "global-scheduler"
 DELIVERY_STATUS_CONTROLLER: Final = "global-scheduler-delivery-status"
-POD_KIND: Final = Kind("", "pods")
+POD_KIND: Final = GroupResource("", "pods")
 #: reasons of syncers that are temporary, or that do not concern the machine
 TRANSIENT_REASONS: Final = frozenset(
     {

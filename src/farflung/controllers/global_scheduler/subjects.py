@@ -11,11 +11,11 @@ from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import (
     MachineRequest,
+    MachineToleration,
     Reservation,
     ResourceClaim,
     SchedulingDecision,
     SiteKey,
-    Toleration,
 )
 
 BOUND_CLUSTER: Final = f"{GLOBALSCHEDULER_GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`
@@ -55,7 +55,7 @@ class ObservedSubject:
     label: str = ""  #: the value of the label that selects it for delivery
     created: str = ""
     terminating: bool = False  #: it has a deletionTimestamp
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[MachineToleration, ...] = ()
     status: bytes = b"{}"  #: JSON, if it is pending
 
     @property

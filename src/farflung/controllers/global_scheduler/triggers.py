@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from farflung.controllers.global_scheduler.inventory import ObservedCluster, TargetShare
 from farflung.controllers.global_scheduler.subjects import UsageSummary
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.scheduling.values import SiteKey
 
 
@@ -74,7 +74,7 @@ class ClusterTargets:
         target = self.target_key(key, cluster)
         return TargetShare() if target is None else self._shares.share(target, SiteKey(*key), usage)
 
-    def on_cluster(self, change: Change[ObservedCluster]) -> set[SiteKey]:
+    def on_cluster(self, change: CacheChange[ObservedCluster]) -> set[SiteKey]:
         old, new = change.old, change.new
         affected = {SiteKey(*change.key)}
         if old is None or new is None or (old.target, old.created) != (new.target, new.created):

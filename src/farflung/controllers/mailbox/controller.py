@@ -22,7 +22,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import BINDING, CONFIG, cluster_of
 from farflung.placement.syncer_config import parse_heartbeat
 from farflung.placement.types import ApiBinding, SyncTarget, Workspace
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
@@ -67,7 +67,7 @@ class MailboxController:
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         self.rebuilder = Rebuilder(NAME, self._rebuild, env, log)
-        self._sources: list[tuple[str, Informer[Any], Callable[[Change[Any]], Iterable[str]]]] = [
+        self._sources: list[tuple[str, Informer[Any], Callable[[CacheChange[Any]], Iterable[str]]]] = [
             ("SyncTarget", self._targets, self._mailboxes.on_target),
             ("Workspace", self._workspaces, self._mailboxes.on_workspace),
             ("APIBinding", self._bindings, self._mailboxes.on_binding),
@@ -85,8 +85,8 @@ class MailboxController:
             manager.add(controller, informers, told_from=1)
         manager.add(self.rebuilder, [])
 
-    def _enqueuing(self, trigger: Callable[[Change[T]], Iterable[str]]) -> Callable[[Change[T]], None]:
-        def listener(change: Change[T]) -> None:
+    def _enqueuing(self, trigger: Callable[[CacheChange[T]], Iterable[str]]) -> Callable[[CacheChange[T]], None]:
+        def listener(change: CacheChange[T]) -> None:
             for name in trigger(change):
                 self.controller.queue.add(name)
 

@@ -24,7 +24,7 @@ from farflung.controllers.mailbox.reporter import MailboxCaches
 from farflung.lib.klog import Logger
 from farflung.placement.names import is_mailbox_name
 from farflung.placement.types import Workspace
-from farflung.runtime.cache import Change
+from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
 from farflung.runtime.reflector import Environment
 
@@ -67,7 +67,7 @@ class Releaser:
         )
         self._workspaces.subscribe(self._on_workspace)
 
-    def _on_workspace(self, change: Change[Workspace]) -> None:
+    def _on_workspace(self, change: CacheChange[Workspace]) -> None:
         if is_mailbox_name(change.key.name) and (change.new is None or not change.new.alive):
             self.controller.queue.add(change.key.name)
 

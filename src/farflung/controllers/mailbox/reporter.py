@@ -15,7 +15,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import CONFIG, is_mailbox_name, mailbox_name
 from farflung.placement.syncer_config import SyncerHeartbeat
 from farflung.placement.types import SyncTarget, Workspace
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
@@ -62,16 +62,16 @@ class TargetReporter:
         self._workspaces.subscribe(self._on_workspace)
         self._configs.subscribe(self._on_config)
 
-    def _on_target(self, change: Change[SyncTarget]) -> None:
+    def _on_target(self, change: CacheChange[SyncTarget]) -> None:
         for one, other in ((change.old, change.new), (change.new, change.old)):
             if one is not None and (other is None or one.status != other.status):
                 self.controller.queue.add(mailbox_name(change.key.cluster, one.metadata.uid))
 
-    def _on_workspace(self, change: Change[Workspace]) -> None:
+    def _on_workspace(self, change: CacheChange[Workspace]) -> None:
         if is_mailbox_name(change.key.name):
             self.controller.queue.add(change.key.name)
 
-    def _on_config(self, change: Change[SyncerHeartbeat]) -> None:
+    def _on_config(self, change: CacheChange[SyncerHeartbeat]) -> None:
         if change.key.name != CONFIG or change.old == change.new:
             return
         name = self._mailboxes.of_cluster(change.key.cluster)

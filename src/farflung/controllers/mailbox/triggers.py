@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from farflung.placement.names import BINDING, CONFIG, is_mailbox_name, mailbox_name
 from farflung.placement.syncer_config import SyncerHeartbeat
 from farflung.placement.types import ApiBinding, SyncTarget, Workspace
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 
 
 class Mailboxes:
@@ -35,7 +35,7 @@ class Mailboxes:
         """The mailbox with that logical cluster."""
         return self._names.get(cluster)
 
-    def on_target(self, change: Change[SyncTarget]) -> Iterator[str]:
+    def on_target(self, change: CacheChange[SyncTarget]) -> Iterator[str]:
         if change.old is not None and change.new is not None and change.old.metadata == change.new.metadata:
             return  # only its status changed
         names = [
@@ -49,7 +49,7 @@ class Mailboxes:
                 self._targets.pop(name, None)
             yield name
 
-    def on_workspace(self, change: Change[Workspace]) -> Iterator[str]:
+    def on_workspace(self, change: CacheChange[Workspace]) -> Iterator[str]:
         name = change.key.name
         if not is_mailbox_name(name):
             return
@@ -62,11 +62,11 @@ class Mailboxes:
             self._names[change.new.cluster] = name
         yield name
 
-    def on_binding(self, change: Change[ApiBinding]) -> Iterator[str]:
+    def on_binding(self, change: CacheChange[ApiBinding]) -> Iterator[str]:
         if change.key.name == BINDING:
             yield from self._in_cluster(change.key.cluster)
 
-    def on_config(self, change: Change[SyncerHeartbeat]) -> Iterator[str]:
+    def on_config(self, change: CacheChange[SyncerHeartbeat]) -> Iterator[str]:
         if change.key.name == CONFIG and (change.old is None or change.new is None):
             yield from self._in_cluster(change.key.cluster)
 

@@ -16,7 +16,7 @@ from farflung.placement.index import ConfigKey, Copy
 from farflung.placement.names import PlacementKey
 from farflung.placement.state import DiscoveryKey, PlacementState, StatusKey, WorkKey
 from farflung.placement.syncer_config import THE_ONE
-from farflung.runtime.cache import Change
+from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
@@ -106,7 +106,7 @@ class PlacementTranslator:
         self._due.setdefault(status.placement, self._env.monotonic() + LATEST)
         self._statuses.queue.add_after(status, SOON)
 
-    def _on_config(self, change: Change[bytes]) -> None:
+    def _on_config(self, change: CacheChange[bytes]) -> None:
         mailbox = self._known.mailbox_of(change.key.cluster)
         if mailbox is not None and change.key.name == THE_ONE:
             self.controller.queue.add(ConfigKey(mailbox))

@@ -20,7 +20,7 @@ from farflung.placement import names, project
 from farflung.placement.customize import Customizer
 from farflung.placement.feeds import DiscoveryCache, ObjectFeeds
 from farflung.placement.index import Copy, CopyReason
-from farflung.placement.names import NAMESPACES, Kind, Part, PlacementKey, Source
+from farflung.placement.names import NAMESPACES, GroupResource, Part, PlacementKey, Source
 from farflung.placement.project import Desired, ServedVersions, SourceObject, agreed, contributing_clusters, desired
 from farflung.placement.state import BRINGING
 from farflung.placement.types import LocationLabels, ObservedObject, Route
@@ -38,7 +38,7 @@ class SourceReader:
     def __init__(self, serving: DiscoveryCache, everywhere: Client) -> None:
         self._serving = serving
         self._everywhere = everywhere
-        self._agreed: dict[tuple[str, Kind], str] = {}  #: versions, by mailbox
+        self._agreed: dict[tuple[str, GroupResource], str] = {}  #: versions, by mailbox
         self._stripped: dict[tuple[str, Part], tuple[int, str, Obj]] = {}
 
     async def gather(self, copy: Copy, alive: list[tuple[str, ObservedObject]]) -> SourceObjects:
@@ -97,7 +97,7 @@ Report = Callable[[Copy, list[CopyReason], list[PlacementProblem]], None]
 REMEMBERED: Final = 20_000  #: cached copies that are equal in all mailboxes
 NOT_FOUND: Final = 404
 TRANSIENT: Final = (401, 409, 410, 429)  #: statuses that do not depend on the object
-SECRETS: Final = Kind("", "secrets")
+SECRETS: Final = GroupResource("", "secrets")
 
 
 class Copier:
@@ -222,7 +222,7 @@ class Copier:
 
     # --- create and update ------------------------------------------------------------------------
 
-    def _at(self, cluster: str, kind: Kind, api_version: str) -> tuple[Client, Source, Collection]:
+    def _at(self, cluster: str, kind: GroupResource, api_version: str) -> tuple[Client, Source, Collection]:
         """`api_version`: with the group."""
         source = self._known.offers.source(cluster, kind)
         assert source is not None

@@ -12,7 +12,7 @@ from farflung.client.errors import AlreadyExists, NotFound
 from farflung.controllers.placement_translator.status_writer import TranslatorContext
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import DiscoveryCache
-from farflung.placement.names import Kind, PlacementKey
+from farflung.placement.names import GroupResource, PlacementKey
 from farflung.placement.syncer_config import THE_ONE, SyncerSpec, combine_specs, parse_syncer_spec
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
@@ -33,7 +33,7 @@ class SyncerConfigWriter:
         self._view = context.views.edge_of
         self._log = context.log
         #: many mailboxes have the same placements
-        self._wanted: dict[tuple[PlacementKey, ...], tuple[SyncerSpec, frozenset[Kind]]] = {}
+        self._wanted: dict[tuple[PlacementKey, ...], tuple[SyncerSpec, frozenset[GroupResource]]] = {}
         self._specs: dict[tuple[object, ...], tuple[SyncerSpec, Obj]] = {}
 
     def forget(self) -> None:
@@ -104,12 +104,12 @@ class SyncerConfigWriter:
             self._specs[own] = told, told.spec()
         return self._specs[own]
 
-    def _namespaced(self, cluster: str) -> Mapping[Kind, str]:
+    def _namespaced(self, cluster: str) -> Mapping[GroupResource, str]:
         served = self._serving.known(cluster)
         assert served is not None
         return served.namespaced
 
-    def _version(self, cluster: str, kind: Kind) -> str:
+    def _version(self, cluster: str, kind: GroupResource) -> str:
         """API version of a kind in a mailbox; empty if it does not serve the kind."""
         source = self._known.offers.source(cluster, kind)
         return "" if source is None else source.version

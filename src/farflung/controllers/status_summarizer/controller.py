@@ -28,7 +28,7 @@ from farflung.placement.names import Part, Source
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.syncer_config import THE_ONE
 from farflung.placement.types import LocationLabels, ObservedObject
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
@@ -214,7 +214,7 @@ class StatusSummarizer:
         for one in self._returner.on_object(cluster, part, after):
             self._schedule(one)
 
-    def _on_config(self, change: Change[bytes]) -> None:
+    def _on_config(self, change: CacheChange[bytes]) -> None:
         if change.key.name != THE_ONE:
             return
         cluster = change.key.cluster
@@ -222,10 +222,10 @@ class StatusSummarizer:
         self._enqueue_copies(self._summaries.on_report(cluster, report))
         self._follow_age(cluster)  # before summaries with an unknown age are written
 
-    def _on_location(self, change: Change[LocationLabels]) -> None:
+    def _on_location(self, change: CacheChange[LocationLabels]) -> None:
         self._enqueue_copies(self._summaries.on_location(change.key.cluster, change.key.name))
 
-    def _on_collector(self, change: Change[ParsedCollector]) -> None:
+    def _on_collector(self, change: CacheChange[ParsedCollector]) -> None:
         key = CollectorKey(change.key.cluster, change.key.name)
         if change.new is None:
             self._enqueue_copies(self._summaries.on_query_deleted(key))
@@ -233,7 +233,7 @@ class StatusSummarizer:
             self._enqueue_copies(self._summaries.on_query(key, change.new.query))
             self.controller.queue.add(key)
 
-    def _on_summary(self, change: Change[StoredSummary]) -> None:
+    def _on_summary(self, change: CacheChange[StoredSummary]) -> None:
         """Another client may have changed or deleted it, or its object was deleted."""
         subject = self._summaries.called(change.key)
         if subject is not None or change.new is not None:

@@ -39,7 +39,7 @@ from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, dns_label, dns_subdomain, label_value
 from farflung.placement.index import Copy
-from farflung.placement.names import SUMMARY_NAMESPACE, Category, Kind, Part, PlacementKey, category
+from farflung.placement.names import SUMMARY_NAMESPACE, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.state import PlacementState
 from farflung.placement.types import ObservedObject, Route
 from farflung.runtime.cache import Key
@@ -108,16 +108,16 @@ class Summarized(Enum):
 
 _BY_DEFAULT: Final = frozenset(
     {
-        Kind("", "persistentvolumeclaims"),
-        Kind("", "pods"),
-        Kind("", "replicationcontrollers"),
-        Kind("", "services"),
-        Kind("apps", "daemonsets"),
-        Kind("apps", "deployments"),
-        Kind("apps", "replicasets"),
-        Kind("apps", "statefulsets"),
-        Kind("batch", "cronjobs"),
-        Kind("batch", "jobs"),
+        GroupResource("", "persistentvolumeclaims"),
+        GroupResource("", "pods"),
+        GroupResource("", "replicationcontrollers"),
+        GroupResource("", "services"),
+        GroupResource("apps", "daemonsets"),
+        GroupResource("apps", "deployments"),
+        GroupResource("apps", "replicasets"),
+        GroupResource("apps", "statefulsets"),
+        GroupResource("batch", "cronjobs"),
+        GroupResource("batch", "jobs"),
     }
 )
 
@@ -127,15 +127,15 @@ _CORE: Final = _CORE_ON_REQUEST | {kind.resource for kind in _BY_DEFAULT if not 
 _GROUPS_WITHOUT: Final = frozenset({RBAC_GROUP})
 _KINDS_WITHOUT: Final = frozenset(
     {
-        Kind("", "configmaps"),
-        Kind("", "namespaces"),
-        Kind("", "secrets"),
-        Kind("apiextensions.k8s.io", "customresourcedefinitions"),
+        GroupResource("", "configmaps"),
+        GroupResource("", "namespaces"),
+        GroupResource("", "secrets"),
+        GroupResource("apiextensions.k8s.io", "customresourcedefinitions"),
     }
 )  #: without the status of a workload
 
 
-def is_summarized(kind: Kind, annotation: str | None, *, builtin: bool) -> Summarized:
+def is_summarized(kind: GroupResource, annotation: str | None, *, builtin: bool) -> Summarized:
     """By the annotation of the EdgePlacement.
 
     `false`: no kind.  A list such as `deployments.apps,ingresses.networking.k8s.io,pods`: these kinds, if they can be
@@ -153,12 +153,12 @@ def is_summarized(kind: Kind, annotation: str | None, *, builtin: bool) -> Summa
 
 
 @lru_cache(maxsize=256)
-def _listed_kinds(annotation: str) -> frozenset[Kind] | None:
+def _listed_kinds(annotation: str) -> frozenset[GroupResource] | None:
     """The listed kinds; None: the default."""
     if annotation.strip().lower() == "false":
         return frozenset()
     named = [word.strip().partition(".") for word in annotation.split(",")]
-    kinds = {Kind(group, resource) for resource, _, group in named if _is_kind(resource, group)}
+    kinds = {GroupResource(group, resource) for resource, _, group in named if _is_kind(resource, group)}
     return frozenset(kinds) or None
 
 

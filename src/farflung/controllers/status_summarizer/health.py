@@ -13,7 +13,7 @@ import orjson
 
 from farflung.apis.names import POD_SCHEDULED, REPLICA_FAILURE
 from farflung.machinery import times
-from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.syncer_config import parse_heartbeat
 from farflung.placement.types import Route
 
@@ -64,13 +64,18 @@ class Row(NamedTuple):
 
 MESSAGE: Final = 256  #: characters of a message
 REASON: Final = 63  #: and of a reason
-CLAIMS: Final = Kind("", "persistentvolumeclaims")
-DAEMON_SETS: Final = Kind("apps", "daemonsets")
-DEPLOYMENTS: Final = Kind("apps", "deployments")
-JOBS: Final = Kind("batch", "jobs")
-PODS: Final = Kind("", "pods")
+CLAIMS: Final = GroupResource("", "persistentvolumeclaims")
+DAEMON_SETS: Final = GroupResource("apps", "daemonsets")
+DEPLOYMENTS: Final = GroupResource("apps", "deployments")
+JOBS: Final = GroupResource("batch", "jobs")
+PODS: Final = GroupResource("", "pods")
 _REPLICATED: Final = frozenset(
-    {Kind("", "replicationcontrollers"), DEPLOYMENTS, Kind("apps", "replicasets"), Kind("apps", "statefulsets")}
+    {
+        GroupResource("", "replicationcontrollers"),
+        DEPLOYMENTS,
+        GroupResource("apps", "replicasets"),
+        GroupResource("apps", "statefulsets"),
+    }
 )
 
 
@@ -85,7 +90,7 @@ Conditions = Mapping[str, Mapping[str, Any]]  #: by their types
 
 
 def find_problem(
-    kind: Kind, spec: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
+    kind: GroupResource, spec: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
 ) -> CopyProblem | None:
     """The first problem: a condition with the wrong status, fewer ready than desired replicas, or a failed phase."""
     if kind == PODS and status.get("phase") == "Succeeded":
@@ -93,7 +98,7 @@ def find_problem(
     return _by_condition(kind, conditions) or _by_count(kind, spec, status) or _by_phase(kind, status)
 
 
-def _by_condition(kind: Kind, conditions: Conditions) -> CopyProblem | None:
+def _by_condition(kind: GroupResource, conditions: Conditions) -> CopyProblem | None:
     for good in _GOOD_OF.get(kind, _GOOD):
         found = conditions.get(good)
         if found is not None and found.get("status") == "False" and found.get("reason") != "PodCompleted":
@@ -116,7 +121,7 @@ def _condition_problem(condition: Mapping[str, Any], otherwise: str) -> CopyProb
     )
 
 
-def _by_count(kind: Kind, spec: Mapping[str, Any], status: Mapping[str, Any]) -> CopyProblem | None:
+def _by_count(kind: GroupResource, spec: Mapping[str, Any], status: Mapping[str, Any]) -> CopyProblem | None:
     if kind == DAEMON_SETS:
         return _short("Pods", _whole(status.get("numberReady"), 0), _whole(status.get("desiredNumberScheduled"), 0))
     if kind not in _REPLICATED:
@@ -131,7 +136,7 @@ def _short(what: str, ready: int, desired: int) -> CopyProblem | None:
     return CopyProblem(f"{what}NotReady", f"{ready} of {desired} {what.lower()} are ready")
 
 
-def _by_phase(kind: Kind, status: Mapping[str, Any]) -> CopyProblem | None:
+def _by_phase(kind: GroupResource, status: Mapping[str, Any]) -> CopyProblem | None:
     bad = _BAD_PHASES.get(kind)
     if bad is None or status.get("phase") != bad:
         return None
@@ -192,11 +197,11 @@ _STATES: Final = frozenset({"health", "phase", "result", "state", "status"})  #:
 #: Kinds whose status is zeros after the creation.
 _CREATED_WITH_ZEROS: Final = frozenset(
     {
-        Kind("", "replicationcontrollers"),
-        Kind("apps", "daemonsets"),
-        Kind("apps", "replicasets"),
-        Kind("apps", "statefulsets"),
-        Kind("policy", "poddisruptionbudgets"),
+        GroupResource("", "replicationcontrollers"),
+        GroupResource("apps", "daemonsets"),
+        GroupResource("apps", "replicasets"),
+        GroupResource("apps", "statefulsets"),
+        GroupResource("policy", "poddisruptionbudgets"),
     }
 )
 
@@ -204,7 +209,7 @@ _CREATED_WITH_ZEROS: Final = frozenset(
 V = TypeVar("V")
 
 
-def digest_of(kind: Kind, document: bytes) -> Digest:
+def digest_of(kind: GroupResource, document: bytes) -> Digest:
     """`document`: the copy in its mailbox, as JSON.
 
     Numbers are read from nested objects down to DEPTH, not from lists.  Texts are words such as `Running`, and words of
@@ -379,7 +384,7 @@ def _problems(status: Any) -> dict[str, dict[Part, CopyProblem]]:
             str(one.get(field) or "") for field in ("group", "resource", "namespace", "name")
         )
         problem = CopyProblem(word(one.get("reason")) or FAILING, sentence(one.get("message")))
-        found[direction][Part(Kind(group, resource), namespace, name)] = problem
+        found[direction][Part(GroupResource(group, resource), namespace, name)] = problem
     return found
 
 

@@ -23,7 +23,7 @@ from farflung.placement.names import (
     DEFINITIONS,
     NAMESPACES,
     Category,
-    Kind,
+    GroupResource,
     Part,
     PlacementKey,
     Source,
@@ -38,9 +38,11 @@ from farflung.runtime.recorder import About, Recorder
 MARKS: Final = (COUNT, STATUS_RETURNED_FROM)
 OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of the global scheduler
 ENDED: Final = ("Failed", "Succeeded")
-PODS: Final = Kind("", "pods")
+PODS: Final = GroupResource("", "pods")
 DELIVERY_PREFIX: Final = "global-scheduler-"  #: prefix of its placements, followed by the value of the label
-_NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: kinds whose status the hub writes
+_NEVER: Final = frozenset(
+    {NAMESPACES, DEFINITIONS, GroupResource("", "resourcequotas")}
+)  #: kinds whose status the hub writes
 
 
 class Returned(NamedTuple):
@@ -66,7 +68,7 @@ class ReturnStep(NamedTuple):
     status: Obj | None = None
 
 
-def is_returnable(kind: Kind) -> bool:
+def is_returnable(kind: GroupResource) -> bool:
     """Whether status is ever returned to objects of this kind."""
     return category(kind) is Category.EDGE and kind not in _NEVER
 
@@ -76,7 +78,7 @@ def is_marked(document: bytes) -> bool:
     return any(mark.encode() in document for mark in MARKS)
 
 
-def next_step(kind: Kind, obj: Mapping[str, Any], request: ReturnRequest | None) -> ReturnStep | None:
+def next_step(kind: GroupResource, obj: Mapping[str, Any], request: ReturnRequest | None) -> ReturnStep | None:
     """`request`: None if no placement requests the status.  Returns None if nothing is to be written."""
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(STATUS_RETURNED_FROM)
@@ -97,14 +99,14 @@ def next_step(kind: Kind, obj: Mapping[str, Any], request: ReturnRequest | None)
 # --- virtual machines -----------------------------------------------------------------------------
 
 
-def _machine(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _machine(kind: GroupResource, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The spec of a virtual machine."""
     spec = obj.get("spec")
     is_machine = kind == PODS and isinstance(spec, dict) and spec.get("virtualMachine") is not None
     return spec if is_machine else None
 
 
-def _uses_copy(kind: Kind, obj: Mapping[str, Any], request: ReturnRequest) -> bool:
+def _uses_copy(kind: GroupResource, obj: Mapping[str, Any], request: ReturnRequest) -> bool:
     spec, labels = _machine(kind, obj), (obj.get("metadata") or {}).get("labels") or {}
     is_bound = spec is not None and bool(spec.get("nodeName") or spec.get("clusterName"))
     return is_returnable(kind) and (
@@ -112,7 +114,7 @@ def _uses_copy(kind: Kind, obj: Mapping[str, Any], request: ReturnRequest) -> bo
     )
 
 
-def _own_conditions(kind: Kind, obj: Mapping[str, Any]) -> list[Obj]:
+def _own_conditions(kind: GroupResource, obj: Mapping[str, Any]) -> list[Obj]:
     """The status that the global scheduler writes."""
     if _machine(kind, obj) is None:
         return []
@@ -124,7 +126,7 @@ def _conditions(status: object) -> list[Obj]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def _with_own(kind: Kind, obj: Mapping[str, Any], returned: Mapping[str, Any]) -> Obj:
+def _with_own(kind: GroupResource, obj: Mapping[str, Any], returned: Mapping[str, Any]) -> Obj:
     """The conditions, if they differ from the returned ones."""
     if _machine(kind, obj) is None:
         return {}
@@ -135,7 +137,7 @@ def _with_own(kind: Kind, obj: Mapping[str, Any], returned: Mapping[str, Any]) -
     return {"conditions": [*theirs, *kept]} if kept or theirs != all_returned else {}
 
 
-def _without_copy(kind: Kind, obj: Mapping[str, Any]) -> Obj:
+def _without_copy(kind: GroupResource, obj: Mapping[str, Any]) -> Obj:
     """The status of an object without an only copy."""
     own, status = _own_conditions(kind, obj), obj.get("status")
     if own and isinstance(status, dict) and status.get("phase") in ENDED:

@@ -20,7 +20,7 @@ from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews
-from farflung.placement.names import Kind
+from farflung.placement.names import GroupResource
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 
@@ -52,7 +52,7 @@ class StoredSummary(msgspec.Struct, frozen=True):
 
     document: bytes
     ours: bool  #: whether the summarizer created it
-    kind: Kind  #: of its subject
+    kind: GroupResource  #: of its subject
 
 
 def parse_summary(document: bytes) -> StoredSummary:
@@ -60,7 +60,7 @@ def parse_summary(document: bytes) -> StoredSummary:
     metadata, about = found.metadata, found.subject
     owned = any(one.kind == EDGE_PLACEMENTS.kind for one in metadata.owner_references or ())
     return StoredSummary(
-        document, owned or SUMMARY_PLACEMENT in (metadata.labels or ()), Kind(about.group, about.resource)
+        document, owned or SUMMARY_PLACEMENT in (metadata.labels or ()), GroupResource(about.group, about.resource)
     )
 
 

@@ -34,7 +34,7 @@ from farflung.controllers.workload.model.steps import EventText, WriteStep, coun
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
@@ -133,7 +133,7 @@ class WorkloadClient:
     def _log_error(self, what: str, error: Exception) -> None:
         self.log.error(error, what)
 
-    def _on_change(self, change: Change[Obj]) -> None:
+    def _on_change(self, change: CacheChange[Obj]) -> None:
         if change.old is not None and change.new is None:
             self._deleted.pop(change.old["metadata"]["uid"], None)
 
@@ -149,7 +149,7 @@ class WorkloadClient:
         """Queue owners when they or their children change."""
         owners.informer.subscribe(lambda change: controller.queue.add(change.key))
 
-        def listener(change: Change[Obj]) -> None:
+        def listener(change: CacheChange[Obj]) -> None:
             for key in owners.owners.affected_by(change):
                 controller.queue.add(key)
 

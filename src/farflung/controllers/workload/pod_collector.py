@@ -10,7 +10,7 @@ from farflung.apis.names import PODS
 from farflung.client.errors import NotFound, UpdateConflict
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.manager import Manager
 
 NAME: Final = "pod-garbage-collector"
@@ -28,11 +28,11 @@ class PodCollector:
     def join(self, manager: Manager) -> None:
         self._client.join(manager, self.controller)
 
-    def _on_pod(self, change: Change[Obj]) -> None:
+    def _on_pod(self, change: CacheChange[Obj]) -> None:
         if change.new is not None and self._is_lost(change.new):
             self.controller.queue.add(change.key)
 
-    def _on_node(self, change: Change[Obj]) -> None:
+    def _on_node(self, change: CacheChange[Obj]) -> None:
         self._missing.pop(change.key.name, None)
         if change.new is None:
             for key, pod in self._client.pods.informer.cache.items():

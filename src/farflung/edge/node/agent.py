@@ -17,7 +17,7 @@ from farflung.edge.node.pod_worker import PodWorker
 from farflung.edge.node.registration import Registration
 from farflung.edge.runtimes.log_files import pods_directory
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.informer import Informer
 
 ObjectRef = tuple[str, str, str]  #: kind, namespace and name
@@ -75,7 +75,7 @@ class NodeAgent:
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def _on_pod(self, change: Change[Obj], pods: asyncio.TaskGroup) -> None:
+    def _on_pod(self, change: CacheChange[Obj], pods: asyncio.TaskGroup) -> None:
         old, new = change.old, change.new
         if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
             self._remove(old["metadata"]["uid"])
@@ -103,7 +103,7 @@ class NodeAgent:
             if not users:
                 self._users.pop((kind, worker.namespace, name), None)
 
-    def _on_reference(self, kind: str, change: Change[Obj]) -> None:
+    def _on_reference(self, kind: str, change: CacheChange[Obj]) -> None:
         for uid in self._users.get((kind, change.key.namespace, change.key.name), ()):
             self._workers[uid].on_reference_changed()
 

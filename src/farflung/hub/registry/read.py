@@ -16,7 +16,7 @@ from farflung.hub.catalog.objects import EVERY_CLUSTER, ObjectSelection, decode
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
 from farflung.hub.request.negotiation import Representation
-from farflung.hub.request.options import ListOptions, list_options, revision_of
+from farflung.hub.request.options import ListRequestOptions, list_options, revision_of
 from farflung.machinery.errors import ApiError, Obj, bad_request, expired
 from farflung.machinery.selectors import FieldSelector, FieldTerm, parse_fields, parse_labels
 from farflung.store.base import Compacted, Entry, FutureRevision, Page, Revision
@@ -53,7 +53,11 @@ def list_(call: Call) -> Answer | Awaitable[Answer]:
 
 
 async def _list_past(
-    call: Call, representation: Representation, options: ListOptions, selection: ObjectSelection, pinned: ListPosition
+    call: Call,
+    representation: Representation,
+    options: ListRequestOptions,
+    selection: ObjectSelection,
+    pinned: ListPosition,
 ) -> Answer:
     limit = 0 if selection else options.limit
     if pinned.revision < call.steady_since():
@@ -68,7 +72,7 @@ async def _list_past(
     return answer if isinstance(answer, Response) else await answer
 
 
-def selection_of(call: Call, options: ListOptions) -> ObjectSelection:
+def selection_of(call: Call, options: ListRequestOptions) -> ObjectSelection:
     labels = parse_labels(options.label_selector)
     fields = parse_fields(options.field_selector)
     if call.target.name:  # the deprecated path /watch/ of one object
@@ -90,7 +94,7 @@ def only_key(call: Call, selection: ObjectSelection) -> str:
     return call.key_of(name)
 
 
-def present(call: Call, selection: ObjectSelection, options: ListOptions) -> Page:
+def present(call: Call, selection: ObjectSelection, options: ListRequestOptions) -> Page:
     """The current objects.  An object that is selected by name is looked up."""
     if only := only_key(call, selection):
         entry = call.store.get(only)
@@ -100,7 +104,7 @@ def present(call: Call, selection: ObjectSelection, options: ListOptions) -> Pag
     return select(page, selection, options)
 
 
-def select(page: Page, selection: ObjectSelection, options: ListOptions) -> Page:
+def select(page: Page, selection: ObjectSelection, options: ListRequestOptions) -> Page:
     """The matching entries of a page, up to the limit."""
     if not selection:
         return page
@@ -131,7 +135,7 @@ class ListPosition:
     after: str = ""  #: a key
 
 
-def pin_of(options: ListOptions, call: Call) -> ListPosition | None:
+def pin_of(options: ListRequestOptions, call: Call) -> ListPosition | None:
     """The revision that a list must show; None: the current one."""
     if options.continue_:
         if options.resource_version not in ("", "0"):

@@ -23,7 +23,7 @@ from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.read import only_key, selection_of, too_large
 from farflung.hub.request.negotiation import Representation
-from farflung.hub.request.options import ListOptions, list_options, revision_of
+from farflung.hub.request.options import ListRequestOptions, list_options, revision_of
 from farflung.machinery.errors import ApiError, expired
 from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subscription, TooSlow
 
@@ -116,7 +116,7 @@ class Watches:
             if kinds is None or (resource.group, resource.plural) in kinds:
                 audience.expire(error)
 
-    async def _past(self, audience: Audience, options: ListOptions, steady: Revision) -> list[bytes]:
+    async def _past(self, audience: Audience, options: ListRequestOptions, steady: Revision) -> list[bytes]:
         """The events before live ones.  `steady`: the revision since which history is complete."""
         until = self._store.revision
         since = revision_of(options.resource_version or "0")

@@ -67,7 +67,7 @@ def field_manager_errors(manager: str) -> list[FieldError]:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOptions:
+class ListRequestOptions:
     watch: bool = False
     label_selector: str = ""
     field_selector: str = ""
@@ -81,11 +81,11 @@ class ListOptions:
 
 
 @remember(4096)
-def list_options(query: str, *, watch: bool = False) -> ListOptions:
+def list_options(query: str, *, watch: bool = False) -> ListRequestOptions:
     """`watch`: the path is a deprecated one with /watch/."""
     values = parse_query(query)
     initial = values.get("sendInitialEvents")
-    options = ListOptions(
+    options = ListRequestOptions(
         watch=watch or is_true(values.get("watch")),
         label_selector=values.get("labelSelector", ""),
         field_selector=values.get("fieldSelector", ""),
@@ -120,7 +120,7 @@ def integer(text: str) -> int:
 MATCH = "resourceVersionMatch"
 
 
-def _list_errors(options: ListOptions) -> list[FieldError]:
+def _list_errors(options: ListRequestOptions) -> list[FieldError]:
     errors = []
     if options.initial_events is not None:
         errors.append(field_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
@@ -137,7 +137,7 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
     return errors
 
 
-def _watch_errors(options: ListOptions) -> list[FieldError]:
+def _watch_errors(options: ListRequestOptions) -> list[FieldError]:
     errors = []
     if options.continue_:
         errors.append(field_forbidden(MATCH, f"{MATCH} is forbidden when continue is provided"))

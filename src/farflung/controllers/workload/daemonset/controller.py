@@ -24,7 +24,7 @@ from farflung.controllers.workload.model.revisions import (
     truncate_history,
 )
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.manager import Manager
 
 NAME: Final = "daemonset-controller"
@@ -40,7 +40,7 @@ class DaemonSetController:
     def join(self, manager: Manager) -> None:
         self._client.join(manager, self.controller)
 
-    def _on_node(self, change: Change[Obj]) -> None:
+    def _on_node(self, change: CacheChange[Obj]) -> None:
         if changes_node(change):
             for key in self._client.daemon_sets.owners.all_keys():
                 self.controller.queue.add(key)

@@ -12,7 +12,7 @@ from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.controllers.workload.model.pods import is_finished
 from farflung.controllers.workload.model.steps import WorkloadPlan
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create
 
@@ -29,7 +29,7 @@ class DeploymentController:
     def join(self, manager: Manager) -> None:
         self._client.join(manager, self.controller)
 
-    def _on_pod(self, change: Change[Obj]) -> None:
+    def _on_pod(self, change: CacheChange[Obj]) -> None:
         """The Recreate strategy waits for the last pod to finish."""
         if change.old is None or (change.new is not None and not is_finished(change.new)):
             return

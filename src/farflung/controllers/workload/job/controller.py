@@ -9,7 +9,7 @@ from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.job.decide import decide, is_tracked, release_step
 from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.manager import Manager
 
 NAME: Final = "job-controller"
@@ -44,11 +44,11 @@ class JobController:
 
     # --- finalizers of pods whose Job does not exist ----------------------------------------------
 
-    def _on_pod(self, change: Change[Obj]) -> None:
+    def _on_pod(self, change: CacheChange[Obj]) -> None:
         if change.new is not None and is_tracked(change.new):
             self.strays.queue.add(change.key)
 
-    def _on_job(self, change: Change[Obj]) -> None:
+    def _on_job(self, change: CacheChange[Obj]) -> None:
         if change.old is not None and change.new is None:
             for key in self._client.pods.children.keys_of(change.old["metadata"]["uid"]):
                 self.strays.queue.add(key)

@@ -10,7 +10,7 @@ from farflung.controllers.workload.model.objects import is_condition_true, label
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError, parse
 from farflung.machinery.selectors import IN_OBJECTS, LabelSelector, Requirement
-from farflung.runtime.cache import Change
+from farflung.runtime.cache import CacheChange
 
 OPERATORS: Final = {**IN_OBJECTS, "Gt": "gt", "Lt": "lt"}
 PODS: Final = "pods"
@@ -87,7 +87,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Obj) -> bool:
 # --- changes, ports and resources -----------------------------------------------------------------
 
 
-def changes_node(change: Change[Obj]) -> bool:
+def changes_node(change: CacheChange[Obj]) -> bool:
     """Whether a field changed that scheduling depends on; heartbeats do not count."""
     return (None if change.old is None else _relevant_fields(change.old)) != (
         None if change.new is None else _relevant_fields(change.new)

@@ -13,7 +13,7 @@ from farflung.controllers.workload.model.objects import is_terminating, labels
 from farflung.controllers.workload.model.steps import WriteStep, update
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import LabelSelector, selector_of
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 
 
 def controller_reference(obj: Obj) -> Obj | None:
@@ -90,7 +90,7 @@ class ChildIndex:
         self._of: dict[str, dict[Key, None]] = {}
         self._orphans: dict[str, dict[Key, None]] = {}
 
-    def on_change(self, change: Change[Obj]) -> None:
+    def on_change(self, change: CacheChange[Obj]) -> None:
         if change.old is not None:
             index, name = self._bucket(change.old)
             keys = index.get(name, {})
@@ -122,7 +122,7 @@ class OwnerIndex:
         self._keys: dict[str, Key] = {}
         self._in: dict[str, dict[Key, None]] = {}
 
-    def on_change(self, change: Change[Obj]) -> None:
+    def on_change(self, change: CacheChange[Obj]) -> None:
         if change.old is not None:
             self._keys.pop(change.old["metadata"]["uid"], None)
             self._in.get(change.key.namespace, {}).pop(change.key, None)
@@ -136,7 +136,7 @@ class OwnerIndex:
     def all_keys(self) -> list[Key]:
         return list(self._keys.values())
 
-    def affected_by(self, change: Change[Obj]) -> Iterator[Key]:
+    def affected_by(self, change: CacheChange[Obj]) -> Iterator[Key]:
         """The controllers of the child before and after the change; for an orphan, all owners that select it."""
         found: dict[Key, None] = {}
         for child in (change.old, change.new):

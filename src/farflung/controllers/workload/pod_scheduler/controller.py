@@ -29,7 +29,7 @@ from farflung.controllers.workload.pod_scheduler.triggers import (
 )
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
-from farflung.runtime.cache import Change, Key
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.manager import Manager
 
 ALL_PODS: Final = Key("", "", "pods")
@@ -54,7 +54,7 @@ class PodScheduler:
     def join(self, manager: Manager) -> None:
         self._client.join(manager, self.controller)
 
-    def _on_pod(self, change: Change[Obj]) -> None:
+    def _on_pod(self, change: CacheChange[Obj]) -> None:
         placed = change.key in self._bound
         if change.new is None or not is_waiting(change.new):
             self._forget(change.key)
