@@ -10,11 +10,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from farflung.apis.kcp.names import ExportReference
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.workspaces import WorkspaceController
 from farflung.hub.request.user import User
-from farflung.hub.tenancy.api_exports import ExportReference
 from farflung.hub.tenancy.bootstrap import ROOT_CLUSTER, shard
 from farflung.hub.tenancy.builtin_objects import builtin_types
 from farflung.hub.tenancy.direct_writes import (

@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, PROJECTED, PROJECTION, SOURCE_PLACEMENT, SYNC_TARGET_NAME
-from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, ExportReference
 from farflung.apis.names import LAST_APPLIED
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, go_quote
@@ -637,11 +637,6 @@ class Workspace(msgspec.Struct, frozen=True):
     def target_name(self) -> str:
         """The annotation of a mailbox; empty for other workspaces."""
         return (self.metadata.annotations or {}).get(SYNC_TARGET_NAME, "")
-
-
-class ExportReference(msgspec.Struct, frozen=True):
-    name: str = ""
-    path: str = ""
 
 
 class _BindingReference(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from apis_harness import DEFINITION, EXPORT, LATER, NOW, SCHEMA, URL, LocalApis, condition, widget_schema
 
+from farflung.apis.kcp.names import ExportReference
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.request.target import Target
 from farflung.hub.request.user import User
@@ -17,7 +18,7 @@ from farflung.hub.tenancy import api_bindings, status
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports
 from farflung.hub.tenancy.api_bindings import ResourceNames
-from farflung.hub.tenancy.api_exports import SECRET, ExportReference
+from farflung.hub.tenancy.api_exports import SECRET
 from farflung.hub.tenancy.binding_strategy import API_BINDING
 from farflung.hub.tenancy.direct_writes import NAMESPACE
 from farflung.hub.tenancy.status import ConditionState

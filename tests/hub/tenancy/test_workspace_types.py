@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farflung.hub.tenancy.api_exports import ExportReference
+from farflung.apis.kcp.names import ExportReference
 from farflung.hub.tenancy.paths import TypeReference
 from farflung.hub.tenancy.workspace_types import (
     MOST_EXTENDED,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from farflung.apis.names import Collection
 
 APIRESOURCE_GROUP: Final = "apiresource.kcp.io"
@@ -61,3 +63,10 @@ URLS_READY: Final = "VirtualWorkspaceURLsReady"  #: of APIExports
 WORKSPACE_SCHEDULED: Final = "WorkspaceScheduled"
 WORKSPACE_INITIALIZED: Final = "WorkspaceInitialized"
 WORKSPACE_CONTENT_DELETED: Final = "WorkspaceContentDeleted"
+
+
+class ExportReference(msgspec.Struct, frozen=True):
+    """The APIExport of an APIBinding or a WorkspaceType."""
+
+    path: str = ""  #: of the export's workspace; empty: the workspace of the referring object
+    name: str = ""

@@ -16,11 +16,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from farflung.apis.edge.names import EDGE_REACHABLE, SYNC_TARGET_NAME
+from farflung.apis.kcp.names import ExportReference
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import BINDING, CONFIG, EXPORT
 from farflung.placement.syncer_config import SyncerHeartbeat, capacity_patch, moment
-from farflung.placement.types import ApiBinding, ExportReference, StatusCondition, SyncTarget, Workspace
+from farflung.placement.types import ApiBinding, StatusCondition, SyncTarget, Workspace
 
 # --- decisions ------------------------------------------------------------------------------------
 
@@ -60,7 +61,7 @@ def decide_binding(binding: ApiBinding | None, provider: str) -> MailboxStep:
         return MailboxStep.CREATE
     if not binding.alive:
         return MailboxStep.WAIT
-    if binding.export != ExportReference(EXPORT, provider):
+    if binding.export != ExportReference(provider, EXPORT):
         return MailboxStep.DELETE
     return MailboxStep.NOTHING if binding.bound else MailboxStep.WAIT
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from farflung.apis.kcp.names import CLAIM_LABEL, EXPORT_LABEL, EXTRA_ANNOTATIONS
-from farflung.hub.tenancy.api_exports import ExportReference
+from farflung.apis.kcp.names import CLAIM_LABEL, EXPORT_LABEL, EXTRA_ANNOTATIONS, ExportReference
 from farflung.hub.tenancy.hashes import export_label
 from farflung.hub.tenancy.status import READY_CONDITION, ConditionState, is_condition_true, merge_conditions
 from farflung.machinery.errors import Obj, go_quote

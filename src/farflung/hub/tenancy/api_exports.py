@@ -42,11 +42,6 @@ class ExportKey(NamedTuple):
     name: str
 
 
-class ExportReference(NamedTuple):
-    path: str  #: of the export's workspace; empty: the workspace of the referring object
-    name: str
-
-
 class SecretName(NamedTuple):
     namespace: str
     name: str

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from farflung.apis.kcp import kinds as kcp
-from farflung.apis.kcp.names import API_BINDING_FINALIZER, APIS_GROUP, EXPORT_LABEL
+from farflung.apis.kcp.names import API_BINDING_FINALIZER, APIS_GROUP, EXPORT_LABEL, ExportReference
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.request.attributes import Attributes, Authorization
@@ -18,7 +18,7 @@ from farflung.hub.request.user import User
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports
 from farflung.hub.tenancy.api_bindings import BINDINGS, ExportedResource, ExportOffer, ResourceNames, TakenNames
-from farflung.hub.tenancy.api_exports import ExportKey, ExportReference, schema_key
+from farflung.hub.tenancy.api_exports import ExportKey, schema_key
 from farflung.hub.tenancy.bound_apis import BindingState, BoundApis, copy_key
 from farflung.hub.tenancy.direct_writes import EncodedObject, encode_new, managed_fields, minimal_resource, put_missing
 from farflung.hub.tenancy.hashes import default_binding_name

@@ -19,12 +19,12 @@ from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.globalscheduler import kinds as globalscheduler
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp import compute, kinds
-from farflung.apis.kcp.names import APIS_GROUP, BATTERY, CREATE_ONLY, REPLICATE
+from farflung.apis.kcp.names import APIS_GROUP, BATTERY, CREATE_ONLY, REPLICATE, ExportReference
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import guards
-from farflung.hub.tenancy.api_exports import Exporter, ExportReference, export_key, schema_key, schema_names
+from farflung.hub.tenancy.api_exports import Exporter, export_key, schema_key, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.builtin_objects import builtin_types, compute_roles, root_roles
 from farflung.hub.tenancy.direct_writes import (

@@ -15,13 +15,14 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from farflung.apis.kcp import kinds as kcp
+from farflung.apis.kcp.names import ExportReference
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import NEVER, Kind
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.request.target import Target
 from farflung.hub.tenancy.api_bindings import BINDINGS, EXPORT_VALID, UP_TO_DATE, Claim, claim_of
-from farflung.hub.tenancy.api_exports import ExportKey, ExportReference, schema_key
+from farflung.hub.tenancy.api_exports import ExportKey, schema_key
 from farflung.hub.tenancy.bound_definitions import BoundDefinition, Form
 from farflung.hub.tenancy.paths import ROOT
 from farflung.hub.tenancy.resource_schemas import group_resource, resource_name

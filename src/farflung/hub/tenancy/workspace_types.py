@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from farflung.hub.tenancy.api_exports import ExportReference
+from farflung.apis.kcp.names import ExportReference
 from farflung.hub.tenancy.paths import TypeReference
 from farflung.machinery.errors import Obj
 

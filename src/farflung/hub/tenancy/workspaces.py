@@ -25,6 +25,7 @@ from farflung.apis.kcp.names import (
     TENANCY_GROUP,
     TYPE_ANNOTATION,
     WORKSPACE_FINALIZER,
+    ExportReference,
 )
 from farflung.apis.names import NAME_LABEL, RBAC_GROUP
 from farflung.hub.catalog import objects
@@ -32,7 +33,6 @@ from farflung.hub.request.user import User
 from farflung.hub.tenancy import hashes
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types
-from farflung.hub.tenancy.api_exports import ExportReference
 from farflung.hub.tenancy.direct_writes import (
     ACCOUNT,
     CONFIG_MAP,

@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
-from farflung.apis.kcp.names import APIS_GROUP, CORE_GROUP, PATH_ANNOTATION, SCHEDULING_GROUP, TENANCY_GROUP
+from farflung.apis.kcp.names import (
+    APIS_GROUP,
+    CORE_GROUP,
+    PATH_ANNOTATION,
+    SCHEDULING_GROUP,
+    TENANCY_GROUP,
+    ExportReference,
+)
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import CHANGES, CREATE, DELETE, UPDATE, WRITES, Applies, Stage, Step, Write
@@ -17,7 +24,7 @@ from farflung.hub.tenancy import guards
 from farflung.hub.tenancy import initializer_views as initializing
 from farflung.hub.tenancy import resource_schemas as schemas
 from farflung.hub.tenancy import virtual_machines as machines
-from farflung.hub.tenancy.api_exports import Exporter, ExportReference
+from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.home_workspaces import NAME as HOME
 from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
