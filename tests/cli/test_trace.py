@@ -164,14 +164,14 @@ async def _programs_get_the_same(one: World) -> None:
 async def _the_worst_comes_first(one: World) -> None:
     (group, resource), name = ("apps", "deployments"), "web"
     which = {"group": group, "resource": resource, "namespace": "shop", "name": name, "direction": "down"}
-    problem = {**which, "reason": "NotOurs", "message": "it is at the edge already", "lastTry": EARLY, "tries": 4}
+    problem = {**which, "reason": "NotManaged", "message": "it is at the edge already", "lastTry": EARLY, "tries": 4}
     await report(one, "guilder", problems=[problem])
     lines = await told(one, limit=1)
     assert lines[2] == "  guilder / guilder"
     assert lines[-4:] == [
         "    status      5s  Available; readyReplicas 1, availableReplicas 1",
         "  … and 1 more, without problems",
-        "Stuck at guilder / guilder: NotOurs, tried 4 times: it is at the edge already; heartbeat 5s ago. "
+        "Stuck at guilder / guilder: NotManaged, tried 4 times: it is at the edge already; heartbeat 5s ago. "
         "1 of 2 destinations is stuck.",
         "What to do: delete or rename one of the two, or let the syncer adopt existing objects (--adopt).",
     ]

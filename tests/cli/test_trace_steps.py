@@ -65,7 +65,7 @@ def reported(time: str = RECENT, **status: Any) -> Obj:
     return {"metadata": {"name": "the-one", "managedFields": writers}, "status": {**said, **status}}
 
 
-def problem(reason: str = "NotOurs", **further: Any) -> Obj:
+def problem(reason: str = "NotManaged", **further: Any) -> Obj:
     (group, resource), namespace, name = PART
     which = {"group": group, "resource": resource, "namespace": namespace, "name": name, "direction": "down"}
     return {**which, "reason": reason, "message": "it is there", "lastTry": MINUTES, "tries": 3, **further}
@@ -88,7 +88,7 @@ WELL = ObservedDestination(
     config=reported(),
     digest=GOOD,
 )
-BROKEN = replace(GOOD, verdict=CopyProblem("NotReady", "1/3 ready", HOUR))
+BROKEN = replace(GOOD, problem=CopyProblem("NotReady", "1/3 ready", HOUR))
 
 
 def found(subject: TracedObject = SUBJECT, /, **facts: Any) -> DestinationTrace:
@@ -246,7 +246,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
         {"config": reported(problems=[problem()])},
         "edge",
         StepState.STUCK,
-        "NotOurs, tried 3 times: it is there; heartbeat 10s ago",
+        "NotManaged, tried 3 times: it is there; heartbeat 10s ago",
     ),
     "all of a kind": (
         {"config": reported(problems=[problem("Forbidden", namespace="", name="*", tries=1)])},
@@ -293,7 +293,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
     "no status": ({"digest": Digest()}, "status", StepState.WAITING, "no status yet"),
     "broken": ({"digest": BROKEN}, "status", StepState.STUCK, "NotReady: 1/3 ready, for 60m"),
     "broken since now": (
-        {"digest": replace(GOOD, verdict=CopyProblem("NotReady", "", RECENT))},
+        {"digest": replace(GOOD, problem=CopyProblem("NotReady", "", RECENT))},
         "status",
         StepState.WAITING,
         "NotReady, for 10s",
@@ -305,7 +305,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
         "NotReady: 1/3 ready, for 60m",
     ),
     "broken since nobody knows": (
-        {"digest": replace(GOOD, verdict=CopyProblem("NotReady", "1/3 ready"))},
+        {"digest": replace(GOOD, problem=CopyProblem("NotReady", "1/3 ready"))},
         "status",
         StepState.STUCK,
         "NotReady: 1/3 ready",

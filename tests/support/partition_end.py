@@ -70,7 +70,7 @@ def _down(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
             if reason != "NotServedError" or part.kind.group != "example.org" or DEFINITION in objects:
                 yield f"{part} is not at the edge"
         elif not is_downsynced(live):
-            if reason != "NotOurs" and not is_create_only(copy) and part.kind.resource != "namespaces":
+            if reason != "NotManaged" and not is_create_only(copy) and part.kind.resource != "namespaces":
                 yield f"{part} is somebody else's at the edge, and nobody says so"
         else:
             yield from _differences(part, copy, live)

@@ -86,7 +86,7 @@ def entry_of(
 DESIRED = for_edge(copy_of())
 ONCE = for_edge(copy_of(create_only=True))
 OURS = live_of(DESIRED)
-NOT_OURS = unmarked(OURS)
+NOT_MANAGED = unmarked(OURS)
 OTHER = unmarked(live_of(for_edge(copy_of(value="2"))))
 
 SITUATIONS: list[tuple[str, JournalEntry | None, Obj | None, Adopt, Action]] = [
@@ -144,7 +144,7 @@ SITUATIONS: list[tuple[str, JournalEntry | None, Obj | None, Adopt, Action]] = [
     ("withdrawn and going", entry_of(withdrawn=True), deleting(OURS), Adopt.NEVER, AwaitDeletion()),
     ("withdrawn and gone", entry_of(withdrawn=True), None, Adopt.NEVER, ReleaseCopy()),
     ("withdrawn, never ours", entry_of(withdrawn=True), OTHER, Adopt.ALWAYS, ReleaseCopy()),
-    ("withdrawn, not ours any more", entry_of(withdrawn=True), NOT_OURS, Adopt.ALWAYS, ReleaseCopy()),
+    ("withdrawn, not ours any more", entry_of(withdrawn=True), NOT_MANAGED, Adopt.ALWAYS, ReleaseCopy()),
     (
         "a withdrawn namespace",
         entry_of(NAMESPACES, withdrawn=True),
@@ -163,7 +163,7 @@ SITUATIONS: list[tuple[str, JournalEntry | None, Obj | None, Adopt, Action]] = [
     (
         "identical, adopted",
         entry_of(applied=""),
-        NOT_OURS,
+        NOT_MANAGED,
         Adopt.IF_IDENTICAL,
         ApplyObject(ApplyReason.ADOPTED, "edge", "5"),
     ),
@@ -249,11 +249,11 @@ def test_the_situation(entry: JournalEntry | None, live: Obj | None, adopt: Adop
 
 
 @pytest.mark.parametrize(
-    ("live", "adopt"), [(NOT_OURS, Adopt.NEVER), (OTHER, Adopt.NEVER), (OTHER, Adopt.IF_IDENTICAL)]
+    ("live", "adopt"), [(NOT_MANAGED, Adopt.NEVER), (OTHER, Adopt.NEVER), (OTHER, Adopt.IF_IDENTICAL)]
 )
 def test_what_is_not_ours_is_left_with_a_sentence_that_says_what_to_do(live: Obj, adopt: Adopt) -> None:
     step = decide(entry_of(), live, adopt)
-    assert isinstance(step, LeaveObject) and step.reason is LeaveReason.NOT_OURS
+    assert isinstance(step, LeaveObject) and step.reason is LeaveReason.NOT_MANAGED
     assert step.sentence.startswith("configmaps shop/x is at the edge already")
     assert ("differs" in step.sentence) == (adopt is Adopt.IF_IDENTICAL)
     assert "--adopt always" in step.sentence
@@ -402,7 +402,7 @@ def test_what_was_applied_and_noted_is_in_order(cases: list[Case]) -> None:
 def test_only_what_is_not_ours_is_a_problem(cases: list[Case]) -> None:
     for entry, live, _, step in cases:
         if isinstance(step, LeaveObject):
-            assert bool(step.sentence) is (step.reason is LeaveReason.NOT_OURS)
-            if step.reason is LeaveReason.NOT_OURS:
+            assert bool(step.sentence) is (step.reason is LeaveReason.NOT_MANAGED)
+            if step.reason is LeaveReason.NOT_MANAGED:
                 assert entry is not None and entry.part.kind != NAMESPACES
                 assert live is not None and not is_downsynced(live)

@@ -184,7 +184,7 @@ async def test_when_what_was_not_ours_is_gone_ours_comes(tmp_path: Path, monkeyp
         await furnished(link)
 
         async def refused() -> bool:
-            return bool((await link.report())["problems"][0]["reason"] == "NotOurs")
+            return bool((await link.report())["problems"][0]["reason"] == "NotManaged")
 
         await link.eventually(refused, "the report")
         await link.cluster.delete(MAPS, "page", "shop")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import signal
 import sys
 import time
@@ -18,11 +17,11 @@ from typing import Final, NoReturn
 import uvloop
 
 from farflung.apis.edge.names import SYNCER_MANAGER
+from farflung.cli.environment import system_environment
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
 from farflung.lib import klog, outlet
-from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
 from farflung.syncer.context import SyncerOptions
@@ -91,7 +90,7 @@ async def _run(settings: SyncerSettings) -> None:
 @contextlib.asynccontextmanager
 async def _running(settings: SyncerSettings, log: Logger) -> AsyncIterator[asyncio.Task[None]]:
     """The task ends only with an error that a retry cannot fix."""
-    env = Environment(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
+    env = system_environment()
     edge_access = _edge_access(settings)
     hub_access = _hub_access(settings)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ SILENCE: Final = timedelta(seconds=60)  #: without a heartbeat, after which a sy
 NEWS: Final = timedelta(seconds=3)  #: until a live syncer reports a change
 EVERY: Final = "*"  #: instead of a name: all objects of a kind
 ADVICE: Final = {
-    "NotOurs": "delete or rename one of the two, or let the syncer adopt existing objects (--adopt)",
+    "NotManaged": "delete or rename one of the two, or let the syncer adopt existing objects (--adopt)",
     "Forbidden": "allow it: run `farflung syncer-gen` with --allow and apply the manifest",
     "Contested": "find the other writer in the cluster",
     "NotServedError": "install its definition in the cluster",

@@ -41,7 +41,7 @@ class ApplyReason(StrEnum):
 
 
 class LeaveReason(StrEnum):
-    NOT_OURS = "NotOurs"
+    NOT_MANAGED = "NotManaged"
     CREATE_ONLY = "CreateOnly"
     ORPHANED = "Orphaned"
 
@@ -132,14 +132,14 @@ def _consider_adoption(entry: JournalEntry, live: Mapping[str, Any], adopt: Adop
         return NoChange()
     if adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(orjson.loads(entry.desired), live)):
         return ApplyObject(ApplyReason.ADOPTED, _uid(live), live["metadata"].get("resourceVersion") or "")
-    return LeaveObject(LeaveReason.NOT_OURS, _refusal(entry.part, adopt))
+    return LeaveObject(LeaveReason.NOT_MANAGED, _refusal(entry.part, adopt))
 
 
 def _refusal(part: Part, adopt: Adopt) -> str:
-    different = " and differs from what is wanted" if adopt is Adopt.IF_IDENTICAL else ""
+    different = " and differs from the copy" if adopt is Adopt.IF_IDENTICAL else ""
     return (
-        f"{part} is at the edge already, is not ours{different}: it is left as it is; delete or rename one of the two, "
-        f"or let the syncer adopt what it finds (--adopt {Adopt.ALWAYS})"
+        f"{part} already exists at the edge, is not managed by the syncer{different}: it stays unchanged; delete or "
+        f"rename one of the two, or let the syncer adopt existing objects (--adopt {Adopt.ALWAYS})"
     )
 
 

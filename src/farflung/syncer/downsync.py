@@ -269,9 +269,9 @@ class Downsync:
                 return await self._finish_withdrawal(part, entry)
             case AwaitDeletion():
                 return None if self._edge.objects.get(part) is not None else AGAIN
-            case LeaveObject(LeaveReason.NOT_OURS, sentence):
+            case LeaveObject(LeaveReason.NOT_MANAGED, sentence):
                 self._progress.finish(part)
-                self._report(part, Direction.DOWN, "NotOurs", sentence)
+                self._report(part, Direction.DOWN, "NotManaged", sentence)
                 return STRANGERS
         self._mark_synced(part, entry)
         return None

@@ -100,7 +100,7 @@ class Upsync:
         if copy is None:
             copy = await self._create(part, collection, desired)
         elif not is_upsynced(copy):
-            self._report(part, "NotOurs", f"{part} is in the mailbox already and did not come from the edge")
+            self._report(part, "NotManaged", f"{part} already exists in the mailbox and was not upsynced")
             return
         elif (updated := updated_upsync(copy, desired)) is not None:
             copy = await self._mailbox.update(collection, updated)

@@ -145,8 +145,11 @@ async def test_what_was_there_before_is_adopted_only_as_far_as_allowed(
         assert found["spec"]["replicas"] == 2
         await link.no_problem()
     else:
-        problem = await link.problem("web", "NotOurs")
-        assert f"deployments.apps {namespace}/web is at the edge already, is not ours" in problem["message"]
+        problem = await link.problem("web", "NotManaged")
+        assert (
+            f"deployments.apps {namespace}/web already exists at the edge, is not managed by the syncer"
+            in problem["message"]
+        )
         found = await link.cluster.get(DEPLOYMENTS, "web", namespace)
         assert DOWNSYNCED not in found["metadata"].get("annotations", {})
         assert found["spec"] == before["spec"]
@@ -163,7 +166,7 @@ async def test_an_object_that_stood_in_the_way_is_replaced_as_soon_as_it_is_gone
     await link.put_map(namespace, "prices", tea="3")
     await link.configure(namespaceScope=scope([namespace], MAPS))
     await link.start()
-    await link.problem("prices", "NotOurs")
+    await link.problem("prices", "NotManaged")
     await link.cluster.delete(MAPS, "prices", namespace)
     await link.restart()
     await link.at_edge(MAPS, "prices", namespace, lambda one: one["data"] == {"tea": "3"})

@@ -84,7 +84,7 @@ async def test_an_object_that_is_in_the_mailbox_already_is_left_alone_and_report
     for name in ("one", "two"):
         await link.at_edge_already(widgets, obj(widgets, name, {"spec": {"size": 1}}), namespace)
     await link.in_mailbox(widgets, "two", namespace)
-    problem = await link.problem("one", "NotOurs")
+    problem = await link.problem("one", "NotManaged")
     assert problem["direction"] == "up"
     found = await link.mailbox.get(widgets, "one", namespace)
     assert found["spec"] == {"size": 7}

@@ -298,7 +298,7 @@ WHERE = st.sampled_from([{}, {"env": "prod"}, {"env": "dev"}, {"id": "krone"}])
 def problems() -> st.SearchStrategy[Obj]:
     spaces = st.sampled_from([*SPACES, ""])
     one = st.builds(
-        problem, KIND, spaces, st.sampled_from(["down", "status", "up"]), st.sampled_from(["NotOurs", "Odd"])
+        problem, KIND, spaces, st.sampled_from(["down", "status", "up"]), st.sampled_from(["NotManaged", "Odd"])
     )
     return st.lists(one, max_size=2).map(lambda some: {"problems": some})
 

@@ -82,10 +82,10 @@ async def test_a_syncer_that_does_not_reach_its_cluster_makes_what_is_known_stal
 async def test_what_a_syncer_cannot_bring_is_broken_although_nothing_is_reported() -> None:
     async with reported() as one:
         part = {"group": "apps", "resource": "deployments", "namespace": "shop", "name": "web"}
-        problem = {**part, "direction": "down", "reason": "NotOurs", "message": "it is there already", "tries": 3}
+        problem = {**part, "direction": "down", "reason": "NotManaged", "message": "it is there already", "tries": 3}
         await one.say("florin", problems=[problem])
         [broken] = (await one.eventually(broken=1, reporting=0))["broken"]
-        assert (broken["syncTargetName"], broken["reason"]) == ("florin", "NotOurs")
+        assert (broken["syncTargetName"], broken["reason"]) == ("florin", "NotManaged")
         await one.say("florin", problems=[])
         await one.eventually(broken=0)
 

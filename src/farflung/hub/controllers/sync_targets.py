@@ -51,7 +51,7 @@ EXPORTS: Final = Resource(APIS_GROUP, "v1alpha1", "apiexports", "APIExport", Fal
 BINDINGS: Final = Resource(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding", False, "")
 SYNC_TARGETS: Final = Resource(WORKLOAD_GROUP, "v1alpha1", "synctargets", "SyncTarget", False, "")
 LOCATIONS: Final = Resource(SCHEDULING_GROUP, "v1alpha1", "locations", "Location", False, "")
-SECONDS: Final = 60.0  #: without a heartbeat, after which a target is not ready
+HEARTBEAT_SECONDS: Final = 60.0  #: without a heartbeat, after which a SyncTarget is not ready
 
 
 class DefaultObject(NamedTuple):
@@ -68,7 +68,7 @@ class SyncTargetController:
         client: LoopbackClient,
         clock: Callable[[], datetime],
         url: str,
-        heartbeat_seconds: float = SECONDS,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         """`url`: the hub's address for clients."""
         self._store = store
@@ -392,7 +392,9 @@ def last_heartbeat(target: Obj) -> datetime | None:
         return None
 
 
-def heartbeat_condition(heartbeat: datetime | None, now: datetime, seconds: float = SECONDS) -> ConditionState:
+def heartbeat_condition(
+    heartbeat: datetime | None, now: datetime, seconds: float = HEARTBEAT_SECONDS
+) -> ConditionState:
     if heartbeat is None:
         return ConditionState(HEARTBEAT_HEALTHY, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
     if now - heartbeat > timedelta(seconds=seconds):
@@ -414,7 +416,7 @@ def ready_condition(conditions: Iterable[Obj], heartbeat: ConditionState) -> Con
     )
 
 
-def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = SECONDS) -> Obj:
+def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = HEARTBEAT_SECONDS) -> Obj:
     """The fields of a SyncTarget's status that the hub writes.  `url`: the hub's."""
     metadata, status = target["metadata"], target.get("status") or {}
     verdict = heartbeat_condition(last_heartbeat(target), now, seconds)
