@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from farflung.machinery.errors import Obj, go_quote, qualified
@@ -55,10 +56,18 @@ class Resource:
     identity: str = ""  #: of its APIExport: exports of the same name do not share objects
     row_conditions: Conditions | None = None  #: what a row says beside its cells
     merged_like: str = ""  #: the built-in definition by which clients merge the lists of a custom resource
+    # derived from the others, because every write reads them
+    api_version: str = field(init=False, repr=False, compare=False)
+    has_status: bool = field(init=False, repr=False, compare=False)  #: whether /status is a subresource
+    storage_prefix: str = field(init=False, repr=False, compare=False)  #: of all its objects, in all clusters
 
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def __post_init__(self) -> None:
+        derive = partial(object.__setattr__, self)
+        derive("api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        derive("has_status", self.subresource("status") is not None)
+        group = self.group if self.storage_group is None else self.storage_group
+        plural = f"{self.plural}:{self.identity}" if self.identity else self.plural
+        derive("storage_prefix", f"/{group or 'core'}/{plural}/")
 
     @property
     def qualified(self) -> str:

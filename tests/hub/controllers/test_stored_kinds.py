@@ -8,7 +8,6 @@ from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.objects import storage_prefix
 from farflung.hub.controllers.stored_kinds import KindsChange, KindTable, StoredKinds, StoredKindsWatch
 from farflung.store.base import Change
 from farflung.store.memory import MemoryStore
@@ -43,7 +42,7 @@ def test_built_in_kinds_are_everywhere() -> None:
     for cluster in ("one", "other"):
         found = kinds.of_type(cluster, "v1", "ConfigMap")
         assert found is not None
-        assert storage_prefix(found) == "/core/configmaps/"
+        assert found.storage_prefix == "/core/configmaps/"
         assert kinds.of_key(f"/core/configmaps/{cluster}/default/a") == found
 
 

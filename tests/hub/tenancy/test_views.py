@@ -119,7 +119,7 @@ async def test_two_exports_of_the_same_resource_do_not_see_each_others_objects()
     await local.bind("c-other", "w", "root:rival", "ex.test")
     ours = local.resource("ex.test", "v1", "widgets")
     theirs = local.resource("ex.test", "v1", "widgets", "c-rival/ex.test")
-    assert objects.storage_prefix(ours) != objects.storage_prefix(theirs)
+    assert ours.storage_prefix != theirs.storage_prefix
     assert not local.views.reaches(VIEW, ours, "c-other")
     assert not local.views.reaches("c-rival/ex.test", theirs, "c-cons")
 

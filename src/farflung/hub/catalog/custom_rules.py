@@ -24,7 +24,7 @@ def rules_of(
     resource: Resource, structural: Structural, validations: Validations | None, scaling: CustomScaling | None
 ) -> Rules:
     """Decoding has set the defaults before these rules run."""
-    has_status = resource.subresource(STATUS) is not None
+    has_status = resource.has_status
     scaled = no_errors if scaling is None else scaling.validate
     scaled_status = no_errors if scaling is None else scaling.validate_status
 

@@ -44,18 +44,11 @@ UID: Final = b'"uid":"'
 EVERY_CLUSTER: Final = "*"
 
 
-def storage_prefix(resource: Resource) -> str:
-    """The prefix of all objects of a resource, in all clusters."""
-    group = resource.group if resource.storage_group is None else resource.storage_group
-    plural = f"{resource.plural}:{resource.identity}" if resource.identity else resource.plural
-    return f"/{group or 'core'}/{plural}/"
-
-
 def prefix(resource: Resource, cluster: str, namespace: str = "") -> str:
     """The prefix of a resource's objects in a cluster, or in one of its namespaces.  `*`: all clusters."""
     if cluster == EVERY_CLUSTER:
-        return storage_prefix(resource)
-    start = f"{storage_prefix(resource)}{cluster}/"
+        return resource.storage_prefix
+    start = f"{resource.storage_prefix}{cluster}/"
     return f"{start}{namespace}/" if namespace else start
 
 

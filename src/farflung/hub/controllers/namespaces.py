@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.objects import storage_prefix
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.owner_graph import is_concerned, ownership_of
 from farflung.hub.controllers.reconcile_queue import STALE, ReconcileQueue, Unfinished
@@ -139,8 +138,8 @@ class NamespaceController:
         """Delete the Pods first, and all else when no Pod is left, because Pods use the other objects."""
         remains = Remains()
         content = self._kinds.namespaced(scope.cluster)
-        pods = [resource for resource in content if storage_prefix(resource) == PODS]
-        others = [resource for resource in content if storage_prefix(resource) != PODS]
+        pods = [resource for resource in content if resource.storage_prefix == PODS]
+        others = [resource for resource in content if resource.storage_prefix != PODS]
         for resources in (pods, others):
             for resource in resources:
                 if any(not is_terminating_content(entry) for entry in self._entries(resource, scope)):

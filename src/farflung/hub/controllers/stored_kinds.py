@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.objects import cluster_in, storage_prefix
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.catalog.served import Changed, ClusterKinds, Kinds
 from farflung.store.base import Store, Subscription, Watcher, resource_prefix
 
@@ -34,7 +34,7 @@ class KindTable:
         self.by_prefix: dict[str, Resource] = {}
         by_name: dict[tuple[str, str], Resource] = {}
         for resource in stored:
-            self.by_prefix.setdefault(storage_prefix(resource), resource)
+            self.by_prefix.setdefault(resource.storage_prefix, resource)
             by_name.setdefault((resource.group, resource.plural), resource)
         self.namespaced = tuple(resource for resource in by_name.values() if resource.namespaced)
         self.prefixes = frozenset(self.by_prefix)
@@ -120,7 +120,7 @@ def follow(served_kinds: Kinds, stored: StoredKinds) -> None:
         table = tables.get(served)
         if table is None:
             custom = (one for one in preferred_first(served.catalog) if one.custom)
-            table = tables[served] = KindTable(one for one in custom if not stored.has(storage_prefix(one)))
+            table = tables[served] = KindTable(one for one in custom if not stored.has(one.storage_prefix))
         return table
 
     def update(changed: Iterable[Changed]) -> None:

@@ -31,7 +31,7 @@ from farflung.apis.kcp.names import (
 )
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.objects import cluster_in, name_in, storage_prefix
+from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.tenancy.hashes import sync_target_key
@@ -78,9 +78,9 @@ class SyncTargetController:
 
         self._seconds = heartbeat_seconds
         self._reconcilers = {
-            storage_prefix(SYNC_TARGETS): self._reconcile_target,
-            storage_prefix(LOCATIONS): self._reconcile_location,
-            storage_prefix(EXPORTS): self._reconcile_defaults,
+            SYNC_TARGETS.storage_prefix: self._reconcile_target,
+            LOCATIONS.storage_prefix: self._reconcile_location,
+            EXPORTS.storage_prefix: self._reconcile_defaults,
         }
         self._workspaces: dict[str, SyncTargetIndex] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -88,7 +88,7 @@ class SyncTargetController:
         self.queue: ReconcileQueue[str] = ReconcileQueue("inventory", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
-        targets, locations = storage_prefix(SYNC_TARGETS), storage_prefix(LOCATIONS)
+        targets, locations = SYNC_TARGETS.storage_prefix, LOCATIONS.storage_prefix
         self._subscriptions = [
             self._store.subscribe(targets, self._on_targets),
             self._store.subscribe(locations, self._on_locations),
