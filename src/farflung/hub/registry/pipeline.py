@@ -378,7 +378,7 @@ def ignored_fields(call: Call) -> Fields | None:
     """Fields that a request may contain but does not write, so its manager does not own them."""
     if call.target.subresource == STATUS:
         return SPEC_FIELDS if call.resource.custom else ALL_BUT_STATUS
-    return STATUS_FIELDS if call.resource.subresource(STATUS) else None
+    return STATUS_FIELDS if call.resource.has_status else None
 
 
 def manage_fields(write: Write) -> None:
@@ -386,16 +386,26 @@ def manage_fields(write: Write) -> None:
     if write.manager is None:
         return
     call, old = write.call, write.old
-    entries = managed.after_update(
-        without_cluster_annotation(call, write.new),
-        None if old is None else without_cluster_annotation(call, old),
-        call.kind.schema,
-        manager=write.manager,
-        api_version=call.resource.api_version,
-        now=call.now(),
-        subresource=call.target.subresource,
-        reset=ignored_fields(call),
-    )
+    if old is None and write.new["metadata"].get("managedFields") is None:
+        entries = managed.after_create(
+            write.new,
+            call.kind.schema,
+            manager=write.manager,
+            api_version=call.resource.api_version,
+            now=call.now(),
+            reset=ignored_fields(call),
+        )
+    else:
+        entries = managed.after_update(
+            without_cluster_annotation(call, write.new),
+            None if old is None else without_cluster_annotation(call, old),
+            call.kind.schema,
+            manager=write.manager,
+            api_version=call.resource.api_version,
+            now=call.now(),
+            subresource=call.target.subresource,
+            reset=ignored_fields(call),
+        )
     set_managed_fields(write.new, entries)
 
 

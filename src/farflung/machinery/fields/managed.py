@@ -1,6 +1,7 @@
 """Field ownership, `metadata.managedFields`.
 
-    after_update    ownership after a create, an update or a patch
+    after_create    ownership of a new object
+    after_update    ownership after an update or a patch, or of a new object with managedFields
     after_scale     ownership of the parent after its scale was written
     for_scale       ownership of a scale, for server-side apply to it
     from_scale      ownership of the parent after its scale was applied
@@ -32,6 +33,28 @@ SCALE_VERSION: Final = "autoscaling/v1"
 Entries = list[Obj]
 
 
+def after_create(
+    new: Obj,
+    schema: Schema,
+    *,
+    manager: str,
+    api_version: str,
+    now: str,
+    subresource: str = "",
+    reset: Fields | None = None,
+) -> Entries:
+    """The owners of an object that `manager` creates without `managedFields`."""
+    try:
+        taken = shape_of(schema).created(new)
+    except Unkeyed:
+        return []
+    except RecursionError:
+        raise bad_request("the object is nested too deeply") from None
+    if taken and reset and not taken.keys().isdisjoint(reset):
+        taken = without_trees(taken, reset)
+    return [entry(manager, UPDATE, api_version, now, taken, subresource)] if taken else []
+
+
 def after_update(
     new: Obj,
     old: Obj | None,
@@ -50,14 +73,15 @@ def after_update(
     left out or undecodable they mean those of `old`, empty ones forget everything.
     """
     entries = _entries_before(new, old, subresource)
-    if old is not None and not entries:
-        return entries  # ownership was given up: it begins again with the next apply
+    if not entries:
+        if old is not None:
+            return entries  # ownership was given up: it begins again with the next apply
+        return after_create(
+            new, schema, manager=manager, api_version=api_version, now=now, subresource=subresource, reset=reset
+        )
     shape = shape_of(schema)
     try:
-        if old is None and not entries:
-            taken, removed = shape.created(new), None
-        else:
-            taken, removed = shape.changes(shape.empty if old is None else old, new)
+        taken, removed = shape.changes(shape.empty if old is None else old, new)
     except Unkeyed:
         return entries
     except RecursionError:
@@ -66,8 +90,6 @@ def after_update(
         taken = without_trees(taken, reset) if taken else None
         removed = without_trees(removed, reset) if removed else None
     author = entry(manager, UPDATE, api_version, now, {}, subresource)
-    if not entries:
-        return [{**author, "fieldsV1": taken}] if taken else entries
     return arranged(handed_over(entries, taken or {}, removed or {}, author))
 
 

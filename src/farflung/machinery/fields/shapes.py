@@ -304,9 +304,13 @@ class StructShape(ObjectShape):
         known = [(f"f:{name}", name, field.shape) for name in names if (field := self.field(name)) is not None]
         node = {SELF: MEMBER, **{element: MEMBER for element, _, _ in known}} if known else MEMBER
         plan = node, tuple(one for one in known if one[2] is not LEAF)
-        if len(self._plans) < MOST_PLANS and self._fields.keys() >= set(names):  # unknown names can be any text
+        if len(self._plans) < MOST_PLANS and self.declares(names):
             self._plans[names] = plan
         return plan
+
+    def declares(self, names: tuple[str, ...]) -> bool:
+        """Whether the schema has all these fields, which were looked up before.  Other names can be any text."""
+        return self._fields.keys() >= set(names)
 
     def _member(self, name: str) -> FieldShape | None:
         member = self._schema.member(name)
@@ -330,11 +334,12 @@ class MetadataShape(StructShape):
 class Root(StructShape):
     """A whole object."""
 
-    __slots__ = ("_structs", "empty")
+    __slots__ = ("_new", "_structs", "empty")
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema, 0)
         self.empty: Final[Obj] = empty_object(schema)  #: what a new object is compared with
+        self._new: Final = NewStruct(self, self.empty)
         self._structs: Final[Obj] = {name: {} for name, value in self.empty.items() if isinstance(value, dict)}
         metadata = schema.member("metadata") if describes_metadata(schema) else None
         self._fields.update(dict.fromkeys(UNOWNED))
@@ -348,16 +353,66 @@ class Root(StructShape):
         return super().changes({**self._structs, **old}, {**self._structs, **new})
 
     def created(self, new: Obj) -> Fields | None:
-        """The fields of a new object: `changes(self.empty, new).taken`, at half the cost."""
-        empty = self.empty
-        taken: Fields = {}
-        for name, item in new.items():
-            field = self.field(name)
-            if field is not None:
-                node = field.shape.changes(empty[name], item).taken if name in empty else field.shape.added(item)
-                if node is not None:
-                    taken[f"f:{name}"] = node
-        return taken or None
+        """The fields of a new object: `changes(self.empty, new).taken`, by plans."""
+        return self._new.taken(new)
+
+
+#: of a set of names: the node with every name, (element, name, shape) of new fields with something below them, and
+#: (element, name, struct or shape, empty value) of the fields that the empty value has, too
+NewStructPlan = tuple[
+    Fields,
+    tuple[tuple[str, str, FieldShape], ...],
+    tuple[tuple[str, str, "NewStruct | FieldShape", Any], ...],
+]
+
+
+class NewStruct:
+    """A struct of a new object that Go's empty value has, too: its creator owns what differs from the empty value."""
+
+    __slots__ = ("_empty", "_plans", "_shape", "_structs")
+
+    def __init__(self, shape: StructShape, empty: Obj) -> None:
+        self._shape = shape
+        self._empty = empty
+        self._structs: dict[str, NewStruct] = {}
+        self._plans: dict[tuple[str, ...], NewStructPlan] = {}
+
+    def taken(self, value: Any) -> Fields | None:
+        """`changes(empty, value).taken` of the shape."""
+        if not value or type(value) is not dict:
+            return self._shape.changes(self._empty, value).taken
+        names = tuple(value)
+        node, below, present = self._plans.get(names) or self._planned(names)
+        if not below and not present:
+            return node or None
+        node = node.copy()
+        for element, name, shape in below:
+            node[element] = shape.added(value[name])
+        for element, name, part, empty in present:
+            item = value[name]
+            taken = part.taken(item) if isinstance(part, NewStruct) else part.changes(empty, item).taken
+            if taken is None:
+                del node[element]
+            else:
+                node[element] = taken
+        return node or None
+
+    def _planned(self, names: tuple[str, ...]) -> NewStructPlan:
+        known = [(f"f:{name}", name, field.shape) for name in names if (field := self._shape.field(name)) is not None]
+        plan = (
+            {element: MEMBER for element, _, _ in known},
+            tuple(one for one in known if one[1] not in self._empty and one[2] is not LEAF),
+            tuple((*one[:2], self._part(*one[1:]), self._empty[one[1]]) for one in known if one[1] in self._empty),
+        )
+        if len(self._plans) < MOST_PLANS and self._shape.declares(names):
+            self._plans[names] = plan
+        return plan
+
+    def _part(self, name: str, shape: FieldShape) -> NewStruct | FieldShape:
+        empty = self._empty[name]
+        if not isinstance(shape, StructShape) or type(empty) is not dict:
+            return shape
+        return self._structs.setdefault(name, NewStruct(shape, empty))
 
 
 class Map(ObjectShape):
@@ -411,9 +466,15 @@ class List(FieldShape):
     def added(self, value: Any) -> Fields:
         if not value or type(value) is not list:
             return MEMBER
-        node = {SELF: MEMBER}
-        for element, items in self._indexed(value).items():
-            node[element] = self._items.added(items[0]) if len(items) == 1 else MEMBER
+        elements = list(map(self.element, value))
+        node = {SELF: MEMBER, **dict.fromkeys(elements, MEMBER)}
+        if self._items is LEAF:
+            return node
+        if len(node) > len(elements):
+            node.update(zip(elements, map(self._items.added, value), strict=True))
+        else:  # items that share a name are one leaf together
+            for element, items in self._indexed(value).items():
+                node[element] = self._items.added(items[0]) if len(items) == 1 else MEMBER
         return node
 
     def claimed(self, value: Any) -> Fields | None:
@@ -514,6 +575,9 @@ class ListMap(List):
         pairs: list[str] = []
         for name, prefix, default in self._keys:
             value = item.get(name, default)
+            if type(value) is str:
+                pairs.append(prefix + orjson.dumps(value).decode())
+                continue
             if value is None and name not in item:
                 missing = f'an element that omits key field "{name}" (and doesn\'t have default value)'
                 raise Unkeyed(f"associative list with keys has {missing}")
