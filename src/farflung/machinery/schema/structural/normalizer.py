@@ -79,6 +79,9 @@ class _Compiler:
     def objects(self, node: SchemaNode, *, root: bool, kept: bool) -> Change | None:
         if node.values is not None and not node.properties:
             return self._map(node.values)
+        emptied = self._steps.prune and (node.open or not (kept or node.preserving))
+        if not (node.properties or node.values or root or node.embedded or emptied):
+            return _canonicalize if self._steps.numbers else None  # the schema says nothing about its fields
         fields = _Fields(self, node, root=root, kept=kept)
         return fields.change if fields.does_something else None
 
