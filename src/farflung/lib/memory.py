@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from functools import lru_cache, wraps
-from typing import Final, ParamSpec, TypeVar
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,14 +17,21 @@ def remember(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Cache a function of texts, but not of long ones: clients choose them, and memory must stay bounded."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        cached = lru_cache(maxsize=most)(function)
+        known: dict[tuple[Any, ...], R] = {}
 
         @wraps(function)
         def remembering(*args: P.args, **kwargs: P.kwargs) -> R:
-            for text in args:
-                if isinstance(text, str) and len(text) > LONGEST:
-                    return function(*args, **kwargs)
-            return cached(*args, **kwargs)  # type: ignore[arg-type]  # texts are hashable, says the caller
+            key = (args, *kwargs.items()) if kwargs else args
+            try:
+                return known[key]
+            except KeyError:
+                pass
+            result = function(*args, **kwargs)
+            if not any(isinstance(text, str) and len(text) > LONGEST for text in args):
+                if len(known) >= most:
+                    known.clear()
+                known[key] = result
+            return result
 
         return remembering
 

@@ -11,6 +11,7 @@ SECONDS_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"  #: how Go spells the layout
 MICROS_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 ZERO_TIME: Final = datetime(1, 1, 1, tzinfo=UTC)  #: Go's zero time, which is encoded as null
+SECOND: Final = timedelta(seconds=1)
 
 PLAIN: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
 PLAIN_MICROS: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
@@ -60,13 +61,13 @@ def parse_micros(text: str) -> datetime:
 
 def format_seconds(moment: datetime) -> str:
     """`2020-01-01T00:00:00Z`"""
-    return _format_second(moment.replace(microsecond=0))
+    return _format_second((moment - ZERO_TIME) // SECOND)
 
 
 @lru_cache(maxsize=256)
-def _format_second(moment: datetime) -> str:
-    """Cached, because many writes happen in the same second."""
-    return moment.astimezone(UTC).isoformat(timespec="seconds")[: PLAIN_LENGTH - 1] + "Z"
+def _format_second(seconds: int) -> str:
+    """`seconds`: since the zero time.  Cached, because many writes happen in the same second."""
+    return (ZERO_TIME + seconds * SECOND).isoformat(timespec="seconds")[: PLAIN_LENGTH - 1] + "Z"
 
 
 def format_micros(moment: datetime) -> str:
