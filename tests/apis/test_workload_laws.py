@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from farflung.apis import definitions, wire
 from farflung.apis.builtin.rules import RULES
+from farflung.apis.core.pods import check_pod_spec, check_template, default_pod_spec
 from farflung.apis.core.services import NotAvailable, allocate_service
 from farflung.hub.admission.pod_admission import admit_pod
-from farflung.machinery.errors import ApiError, Obj, invalid
+from farflung.machinery.errors import ApiError, FieldError, Obj, invalid
 from farflung.machinery.schema import conform, model
 from farflung.machinery.schema.model import Schema
 
@@ -152,3 +153,25 @@ def test_rules_never_fail_and_defaults_are_final(key: tuple[str, str]) -> None:
         assert rules.validate_update(copy.deepcopy(created), created) == []
 
     hold()
+
+
+POD_SPEC = "io.k8s.api.core.v1.PodSpec"
+SPECS = st.fixed_dictionaries(
+    {"containers": st.just([{"name": "a", "image": "b"}]) | _member(definitions.schema(POD_SPEC), "containers", 3)},
+    optional={
+        name: _member(definitions.schema(POD_SPEC), name, 3) for name in ("volumes", "restartPolicy", "hostNetwork")
+    },
+)
+
+
+@settings(max_examples=examples(40))
+@given(SPECS)
+def test_a_cached_template_is_checked_like_a_new_one(drawn: Obj) -> None:
+    spec = conformer(POD_SPEC).conform(drawn).obj
+    default_pod_spec(spec)
+    expected: list[FieldError] = []
+    check_pod_spec(spec, "template.spec", expected)
+    for _ in range(2):
+        errors: list[FieldError] = []
+        check_template({"spec": copy.deepcopy(spec)}, "template", errors)
+        assert list(map(str, errors)) == list(map(str, expected))

@@ -316,6 +316,12 @@ def _check_priority(spec: Obj, path: str, errors: Errors) -> None:
         check_quantity(resource, amount, f"{path}.overhead.limits[{resource}]", errors)
 
 
+#: valid specs of templates as JSON: most occur again, in updates, in ReplicaSets and in other workspaces
+_valid_specs: Final[set[bytes]] = set()
+MOST_CACHED: Final = 512
+LARGEST_CACHED: Final = 8 * 1024  #: bytes
+
+
 def check_template(template: Obj, path: str, errors: Errors, *, claims: Iterable[Obj] = ()) -> None:
     metadata = template.get("metadata") or {}
     if labels := metadata.get("labels"):
@@ -323,7 +329,15 @@ def check_template(template: Obj, path: str, errors: Errors, *, claims: Iterable
     if annotations := metadata.get("annotations"):
         check_annotations(annotations, f"{path}.annotations", errors)
     spec = template.get("spec") or {}
-    check_pod_spec(spec, f"{path}.spec", errors, claims=claims)
+    if claims:
+        check_pod_spec(spec, f"{path}.spec", errors, claims=claims)
+    elif (encoded := orjson.dumps(spec)) not in _valid_specs:
+        before = len(errors)
+        check_pod_spec(spec, f"{path}.spec", errors)
+        if len(errors) == before and len(encoded) <= LARGEST_CACHED:
+            if len(_valid_specs) >= MOST_CACHED:
+                _valid_specs.clear()
+            _valid_specs.add(encoded)
     if spec.get("ephemeralContainers"):
         why = "ephemeral containers not allowed in pod template"
         errors.append(field_forbidden(f"{path}.spec.ephemeralContainers", why))
