@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement, parse_labels
 from farflung.placement.names import ObjectKey
-from farflung.placement.resolve import FEW, TOO_DEAR, Resolution, Resolver, is_reluctant, refusal
+from farflung.placement.resolve import COST_EXCEEDED, FEW, Resolution, Resolver, is_reluctant, refusal
 from farflung.placement.select import compile_where, most_cost
 from farflung.placement.types import (
     UNSCHEDULABLE,
@@ -412,6 +412,6 @@ def test_an_expression_that_costs_too_much_is_a_problem_of_its_placement() -> No
     assert not made.resolve(PLACE).problem
     for number in range(3, 40):
         made.put_target(run(f"t{number}"))
-    assert made.resolve(PLACE) == Resolution(problem=TOO_DEAR)
-    assert made.resolve(PLACE) == Resolution(problem=TOO_DEAR)
-    assert [one.reason for one in made.explain(PLACE)] == [TOO_DEAR]
+    assert made.resolve(PLACE) == Resolution(problem=COST_EXCEEDED)
+    assert made.resolve(PLACE) == Resolution(problem=COST_EXCEEDED)
+    assert [one.reason for one in made.explain(PLACE)] == [COST_EXCEEDED]

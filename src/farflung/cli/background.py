@@ -73,7 +73,7 @@ class Background:
                 start_new_session=True,
                 env=dict(environment),
             )
-        child.returncode = 0  # nobody waits for it
+        child.returncode = 0  # it is not waited for
         process = Process(name, child.pid, _began(child.pid))
         write_private(self._file, msgspec.json.encode([*self.processes(), process]))
         return process

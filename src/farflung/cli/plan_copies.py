@@ -82,7 +82,7 @@ class CopyPlan:
         self._served: dict[str, dict[GroupResource, DiscoveredResource]] = {}  #: by workspace: kinds that are placed
         self.remarks: list[str] = []
 
-    # --- current state --------------------------------------------------------------------------------
+    # --- current state ----------------------------------------------------------------------------
 
     async def read(self, client: Client, served: ServedResources, cluster: str) -> None:
         """Read a workspace with placements."""
@@ -121,7 +121,7 @@ class CopyPlan:
             self.remarks.append(f"{collection.plural} cannot be listed and are ignored: {error}")
             return []
 
-    # --- changes --------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
     def place(self, name: str, document: Obj | None, destinations: Iterable[Destination]) -> None:
         """A placement with its new destinations; None: deleted."""
@@ -157,7 +157,7 @@ class CopyPlan:
                     return {**names, "syncTargetUID": uid, "mailbox": mailbox}
         return {"cluster": "", "locationName": "", "syncTargetName": "", "syncTargetUID": "", "mailbox": mailbox}
 
-    # --- result ---------------------------------------------------------------------------------------
+    # --- result -----------------------------------------------------------------------------------
 
     async def copy_changes(self) -> dict[str, list[CopyChange]]:
         """Changed copies by mailbox."""
@@ -244,7 +244,7 @@ class CopyPlan:
             if observed is not None and self._would_be_deleted(copy, observed):
                 change.what = DELETED
         elif self._is_needed(copy) and (copy.part == DEFAULT or (observed is not None and not observed.ours)):
-            pass  # it exists, whoever created it
+            pass  # it exists already
         elif observed is None:
             change.what = CREATED
         elif not observed.ours:

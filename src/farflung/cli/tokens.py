@@ -1,4 +1,4 @@
-"""Tokens of users, for administrators who may write to the hub's directory.  A running hub follows the file."""
+"""Tokens of users, for administrators with write access to the hub's directory.  A running hub follows the file."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(InvalidResponse("not an answer of HTTP: an upgrade that nobody asked for"))
+            self._fail(InvalidResponse("not an answer of HTTP: an upgrade that was not requested"))
         except httptools.HttpParserError as error:
             if not self._ended:
                 self._fail(InvalidResponse(f"not an answer of HTTP: {error}"))

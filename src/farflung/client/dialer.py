@@ -60,16 +60,16 @@ class Dialer:
             self._tls = ssl.create_default_context()
         return self._tls
 
-    async def _dial(self, whom: SplitResult, context: ssl.SSLContext | None, name: str | None) -> ClientConnection:
-        port = whom.port or PORTS.get(whom.scheme, 443)
+    async def _dial(self, url: SplitResult, context: ssl.SSLContext | None, name: str | None) -> ClientConnection:
+        port = url.port or PORTS.get(url.scheme, 443)
         loop = asyncio.get_running_loop()
         server_name = name if context is not None else None
         try:
             _, made = await loop.create_connection(
-                ClientConnection, whom.hostname or "", port, ssl=context, server_hostname=server_name
+                ClientConnection, url.hostname or "", port, ssl=context, server_hostname=server_name
             )
         except OSError as error:
-            raise Unreachable(f"cannot connect to {whom.hostname}:{port}: {_cause(error)}") from error
+            raise Unreachable(f"cannot connect to {url.hostname}:{port}: {_cause(error)}") from error
         return made
 
     async def _tunnelled(self, connection: ClientConnection) -> ClientConnection:

@@ -4,7 +4,7 @@
     SelectorIndex   selectors by id:  .matching(labels)   the ids of selectors that match
 
 Ids are small whole numbers that the caller hands out, and better reuses.  Answers are exact for every operator, and
-belong to the caller, who may change them.
+belong to the caller, which may change them.
 """
 
 from __future__ import annotations

@@ -95,11 +95,11 @@ def unmet(selector: LabelSelector, labels: Labels) -> str:
     """Why a selector does not match the labels of a Location; empty if it does."""
     for one in selector.requirements:
         if not LabelSelector((one,)).matches(labels):
-            return _words(one, labels.get(one.key))
+            return _describe_requirement(one, labels.get(one.key))
     return ""
 
 
-def _words(requirement: Requirement, value: str | None) -> str:
+def _describe_requirement(requirement: Requirement, value: str | None) -> str:
     if value is None:
         return f"the Location has no label {requirement.key}"
     has = f"the label {requirement.key} of the Location is {go_quote(value)}"
@@ -212,7 +212,7 @@ class Numbered(Generic[T]):
         return number, value
 
 
-TOO_DEAR: Final = "spec.where: costs too much with all Locations and SyncTargets together"
+COST_EXCEEDED: Final = "spec.where: costs too much with all Locations and SyncTargets together"
 
 
 class Pairs:
@@ -229,16 +229,18 @@ class Pairs:
         self.tainted = bool(location.taints) or any(target.taints for target in targets)
 
 
-class _Asked(NamedTuple):
+class _CachedResult(NamedTuple):
     location: bytes
     target: bytes
-    answer: WhereResult
+    result: WhereResult
 
 
-KnownAnswers: TypeAlias = Mapping[tuple[ObjectKey, str], _Asked]  #: (location, target) → the result for their documents
+ResultCache: TypeAlias = Mapping[
+    tuple[ObjectKey, str], _CachedResult
+]  #: (location, target) → the result for their documents
 
 
-class _Found(NamedTuple):
+class _UsableLocation(NamedTuple):
     """The usable and the refused SyncTargets of one Location."""
 
     pairs: Pairs
@@ -247,7 +249,7 @@ class _Found(NamedTuple):
     reluctant: bool
 
 
-class _TooDearError(Exception):
+class _CostExceededError(Exception):
     pass
 
 
@@ -255,13 +257,13 @@ class PlacementResolver:
     """Resolves one placement once.  `known`: cached results of its expression; afterwards, the results that were
     used."""
 
-    def __init__(self, placement: Placement, previous: Set[Destination], known: KnownAnswers) -> None:
+    def __init__(self, placement: Placement, previous: Set[Destination], known: ResultCache) -> None:
         self._placement = placement
         self._previous = previous
         self._before = known
         self._cost = 0
         self._most_cost = 0
-        self.known: dict[tuple[ObjectKey, str], _Asked] = {}
+        self.known: dict[tuple[ObjectKey, str], _CachedResult] = {}
 
     def resolve(self, matched: Sequence[Pairs]) -> Resolution:
         """`matched` is sorted."""
@@ -269,8 +271,8 @@ class PlacementResolver:
             return self._all(matched)
         try:
             found = [one for one in self._all_usable(matched) if one.destinations]
-        except _TooDearError:
-            return Resolution(problem=TOO_DEAR)
+        except _CostExceededError:
+            return Resolution(problem=COST_EXCEEDED)
         chosen = self._chosen(found)
         destinations = [
             destination for one in found if one.pairs.location.key in chosen for destination in one.destinations
@@ -291,8 +293,8 @@ class PlacementResolver:
     def explain(self, matched: Sequence[Pairs]) -> Iterator[Explanation]:
         try:
             found = self._all_usable(matched)
-        except _TooDearError:
-            yield from (Explanation(pairs.location.key, reason=TOO_DEAR) for pairs in matched)
+        except _CostExceededError:
+            yield from (Explanation(pairs.location.key, reason=COST_EXCEEDED) for pairs in matched)
             return
         chosen = self._chosen([one for one in found if one.destinations])
         for one in found:
@@ -302,7 +304,7 @@ class PlacementResolver:
             else:
                 yield Explanation(key, reason=self._reason(one), refused=one.refused)
 
-    def _reason(self, found: _Found) -> str:
+    def _reason(self, found: _UsableLocation) -> str:
         location = found.pairs.location
         if found.destinations:
             number = self._placement.number
@@ -315,62 +317,62 @@ class PlacementResolver:
             return found.refused[0].reason
         return f"none of its {len(found.refused)} SyncTargets can be used"
 
-    def _chosen(self, found: Sequence[_Found]) -> set[ObjectKey]:
+    def _chosen(self, found: Sequence[_UsableLocation]) -> set[ObjectKey]:
         if self._placement.number is None:
             return {one.pairs.location.key for one in found}
         return choose(map(self._candidate, found), self._placement.number)
 
-    def _candidate(self, found: _Found) -> LocationCandidate:
+    def _candidate(self, found: _UsableLocation) -> LocationCandidate:
         location = found.pairs.location
         group = tuple(map(location.labels.get, self._placement.spread_by))
         return LocationCandidate(
             location.key, group, not self._previous.isdisjoint(found.destinations), found.reluctant
         )
 
-    def _all_usable(self, matched: Sequence[Pairs]) -> list[_Found]:
+    def _all_usable(self, matched: Sequence[Pairs]) -> list[_UsableLocation]:
         self._most_cost = most_cost(sum(len(pairs.targets) for pairs in matched))
         return [self._usable(pairs) for pairs in matched]
 
-    def _usable(self, pairs: Pairs) -> _Found:
+    def _usable(self, pairs: Pairs) -> _UsableLocation:
         where = self._placement.where
         if where is None and not pairs.tainted:
-            return _Found(pairs, pairs.destinations, (), False)
+            return _UsableLocation(pairs, pairs.destinations, (), False)
         documents = _Documents(pairs.location)
         good: list[Destination] = []
         refused: list[Refusal] = []
         reluctant = True
         for destination, target in zip(pairs.destinations, pairs.targets, strict=True):
-            reason = self._hindrance(pairs, destination, target)
+            reason = self._taint_refusal(pairs, destination, target)
             if not reason and where is not None:
-                reason = self._ask(where, documents, target)
+                reason = self._evaluate(where, documents, target)
             if reason:
                 refused.append(Refusal(target.key.name, reason))
                 continue
             good.append(destination)
             if not pairs.tainted or not is_reluctant(pairs.location, target, self._placement.tolerations):
                 reluctant = False
-        return _Found(pairs, tuple(good), tuple(refused), reluctant)
+        return _UsableLocation(pairs, tuple(good), tuple(refused), reluctant)
 
-    def _hindrance(self, pairs: Pairs, destination: Destination, target: ScheduledTarget) -> str:
+    def _taint_refusal(self, pairs: Pairs, destination: Destination, target: ScheduledTarget) -> str:
         if not pairs.tainted:
             return ""
         settled = destination in self._previous
         return refusal(pairs.location, target, self._placement.tolerations, settled=settled)
 
-    def _ask(self, where: WhereFilter, documents: _Documents, target: ScheduledTarget) -> str:
+    def _evaluate(self, where: WhereFilter, documents: _Documents, target: ScheduledTarget) -> str:
         """Why the expression excludes a pair; empty if it does not.  Cached results cost the same, so that the outcome
         does not depend on the cache."""
         location = documents.location
         key = (location.key, target.key.name)
-        asked = self._before.get(key)
-        if asked is None or asked.location is not location.document or asked.target is not target.document:
-            answer = where.ask(documents.value, orjson.loads(target.document))
-            asked = _Asked(location.document, target.document, answer)
-        self.known[key] = asked
-        self._cost += asked.answer.cost
+        cached = self._before.get(key)
+        if cached is None or cached.location is not location.document or cached.target is not target.document:
+            result = where.evaluate(documents.value, orjson.loads(target.document))
+            cached = _CachedResult(location.document, target.document, result)
+        self.known[key] = cached
+        self._cost += cached.result.cost
         if self._cost > self._most_cost:
-            raise _TooDearError
-        return asked.answer.refusal
+            raise _CostExceededError
+        return cached.result.refusal
 
 
 class _Documents:
@@ -389,7 +391,7 @@ class _Documents:
         return self._value
 
 
-NOBODY: Final[frozenset[ObjectKey]] = frozenset()
+NO_PLACEMENTS: Final[frozenset[ObjectKey]] = frozenset()
 FEW: Final = 32  #: Locations whose placements are looked up one by one
 
 
@@ -416,11 +418,11 @@ class Resolver:
         self._matched: dict[int, BitMap] = {}  #: placement → locations
         self._inventories: dict[str, _Inventory] = {}
         self._spreading = BitMap()  #: placements that use further labels of Locations
-        self._asking = BitMap()  #: placements with an expression
+        self._filtering = BitMap()  #: placements with an expression
         self._pairs: list[Pairs | None] = []  #: location → its pairs, if computed
         self._tainted = BitMap()  #: locations whose pairs have taints
         self._vacant = BitMap()  #: locations without SyncTargets
-        self._known: dict[int, KnownAnswers] = {}  #: placement → results of its expression
+        self._known: dict[int, ResultCache] = {}  #: placement → results of its expression
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -444,26 +446,26 @@ class Resolver:
     def put_placement(self, placement: Placement) -> frozenset[ObjectKey]:
         before = self.placement(placement.key)
         if before == placement:
-            return NOBODY
+            return NO_PLACEMENTS
         number = self._placements.put(placement)
         if before is None or before.selectors != placement.selectors:
             self._file(number, placement)
         if before is None or before.where != placement.where:
             self._known.pop(number, None)
         _mark(self._spreading, number, placement.number is not None and bool(placement.spread_by))
-        _mark(self._asking, number, placement.where is not None)
+        _mark(self._filtering, number, placement.where is not None)
         return frozenset((placement.key,))
 
     def remove_placement(self, key: ObjectKey) -> frozenset[ObjectKey]:
         found = self._placements.pop(key)
         if found is None:
-            return NOBODY
+            return NO_PLACEMENTS
         number = found[0]
         self._unfile(number)
         self._matched.pop(number)
         self._known.pop(number, None)
         self._spreading.discard(number)
-        self._asking.discard(number)
+        self._filtering.discard(number)
         return frozenset((key,))
 
     def _file(self, number: int, placement: Placement) -> None:
@@ -494,7 +496,7 @@ class Resolver:
     def put_location(self, location: Location) -> frozenset[ObjectKey]:
         before = self.location(location.key)
         if before == location:
-            return NOBODY
+            return NO_PLACEMENTS
         number = self._locations.put(location)
         self._select_targets(number, location)
         if number == len(self._pairs):
@@ -506,29 +508,29 @@ class Resolver:
                 self._matched[placement].add(number)
             return self._keys(came)
         self._pairs[number] = None
-        everybody = before.instances != location.instances or before.taints != location.taints
-        return self._keys(self._relabel(number, before, location, everybody=everybody))
+        all_matching = before.instances != location.instances or before.taints != location.taints
+        return self._keys(self._relabel(number, before, location, all_matching=all_matching))
 
-    def _relabel(self, number: int, before: Location, location: Location, *, everybody: bool) -> BitMap:
-        """The placements to resolve again.  `everybody`: all that match, not only those that use further labels or
+    def _relabel(self, number: int, before: Location, location: Location, *, all_matching: bool) -> BitMap:
+        """The placements to resolve again.  `all_matching`: all that match, not only those that use further labels or
         documents."""
         if before.labels == location.labels:
             concerned = self._selecting(location.labels)
-            return concerned if everybody else concerned & self._asking
+            return concerned if all_matching else concerned & self._filtering
         self._labels.put(number, location.labels)
         old, new = self._selecting(before.labels), self._selecting(location.labels)
         for placement in old - new:
             self._matched[placement].discard(number)
         for placement in new - old:
             self._matched[placement].add(number)
-        if everybody:
+        if all_matching:
             return old | new
-        return (old ^ new) | ((old & new) & (self._spreading | self._asking))
+        return (old ^ new) | ((old & new) & (self._spreading | self._filtering))
 
     def remove_location(self, key: ObjectKey) -> frozenset[ObjectKey]:
         found = self._locations.pop(key)
         if found is None:
-            return NOBODY
+            return NO_PLACEMENTS
         number, location = found
         self._labels.remove(number)
         self._pairs[number] = None
@@ -555,7 +557,7 @@ class Resolver:
     def put_target(self, target: ScheduledTarget) -> frozenset[ObjectKey]:
         before = self.target(target.key)
         if before == target:
-            return NOBODY
+            return NO_PLACEMENTS
         inventory = self._inventory(target.key.cluster)
         number = self._targets.put(target)
         inventory.targets.put(number, target.labels)
@@ -567,14 +569,14 @@ class Resolver:
         old = new if before.labels == target.labels else inventory.selectors.matching(before.labels)
         concerned = self._repair(old ^ new)
         staying = self._renew(old & new)
-        if self._asking:
-            concerned |= self._placements_at(staying) & self._asking
+        if self._filtering:
+            concerned |= self._placements_at(staying) & self._filtering
         return self._keys(concerned)
 
     def remove_target(self, key: ObjectKey) -> frozenset[ObjectKey]:
         found = self._targets.pop(key)
         if found is None:
-            return NOBODY
+            return NO_PLACEMENTS
         number, target = found
         inventory = self._inventories[key.cluster]
         inventory.targets.remove(number)

@@ -160,11 +160,11 @@ class SelectorClause(NamedTuple):
         )
 
 
-class _OfKind(NamedTuple):
+class _KindClauses(NamedTuple):
     """The clauses that can match objects of one kind."""
 
-    going: tuple[SelectorClause, ...]
-    returning: tuple[SelectorClause, ...]
+    downsynced: tuple[SelectorClause, ...]
+    upsynced: tuple[SelectorClause, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +174,9 @@ class WorkloadSelector:
     alternatives: tuple[SelectorClause, ...] = ()
     namespaces: LabelSelector | None = None  #: namespaces that are selected as a whole; None: none
     upsync: tuple[UpsyncSet, ...] = ()
-    returning: tuple[SelectorClause, ...] = ()  #: the same as clauses
+    upsynced: tuple[SelectorClause, ...] = ()  #: the same as clauses
     problem: str = ""  #: why it is invalid, beginning with the path; then the other fields are empty
-    _of_kinds: dict[tuple[GroupResource, bool], _OfKind | None] = field(
+    _of_kinds: dict[tuple[GroupResource, bool], _KindClauses | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -187,17 +187,17 @@ class WorkloadSelector:
         categories of kinds and system objects."""
         namespaced = part.namespace != ""
         try:
-            said = self._of_kinds[part.kind, namespaced]
+            clauses = self._of_kinds[part.kind, namespaced]
         except KeyError:
-            said = self._say(part.kind, namespaced=namespaced)
-        if said is None or (namespaced and namespace_labels is None):
+            clauses = self._clauses_of(part.kind, namespaced=namespaced)
+        if clauses is None or (namespaced and namespace_labels is None):
             return None
         around = _NO_LABELS if namespace_labels is None else namespace_labels
         found: Selected | None = None
-        for one in said.going:
+        for one in clauses.downsynced:
             if one.fits(part, labels, around):
                 found = one.selected if found is None else found.joined(one.selected)
-        if found is not None and any(one.fits(part, labels, around) for one in said.returning):
+        if found is not None and any(one.fits(part, labels, around) for one in clauses.upsynced):
             return None
         return found
 
@@ -207,12 +207,12 @@ class WorkloadSelector:
 
     def may_select(self, kind: GroupResource, *, namespaced: bool) -> bool:
         """Whether an object of the kind can be selected."""
-        return self._say(kind, namespaced=namespaced) is not None
+        return self._clauses_of(kind, namespaced=namespaced) is not None
 
     def may_select_singly(self, kind: GroupResource, *, namespaced: bool) -> bool:
         """Whether an object of the kind can be selected other than with its whole namespace."""
-        said = self._say(kind, namespaced=namespaced)
-        return said is not None and any(not one.selected.whole_namespace for one in said.going)
+        clauses = self._clauses_of(kind, namespaced=namespaced)
+        return clauses is not None and any(not one.selected.whole_namespace for one in clauses.downsynced)
 
     def kinds(self) -> frozenset[GroupResource] | None:
         """The kinds of which objects can be selected; None: any kind."""
@@ -223,16 +223,18 @@ class WorkloadSelector:
             kinds.update(GroupResource(one.group, resource) for resource in one.resources)
         return frozenset(kinds)
 
-    def minds_namespaces(self) -> bool:
+    def depends_on_namespaces(self) -> bool:
         """Whether a selection can depend on labels of namespaces."""
         return any(one.namespace_selectors for one in self.alternatives)
 
-    def _say(self, kind: GroupResource, *, namespaced: bool) -> _OfKind | None:
+    def _clauses_of(self, kind: GroupResource, *, namespaced: bool) -> _KindClauses | None:
         """None: no object of the kind can be selected."""
         if (kind, namespaced) not in self._of_kinds:
-            going = _of_kind(self.alternatives, kind, namespaced=namespaced)
-            said = _OfKind(going, _of_kind(self.returning, kind, namespaced=namespaced)) if going else None
-            self._of_kinds[kind, namespaced] = said
+            downsynced = _of_kind(self.alternatives, kind, namespaced=namespaced)
+            clauses = (
+                _KindClauses(downsynced, _of_kind(self.upsynced, kind, namespaced=namespaced)) if downsynced else None
+            )
+            self._of_kinds[kind, namespaced] = clauses
         return self._of_kinds[kind, namespaced]
 
 
@@ -322,8 +324,8 @@ def _what(spec: _Spec) -> WorkloadSelector:
     for at, clause in enumerate(spec.downsync or ()):
         alternatives.append(_downsync(clause, f"spec.downsync[{at}]", singleton=singleton))
     upsync = tuple(_upsync(one) for one in spec.upsync or ())
-    returning = tuple(alternative for one in dict.fromkeys(upsync) for alternative in _returning(one))
-    return WorkloadSelector(tuple(alternatives), namespaces, upsync, returning)
+    upsynced = tuple(alternative for one in dict.fromkeys(upsync) for alternative in _upsynced(one))
+    return WorkloadSelector(tuple(alternatives), namespaces, upsync, upsynced)
 
 
 def _namespaces(spec: _Spec) -> LabelSelector | None:
@@ -369,7 +371,7 @@ def _upsync(one: _Upsync) -> UpsyncSet:
     )
 
 
-def _returning(one: UpsyncSet) -> tuple[SelectorClause, SelectorClause]:
+def _upsynced(one: UpsyncSet) -> tuple[SelectorClause, SelectorClause]:
     """Namespaced objects, and cluster-scoped ones, for which the list of namespaces is ignored."""
     outside = SelectorClause(
         Selected(), group=one.group, resources=_listed(one.resources), names=_listed(one.names), namespaced=False
@@ -445,7 +447,7 @@ class WhereFilter:
     def __repr__(self) -> str:
         return f"Where({self.text!r})"
 
-    def ask(self, location: Any, target: Any) -> WhereResult:
+    def evaluate(self, location: Any, target: Any) -> WhereResult:
         """Deterministic; cost and work are limited."""
         run = self._program.start({"location": location, "target": target}, MOST_COST)
         run.worked = MOST_WORK - PAIR_WORK

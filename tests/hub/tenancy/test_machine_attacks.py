@@ -139,7 +139,7 @@ async def cloud() -> Cloud:
 
 
 def forbids(answer: Answer, path: str) -> bool:
-    told = f"{path}: the binding and the end of a virtual machine can only be set by users who may create pods/binding"
+    told = f"{path}: the binding and the end of a virtual machine require permission to create pods/binding"
     return answer.status == 403 and bool(answer.message.endswith(told))
 
 

@@ -291,8 +291,8 @@ API_BINDING: Final = Described(
                     SAME_EXPORT,
                 ),
                 "permissionClaims": listing(
-                    "What is said to the wishes of the export's owner.",
-                    _claim("A wish, and what is said to it.", decided=True),
+                    "The accepted and rejected permission claims of the export.",
+                    _claim("A permission claim, and whether it is accepted.", decided=True),
                 ),
             },
             required=("reference",),

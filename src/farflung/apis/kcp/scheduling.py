@@ -62,7 +62,7 @@ LOCATION: Final = Described(
             required=("resource",),
         ),
         "status": record(
-            "What there is at the place.",
+            "The kind of the instances at the location.",
             {
                 "instances": whole("How many instances there are."),
                 "availableInstances": whole("How many of them are ready and take work."),

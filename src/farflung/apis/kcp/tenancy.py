@@ -122,7 +122,7 @@ WORKSPACE_TYPE: Final = Described(
             "What the type is.",
             {
                 "initializer": flag(
-                    "Whether somebody has to do something in every new workspace of this type before it is ready."
+                    "Whether a controller has to initialize every new workspace of this type before it is ready."
                 ),
                 "extend": record(
                     "Types that this one is too.",

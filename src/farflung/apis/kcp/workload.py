@@ -67,9 +67,9 @@ SYNC_TARGET: Final = Described(
             {
                 "allocatable": mapping("What is there for work.", quantity("An amount.")),
                 "capacity": mapping("What is there.", quantity("An amount.")),
-                "conditions": conditions("Whether the cluster is heard of and takes work."),
+                "conditions": conditions("The health of the cluster and of its syncer."),
                 "syncedResources": listing("Resources that can be brought to the cluster.", _SYNCED),
-                "lastSyncerHeartbeatTime": moment("When the cluster was last heard of."),
+                "lastSyncerHeartbeatTime": moment("The time of the last heartbeat of the syncer."),
                 "virtualWorkspaces": listing(
                     "Where a syncer finds its work.",
                     record(

@@ -340,7 +340,7 @@ class Copier:
         self._log.info(f"{what} object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))
 
 
-# --- what is said of it ---------------------------------------------------------------------------
+# --- problems -------------------------------------------------------------------------------------
 
 
 def _at(copy: Copy) -> str:

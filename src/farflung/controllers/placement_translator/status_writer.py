@@ -101,10 +101,10 @@ class StatusWriter:
         self._put(key, "withdrawal", [PlacementProblem(names.WITHDRAWAL_HELD, message)] if message else [])
 
     def _record(self, key: PlacementKey, seen: PlacementView) -> None:
-        whom = About(key.cluster, EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind, key.name, "", seen.uid)
+        involved = About(key.cluster, EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind, key.name, "", seen.uid)
         for problem in dict.fromkeys(self._news.get(key, ())):
             self._log.info("Problem with EdgePlacement", v=1, edgePlacement=str(key), reason=problem.reason)
-            self._recorder.record(whom, "Warning", problem.reason, problem.message)
+            self._recorder.record(involved, "Warning", problem.reason, problem.message)
 
     async def _use_up(self, key: PlacementKey, seen: PlacementView) -> None:
         """Remove the confirmation, so that later withdrawals need a new one."""

@@ -1,7 +1,7 @@
 """CertificateSigningRequests: which requests the hub's CA signs, and the certificates.
 
 A certificate that was requested in the root cluster is valid in all clusters, because the root cluster belongs to the
-administrators of the hub.  Any other certificate names its cluster and is valid only there.  Otherwise a user who may
+administrators of the hub.  Any other certificate names its cluster and is valid only there.  Otherwise a user that may
 approve requests in one cluster could impersonate any user in all of them.
 """
 

@@ -17,7 +17,7 @@ EXTRA: Final = "impersonate-extra-"
 
 
 def impersonated_user(sender: User, headers: Mapping[str, str], authorizer: Authorization, cluster: str) -> User:
-    """The user as whom a request is executed.  Raises 403 unless the sender may impersonate it."""
+    """The effective user of a request.  Raises 403 unless the sender may impersonate it."""
     if PREFIX not in "\n".join(headers):  # cheaper than a comparison with each name
         return sender
     if not any(name.startswith(PREFIX) for name in headers):

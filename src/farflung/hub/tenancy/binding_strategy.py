@@ -1,4 +1,4 @@
-"""APIBindings: who may bind an export, which names are free, and the binding to write.
+"""APIBindings: the permission to bind an export, conflicts of names, and the binding to write.
 
 A binding is bound when its creation returns.  Copies of the schemas are written before it.  If the binding is not
 written after all, the copies do no harm.

@@ -1,13 +1,13 @@
 """Checks of virtual machines: Pods, their priorities, and the EdgePlacements that deliver them.
 
 The global scheduler relies on a Pod's binding, which reserves capacity of a Cluster, and on its end, which frees it.
-So only users who may create pods/binding can set them, whatever other permissions they have.
+So only users with permission to create pods/binding can set them, whatever other permissions they have.
 
 The machines and Allocations of all tenants wait in one queue.  There are no PriorityClasses in workspaces.  The default
 priority is 0, every user may set a lower one, and a higher one requires the permission to bind.
 
 The status of a machine is that of its copy.  A user who could change the EdgePlacement of a delivery could report any
-status.  Users who may delete EdgePlacements may delete deliveries, because the scheduler creates them again.
+status.  Users with permission to delete EdgePlacements may delete deliveries, because the scheduler creates them again.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def is_machine(resource: Resource) -> bool:
 
 
 def binding_fields(pod: Obj) -> dict[str, Any]:
-    """Fields, by path, that only users who may bind can set.  Labels also deliver Pods with containers.  A copy in a
-    mailbox reserves nothing, so its syncer may report its end."""
+    """Fields, by path, that only users with permission to bind can set.  Labels also deliver Pods with containers.  A
+    copy in a mailbox reserves nothing, so its syncer may report its end."""
     metadata, spec = pod["metadata"], spec_of(pod)
     labels = metadata.get("labels") or {}
     found = _noted("labels", labels)
@@ -154,7 +154,7 @@ def check_binding(user: User, new: Obj, old: Obj | None, may: Callable[[Attribut
     )
     why = (
         f'User "{user.name}" cannot set, change or remove {paths}: the binding and the end of a virtual '
-        "machine can only be set by users who may create pods/binding"
+        "machine require permission to create pods/binding"
     )
     raise forbidden(*PODS, name, why)
 
@@ -201,7 +201,8 @@ def is_placement(resource: Resource) -> bool:
 
 
 def delivery_fields(placement: Obj) -> dict[str, Any]:
-    """Fields of a delivery, by path, that only users who may bind can set; empty for other EdgePlacements."""
+    """Fields of a delivery, by path, that only users with permission to bind can set; empty for other
+    EdgePlacements."""
     metadata = placement["metadata"]
     name, mark = metadata.get("name") or metadata.get("generateName", ""), (metadata.get("annotations") or {})
     if DELIVERS not in mark and not name.startswith(DELIVERY_PREFIX):

@@ -4,7 +4,7 @@ A manager owns the fields of the last configuration it applied.  Applying merges
 object by the type's schema, removes what the manager owned and applies no longer, unless others own it too, and
 refuses to change what others own, unless forced.
 
-The result is the object before defaulting and validation.  Fields that the server defaults later are nobody's; when
+The result is the object before defaulting and validation.  Fields that the server defaults later have no owner; when
 all is done, `managed.ignore_time_changes` drops a change of times only.
 """
 
