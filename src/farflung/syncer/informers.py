@@ -70,11 +70,12 @@ class KindInformers(Generic[T]):
 
     def _start(self, group: asyncio.TaskGroup, kind: GroupResource, collection: Collection) -> None:
         def fail(what: str, error: Exception) -> None:
-            self._errors[kind] = error
-            self._handlers.failed(kind, error)
+            if self._informers.get(kind) is informer:
+                self._errors[kind] = error
+                self._handlers.failed(kind, error)
 
         decode = partial(self._decode, kind)
-        informer = Informer(self._client, collection, decode, self._env, fail, self._selection)
+        informer: Informer[T] = Informer(self._client, collection, decode, self._env, fail, self._selection)
         informer.relisted = self._handlers.relisted
         self._objects[kind] = {}
         self._collections[kind] = collection
@@ -82,7 +83,7 @@ class KindInformers(Generic[T]):
         self._handlers.resume(kind, collection, informer)
         for key, value in informer.cache.items():
             self._objects[kind][Part(kind, key.namespace, key.name)] = value
-        informer.subscribe(lambda change: self._handle(kind, change))
+        informer.subscribe(lambda change: self._handle(kind, informer, change))
         running = self._run(kind, informer)
         self._running[kind] = group.create_task(running, name=f"informer of {collection.plural}")
 
@@ -105,11 +106,11 @@ class KindInformers(Generic[T]):
         for kind in self.kinds():
             self.stop(kind)
 
-    def _handle(self, kind: GroupResource, change: CacheChange[T]) -> None:
+    def _handle(self, kind: GroupResource, informer: Informer[T], change: CacheChange[T]) -> None:
+        if self._informers.get(kind) is not informer:
+            return  # it was stopped, and another one may have been started since
         part = Part(kind, change.key.namespace, change.key.name)
-        objects = self._objects.get(kind)
-        if objects is None:
-            return  # the handler of an earlier change in the same list stopped this kind
+        objects = self._objects[kind]
         if change.new is not None:
             objects[part] = change.new
         else:
