@@ -12,6 +12,7 @@ from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, ListOptions
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
+from farflung.runtime.leader import unguarded
 from farflung.runtime.reflector import Environment, Reflector, number, where
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class Informer(Generic[T]):
     def share(self, reflectors: dict[ReflectorKey, Reflector[Any]]) -> None:
         """Use the reflector of another informer of the same collection, if there is one."""
         client, collection = self._client, self.collection
-        key = id(client.transport), client.prefix, collection.group, collection.version, collection.plural
+        key = id(unguarded(client.transport)), client.prefix, collection.group, collection.version, collection.plural
         found = reflectors.setdefault(key, self._reflector)
         if found is not self._reflector:
             found.add(self._decode, self)

@@ -276,6 +276,13 @@ class _Guarded:
             yield reply
 
 
+def unguarded(transport: Transport) -> Transport:
+    """The transport below the guards, with which a client reads."""
+    while isinstance(transport, _Guarded):
+        transport = transport.inner
+    return transport
+
+
 async def _outcome(work: Callable[[], Awaitable[None]]) -> Exception | None:
     try:
         await work()
