@@ -251,10 +251,10 @@ def test_the_situation(entry: JournalEntry | None, live: Obj | None, adopt: Adop
 @pytest.mark.parametrize(
     ("live", "adopt"), [(NOT_MANAGED, Adopt.NEVER), (OTHER, Adopt.NEVER), (OTHER, Adopt.IF_IDENTICAL)]
 )
-def test_what_is_not_ours_is_left_with_a_sentence_that_says_what_to_do(live: Obj, adopt: Adopt) -> None:
+def test_an_unmanaged_object_stays_with_a_message_that_tells_what_to_do(live: Obj, adopt: Adopt) -> None:
     step = decide(entry_of(), live, adopt)
     assert isinstance(step, LeaveObject) and step.reason is LeaveReason.NOT_MANAGED
-    assert step.sentence.startswith("configmaps shop/x is at the edge already")
+    assert step.sentence.startswith("configmaps shop/x already exists at the edge")
     assert ("differs" in step.sentence) == (adopt is Adopt.IF_IDENTICAL)
     assert "--adopt always" in step.sentence
 
