@@ -354,3 +354,26 @@ async def test_clients_with_other_credentials_have_their_own_watch() -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_nothing_is_remembered_of_a_collection_that_no_informer_watches() -> None:
+    shared = SharedInformers(OUTSIDE)
+    client = Client(ScriptedServer(one_object))
+    one, other = (shared.informer(client, MAPS, orjson.loads, ignore) for _ in range(2))
+    running = asyncio.create_task(one.run())
+    async with asyncio.timeout(PATIENCE):
+        await one.synced.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert len(shared._reflectors) == 1
+    other.stop()
+    assert not shared._reflectors
+    again = shared.informer(client, MAPS, orjson.loads, ignore)
+    other.stop()
+    assert len(shared._reflectors) == 1
+    running = asyncio.create_task(again.run())
+    async with asyncio.timeout(PATIENCE):
+        await again.synced.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert not shared._reflectors

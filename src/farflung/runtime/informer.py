@@ -48,7 +48,7 @@ class Informer(Generic[T]):
         self._decode = decode
         self._listeners: list[Listener[T]] = []
         self._reflector = Reflector(client, collection, decode, self, env, selection)
-        self._is_shared = False
+        self._shared: tuple[dict[ReflectorKey, Reflector[Any]], ReflectorKey] | None = None
 
     def share(self, reflectors: dict[ReflectorKey, Reflector[Any]]) -> None:
         """Use the reflector of another informer of the same collection, if there is one."""
@@ -57,7 +57,7 @@ class Informer(Generic[T]):
         found = reflectors.setdefault(key, self._reflector)
         if found is not self._reflector:
             found.add(self._decode, self)
-        self._reflector, self._is_shared = found, True
+        self._reflector, self._shared = found, (reflectors, key)
 
     def subscribe(self, listener: Listener[T]) -> None:
         self._listeners.append(listener)
@@ -73,12 +73,16 @@ class Informer(Generic[T]):
         try:
             await self._reflector.run()
         finally:
-            if self._is_shared:
+            if self._shared is not None:
                 self.stop()
 
     def stop(self) -> None:
         """Get no more changes.  `run` may not have been called, or may end later."""
         self._reflector.remove(self)
+        if self._shared is not None and not self._reflector.has_sinks:
+            reflectors, key = self._shared
+            if reflectors.get(key) is self._reflector:
+                del reflectors[key]
 
     def assume(self, written: Obj) -> None:
         """Put the server's answer to a write into the cache, before the watch has it."""

@@ -137,6 +137,10 @@ class Reflector(Generic[T]):
                 reader.listed = False
         self._readers = [one for one in self._readers if one.sink is not sink]
 
+    @property
+    def has_sinks(self) -> bool:
+        return bool(self._readers)
+
     def resume(self, since: str) -> None:
         """Watch from this version instead of listing first: the sink has the objects of that version."""
         self._since = since
