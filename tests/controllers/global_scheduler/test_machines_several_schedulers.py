@@ -4,7 +4,9 @@ by one of them, none is lost, and none is bound twice."""
 from __future__ import annotations
 
 import asyncio
+import io
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from examples import examples
@@ -14,14 +16,17 @@ from hypothesis import strategies as st
 from machine_history import History
 from machines import CATALOGUE, Machines, machines
 from platform_harness import MASTER, OPERATOR
+from scripted_server import ScriptedServer, failure
 
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import GlobalScheduler, GlobalSchedulerSetting
+from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.leader import Candidate, LeaseRef, Terms
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Environment
 
 TERMS = Terms(lasting=10.0, deadline=6.0, pause=0.5, renewal=2.0)  # of seconds that pass sooner
 CONTENDERS = ["one", "two", "three"]
@@ -131,3 +136,25 @@ async def test_whoever_comes_and_goes_every_machine_is_taken_once_and_none_is_lo
         finally:
             for contender in contenders.values():
                 await contender.end()
+
+
+async def test_a_term_that_ends_before_the_first_list_leaves_nothing_behind() -> None:
+    """The next term of the process makes a new scheduler with the same shared informers."""
+    tried = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        tried.set()
+        await asyncio.Event().wait()
+
+    env = Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+    shared, log = SharedInformers(env), Logger(io.StringIO())
+    client = Client(ScriptedServer(lambda request: failure(503)), "/clusters/root")
+    views = (f"https://hub/{name}" for name in ("pods", "scheduling", "workload", "edge"))
+    setting = GlobalSchedulerSetting(client, client, client, *views, lambda: datetime.now(UTC))
+    recorder = Recorder(client, "one", lambda: datetime.now(UTC), env.monotonic, lambda: "one", log)
+    running = asyncio.create_task(GlobalScheduler(setting, recorder, shared, log).run())
+    async with asyncio.timeout(60):
+        await tried.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert not shared._reflectors

@@ -259,6 +259,8 @@ class GlobalScheduler:
         try:
             await self._run()
         finally:
+            for informer in self.informers:
+                informer.stop()  # also those that have not run yet: the next term has its own
             self._log.info("shutting down controller", controller=NAME)
 
     async def _run(self) -> None:
