@@ -21,7 +21,7 @@ from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.kcp.names import SCHEDULING_GROUP, WORKLOAD_GROUP
 from farflung.cli import global_scheduler
 from farflung.cli.connection import describe_error
-from farflung.cli.environment import system_environment
+from farflung.cli.environment import report_unless_closed, system_environment
 from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.identity import identity
 from farflung.cli.reloader import Reloader
@@ -175,6 +175,7 @@ def report_errors(command: str) -> Iterator[None]:
 async def _run(settings: ControllerSettings) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(report_unless_closed)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     if settings.with_parent:

@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 import uvloop
 
 from farflung.apis.edge.names import SYNCER_MANAGER
-from farflung.cli.environment import system_environment
+from farflung.cli.environment import report_unless_closed, system_environment
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
@@ -76,8 +76,10 @@ def _exit_with(sentence: str) -> NoReturn:
 
 async def _run(settings: SyncerSettings) -> None:
     stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(report_unless_closed)
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stopped.set)
     log = Logger(sys.stderr, settings.verbosity)
     async with _running(settings, log) as working:
         ending = asyncio.create_task(stopped.wait(), name="signals")
