@@ -311,9 +311,9 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
     assert translator._known is known
     assert summarizer._known is known
     wanted = {
-        (mailbox, part): (sorted(known.engine.wanted(mailbox, part), key=str), known.withdrawals.is_held(key))
+        (mailbox, part): (sorted(known.engine.reasons(mailbox, part), key=str), known.withdrawals.is_held(key))
         for key in known.placements
-        for mailbox in known.engine.places(key)
+        for mailbox in known.engine.routes(key)
         for part in known.engine.parts_at(mailbox)
     }
     made = {key: sorted(known.copies.made(key)) for key in known.placements}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
-from farflung.placement.guard import WithdrawalLimits, is_confirmed, parse_share, weigh
+from farflung.placement.guard import WithdrawalLimits, check_withdrawal, is_confirmed, parse_share
 
 
 def fleet(size: int, *things: str) -> dict[int, frozenset[str]]:
@@ -29,26 +29,26 @@ def fleet(size: int, *things: str) -> dict[int, frozenset[str]]:
 )
 def test_more_than_half_and_more_than_ten_are_held(having: int, losing: int, is_held: bool) -> None:
     losses = fleet(losing, "a")
-    verdict = weigh(losses, having, confirmed=False)
+    verdict = check_withdrawal(losses, having, confirmed=False)
     assert (verdict.losing, verdict.having) == (losing, having)
     assert dict(verdict.held) == (losses if is_held else {})
-    assert not weigh(losses, having, confirmed=True).held
+    assert not check_withdrawal(losses, having, confirmed=True).held
 
 
 def test_limits_can_be_drawn_elsewhere() -> None:
-    assert not weigh(fleet(1, "a"), 4, confirmed=False).held
-    assert weigh(fleet(1, "a"), 4, confirmed=False, limits=WithdrawalLimits(0, 0)).held
-    assert not weigh(fleet(1, "a"), 4, confirmed=False, limits=WithdrawalLimits(25, 0)).held
-    assert not weigh(fleet(100, "a"), 100, confirmed=False, limits=WithdrawalLimits(100, 0)).held
+    assert not check_withdrawal(fleet(1, "a"), 4, confirmed=False).held
+    assert check_withdrawal(fleet(1, "a"), 4, confirmed=False, limits=WithdrawalLimits(0, 0)).held
+    assert not check_withdrawal(fleet(1, "a"), 4, confirmed=False, limits=WithdrawalLimits(25, 0)).held
+    assert not check_withdrawal(fleet(100, "a"), 100, confirmed=False, limits=WithdrawalLimits(100, 0)).held
 
 
 def test_what_is_held_says_how_to_go_on_and_what_is_not_says_nothing() -> None:
-    verdict = weigh(fleet(17, "a"), 20, confirmed=False)
+    verdict = check_withdrawal(fleet(17, "a"), 20, confirmed=False)
     assert verdict.message(7) == (
         "objects would be withdrawn from 17 of 20 destinations; they stay until the placement selects them again "
         'or has the annotation edge.kcp.io/confirm-withdrawal: "7/17"'
     )
-    assert weigh({}, 20, confirmed=False).message(7) == ""
+    assert check_withdrawal({}, 20, confirmed=False).message(7) == ""
 
 
 @pytest.mark.parametrize(

@@ -173,14 +173,14 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
                 outputs = engine.remove_placement(how[0])
             case _:
                 twin.places[how[0]] = how[1]
-                outputs = engine.put_places(how[0], how[1])
+                outputs = engine.put_routes(how[0], how[1])
         after, config = twin.copies(), twin.configs()
         assert {copy for copy in {*copies, *after} if copies.get(copy) != after.get(copy)} <= outputs
         assert {one for one in {*configs, *config} if configs.get(one) != config.get(one)} <= outputs
         copies, configs = after, config
         for mailbox in MAILBOXES:
             for part in PARTS:
-                assert [tuple(one) for one in engine.wanted(mailbox, part)] == twin.wanted(mailbox, part)
+                assert [tuple(one) for one in engine.reasons(mailbox, part)] == twin.wanted(mailbox, part)
             assert engine.parts_at(mailbox) == {part for part in PARTS if twin.wanted(mailbox, part)}
         for key in twin.whats:
             assert engine.selected(key) == twin.selected(key)

@@ -65,13 +65,13 @@ class PlacementModel:
         """None: deleted.  An invalid one changes nothing."""
         if document is None:
             self.placements.discard(key)
-            return self.engine.remove_placement(key) | self.put_places(key, ())
+            return self.engine.remove_placement(key) | self.put_routes(key, ())
         self.placements.add(key)
         what = parse_workload_selector(document)
         return set() if what.problem else self.engine.put_placement(key, what)
 
-    def put_places(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[Output]:
-        return self.engine.put_places(key, places_of(destinations))
+    def put_routes(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[Output]:
+        return self.engine.put_routes(key, places_of(destinations))
 
     def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[Output]:
         """`name`: namespace/name."""
@@ -84,7 +84,7 @@ class PlacementModel:
             for part in concerned
             for key in self.placements
             if key.cluster == cluster and part in self.engine.selected(key)
-            for mailbox in self.engine.places(key)
+            for mailbox in self.engine.routes(key)
         }
 
     def get(self, cluster: str, part: Part) -> ObservedObject | None:
@@ -98,7 +98,7 @@ class PlacementModel:
     # --- mailboxes ------------------------------------------------------------------------------------
 
     def desired(self, copy: Copy) -> Desired:
-        wanted = self.engine.wanted(*copy)
+        wanted = self.engine.reasons(*copy)
         clusters = sorted({one.placement.cluster for one in wanted})
         return desired(copy.part, wanted, self._sources(copy.part, clusters), self._customizers_of, self._location)
 

@@ -108,7 +108,7 @@ class CopyPlan:
             places = [one for some in slices if _is_of(some, obj) for one in destinations_of(some)]
             for world in (self.before, self.after):
                 world.put_placement(key, obj)
-                world.put_places(key, places)
+                world.put_routes(key, places)
 
     async def _listed(self, client: Client, collection: Collection) -> list[Obj]:
         """Empty if not visible, with a remark."""
@@ -129,7 +129,7 @@ class CopyPlan:
         self._outputs |= self.after.put_placement(key, document)
         if document is not None:
             self._documents[key] = document
-            self._outputs |= self.after.put_places(key, destinations)
+            self._outputs |= self.after.put_routes(key, destinations)
 
     def change(self, collection: Collection, obj: Obj, *, gone: bool) -> Part:
         kind = GroupResource(collection.group, collection.plural)
@@ -144,14 +144,14 @@ class CopyPlan:
     def goes_to(self, part: Part) -> list[str]:
         """Mailboxes that get it."""
         engine = self.after.engine
-        pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.places(key))
-        return sorted({mailbox for key, mailbox in pairs if engine.is_wanted_by(key, mailbox, part)})
+        pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.routes(key))
+        return sorted({mailbox for key, mailbox in pairs if engine.is_desired_by(key, mailbox, part)})
 
     def destination(self, mailbox: str) -> Obj:
         """In the format of slices."""
         for world in (self.after, self.before):
             for key in sorted(world.placements):
-                if (place := world.engine.places(key).get(mailbox)) is not None:
+                if (place := world.engine.routes(key).get(mailbox)) is not None:
                     uid = mailbox.rpartition("-mb-")[2]
                     names = {"cluster": place.cluster, "locationName": place.location, "syncTargetName": place.target}
                     return {**names, "syncTargetUID": uid, "mailbox": mailbox}
@@ -258,7 +258,7 @@ class CopyPlan:
 
     def _is_needed(self, copy: Copy) -> bool:
         """Whether no placement selects it: it is only the namespace or definition of others."""
-        return all(one.selected is None for one in self.after.engine.wanted(*copy))
+        return all(one.selected is None for one in self.after.engine.reasons(*copy))
 
     def _observed_copy(self, copy: Copy, before: Desired) -> ObservedObject | None:
         if not self._guessed:
@@ -283,14 +283,14 @@ class CopyPlan:
         for key in sorted(self.after.placements):
             losses: dict[str, set[Part]] = {}
             for copy, change in decided.items():
-                was = self.before.engine.is_wanted_by(key, *copy)
+                was = self.before.engine.is_desired_by(key, *copy)
                 stays = self.after.get(key.cluster, copy.part) is not None
                 if change.what == DELETED and was and stays:
                     losses.setdefault(copy.mailbox, set()).add(copy.part)
             metadata = self._documents[key]["metadata"]
             generation = metadata.get("generation") or 0
             confirmed = guard.is_confirmed(metadata.get("annotations") or {}, generation, len(losses))
-            verdict = guard.weigh(losses, len(self.before.engine.places(key)), confirmed=confirmed)
+            verdict = guard.check_withdrawal(losses, len(self.before.engine.routes(key)), confirmed=confirmed)
             for mailbox, parts in verdict.held.items():
                 for part in parts:
                     decided[Copy(mailbox, part)].held = True

@@ -80,7 +80,7 @@ class TraceSources:
             key = PlacementKey(cluster, name)
             self._imagined.put_placement(key, placement)
             places = [one for some in self._slices_of(cluster, name) for one in destinations_of(some)]
-            self._imagined.put_places(key, places)
+            self._imagined.put_routes(key, places)
 
     def hide(self, cluster: str) -> None:
         """The workspace is not visible."""
@@ -143,7 +143,7 @@ class TraceSources:
         for name, document in sorted(source.placements.items()):
             what = parse_workload_selector(document)
             if name in selecting or what.problem:
-                places = self._imagined.engine.places(PlacementKey(cluster, name))
+                places = self._imagined.engine.routes(PlacementKey(cluster, name))
                 found.append(
                     {
                         "name": name,
@@ -182,7 +182,7 @@ class TraceSources:
         changed = self.changed(cluster)
         for key, _, slices in self.selecting(cluster):
             listing = _listing(slices)
-            for mailbox, place in self._imagined.engine.places(key).items():
+            for mailbox, place in self._imagined.engine.routes(key).items():
                 before = found.get(mailbox) or ObservedDestination(place, mailbox, slices={}, changed=changed)
                 names = (*before.placements, key.name)
                 found[mailbox] = replace(before, placements=names, slices={**(before.slices or {}), **listing[mailbox]})
@@ -191,7 +191,7 @@ class TraceSources:
     def with_desired_copy(self, facts: ObservedDestination, cluster: str) -> ObservedDestination:
         """With the desired copy, and the problems that placements report."""
         copy = Copy(facts.mailbox, self._part)
-        wanted = self._imagined.engine.wanted(*copy)
+        wanted = self._imagined.engine.reasons(*copy)
         desired = self._imagined.desired(copy)
         going = self._part.kind in (NAMESPACES, DEFINITIONS) and not facts.placements
         made_for = self._made_for(facts)

@@ -121,11 +121,11 @@ def parameters_of(
 
 def expand(text: str, parameters: Parameters) -> tuple[str, tuple[str, ...]]:
     """The text with `%(name)` and `%%` replaced, and the unknown names, which are not replaced."""
-    expanding = Expanding(parameters, Allowance())
-    return expanding.text(text), expanding.unknown()
+    expansion = ParameterExpansion(parameters, Allowance())
+    return expansion.text(text), expansion.unknown()
 
 
-class Expanding:
+class ParameterExpansion:
     """Replaces parameters in one object for one destination.  Raises PathError if the result is too large."""
 
     def __init__(self, parameters: Parameters, allowance: Allowance) -> None:
@@ -257,16 +257,16 @@ def customized(obj: Obj, customizer: Customizer | None, parameters: Parameters) 
     if not does_expand and reference is None:
         return Customized(obj)
     allowance = Allowance()
-    expanding = Expanding(parameters, allowance)
+    expansion = ParameterExpansion(parameters, allowance)
     try:
-        after = _in_words("", lambda: expanding.document(obj)) if does_expand else obj
+        after = _with_path("", lambda: expansion.document(obj)) if does_expand else obj
         unused: tuple[str, ...] = ()
         if reference is not None:
-            after, unused = _replaced(after, _found(obj, reference, customizer), expanding, allowance)
+            after, unused = _replaced(after, _found(obj, reference, customizer), expansion, allowance)
         _check(obj, after)
     except _ProblemError as problem:
-        return Customized(obj, str(problem), expanding.unknown())
-    return Customized(after, "", expanding.unknown(), unused)
+        return Customized(obj, str(problem), expansion.unknown())
+    return Customized(after, "", expansion.unknown(), unused)
 
 
 def _found(obj: Obj, reference: CustomizerReference, customizer: Customizer | None) -> Customizer:
@@ -280,12 +280,12 @@ def _found(obj: Obj, reference: CustomizerReference, customizer: Customizer | No
 
 
 def _replaced(
-    obj: Obj, customizer: Customizer, expanding: Expanding, allowance: Allowance
+    obj: Obj, customizer: Customizer, expansion: ParameterExpansion, allowance: Allowance
 ) -> tuple[Obj, tuple[str, ...]]:
     unused: list[str] = []
     try:
         for one in customizer.replacements:
-            obj, places = _assigned(obj, one, expanding, allowance)
+            obj, places = _assigned(obj, one, expansion, allowance)
             if not places:
                 unused.append(one.path)
     except _ProblemError as problem:
@@ -293,19 +293,19 @@ def _replaced(
     return obj, tuple(unused)
 
 
-def _assigned(obj: Obj, one: Replacement, expanding: Expanding, allowance: Allowance) -> tuple[Obj, int]:
-    path = one.parsed_path or _path(one.where, _in_words(f"{one.where}.path: ", lambda: expanding.text(one.path)))
+def _assigned(obj: Obj, one: Replacement, expansion: ParameterExpansion, allowance: Allowance) -> tuple[Obj, int]:
+    path = one.parsed_path or _path(one.where, _with_path(f"{one.where}.path: ", lambda: expansion.text(one.path)))
     value = one.parsed_value
     if value is None:
-        text = _in_words(f"{one.where}.value: ", lambda: expanding.json(one.value))
+        text = _with_path(f"{one.where}.value: ", lambda: expansion.json(one.value))
         value = _value(one.where, text, "with the parameters of this place ")
     if path.is_root and type(value.value) is not dict:
         raise _ProblemError(f"{one.where}.value: what replaces the whole object must be a map")
-    found = _in_words(f"{one.where}: ", lambda: path.assigned(obj, value.value, allowance, value.size))
+    found = _with_path(f"{one.where}: ", lambda: path.assigned(obj, value.value, allowance, value.size))
     return found.document, found.places
 
 
-def _in_words(where: str, attempt: Callable[[], T]) -> T:
+def _with_path(where: str, attempt: Callable[[], T]) -> T:
     try:
         return attempt()
     except PathError as error:

@@ -441,7 +441,7 @@ class PlacementFeed:
         before = self.known.world.get(cluster, part)
         works = self.known.on_object(cluster, part, after)
         copy = Copy(self.known.mailbox_of(cluster) or "", part)
-        reports = before is not None and after is not None and before.says_the_same(after) and works == {copy}
+        reports = before is not None and after is not None and before.differs_only_in_status(after) and works == {copy}
         self._notify(works, copy if reports or self.feeds.is_assuming else None)
         for heard in self._object_listeners:
             heard(cluster, part, after)

@@ -13,7 +13,7 @@ from farflung.placement.names import Part, PlacementKey, Source
 from farflung.placement.types import PlacementView
 
 Destination = TypeVar("Destination", bound=Hashable)
-Thing = TypeVar("Thing", bound=Hashable)
+Object = TypeVar("Object", bound=Hashable)
 
 
 class WithdrawalLimits(NamedTuple):
@@ -30,10 +30,10 @@ USUAL: Final = WithdrawalLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawal(Generic[Destination, Thing]):
+class Withdrawal(Generic[Destination, Object]):
     losing: int  #: destinations that would lose a copy
     having: int  #: destinations with copies
-    held: Mapping[Destination, Set[Thing]] = field(default_factory=lambda: MappingProxyType({}))  #: copies that stay
+    held: Mapping[Destination, Set[Object]] = field(default_factory=lambda: MappingProxyType({}))  #: copies that stay
 
     def message(self, generation: int) -> str:
         """Describes what is held and how to confirm it; empty if nothing is held."""
@@ -45,13 +45,13 @@ class Withdrawal(Generic[Destination, Thing]):
         )
 
 
-def weigh(
-    losses: Mapping[Destination, Set[Thing]],
+def check_withdrawal(
+    losses: Mapping[Destination, Set[Object]],
     having: int,
     *,
     confirmed: bool,
     limits: WithdrawalLimits = USUAL,
-) -> Withdrawal[Destination, Thing]:
+) -> Withdrawal[Destination, Object]:
     """`losses`: the copies that each destination would lose, no set empty; `having`: destinations with copies."""
     if confirmed or not limits.are_exceeded(len(losses), having):
         return Withdrawal(len(losses), having)
@@ -90,7 +90,7 @@ class Withdrawals:
         self,
         indexes: GuardedIndexes,
         limits: WithdrawalLimits,
-        is_heard: Callable[[Source], bool],
+        is_listed: Callable[[Source], bool],
         is_undecided: Callable[[PlacementKey], bool],
     ) -> None:
         self._world = indexes.world
@@ -99,13 +99,13 @@ class Withdrawals:
         self._copies = indexes.copies
         self._placements = indexes.placements
         self._limits = limits
-        self._is_heard = is_heard
+        self._is_listed = is_listed
         self._is_undecided = is_undecided
-        self._held: set[PlacementKey] = set()  #: as of the last call of `turns`
+        self._held: set[PlacementKey] = set()  #: as of the last call of `held_changed`
 
-    def look_at(self, mailbox: str, part: Part, keys: Iterable[PlacementKey]) -> None:
+    def update(self, mailbox: str, part: Part, keys: Iterable[PlacementKey]) -> None:
         """Update whether a copy of these placements is being withdrawn."""
-        unwanted = not self._engine.is_wanted(mailbox, part)
+        unwanted = not self._engine.is_desired(mailbox, part)
         for key in keys:
             lost = unwanted and key in self._placements and not self._was_deleted(key.cluster, part)
             self._copies.set_lost(key, mailbox, part, lost=lost)
@@ -117,7 +117,7 @@ class Withdrawals:
         if seen is not None:
             return not seen.alive
         source = self._offers.source(cluster, part.kind)
-        return source is not None and self._is_heard(source)
+        return source is not None and self._is_listed(source)
 
     def is_held(self, key: PlacementKey) -> bool:
         """Whether the withdrawals of a placement exceed the limits.  An undecided placement withdraws nothing
@@ -128,7 +128,7 @@ class Withdrawals:
             return False
         return not is_confirmed(seen.annotations, seen.generation, losing) and not self._is_undecided(key)
 
-    def verdict(self, key: PlacementKey) -> Withdrawal[str, Part]:
+    def withdrawal(self, key: PlacementKey) -> Withdrawal[str, Part]:
         lost, having = self._copies.lost(key), len(self._copies.mailboxes(key))
         return Withdrawal(len(lost), having, lost if self.is_held(key) else {})
 
@@ -148,11 +148,11 @@ class Withdrawals:
             and not self._is_undecided(key)
         )
 
-    def is_worth_telling(self, key: PlacementKey) -> bool:
+    def needs_status_update(self, key: PlacementKey) -> bool:
         """Whether the status of the placement may need an update."""
         return key in self._held or self.is_held(key) or self.is_confirmation_used_up(key)
 
-    def turns(self, key: PlacementKey) -> bool:
+    def held_changed(self, key: PlacementKey) -> bool:
         """Whether `is_held` changed since the last call."""
         held = self.is_held(key)
         if held == (key in self._held):

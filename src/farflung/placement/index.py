@@ -84,12 +84,12 @@ Output: TypeAlias = Copy | ConfigKey
 
 def by_mailbox(pairs: Iterable[tuple[str, Route]]) -> dict[str, Route]:
     """Of several Locations that select the SyncTarget, the one with the smallest name is used."""
-    places: dict[str, Route] = {}
+    routes: dict[str, Route] = {}
     for mailbox, place in sorted(set(pairs)):
-        first = places.setdefault(mailbox, place)
+        first = routes.setdefault(mailbox, place)
         if first is not place:
-            places[mailbox] = first._replace(others=(*first.others, place.location))
-    return places
+            routes[mailbox] = first._replace(others=(*first.others, place.location))
+    return routes
 
 
 class CopyReason(NamedTuple):
@@ -103,11 +103,11 @@ class CopyReason(NamedTuple):
 class _Placement:
     """One placement with its selected objects and destinations."""
 
-    __slots__ = ("needed", "places", "selected", "what", "whole")
+    __slots__ = ("needed", "routes", "selected", "what", "whole")
 
     def __init__(self) -> None:
         self.what: WorkloadSelector | None = None  #: None: it does not exist, or is invalid
-        self.places: Mapping[str, Route] = {}  #: by mailbox
+        self.routes: Mapping[str, Route] = {}  #: by mailbox
         self.selected: dict[Part, Selected] = {}
         self.whole: set[str] = set()  #: namespaces whose contents are selected as a whole
         self.needed: Counter[Part] = Counter()  #: Namespaces and definitions: the number of objects that need them
@@ -127,23 +127,23 @@ class PlacementIndex:
 
     # --- queries ----------------------------------------------------------------------------------
 
-    def wanted(self, mailbox: str, part: Part) -> list[CopyReason]:
+    def reasons(self, mailbox: str, part: Part) -> list[CopyReason]:
         """Why a part belongs in a mailbox, sorted; empty: it does not."""
         found = []
         for key in sorted(self._holders.get(part, ())):
             placement = self._placements[key]
-            place = placement.places.get(mailbox)
+            place = placement.routes.get(mailbox)
             if place is not None:
                 found.append(CopyReason(key, placement.selected.get(part), place))
         return found
 
-    def is_wanted(self, mailbox: str, part: Part) -> bool:
+    def is_desired(self, mailbox: str, part: Part) -> bool:
         """Whether a placement selects or needs a part in a mailbox."""
-        return any(mailbox in self._placements[key].places for key in self._holders.get(part, ()))
+        return any(mailbox in self._placements[key].routes for key in self._holders.get(part, ()))
 
-    def is_wanted_by(self, key: PlacementKey, mailbox: str, part: Part) -> bool:
+    def is_desired_by(self, key: PlacementKey, mailbox: str, part: Part) -> bool:
         placement = self._placements.get(key)
-        return placement is not None and mailbox in placement.places and key in self._holders.get(part, ())
+        return placement is not None and mailbox in placement.routes and key in self._holders.get(part, ())
 
     def holders(self, part: Part) -> Iterable[PlacementKey]:
         """The placements that select or need a part."""
@@ -160,9 +160,9 @@ class PlacementIndex:
         placement = self._placements.get(key)
         return None if placement is None else placement.what
 
-    def places(self, key: PlacementKey) -> Mapping[str, Route]:
+    def routes(self, key: PlacementKey) -> Mapping[str, Route]:
         placement = self._placements.get(key)
-        return {} if placement is None else placement.places
+        return {} if placement is None else placement.routes
 
     def selected(self, key: PlacementKey) -> Mapping[Part, Selected]:
         placement = self._placements.get(key)
@@ -199,13 +199,13 @@ class PlacementIndex:
         self._forget(key, placement)
         return outputs
 
-    def put_places(self, key: PlacementKey, places: Mapping[str, Route]) -> set[Output]:
+    def put_routes(self, key: PlacementKey, routes: Mapping[str, Route]) -> set[Output]:
         """Set the destinations of a placement, by mailbox."""
         placement = self._placements.setdefault(key, _Placement())
-        before, placement.places = placement.places, dict(places)
-        moved = {mailbox for mailbox in {*before, *places} if before.get(mailbox) != places.get(mailbox)}
+        before, placement.routes = placement.routes, dict(routes)
+        moved = {mailbox for mailbox in {*before, *routes} if before.get(mailbox) != routes.get(mailbox)}
         for mailbox in moved:
-            if mailbox in places:
+            if mailbox in routes:
                 self._at.setdefault(mailbox, set()).add(key)
             else:
                 self._at[mailbox].discard(key)
@@ -219,7 +219,7 @@ class PlacementIndex:
 
     def _forget(self, key: PlacementKey, placement: _Placement) -> None:
         """Remove the entry once both the placement and its slices are deleted."""
-        if placement.what is None and not placement.places:
+        if placement.what is None and not placement.routes:
             del self._placements[key]
 
     def _select_all(self, key: PlacementKey, placement: _Placement) -> set[Output]:
@@ -267,7 +267,7 @@ class PlacementIndex:
         else:
             placement.selected[part] = after
         outputs |= _copies(placement, part)
-        if not (_goes_along(before) and _goes_along(after)):
+        if not (_is_unlisted(before) and _is_unlisted(after)):
             outputs |= _configs(placement)
         self._hold(key, placement, part)
         if (before is None) != (after is None):
@@ -316,7 +316,7 @@ def _labels(seen: ObservedObject | None) -> Mapping[str, str] | None:
     return seen.labels if seen is not None and seen.alive and not seen.system else None
 
 
-def _goes_along(selected: Selected | None) -> bool:
+def _is_unlisted(selected: Selected | None) -> bool:
     """Whether the SyncerConfig does not list the part: it is not selected, or with its whole namespace."""
     return selected is None or selected.whole_namespace
 
@@ -330,11 +330,11 @@ def _needs(part: Part) -> Iterator[Part]:
 
 
 def _copies(placement: _Placement, part: Part) -> set[Output]:
-    return {Copy(mailbox, part) for mailbox in placement.places}
+    return {Copy(mailbox, part) for mailbox in placement.routes}
 
 
 def _configs(placement: _Placement) -> set[Output]:
-    return {ConfigKey(mailbox) for mailbox in placement.places}
+    return {ConfigKey(mailbox) for mailbox in placement.routes}
 
 
 class _Schema(msgspec.Struct, frozen=True, rename="camel"):
@@ -424,31 +424,31 @@ class ServedKinds:
         """The kinds of its bindings and definitions."""
         return self._found.get(cluster, _NO_SOURCES).values()
 
-    def brought_by(self, cluster: str, part: Part) -> frozenset[Source]:
+    def served_by(self, cluster: str, part: Part) -> frozenset[Source]:
         """The kinds of one binding or definition."""
         return self._of.get(cluster, {}).get(part, frozenset())
 
-    def bringing(self, cluster: str, kind: GroupResource) -> Iterator[Part]:
+    def serving(self, cluster: str, kind: GroupResource) -> Iterator[Part]:
         """The bindings and definitions that serve a kind."""
-        for part, brought in self._of.get(cluster, {}).items():
-            if any(source.kind == kind for source in brought):
+        for part, served in self._of.get(cluster, {}).items():
+            if any(source.kind == kind for source in served):
                 yield part
 
     def changed(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
         """Apply a change of a binding or a definition.  Whether it changes the served kinds."""
-        brought = frozenset[Source]() if seen is None else kinds_from(cluster, part, seen)
-        if brought == self.brought_by(cluster, part):
+        served = frozenset[Source]() if seen is None else kinds_from(cluster, part, seen)
+        if served == self.served_by(cluster, part):
             return False
-        some = self._of.setdefault(cluster, {})
-        if brought:
-            some[part] = brought
+        by_part = self._of.setdefault(cluster, {})
+        if served:
+            by_part[part] = served
         else:
-            del some[part]
+            del by_part[part]
         self._found[cluster] = {
             source.kind: source
-            for source in sorted({one for sources in some.values() for one in sources}, reverse=True)
+            for source in sorted({one for sources in by_part.values() for one in sources}, reverse=True)
         }
-        if not some:
+        if not by_part:
             del self._of[cluster], self._found[cluster]
         return True
 

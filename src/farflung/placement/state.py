@@ -48,7 +48,7 @@ class Neighbors:
         """The namespace of a part and the objects that serve its kind: they may be unneeded after its deletion."""
         if part.namespace:
             yield Part(NAMESPACES, "", part.namespace)
-        yield from self._offers.bringing(cluster, part.kind)
+        yield from self._offers.serving(cluster, part.kind)
 
     def is_closing(self, cluster: str, part: Part) -> bool:
         """Whether the part cannot be created: its namespace or the object that serves its kind is terminating."""
@@ -56,8 +56,8 @@ class Neighbors:
             namespace = self._world.get(cluster, Part(NAMESPACES, "", part.namespace))
             if namespace is not None and not namespace.alive:
                 return True
-        bringing = [self._world.get(cluster, one) for one in self._offers.bringing(cluster, part.kind)]
-        return bool(bringing) and not any(seen is not None and seen.alive for seen in bringing)
+        serving = [self._world.get(cluster, one) for one in self._offers.serving(cluster, part.kind)]
+        return bool(serving) and not any(seen is not None and seen.alive for seen in serving)
 
     def waiting(self, mailbox: str, cluster: str, part: Part) -> Iterator[Part]:
         """Missing copies that may have waited for the deletion of a namespace, a binding or a definition."""
@@ -66,24 +66,26 @@ class Neighbors:
                 one
                 for key in self._engine.placements_at(mailbox)
                 for one in self._world.inside(key.cluster, part.name)
-                if self._engine.is_wanted_by(key, mailbox, one)
+                if self._engine.is_desired_by(key, mailbox, one)
             )
         else:
             wanted = (one for one in self._engine.parts_at(mailbox))
         yield from (one for one in wanted if self._world.get(cluster, one) is None)
 
-    def patience(self, mailbox: str, cluster: str, kind: GroupResource, sources: Iterable[str], now: datetime) -> float:
+    def serving_delay(
+        self, mailbox: str, cluster: str, kind: GroupResource, sources: Iterable[str], now: datetime
+    ) -> float:
         """Seconds until it is reported that a mailbox does not serve a kind, because a binding or definition of one of
         `sources` may still serve it; infinite: until an event."""
-        bringing = (one for source in sources for one in self._offers.bringing(source, kind))
-        wanted = (one for one in bringing if self._engine.is_wanted(mailbox, one))
+        serving = (one for source in sources for one in self._offers.serving(source, kind))
+        wanted = (one for one in serving if self._engine.is_desired(mailbox, one))
         return max((_left(one, self._world.get(cluster, one), now) for one in wanted), default=0.0)
 
 
-def _left(bringer: Part, there: ObservedObject | None, now: datetime) -> float:
+def _left(serving_object: Part, there: ObservedObject | None, now: datetime) -> float:
     if there is None or not there.alive:
         return math.inf
-    since = pending_since(bringer, there)
+    since = pending_since(serving_object, there)
     return 0.0 if since is None else max(0.0, SERVING_TIMEOUT - max(0.0, (now - since).total_seconds()))
 
 
@@ -99,7 +101,7 @@ class StatusKey(NamedTuple):
     placement: PlacementKey
 
 
-BRINGING: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: kinds whose deletion deletes other objects
+CONTAINER_KINDS: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: kinds whose deletion deletes other objects
 WorkKey: TypeAlias = Copy | ConfigKey | DiscoveryKey | StatusKey
 PlacementRoute: TypeAlias = tuple[PlacementKey, str]  #: a placement and one of its mailboxes
 
@@ -111,13 +113,13 @@ class PlacementState:
         self,
         builtin: Mapping[GroupResource, str],
         limits: guard.WithdrawalLimits,
-        is_heard: Callable[[Source], bool] = lambda _: True,
+        is_listed: Callable[[Source], bool] = lambda _: True,
     ) -> None:
-        """`is_heard`: whether the informer of a source has a list."""
+        """`is_listed`: whether the informer of a source has a list."""
         self.world = ObjectIndex()
         self.engine = PlacementIndex(self.world)
         self.offers = ServedKinds(builtin)
-        self.around = Neighbors(self.world, self.engine, self.offers)
+        self.neighbors = Neighbors(self.world, self.engine, self.offers)
         self.copies = CopyIndex()
         self.mailboxes: dict[str, str] = {}  #: logical cluster of each ready mailbox
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
@@ -125,22 +127,22 @@ class PlacementState:
         self.placements: dict[PlacementKey, PlacementView] = {}
         self.sources: Counter[Source] = Counter()  #: how many workspaces need each source, except builtin ones
         indexes = GuardedIndexes(self.world, self.engine, self.offers, self.copies, self.placements)
-        self.withdrawals = Withdrawals(indexes, limits, is_heard, self.is_undecided)
-        self._is_heard = is_heard
-        self._minded: set[str] = set()  #: workspaces with placements, and mailboxes
+        self.withdrawals = Withdrawals(indexes, limits, is_listed, self.is_undecided)
+        self._is_listed = is_listed
+        self._tracked: set[str] = set()  #: workspaces with placements, and mailboxes
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
         self._slices: dict[PlacementKey, dict[str, PlacementSlice]] = {}
-        self._led: dict[tuple[str, str], set[PlacementRoute]] = {}  #: by Location
-        self._special: dict[str, set[Part]] = {}  #: objects with a Customizer or parameters, by cluster
-        self._begun = False
+        self._routes_through: dict[tuple[str, str], set[PlacementRoute]] = {}  #: by Location
+        self._customized: dict[str, set[Part]] = {}  #: objects with a Customizer or parameters, by cluster
+        self._complete = False
 
     def begin(self) -> set[WorkKey]:
         """The state is complete.  Withdrawals are decided only from now on."""
-        self._begun = True
+        self._complete = True
         works: set[WorkKey] = set()
         for mailbox, cluster in self.mailboxes.items():
             for part, seen in self.world.parts(cluster).items():
-                if _made_for(seen) and not self.engine.is_wanted(mailbox, part):
+                if _made_for(seen) and not self.engine.is_desired(mailbox, part):
                     works |= self._recheck(mailbox, part)
         return works
 
@@ -149,12 +151,12 @@ class PlacementState:
     def on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
         before = self.world.remove(cluster, part) if after is None else self.world.put(cluster, part, after)
         outputs = self.engine.object_changed(cluster, part, before, after)
-        works = self._noticed(outputs)
-        if self._begun and cluster in self.engine.sources() and _is_there(before) != _is_there(after):
-            works |= self._deleted_or_back(cluster, part)
+        works = self._with_withdrawals(outputs)
+        if self._complete and cluster in self.engine.sources() and _is_alive(before) != _is_alive(after):
+            works |= self._source_changed(cluster, part)
         if part.kind in (BINDINGS, DEFINITIONS):
-            works |= self._on_bringer(cluster, part, after)
-        self._note_special(cluster, part, after)
+            works |= self._on_serving_object(cluster, part, after)
+        self._track_customized(cluster, part, after)
         name = self._names.get(cluster)
         if name is not None:
             works |= self._on_copy(name, part, before, after)
@@ -168,18 +170,18 @@ class PlacementState:
         self.copies.put(mailbox, part, were, are)
         works: set[WorkKey] = {Copy(mailbox, part)}
         cluster = self.mailboxes[mailbox]
-        if not _is_there(after):
-            works |= {Copy(mailbox, around) for around in self.around.of(cluster, part)}
-        if part.kind in BRINGING and before is not None and (after is None or after.alive > before.alive):
-            works |= {Copy(mailbox, one) for one in self.around.waiting(mailbox, cluster, part)}
+        if not _is_alive(after):
+            works |= {Copy(mailbox, one) for one in self.neighbors.of(cluster, part)}
+        if part.kind in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
+            works |= {Copy(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, part)}
         return works | self._recheck(mailbox, part) | self._review(were - are)
 
-    def _on_bringer(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
+    def _on_serving_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
         """A binding or a definition changed."""
         before = set(self.offers.of(cluster))
         if not self.offers.changed(cluster, part, after):
             return set()
-        if cluster in self._minded:
+        if cluster in self._tracked:
             for source in before ^ set(self.offers.of(cluster)):
                 self._count(source, -1 if source in before else 1)
         works: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.engine.sources() else set()
@@ -188,11 +190,11 @@ class PlacementState:
             works |= {ConfigKey(name), *(Copy(name, part) for part in self.engine.parts_at(name))}
         return works
 
-    def _note_special(self, cluster: str, part: Part, seen: ObservedObject | None) -> None:
+    def _track_customized(self, cluster: str, part: Part, seen: ObservedObject | None) -> None:
         if seen is not None and (seen.customizer or seen.expands):
-            self._special.setdefault(cluster, set()).add(part)
-        elif part in self._special.get(cluster, ()):
-            self._special[cluster].discard(part)
+            self._customized.setdefault(cluster, set()).add(part)
+        elif part in self._customized.get(cluster, ()):
+            self._customized[cluster].discard(part)
 
     # --- placements and slices --------------------------------------------------------------------
 
@@ -202,16 +204,16 @@ class PlacementState:
         before = self.placements.pop(key, None)
         works: set[WorkKey] = {StatusKey(key)}
         if seen is None:
-            works |= self._noticed(self.engine.remove_placement(key))
+            works |= self._with_withdrawals(self.engine.remove_placement(key))
         else:
             self.placements[key] = seen
             if key.cluster not in self.engine.sources():
                 works.add(DiscoveryKey(key.cluster))
             if not seen.what.problem:
-                works |= self._noticed(self.engine.put_placement(key, seen.what))
-        self._mind(key.cluster)
+                works |= self._with_withdrawals(self.engine.put_placement(key, seen.what))
+        self._track_sources(key.cluster)
         if _decisive(before) != _decisive(seen):
-            works |= self._lead(key) | self._unwanted(key)
+            works |= self._update_routes(key) | self._unwanted(key)
         return works
 
     def on_slice(
@@ -226,35 +228,35 @@ class PlacementState:
             self._slices.setdefault(PlacementKey(cluster, after.placement), {})[name] = after
         works: set[WorkKey] = set()
         for key in keys:
-            works |= self._lead(key) | self._unwanted(key)
+            works |= self._update_routes(key) | self._unwanted(key)
         return works
 
     def _own_slices(self, key: PlacementKey) -> list[PlacementSlice]:
         seen = self.placements.get(key)
         return [one for one in self._slices.get(key, {}).values() if seen is not None and one.owner == seen.uid]
 
-    def _lead(self, key: PlacementKey) -> set[WorkKey]:
+    def _update_routes(self, key: PlacementKey) -> set[WorkKey]:
         """Update the destinations of a placement from its slices.  A placement without slices is not resolved yet, and
         keeps its last destinations."""
         own = self._own_slices(key)
         if key in self.placements and not own:
             return set()
-        places = by_mailbox(pair for one in own for pair in one.places)
-        for at, led in _ways(key, self.engine.places(key)):
-            self._led[at].discard(led)
-            if not self._led[at]:
-                del self._led[at]
-        for at, led in _ways(key, places):
-            self._led.setdefault(at, set()).add(led)
-        return self._noticed(self.engine.put_places(key, places))
+        routes = by_mailbox(pair for one in own for pair in one.routes)
+        for location, route in _by_location(key, self.engine.routes(key)):
+            self._routes_through[location].discard(route)
+            if not self._routes_through[location]:
+                del self._routes_through[location]
+        for location, route in _by_location(key, routes):
+            self._routes_through.setdefault(location, set()).add(route)
+        return self._with_withdrawals(self.engine.put_routes(key, routes))
 
     def is_undecided(self, key: PlacementKey) -> bool:
         """Whether the objects or destinations of a placement are not known yet: then its copies are not withdrawn."""
         if key not in self.placements:
             return False
-        if self.engine.what(key) is None or not (self.engine.places(key) or self._own_slices(key)):
+        if self.engine.what(key) is None or not (self.engine.routes(key) or self._own_slices(key)):
             return True
-        return not all(self._is_heard(source) for source in self.offers.of(key.cluster))
+        return not all(self._is_listed(source) for source in self.offers.of(key.cluster))
 
     # --- mailboxes, Locations, Customizers --------------------------------------------------------
 
@@ -269,12 +271,12 @@ class PlacementState:
         works: set[WorkKey] = set()
         if before:
             del self.mailboxes[name], self._names[before]
-            self._mind(before)
+            self._track_sources(before)
             works |= self._review(self.copies.forget_mailbox(name))
         works |= {Copy(name, part) for part in self.engine.parts_at(name)}
         if cluster:
             self.mailboxes[name], self._names[cluster] = cluster, name
-            self._mind(cluster)
+            self._track_sources(cluster)
             works.add(ConfigKey(name))
             for part, seen in self.world.parts(cluster).items():
                 works |= self._on_copy(name, part, None, seen)
@@ -291,83 +293,83 @@ class PlacementState:
             return set()
         return {
             Copy(mailbox, part)
-            for key, mailbox in self.led(cluster, name)
-            for part in self._special.get(key.cluster, ())
-            if self.engine.is_wanted_by(key, mailbox, part)
+            for key, mailbox in self.routes_through(cluster, name)
+            for part in self._customized.get(key.cluster, ())
+            if self.engine.is_desired_by(key, mailbox, part)
         }
 
-    def led(self, cluster: str, location: str) -> Iterable[PlacementRoute]:
+    def routes_through(self, cluster: str, location: str) -> Iterable[PlacementRoute]:
         """Placements and mailboxes that a Location connects."""
-        return self._led.get((cluster, location), ())
+        return self._routes_through.get((cluster, location), ())
 
     def on_customizer(self, cluster: str, name: str, customizer: Customizer | None) -> set[WorkKey]:
         """`name`: `namespace/name`."""
         self.customizers.pop((cluster, name), None)
         if customizer is not None:
             self.customizers[cluster, name] = customizer
-        concerned = [
+        affected = [
             part
-            for part in self._special.get(cluster, ())
+            for part in self._customized.get(cluster, ())
             if (seen := self.world.get(cluster, part)) is not None and seen.customizer == name
         ]
         return {
             Copy(mailbox, part)
             for key in self.placements
             if key.cluster == cluster
-            for part in concerned
-            for mailbox in self.engine.places(key)
-            if self.engine.is_wanted_by(key, mailbox, part)
+            for part in affected
+            for mailbox in self.engine.routes(key)
+            if self.engine.is_desired_by(key, mailbox, part)
         }
 
     # --- withdrawals ------------------------------------------------------------------------------
 
-    def is_unsettled(self, mailbox: str) -> bool:
+    def has_undecided_copies(self, mailbox: str) -> bool:
         """Whether a mailbox has copies that are held, or whose placement is undecided."""
         for key in self.placements:
             if mailbox in self.copies.lost(key) and self.withdrawals.is_held(key):
                 return True
-            concerned = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.places(key)
-            if concerned and self.is_undecided(key):
+            affected = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.routes(key)
+            if affected and self.is_undecided(key):
                 return True
         return False
 
-    def _noticed(self, outputs: set[Output]) -> set[WorkKey]:
+    def _with_withdrawals(self, outputs: set[Output]) -> set[WorkKey]:
         """The changed copies, and the keys affected by their withdrawals."""
         works: set[WorkKey] = set(outputs)
-        for one in outputs if self._begun else ():
+        for one in outputs if self._complete else ():
             if isinstance(one, Copy):
                 works |= self._recheck(*one)
                 if one.part.kind == BINDINGS:
-                    works |= self._hopeless(*one)
+                    works |= self._unblocked(*one)
         return works
 
-    def _hopeless(self, mailbox: str, binding: Part) -> set[WorkKey]:
+    def _unblocked(self, mailbox: str, binding: Part) -> set[WorkKey]:
         """Copies that waited for a binding that is unwanted now and was never created."""
         cluster = self.mailboxes.get(mailbox)
-        if cluster is None or self.world.get(cluster, binding) or self.engine.is_wanted(mailbox, binding):
+        if cluster is None or self.world.get(cluster, binding) or self.engine.is_desired(mailbox, binding):
             return set()
-        return {Copy(mailbox, one) for one in self.around.waiting(mailbox, cluster, binding)}
+        return {Copy(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, binding)}
 
     def _recheck(self, mailbox: str, part: Part) -> set[WorkKey]:
         """A copy may have become wanted or unwanted."""
-        keys = _made_for(self.world.get(self.mailboxes.get(mailbox, ""), part)) if self._begun else None
+        keys = _made_for(self.world.get(self.mailboxes.get(mailbox, ""), part)) if self._complete else None
         if not keys:
             return set()
-        self.withdrawals.look_at(mailbox, part, keys)
+        self.withdrawals.update(mailbox, part, keys)
         return self._review(keys)
 
     def _review(self, keys: Iterable[PlacementKey]) -> set[WorkKey]:
         """If the withdrawals of a placement are held from now on, or no longer, reconcile all of them."""
         works: set[WorkKey] = set()
-        for key in keys if self._begun else ():
-            if self.withdrawals.is_worth_telling(key):
+        for key in keys if self._complete else ():
+            if self.withdrawals.needs_status_update(key):
                 works.add(StatusKey(key))
-            if self.withdrawals.turns(key):
+            if self.withdrawals.held_changed(key):
                 works |= {Copy(mailbox, part) for mailbox, parts in self.copies.lost(key).items() for part in parts}
                 works |= {ConfigKey(mailbox) for mailbox in self.copies.mailboxes(key)}
         return works
 
-    def _deleted_or_back(self, cluster: str, part: Part) -> set[WorkKey]:
+    def _source_changed(self, cluster: str, part: Part) -> set[WorkKey]:
         """The deletion of the source confirms the withdrawal of its copies."""
         works: set[WorkKey] = set()
         for key in self.placements:
@@ -378,20 +380,20 @@ class PlacementState:
     def _unwanted(self, key: PlacementKey) -> set[WorkKey]:
         """Unwanted copies of a placement, and the SyncerConfigs of its mailboxes."""
         works: set[WorkKey] = {StatusKey(key)}
-        works |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.places(key)}}
+        works |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.routes(key)}}
         for mailbox, part in list(self.copies.made(key)):
-            if not self.engine.is_wanted_by(key, mailbox, part):
+            if not self.engine.is_desired_by(key, mailbox, part):
                 works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
         return works
 
     # --- sources ----------------------------------------------------------------------------------
 
-    def _mind(self, cluster: str) -> None:
+    def _track_sources(self, cluster: str) -> None:
         """Count the sources of a workspace if it has placements or is a mailbox."""
         matters = cluster in self.engine.sources() or cluster in self._names
-        if matters == (cluster in self._minded):
+        if matters == (cluster in self._tracked):
             return
-        (self._minded.add if matters else self._minded.discard)(cluster)
+        (self._tracked.add if matters else self._tracked.discard)(cluster)
         for source in self.offers.of(cluster):
             self._count(source, 1 if matters else -1)
 
@@ -402,17 +404,17 @@ class PlacementState:
 
     def on_source(self, source: Source) -> set[WorkKey]:
         """A source has its first list, or was stopped."""
-        clusters = [source.cluster] if source.cluster else [*self._minded]
+        clusters = [source.cluster] if source.cluster else [*self._tracked]
         works: set[WorkKey] = set()
         for cluster in clusters:
             if self.offers.source(cluster, source.kind) in (source, None):
                 works |= self._all_of(cluster, source.kind)
         return works
 
-    def is_awaited(self, cluster: str, kind: GroupResource) -> bool:
+    def is_unlisted(self, cluster: str, kind: GroupResource) -> bool:
         """Whether the first list of a kind of this workspace is missing."""
         source = self.offers.source(cluster, kind)
-        if source is None or self._is_heard(source):
+        if source is None or self._is_listed(source):
             return False
         return source in self.sources or source in self.offers.builtin()
 
@@ -424,19 +426,19 @@ class PlacementState:
         name = self._names.get(cluster)
         if name is not None:
             ours = (part for part, seen in self.world.parts(cluster).items() if seen.ours)
-            works |= {Copy(name, part) for part in ours if not self.engine.is_wanted(name, part)}
+            works |= {Copy(name, part) for part in ours if not self.engine.is_desired(name, part)}
             works |= {Copy(name, part) for part in self.engine.parts_at(name) if part.kind == kind}
         return works
 
 
-def _ways(key: PlacementKey, places: Mapping[str, Route]) -> Iterator[tuple[tuple[str, str], PlacementRoute]]:
+def _by_location(key: PlacementKey, routes: Mapping[str, Route]) -> Iterator[tuple[tuple[str, str], PlacementRoute]]:
     """Each Location with the placement and mailbox that it connects."""
-    for mailbox, place in places.items():
+    for mailbox, place in routes.items():
         for location in place.locations:
             yield (place.cluster, location), (key, mailbox)
 
 
-def _is_there(seen: ObservedObject | None) -> bool:
+def _is_alive(seen: ObservedObject | None) -> bool:
     return seen is not None and seen.alive
 
 

@@ -316,7 +316,7 @@ class ObservedObject(msgspec.Struct, frozen=True):
     customizer: str = ""  #: its Customizer, as `namespace/name`
     expands: bool = False  #: its parameters are replaced
 
-    def says_the_same(self, other: ObservedObject) -> bool:
+    def differs_only_in_status(self, other: ObservedObject) -> bool:
         """Whether at most the status differs.  False for kinds without generations."""
         return (
             0 < self.generation == other.generation
@@ -473,17 +473,17 @@ _slice: Final = msgspec.json.Decoder(_Slice)
 class PlacementSlice(msgspec.Struct, frozen=True):
     owner: str  #: the uid of the placement
     placement: str  #: its name
-    places: tuple[tuple[str, Route], ...]  #: by mailbox, sorted
+    routes: tuple[tuple[str, Route], ...]  #: by mailbox, sorted
 
 
 def parse_slice(document: bytes) -> PlacementSlice:
     found = _slice.decode(document)
     owner = next((one for one in found.metadata.owner_references or () if one.kind == "EdgePlacement"), _Owner())
-    places = sorted(
+    routes = sorted(
         (f"{one.cluster}-mb-{one.sync_target_uid}", Route(one.cluster, one.location_name, one.sync_target_name))
         for one in found.destinations or ()
     )
-    return PlacementSlice(owner.uid, owner.name or found.metadata.name, tuple(places))
+    return PlacementSlice(owner.uid, owner.name or found.metadata.name, tuple(routes))
 
 
 # --- Locations ------------------------------------------------------------------------------------

@@ -251,9 +251,9 @@ def test_what_waits_for_a_binding_that_was_never_made_is_looked_at_when_nobody_w
     known.on_placement(key, placed(nonNamespacedObjects=upsyncs("kube")))
     known.on_slice("wmw", "p", None, PlacementSlice("u", "p", ((box, Route("imw", "l", "t")),)))
     known.begin()
-    assert known.around.patience(box, "box", part.kind, ["wmw"], NOW) == math.inf
+    assert known.neighbors.serving_delay(box, "box", part.kind, ["wmw"], NOW) == math.inf
     assert Copy(box, part) in known.on_placement(key, placed())
-    assert known.around.patience(box, "box", part.kind, ["wmw"], NOW) == 0
+    assert known.neighbors.serving_delay(box, "box", part.kind, ["wmw"], NOW) == 0
 
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

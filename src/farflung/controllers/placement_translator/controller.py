@@ -129,7 +129,7 @@ class PlacementTranslator:
             return
         await self._discovery.ask(cluster)
         keys = [key for key in self._known.placements if key.cluster == cluster]
-        self._configure(mailbox for key in keys for mailbox in self._known.engine.places(key))
+        self._configure(mailbox for key in keys for mailbox in self._known.engine.routes(key))
 
     def _configure(self, mailboxes: Iterable[str]) -> None:
         for mailbox in mailboxes:

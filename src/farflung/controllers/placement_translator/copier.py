@@ -22,7 +22,7 @@ from farflung.placement.feeds import DiscoveryCache, ObjectFeeds
 from farflung.placement.index import Copy, CopyReason
 from farflung.placement.names import NAMESPACES, GroupResource, Part, PlacementKey, Source
 from farflung.placement.project import Desired, ServedVersions, SourceObject, agreed, contributing_clusters, desired
-from farflung.placement.state import BRINGING
+from farflung.placement.state import CONTAINER_KINDS
 from farflung.placement.types import LocationLabels, ObservedObject, Route
 from farflung.runtime.cache import Key
 
@@ -137,7 +137,7 @@ class Copier:
             await ending.wait()
 
     async def _copy(self, copy: Copy, cluster: str) -> float | None:
-        wanted = self._known.engine.wanted(*copy)
+        wanted = self._known.engine.reasons(*copy)
         observed = self._known.world.get(cluster, copy.part)
         kept = self._kept(observed, wanted)
         read = await self._gathering.gather(
@@ -169,7 +169,7 @@ class Copier:
     def _report_unserved(self, copy: Copy, cluster: str, wanted: list[CopyReason]) -> float | None:
         """Report the kind, unless a binding or definition may still serve it."""
         kind, sources = copy.part.kind, sorted({one.placement.cluster for one in wanted})
-        left = self._known.around.patience(copy.mailbox, cluster, kind, sources, self._now())
+        left = self._known.neighbors.serving_delay(copy.mailbox, cluster, kind, sources, self._now())
         unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
         self._report(copy, wanted, [] if left else [unknown])
         return left if 0 < left < math.inf else None
@@ -231,7 +231,7 @@ class Copier:
 
     async def _put(self, copy: Copy, cluster: str, wanted: Obj, observed: ObservedObject | None) -> None:
         if observed is None:
-            if not self._known.around.is_closing(cluster, copy.part):  # otherwise an event follows
+            if not self._known.neighbors.is_closing(cluster, copy.part):  # otherwise an event follows
                 await self._create(copy, cluster, wanted)
         elif observed.alive:  # otherwise an event follows
             changed = project.updated(orjson.loads(observed.document), wanted)
@@ -266,7 +266,7 @@ class Copier:
         """Whether a copy with immutable fields can be deleted and created again.  A dry run of the creation
         validates the object before it answers AlreadyExists."""
         left_alone = wanted["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER
-        if copy.part.kind in BRINGING or left_alone:
+        if copy.part.kind in CONTAINER_KINDS or left_alone:
             return False
         try:
             await client.with_dry_run().create(collection, wanted, copy.part.namespace)
@@ -281,7 +281,7 @@ class Copier:
             return
         if any(self._known.withdrawals.stays(*copy, key) for key in observed.placements):
             return
-        if copy.part.kind not in BRINGING or not self._is_occupied(copy, cluster):
+        if copy.part.kind not in CONTAINER_KINDS or not self._is_occupied(copy, cluster):
             await self._delete(copy, cluster, observed)
         elif observed.placements and not self._is_being_emptied(copy, cluster):
             await self._release(copy, cluster, observed)
@@ -331,9 +331,9 @@ class Copier:
             inside = ((one, world.get(cluster, one)) for one in world.inside(cluster, part.name))
             yield from (seen for _, seen in inside if seen is not None and not seen.system)
             return
-        brought = {source.kind for source in self._known.offers.brought_by(cluster, part)}
+        brought = {source.kind for source in self._known.offers.served_by(cluster, part)}
         for one, seen in world.parts(cluster).items():
-            if one.kind in brought and not (seen.ours and self._known.engine.is_wanted(copy.mailbox, one)):
+            if one.kind in brought and not (seen.ours and self._known.engine.is_desired(copy.mailbox, one)):
                 yield seen
 
     def _log_write(self, what: str, copy: Copy) -> None:

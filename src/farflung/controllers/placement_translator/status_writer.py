@@ -96,7 +96,7 @@ class StatusWriter:
     def _check(self, key: PlacementKey, seen: PlacementView) -> None:
         """Set the problems of the placement itself."""
         self._put(key, "spec", [PlacementProblem(names.INVALID_SPEC, seen.what.problem)] if seen.what.problem else [])
-        verdict = self._known.withdrawals.verdict(key)
+        verdict = self._known.withdrawals.withdrawal(key)
         message = verdict.message(seen.generation)
         self._put(key, "withdrawal", [PlacementProblem(names.WITHDRAWAL_HELD, message)] if message else [])
 

@@ -55,7 +55,7 @@ class SyncerConfigWriter:
             return await self._create(mailbox, cluster, spec)
         before = orjson.loads(document)
         there = before.get("spec") or {}
-        if self._known.is_unsettled(mailbox):
+        if self._known.has_undecided_copies(mailbox):
             spec = parse_syncer_spec(there).joined(told).spec()  # held copies stay in the cluster too
         if {"namespaceScope": {}, **there} != spec:
             await self._update(mailbox, cluster, before | {"spec": spec})

@@ -268,9 +268,9 @@ class StatusSummarizer:
         """Whether the kind of the object was not listed yet."""
         if isinstance(key, Key):
             found = self._existing.cache.get(key)
-            return found is not None and self._known.is_awaited(key.cluster, found.kind)
+            return found is not None and self._known.is_unlisted(key.cluster, found.kind)
         cluster = key.cluster if isinstance(key, WorkspaceObject) else key.placement.cluster
-        return self._known.is_awaited(cluster, key.part.kind)
+        return self._known.is_unlisted(cluster, key.part.kind)
 
     async def _check_age(self, cluster: str, worker: int) -> float | None:
         await self._set_clock()

@@ -289,7 +289,7 @@ class Summaries:
         mailbox, part = copy
         wanted = {
             one.placement: one.place
-            for one in self._known.engine.wanted(mailbox, part)
+            for one in self._known.engine.reasons(mailbox, part)
             if one.selected is not None and self._how(one.placement, part) is not Summarized.NEVER
         }
         touched: set[SummarySubject] = set()
@@ -376,7 +376,7 @@ class Summaries:
     def _all_of(self, key: PlacementKey) -> set[Copy]:
         engine = self._known.engine
         parts = {*engine.selected(key), *self._of.get(key, ())}
-        return {Copy(mailbox, part) for part in parts for mailbox in engine.places(key)}
+        return {Copy(mailbox, part) for part in parts for mailbox in engine.routes(key)}
 
     # --- reports of syncers -----------------------------------------------------------------------
 
@@ -433,13 +433,13 @@ class Summaries:
         for placement in [one for one in self._of if one.cluster == key.cluster]:
             for part, selected in self._known.engine.selected(placement).items():
                 if key.name in selected.collectors and part in self._of[placement]:
-                    copies |= {Copy(mailbox, part) for mailbox in self._known.engine.places(placement)}
+                    copies |= {Copy(mailbox, part) for mailbox in self._known.engine.routes(placement)}
         return copies
 
     def on_location(self, cluster: str, name: str) -> set[Copy]:
         """Queries may use its labels."""
         copies: set[Copy] = set()
-        for placement, mailbox in self._known.led(cluster, name):
+        for placement, mailbox in self._known.routes_through(cluster, name):
             selected = self._known.engine.selected(placement)
             copies |= {Copy(mailbox, part) for part, how in selected.items() if how.collectors}
         return copies

@@ -171,7 +171,7 @@ class StatusReturner:
 
     def affected(self, copy: Copy) -> set[WorkspaceObject]:
         """The objects whose status may change because of a copy."""
-        wanted = self._known.engine.wanted(copy.mailbox, copy.part)
+        wanted = self._known.engine.reasons(copy.mailbox, copy.part)
         requesting = {one.placement.cluster for one in wanted if _requests_status(one.selected, copy.part)}
         return {WorkspaceObject(cluster, copy.part) for cluster in requesting | self._marked.get(copy.part, set())}
 
@@ -306,7 +306,7 @@ class StatusReturner:
         engine, requesting = self._known.engine, self._requesting(*one)
         if not requesting:
             return None
-        mailboxes = {mailbox: place for key in requesting for mailbox, place in engine.places(key).items()}
+        mailboxes = {mailbox: place for key in requesting for mailbox, place in engine.routes(key).items()}
         if len(mailboxes) != 1:
             return ReturnRequest(len(mailboxes))
         names = frozenset(key.name for key in requesting)
