@@ -110,15 +110,15 @@ def label_selector(description: str, **facets: Any) -> Obj:
 
 
 def taints(description: str) -> Obj:
-    """Marks that keep work away, like those of Nodes."""
+    """Taints, like those of Nodes."""
     taint = record(
-        "One mark.",
+        "A taint.",
         {
-            "key": text("What the mark is called, like a label.", minLength=1, maxLength=317),
-            "value": text("A value of it, if one is needed.", maxLength=63),
+            "key": text("The key, like that of a label.", minLength=1, maxLength=317),
+            "value": text("The value; optional.", maxLength=63),
             "effect": text(
-                "What becomes of placements that do not tolerate it: NoSchedule keeps new ones away, PreferNoSchedule "
-                "takes them when there is nothing better, and NoExecute drives out those that are there as well.",
+                "The effect on placements that do not tolerate it. NoSchedule: no new destinations. PreferNoSchedule: "
+                "destinations only if no other Location is left. NoExecute: existing destinations are removed, too.",
                 enum=[NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE],
             ),
         },
@@ -156,14 +156,14 @@ def tolerations(description: str) -> Obj:
 def conditions(description: str) -> Obj:
     """kcp's conditions: like those of Kubernetes, with a severity and without an observed generation."""
     condition = record(
-        "One thing that was observed.",
+        "A condition.",
         {
-            "type": text("What was observed, in CamelCase."),
-            "status": text("Whether it is so: True, False or Unknown."),
+            "type": text("The type, in CamelCase."),
+            "status": text("True, False or Unknown."),
             "severity": text("How bad it is that the status is False: Error, Warning or Info."),
             "lastTransitionTime": moment("When status, severity, reason or message last became another."),
-            "reason": text("Why it is so, as one CamelCase word for programs."),
-            "message": text("Why it is so, for people."),
+            "reason": text("The reason, as one CamelCase word."),
+            "message": text("A human-readable message."),
         },
         required=("type", "status", "lastTransitionTime"),
     )
@@ -171,7 +171,7 @@ def conditions(description: str) -> Obj:
 
 
 def column(name: str, path: str, description: str = "", kind: str = "string", priority: int = 0) -> Obj:
-    """One column of what `kubectl get` shows."""
+    """A column of the output of `kubectl get`."""
     found: Obj = {"name": name, "type": kind, "jsonPath": path}
     if description:
         found["description"] = description
@@ -292,5 +292,5 @@ class Described:
 
 
 def digest(spec: Obj) -> str:
-    """Of what an APIResourceSchema says, for its name."""
+    """A hash of an APIResourceSchema, for its name."""
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]

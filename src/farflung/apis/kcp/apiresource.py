@@ -9,25 +9,25 @@ from farflung.apis.kcp.names import APIRESOURCE_GROUP
 from farflung.machinery.errors import Obj
 
 _COLUMN = record(
-    "One column of what `kubectl get` shows.",
+    "A column of the output of `kubectl get`.",
     {
-        "name": text("Its heading."),
-        "type": text("What its cells are."),
-        "format": text("How a cell is to be understood."),
-        "description": text("What it shows."),
-        "priority": whole("Shown always if 0, with `-o wide` if more."),
-        "jsonPath": text("Where in an object its cell is found."),
+        "name": text("The header of the column."),
+        "type": text("The type of its values."),
+        "format": text("The OpenAPI format of its values."),
+        "description": text("A description of the column."),
+        "priority": whole("0: always shown; more: shown with `-o wide`."),
+        "jsonPath": text("The path of the value in an object."),
     },
     required=("name", "type", "format", "description", "priority", "jsonPath"),
 )
 _CONDITION = record(
-    "One thing that was observed.",
+    "A condition.",
     {
-        "type": text("What was observed, in CamelCase."),
-        "status": text("Whether it is so: True, False or Unknown."),
-        "lastTransitionTime": moment("When the status last became another."),
-        "reason": text("Why it is so, as one CamelCase word for programs."),
-        "message": text("Why it is so, for people."),
+        "type": text("The type, in CamelCase."),
+        "status": text("True, False or Unknown."),
+        "lastTransitionTime": moment("The time of the last change of the status."),
+        "reason": text("The reason, as one CamelCase word."),
+        "message": text("A human-readable message."),
     },
     required=("type", "status"),
 )
@@ -37,22 +37,22 @@ _RESOURCE: Final[dict[str, Obj]] = {
         {"group": text("The group; empty for the core group."), "version": text("The version.")},
         required=("version",),
     ),
-    "scope": text("Whether its objects are in namespaces."),
-    "plural": text("What it is called in URLs."),
-    "singular": text("What one object is called."),
-    "kind": text("What it is called in objects."),
-    "listKind": text("What it is called in lists."),
-    "shortNames": texts("Short for the plural.", "A name."),
-    "categories": texts("Groups of resources that can be asked for together.", "A category."),
+    "scope": text("Whether the resource is namespaced."),
+    "plural": text("The plural name, in URLs."),
+    "singular": text("The singular name."),
+    "kind": text("The kind."),
+    "listKind": text("The kind of lists."),
+    "shortNames": texts("Short names of the plural.", "A name."),
+    "categories": texts("Categories of the resource.", "A category."),
     "openAPIV3Schema": anything("The schema of its objects.", **{"x-kubernetes-map-type": "atomic"}),
     "subResources": listing(
-        "What else there is below an object's URL.",
+        "The subresources.",
         record("One subresource.", {"name": text("Its name.")}, required=("name",)),
     ),
-    "columnDefinitions": listing("What `kubectl get` shows beside the name.", _COLUMN),
+    "columnDefinitions": listing("The columns of `kubectl get` after the name.", _COLUMN),
 }
 _NEEDED = ("groupVersion", "kind", "openAPIV3Schema", "plural", "scope")
-_STATUS = record("What was observed.", {"conditions": listing("What was observed.", _CONDITION)})
+_STATUS = record("The observed conditions.", {"conditions": listing("The observed conditions.", _CONDITION)})
 _API_VERSION = column("API Version", r".metadata.annotations.apiresource\.kcp\.dev/apiVersion", priority=3)
 _API_RESOURCE = column("API Resource", ".spec.plural", priority=4)
 
@@ -65,14 +65,14 @@ API_RESOURCE_IMPORT: Final = Described(
     APIRESOURCE_GROUP,
     "apiresourceimports",
     "APIResourceImport",
-    "A resource as some cluster serves it.",
+    "A resource as one cluster serves it.",
     {
         "spec": record(
             "The resource.",
             {
                 **_RESOURCE,
                 "location": text("The cluster."),
-                "schemaUpdateStrategy": text("When the schema that all clusters agree on follows this one."),
+                "schemaUpdateStrategy": text("When the negotiated schema is updated from this one."),
             },
             required=(*_NEEDED, "location"),
         ),

@@ -33,46 +33,46 @@ def _version(description: str) -> Obj:
 
 
 def _endpoints(description: str) -> Obj:
-    one = record("One address.", {"url": text("The address.", minLength=1)}, required=("url",))
+    one = record("An endpoint.", {"url": text("The URL.", minLength=1)}, required=("url",))
     return listing(description, one)
 
 
 # --- schemas --------------------------------------------------------------------------------------
 
 _NAMES = record(
-    "What the resource is called.",
+    "The names of the resource.",
     {
-        "plural": text("In URLs; in lower case."),
-        "singular": text("For one object; the kind in lower case if it is not said."),
-        "kind": text("In objects; in CamelCase."),
-        "listKind": text("In lists; the kind and `List` if it is not said."),
-        "shortNames": texts("Short for the plural.", "A name."),
-        "categories": texts("Groups of resources that can be asked for together, such as `all`.", "A category."),
+        "plural": text("The plural name, in URLs; lower case."),
+        "singular": text("The singular name; by default the kind in lower case."),
+        "kind": text("The kind, in CamelCase."),
+        "listKind": text("The kind of lists; by default the kind and `List`."),
+        "shortNames": texts("Short names of the plural.", "A name."),
+        "categories": texts("Categories of the resource, such as `all`.", "A category."),
     },
     required=("plural", "kind"),
 )
 _COLUMN = record(
-    "One column of what `kubectl get` shows.",
+    "A column of the output of `kubectl get`.",
     {
-        "name": text("Its heading."),
-        "type": text("What its cells are: string, integer, number, boolean or date."),
-        "format": text("How a cell is to be understood."),
-        "description": text("What it shows."),
-        "priority": whole("Shown always if 0, with `-o wide` if more."),
-        "jsonPath": text("Where in an object its cell is found."),
+        "name": text("The header of the column."),
+        "type": text("The type of its values: string, integer, number, boolean or date."),
+        "format": text("The OpenAPI format of its values."),
+        "description": text("A description of the column."),
+        "priority": whole("0: always shown; more: shown with `-o wide`."),
+        "jsonPath": text("The path of the value in an object."),
     },
     required=("name", "type", "jsonPath"),
 )
 _SUBRESOURCES = record(
-    "What else there is below an object's URL.",
+    "The subresources.",
     {
-        "status": {"description": "The object's status is written apart from the rest.", "type": "object"},
+        "status": {"description": "The status is a subresource.", "type": "object"},
         "scale": record(
-            "The object can be scaled.",
+            "The scale subresource.",
             {
-                "specReplicasPath": text("Where it says how many replicas are wanted."),
-                "statusReplicasPath": text("Where it says how many there are."),
-                "labelSelectorPath": text("Where it says what selects its pods, as a text."),
+                "specReplicasPath": text("The path of the number of desired replicas."),
+                "statusReplicasPath": text("The path of the number of observed replicas."),
+                "labelSelectorPath": text("The path of the label selector of its pods, as a string."),
             },
             required=("specReplicasPath", "statusReplicasPath"),
         ),
@@ -81,14 +81,14 @@ _SUBRESOURCES = record(
 _RESOURCE_VERSION = record(
     "One version of the resource.",
     {
-        "name": _version("What the version is called, such as `v1` or `v1alpha1`."),
+        "name": _version("The name of the version, such as `v1` or `v1alpha1`."),
         "served": flag("Whether it is served.", default=True),
-        "storage": flag("Whether objects are stored in it. One version must be the one."),
-        "deprecated": flag("Whether using it earns a warning."),
+        "storage": flag("Whether objects are stored in this version. Exactly one version must have it."),
+        "deprecated": flag("Whether requests for this version return a warning."),
         "deprecationWarning": text("The warning."),
         "schema": anything("The structural schema of its objects.", **{"x-kubernetes-map-type": "atomic"}),
         "subresources": _SUBRESOURCES,
-        "additionalPrinterColumns": keyed("What `kubectl get` shows beside the name.", _COLUMN, ["name"]),
+        "additionalPrinterColumns": keyed("The columns of `kubectl get` after the name.", _COLUMN, ["name"]),
     },
     required=("name", "schema", "served", "storage"),
 )
@@ -97,14 +97,14 @@ API_RESOURCE_SCHEMA: Final = Described(
     APIS_GROUP,
     "apiresourceschemas",
     "APIResourceSchema",
-    "A resource as it is at one time. Its name is `<anything>.<plural>.<group>`. Cannot be changed.",
+    "An immutable definition of a resource. Its name is `<anything>.<plural>.<group>`.",
     {
         "spec": record(
-            "What the resource is.",
+            "The definition of the resource.",
             {
                 "group": text("Its API group; empty for the core group."),
                 "names": _NAMES,
-                "scope": text("Whether its objects are in namespaces.", enum=["Cluster", "Namespaced"]),
+                "scope": text("Whether the resource is namespaced.", enum=["Cluster", "Namespaced"]),
                 "versions": keyed("Its versions.", _RESOURCE_VERSION, ["name"], minItems=1),
             },
             required=("group", "names", "scope", "versions"),
@@ -115,11 +115,11 @@ API_RESOURCE_SCHEMA: Final = Described(
 )
 
 _RULE = record(
-    "How one field is converted.",
+    "The conversion of one field.",
     {
-        "field": text("Where it is in the version that is converted.", minLength=1),
-        "destination": text("Where it is in the other version.", minLength=1),
-        "transformation": text("What is made of it, in CEL; `self` is the field."),
+        "field": text("The path in the source version.", minLength=1),
+        "destination": text("The path in the destination version.", minLength=1),
+        "transformation": text("A CEL expression for the new value; `self` is the field."),
     },
     required=("field", "destination"),
 )
@@ -128,20 +128,22 @@ API_CONVERSION: Final = Described(
     APIS_GROUP,
     "apiconversions",
     "APIConversion",
-    "How the objects of the APIResourceSchema with the same name get from one version to another.",
+    "Conversions between the versions of the APIResourceSchema with the same name.",
     {
         "spec": record(
             "The conversions.",
             {
                 "conversions": keyed(
-                    "How to convert from each version to each other.",
+                    "One conversion for each pair of versions.",
                     record(
-                        "How to convert from one version to one other.",
+                        "The conversion of one version to another.",
                         {
-                            "from": _version("The version that is converted."),
-                            "to": _version("The version that it becomes."),
-                            "rules": keyed("What becomes of fields.", _RULE, ["destination"]),
-                            "preserve": texts("Fields that must survive the way there and back.", "A field's path."),
+                            "from": _version("The source version."),
+                            "to": _version("The destination version."),
+                            "rules": keyed("The conversions of fields.", _RULE, ["destination"]),
+                            "preserve": texts(
+                                "Fields that a conversion and its reverse must preserve.", "A field's path."
+                            ),
                         },
                         required=("from", "to", "rules"),
                     ),
@@ -171,15 +173,15 @@ _CLAIM_RULES = (
 )
 _SELECTED = checked(
     record(
-        "Which objects.",
+        "Selects objects.",
         {
             "name": text(
-                "Their name; any if it is not said.",
+                "The name; empty: any.",
                 minLength=1,
                 maxLength=253,
                 pattern="^([a-z0-9][-a-z0-9_.]*)?[a-z0-9]$",
             ),
-            "namespace": text("Their namespace; any if it is not said.", minLength=1),
+            "namespace": text("The namespace; empty: any.", minLength=1),
         },
     ),
     ("has(self.__namespace__) || has(self.name)", "at least one field must be set"),
@@ -196,7 +198,7 @@ def _claim(description: str, *, decided: bool = False, **group_facets: object) -
     }
     required = ["resource"]
     if decided:
-        fields["state"] = text("What was decided.", enum=["Accepted", "Rejected"])
+        fields["state"] = text("Whether the claim is accepted.", enum=["Accepted", "Rejected"])
         required.append("state")
     return checked(record(description, fields, required), *_CLAIM_RULES)
 
@@ -208,14 +210,14 @@ API_EXPORT: Final = Described(
     "Resources that other workspaces may bind.",
     {
         "spec": record(
-            "What is exported, and on what terms.",
+            "The exported resources, their identity and permissions.",
             {
                 "latestResourceSchemas": distinct(
                     "The APIResourceSchemas of this workspace that are exported, one for each resource.",
-                    text("The name of one."),
+                    text("The name of an APIResourceSchema."),
                 ),
                 "identity": record(
-                    "What tells this export from others of the same resources. Made by the system if it is not said.",
+                    "The identity, which distinguishes exports of the same resources. Generated by default.",
                     {
                         "secretRef": record(
                             "The Secret that has the identity as its `key`.",
@@ -225,7 +227,7 @@ API_EXPORT: Final = Described(
                     },
                 ),
                 "maximalPermissionPolicy": record(
-                    "What users may do with the resources at most, whatever their own workspace allows them.",
+                    "The maximal permissions of users in bound workspaces, whatever RBAC there allows.",
                     {
                         "local": {
                             "description": "What roles of this workspace grant to users and groups with "
@@ -236,18 +238,20 @@ API_EXPORT: Final = Described(
                     oneOf=[{"required": ["local"]}],
                 ),
                 "permissionClaims": keyed(
-                    "What else the owner of the export wants to see in the workspaces that bind it.",
-                    _claim("What is wanted.", default=""),
+                    "Further resources in bound workspaces that the owner of the export requests to access.",
+                    _claim("A permission claim.", default=""),
                     ["group", "resource"],
                 ),
             },
         ),
         "status": record(
-            "What was observed of the export.",
+            "The observed state of the export.",
             {
-                "identityHash": text("What others may know of the identity."),
+                "identityHash": text("The public hash of the identity."),
                 "conditions": conditions("Whether the export can be bound."),
-                "virtualWorkspaces": _endpoints("Where the objects of all workspaces that bind the export are seen."),
+                "virtualWorkspaces": _endpoints(
+                    "The URLs of the view of the export: its objects in all bound workspaces."
+                ),
             },
         ),
     },
@@ -255,12 +259,12 @@ API_EXPORT: Final = Described(
 )
 
 _BOUND = record(
-    "One resource that is bound.",
+    "A bound resource.",
     {
         "group": text("Its API group; empty for the core group."),
         "resource": text("Its plural name.", minLength=1),
         "schema": record(
-            "The APIResourceSchema it is served by.",
+            "The APIResourceSchema of the resource.",
             {
                 "name": text("Its name.", minLength=1),
                 "UID": text("Its uid.", minLength=1),
@@ -268,7 +272,7 @@ _BOUND = record(
             },
             required=("name", "UID", "identityHash"),
         ),
-        "storageVersions": distinct("Versions that objects were ever stored in.", text("A version.")),
+        "storageVersions": distinct("All versions in which objects were stored.", text("A version.")),
     },
     required=("group", "resource", "schema"),
 )
@@ -280,11 +284,11 @@ API_BINDING: Final = Described(
     "Resources of another workspace's APIExport that this workspace serves.",
     {
         "spec": record(
-            "What is bound.",
+            "The bound resources.",
             {
                 "reference": checked(
                     record(
-                        "Where the resources come from. Cannot be changed.",
+                        "The source of the resources. Immutable.",
                         {"export": export("The APIExport. Its workspace must allow the verb `bind` on it.")},
                         oneOf=[{"required": ["export"]}],
                     ),
@@ -298,14 +302,16 @@ API_BINDING: Final = Described(
             required=("reference",),
         ),
         "status": record(
-            "What was observed of the binding.",
+            "The observed state of the binding.",
             {
-                "apiExportClusterName": text("The logical cluster that the APIExport is in."),
-                "phase": text("Nothing, then Binding, then Bound.", enum=["", "Binding", "Bound"]),
-                "boundResources": keyed("What is bound.", _BOUND, ["group", "resource"]),
-                "conditions": conditions("How the binding went."),
-                "appliedPermissionClaims": listing("The wishes that are granted.", _claim("A wish.")),
-                "exportPermissionClaims": listing("The wishes of the export's owner.", _claim("A wish.")),
+                "apiExportClusterName": text("The logical cluster of the APIExport."),
+                "phase": text("Empty, then Binding, then Bound.", enum=["", "Binding", "Bound"]),
+                "boundResources": keyed("The bound resources.", _BOUND, ["group", "resource"]),
+                "conditions": conditions("Conditions of the binding."),
+                "appliedPermissionClaims": listing("The permission claims in effect.", _claim("A permission claim.")),
+                "exportPermissionClaims": listing(
+                    "The permission claims of the export.", _claim("A permission claim.")
+                ),
             },
         ),
     },
@@ -316,21 +322,21 @@ API_EXPORT_ENDPOINT_SLICE: Final = Described(
     APIS_GROUP,
     "apiexportendpointslices",
     "APIExportEndpointSlice",
-    "Where the objects of an APIExport are seen, shard by shard.",
+    "The URLs of the view of an APIExport, by shard.",
     {
         "spec": record(
-            "Of which export, on which shards.",
+            "The export and the shards.",
             {
-                "export": checked(export("The APIExport. Cannot be changed."), SAME_EXPORT),
-                "partition": text("The Partition that selects the shards; all of them if it is not said."),
+                "export": checked(export("The APIExport. Immutable."), SAME_EXPORT),
+                "partition": text("The Partition that selects the shards; empty: all shards."),
             },
             required=("export",),
         ),
         "status": record(
-            "What was found.",
+            "The observed state.",
             {
-                "endpoints": _endpoints("The addresses, one for each shard."),
-                "conditions": conditions("Whether export and partition are good."),
+                "endpoints": _endpoints("The URLs, one for each shard."),
+                "conditions": conditions("Whether export and partition are valid."),
             },
         ),
     },

@@ -29,42 +29,44 @@ LOGICAL_CLUSTER: Final = Described(
     CORE_GROUP,
     "logicalclusters",
     "LogicalCluster",
-    "The workspace as it is seen from inside. There is one in every workspace, called `cluster`.",
+    "The workspace, seen from inside. Every workspace has one, with the name `cluster`.",
     {
         "spec": record(
-            "What the workspace is.",
+            "The desired state of the workspace.",
             {
                 "directlyDeletable": flag(
-                    "Whether deleting this object deletes the workspace, which otherwise only its parent can.",
+                    "Whether deleting this object deletes the workspace. Otherwise only its parent can delete it.",
                     default=False,
                 ),
                 "owner": record(
-                    "The object that decides how long the workspace lives; it is deleted with it.",
+                    "The owner of the workspace, which is deleted with it.",
                     {
                         "apiVersion": text("Its group and version.", pattern="^([^/]+/)?[^/]+$"),
                         "resource": text("Its resource.", minLength=1),
                         "name": text("Its name.", minLength=1),
-                        "namespace": text("Its namespace, if it is in one."),
-                        "cluster": text("The logical cluster it is in.", minLength=1),
+                        "namespace": text("Its namespace; empty: cluster-scoped."),
+                        "cluster": text("Its logical cluster.", minLength=1),
                         "uid": text("Its uid."),
                     },
                     required=("apiVersion", "cluster", "name", "resource", "uid"),
                 ),
-                "initializers": _initializers("What has to be done before the workspace is ready. Set by the system."),
+                "initializers": _initializers("The initializers of the workspace. Set by the system."),
             },
             default={},
         ),
         "status": record(
-            "How far the workspace has come.",
+            "The observed state of the workspace.",
             {
-                "URL": text("Where the API of the workspace is served."),
+                "URL": text("The URL of the workspace's API."),
                 "phase": text(
                     "Scheduling, then Initializing, then Ready.",
                     enum=["Scheduling", "Initializing", "Ready"],
                     default="Scheduling",
                 ),
-                "conditions": conditions("What was observed while the workspace was made or deleted."),
-                "initializers": _initializers("What has yet to be done before the workspace is ready."),
+                "conditions": conditions("Conditions of the creation and deletion of the workspace."),
+                "initializers": _initializers(
+                    "The initializers that are not finished. The workspace is ready when the list is empty."
+                ),
             },
             default={},
         ),
@@ -90,22 +92,22 @@ SHARD: Final = Described(
     CORE_GROUP,
     "shards",
     "Shard",
-    "A server that holds workspaces.",
+    "A server with workspaces.",
     {
         "spec": record(
-            "Where the server is.",
+            "The URLs of the server.",
             {
-                "baseURL": _url("Where it is reached directly."),
-                "externalURL": _url("What the URLs of its workspaces begin with; the baseURL if it is not said."),
-                "virtualWorkspaceURL": _url("What the URLs of its exports begin with; the baseURL if it is not said."),
+                "baseURL": _url("The URL for direct access."),
+                "externalURL": _url("The prefix of the URLs of its workspaces; by default the baseURL."),
+                "virtualWorkspaceURL": _url("The prefix of the URLs of its views; by default the baseURL."),
             },
             required=("baseURL",),
         ),
         "status": record(
-            "What was observed of the server.",
+            "The observed state of the server.",
             {
-                "capacity": mapping("How much it can hold.", quantity("An amount.")),
-                "conditions": conditions("Whether it can be used."),
+                "capacity": mapping("The capacity of the server.", quantity("An amount.")),
+                "conditions": conditions("Conditions of the server."),
             },
         ),
     },

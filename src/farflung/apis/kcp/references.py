@@ -44,7 +44,7 @@ def workspace_type(description: str, **facets: object) -> Obj:
 def export(description: str) -> Obj:
     """The reference to an APIExport in APIBindings and APIExportEndpointSlices."""
     fields = {
-        "path": path("The workspace that holds the APIExport; this one if it is not said."),
+        "path": path("The workspace of the APIExport; by default this one."),
         "name": text("The name of the APIExport."),
     }
     return record(description, fields, required=("name",))
@@ -53,7 +53,7 @@ def export(description: str) -> Obj:
 def named_export(description: str) -> Obj:
     """The reference to an APIExport in WorkspaceTypes and SyncTargets."""
     fields = {
-        "path": path("The workspace that holds the APIExport; this one if it is not said."),
+        "path": path("The workspace of the APIExport; by default this one."),
         "export": text("The name of the APIExport."),
     }
     return record(description, fields, required=("export",))

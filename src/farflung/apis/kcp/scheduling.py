@@ -31,11 +31,11 @@ _AVAILABLE_LABEL = record(
     {
         "key": text("The label.", maxLength=255, pattern=f"^{LABEL_PATTERN}$"),
         "values": distinct(
-            "The values that there are.",
+            "The existing values.",
             text("A value.", maxLength=63, pattern=f"^(|{LABEL_PATTERN})$"),
             minItems=1,
         ),
-        "description": text("What it means, for people."),
+        "description": text("A description of the label."),
     },
     required=("key", "values"),
 )
@@ -44,28 +44,24 @@ LOCATION: Final = Described(
     SCHEDULING_GROUP,
     "locations",
     "Location",
-    "A place: a set of SyncTargets of this workspace that are as good as each other.",
+    "A set of equivalent SyncTargets of this workspace.",
     {
         "spec": record(
-            "What the place is.",
+            "The definition of the location.",
             {
-                "resource": sync_targets("The resource whose instances make up the place."),
-                "description": text("What the place is, for people."),
-                "availableSelectorLabels": keyed(
-                    "Labels by which instances of the place can be told apart.", _AVAILABLE_LABEL, ["key"]
-                ),
-                "instanceSelector": label_selector(
-                    "Which instances belong to the place; all of them if {}.", default={}
-                ),
-                "taints": taints("Marks that keep placements away that do not tolerate them."),
+                "resource": sync_targets("The resource of the instances."),
+                "description": text("A description of the location."),
+                "availableSelectorLabels": keyed("Labels that distinguish the instances.", _AVAILABLE_LABEL, ["key"]),
+                "instanceSelector": label_selector("Selects the instances; {}: all.", default={}),
+                "taints": taints("Taints, which exclude placements that do not tolerate them."),
             },
             required=("resource",),
         ),
         "status": record(
-            "The kind of the instances at the location.",
+            "The observed instances.",
             {
-                "instances": whole("How many instances there are."),
-                "availableInstances": whole("How many of them are ready and take work."),
+                "instances": whole("The number of instances."),
+                "availableInstances": whole("The number of instances that are ready and schedulable."),
             },
         ),
     },
@@ -83,34 +79,34 @@ PLACEMENT: Final = Described(
     SCHEDULING_GROUP,
     "placements",
     "Placement",
-    "One location for some namespaces of this workspace. Kept for clients that know it; nothing is done with it.",
+    "One location for namespaces of this workspace. Served for kcp's clients; the system ignores it.",
     {
         "spec": record(
-            "Which namespaces, and which locations are good.",
+            "The namespaces and the locations.",
             {
-                "locationResource": sync_targets("The resource whose instances the locations are made of."),
+                "locationResource": sync_targets("The resource of the locations' instances."),
                 "locationSelectors": listing(
-                    "Which locations are good; one selector is enough.", label_selector("One.")
+                    "Selects locations; one of the selectors must match.", label_selector("A selector.")
                 ),
-                "locationWorkspace": path("The workspace that the locations are in; this one if it is not said."),
-                "namespaceSelector": label_selector("Which namespaces; all of them if it is not said."),
+                "locationWorkspace": path("The workspace of the locations; by default this one."),
+                "namespaceSelector": label_selector("Selects namespaces; empty: all."),
             },
             required=("locationResource",),
         ),
         "status": record(
-            "What was chosen.",
+            "The selected location.",
             {
                 "phase": text(
-                    "Pending, Unbound when a location is chosen, Bound when a namespace uses it.",
+                    "Pending; Unbound: a location is selected; Bound: a namespace uses it.",
                     enum=["Pending", "Bound", "Unbound"],
                     default="Pending",
                 ),
                 "selectedLocation": record(
                     "The location.",
-                    {"path": path("The workspace it is in."), "locationName": text("Its name.")},
+                    {"path": path("Its workspace."), "locationName": text("Its name.")},
                     required=("path", "locationName"),
                 ),
-                "conditions": conditions("How choosing went."),
+                "conditions": conditions("Conditions of the placement."),
             },
         ),
     },

@@ -28,7 +28,7 @@ _CLUSTER = checked(
     ("self == oldSelf", "cluster is immutable"),
 )
 _INITIALIZERS = listing(
-    "What has yet to be done before the workspace is ready.",
+    "The initializers that are not finished. The workspace is ready when the list is empty.",
     text("The name of an initializer.", pattern=INITIALIZER_PATTERN),
 )
 
@@ -41,16 +41,16 @@ WORKSPACE: Final = Described(
     TENANCY_GROUP,
     "workspaces",
     "Workspace",
-    "A workspace below this one: an API of its own, with its own objects, at a URL of its own.",
+    "A workspace below this one: an isolated API with its own objects and URL.",
     {
         "spec": checked(
             record(
-                "What the workspace is.",
+                "The desired state of the workspace.",
                 {
                     "type": checked(
                         workspace_type(
-                            "The type of the workspace. If it is not said, it is what the type of this workspace has "
-                            "as the default for its children. Cannot be changed."
+                            "The type of the workspace; by default the default child type of this workspace's type. "
+                            "Immutable."
                         ),
                         ("self.name == oldSelf.name", "name is immutable"),
                         ("has(oldSelf.path) == has(self.path)", "path is immutable"),
@@ -60,11 +60,11 @@ WORKSPACE: Final = Described(
                         ),
                     ),
                     "location": record(
-                        "Where the workspace may live.",
-                        {"selector": label_selector("Which shards are good; every shard if it is not said.")},
+                        "The shards for the workspace.",
+                        {"selector": label_selector("Selects shards; empty: all.")},
                     ),
                     "cluster": _CLUSTER,
-                    "URL": text("Where the API of the workspace is served. Set when the workspace is scheduled."),
+                    "URL": text("The URL of the workspace's API. Set when the workspace is scheduled."),
                 },
                 default={},
             ),
@@ -72,10 +72,10 @@ WORKSPACE: Final = Described(
             ("!has(oldSelf.cluster) || has(self.cluster)", "cluster cannot be unset"),
         ),
         "status": record(
-            "How far the workspace has come.",
+            "The observed state of the workspace.",
             {
                 "phase": _phase("Scheduling, then Initializing, then Ready."),
-                "conditions": conditions("What was observed while the workspace was made or deleted."),
+                "conditions": conditions("Conditions of the creation and deletion of the workspace."),
                 "initializers": _INITIALIZERS,
             },
             default={},
@@ -100,7 +100,7 @@ WORKSPACE: Final = Described(
 
 
 def _types(description: str) -> Obj:
-    """Which types are allowed."""
+    """A list of allowed types."""
     fields = {
         "none": flag("No type is allowed."),
         "types": listing(
@@ -116,48 +116,46 @@ WORKSPACE_TYPE: Final = Described(
     TENANCY_GROUP,
     "workspacetypes",
     "WorkspaceType",
-    "What workspaces of a type have in common: what they begin with, and where they may be.",
+    "The initializers, bindings and limits of the workspaces of a type.",
     {
         "spec": record(
-            "What the type is.",
+            "The definition of the type.",
             {
                 "initializer": flag(
                     "Whether a controller has to initialize every new workspace of this type before it is ready."
                 ),
                 "extend": record(
-                    "Types that this one is too.",
+                    "The types that this one extends.",
                     {
                         "with": listing(
-                            "Types whose initializers, bindings and limits hold for this one as well. One that does "
-                            "not exist, or that extends this one, keeps workspaces of this type from being made.",
+                            "Types whose initializers, bindings and limits apply to this one, too. If one does not "
+                            "exist, or extends this one, no workspaces of this type can be created.",
                             workspace_type("A type."),
                         )
                     },
                 ),
-                "additionalWorkspaceLabels": mapping(
-                    "Labels that every new workspace of this type gets.", text("The value.")
-                ),
+                "additionalWorkspaceLabels": mapping("Labels of every new workspace of this type.", text("The value.")),
                 "defaultChildWorkspaceType": workspace_type(
-                    "The type of workspaces made in one of this type that do not say theirs.",
+                    "The default type of workspaces that are created in a workspace of this type.",
                     default={"name": "universal", "path": "root"},
                 ),
                 "limitAllowedChildren": {
-                    **_types("Which types workspaces may have that are made in one of this type."),
+                    **_types("The allowed types of workspaces that are created in a workspace of this type."),
                     "oneOf": [{"required": ["none"]}, {"required": ["types"]}],
                 },
-                "limitAllowedParents": _types("Which type the workspace must have that one of this type is made in."),
+                "limitAllowedParents": _types("The allowed types of the parent workspace."),
                 "defaultAPIBindings": listing(
-                    "The APIs that are bound in every new workspace of this type.", named_export("An export.")
+                    "The exports that every new workspace of this type binds.", named_export("An export.")
                 ),
             },
         ),
         "status": record(
-            "What was observed of the type.",
+            "The observed state of the type.",
             {
-                "conditions": conditions("Whether the type can be used."),
+                "conditions": conditions("Conditions of the type."),
                 "virtualWorkspaces": listing(
-                    "Where initializers find the workspaces of this type that wait for them.",
-                    record("One address.", {"url": text("The address.", minLength=1)}, required=("url",)),
+                    "The URLs of the views with the workspaces that are being initialized.",
+                    record("An endpoint.", {"url": text("The URL.", minLength=1)}, required=("url",)),
                 ),
             },
         ),
@@ -170,32 +168,32 @@ CLUSTER_WORKSPACE: Final = Described(
     TENANCY_GROUP,
     "clusterworkspaces",
     "ClusterWorkspace",
-    "What workspaces were before there were Workspaces. Nothing is done with one.",
+    "The predecessor of Workspace. The system ignores it.",
     {
         "spec": record(
-            "What the workspace was asked to be.",
+            "The desired state of the workspace.",
             {
-                "readOnly": flag("Whether it may be changed."),
+                "readOnly": flag("Whether it is read-only."),
                 "type": workspace_type("Its type."),
                 "shard": record(
-                    "Where it may live.",
+                    "The shards for the workspace.",
                     {
-                        "name": text("The shard it must be on."),
-                        "selector": label_selector("Which shards are good."),
+                        "name": text("The required shard."),
+                        "selector": label_selector("Selects shards."),
                     },
                 ),
             },
         ),
         "status": record(
-            "How far it has come.",
+            "The observed state.",
             {
                 "phase": _phase("Scheduling, then Initializing, then Ready."),
-                "conditions": conditions("What was observed."),
-                "baseURL": text("Where it is served."),
+                "conditions": conditions("The observed conditions."),
+                "baseURL": text("Its URL."),
                 "cluster": _CLUSTER,
                 "location": record(
-                    "Where it lives.",
-                    {"current": text("The shard it is on."), "target": text("The shard it moves to.", enum=[""])},
+                    "Its shards.",
+                    {"current": text("The current shard."), "target": text("The future shard.", enum=[""])},
                 ),
                 "initializers": _INITIALIZERS,
             },

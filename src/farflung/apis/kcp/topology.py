@@ -7,7 +7,7 @@ from typing import Final
 from farflung.apis.custom_kinds import AGE, Described, column, conditions, label_selector, record, texts, whole
 from farflung.apis.kcp.names import TOPOLOGY_GROUP
 
-_SHARDS = label_selector("Which shards; all of them if it is not said.")
+_SHARDS = label_selector("Selects shards; empty: all.")
 
 PARTITION: Final = Described(
     TOPOLOGY_GROUP,
@@ -24,15 +24,15 @@ PARTITION_SET: Final = Described(
     TOPOLOGY_GROUP,
     "partitionsets",
     "PartitionSet",
-    "Several sets of shards, one for each combination of some labels' values.",
+    "Sets of shards, one for each combination of values of the dimensions.",
     {
         "spec": record(
-            "What is divided, and by what.",
-            {"dimensions": texts("The labels.", "A label."), "shardSelector": _SHARDS},
+            "The shards and the dimensions.",
+            {"dimensions": texts("Label keys of shards.", "A label key."), "shardSelector": _SHARDS},
         ),
         "status": record(
-            "What came of it.",
-            {"count": whole("How many sets there are."), "conditions": conditions("How dividing went.")},
+            "The observed state.",
+            {"count": whole("The number of partitions."), "conditions": conditions("Conditions of the PartitionSet.")},
         ),
     },
     columns=(column("Count", ".status.count", "Count of the partitions belonging the PartitionSet"), AGE),

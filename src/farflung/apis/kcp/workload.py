@@ -23,18 +23,18 @@ from farflung.apis.kcp.names import WORKLOAD_GROUP
 from farflung.apis.kcp.references import group, named_export, resource
 
 _SYNCED = record(
-    "One resource.",
+    "A resource.",
     {
         "group": group("Its API group; empty for the core group."),
         "resource": resource("Its plural name."),
-        "identityHash": text("The identity of the export it comes from."),
-        "versions": texts("Versions that may be used, the best first.", "A version.", minItems=1),
+        "identityHash": text("The identity of its APIExport."),
+        "versions": texts("Usable versions, the preferred one first.", "A version.", minItems=1),
         "state": text(
-            "Whether the cluster serves it in a form that fits.",
+            "Whether the cluster serves it with a compatible schema.",
             enum=["Pending", "Accepted", "Incompatible"],
             default="Pending",
         ),
-        "message": text("Why it does not fit."),
+        "message": text("Why it is not compatible."),
     },
     required=("resource", "versions"),
 )
@@ -46,37 +46,37 @@ SYNC_TARGET: Final = Described(
     "A cluster that runs workloads.",
     {
         "spec": record(
-            "What the cluster may be used for.",
+            "The configuration of the cluster.",
             {
-                "unschedulable": flag("Whether new work keeps away from the cluster.", default=False),
-                "taints": taints("Marks that keep placements away that do not tolerate them."),
-                "evictAfter": moment("When the work that is at the cluster leaves it; never if it is not said."),
+                "unschedulable": flag("Whether placements get no new destination at the cluster.", default=False),
+                "taints": taints("Taints, which exclude placements that do not tolerate them."),
+                "evictAfter": moment("The time of the eviction of all workloads; empty: never."),
                 "supportedAPIExports": listing(
-                    "Exports whose resources the cluster takes.",
+                    "The APIExports whose resources are synced.",
                     named_export("An export."),
                     default=[{"export": "kubernetes"}],
                 ),
                 "cells": mapping(
-                    "What the cluster shares with others: those with equal cells count as one cluster.",
+                    "Labels of the cell: SyncTargets with equal cells count as one cluster.",
                     text("The value."),
                 ),
             },
         ),
         "status": record(
-            "What was observed of the cluster.",
+            "The observed state of the cluster.",
             {
-                "allocatable": mapping("What is there for work.", quantity("An amount.")),
-                "capacity": mapping("What is there.", quantity("An amount.")),
+                "allocatable": mapping("The resources that are available for pods.", quantity("An amount.")),
+                "capacity": mapping("The resources of all Nodes.", quantity("An amount.")),
                 "conditions": conditions("The health of the cluster and of its syncer."),
-                "syncedResources": listing("Resources that can be brought to the cluster.", _SYNCED),
+                "syncedResources": listing("The resources that can be synced.", _SYNCED),
                 "lastSyncerHeartbeatTime": moment("The time of the last heartbeat of the syncer."),
                 "virtualWorkspaces": listing(
-                    "Where a syncer finds its work.",
+                    "The URLs for the syncer.",
                     record(
-                        "A pair of addresses.",
+                        "A pair of URLs.",
                         {
-                            "syncerURL": text("What goes to the cluster.", minLength=1),
-                            "upsyncerURL": text("What comes back from it.", minLength=1),
+                            "syncerURL": text("The URL for downsync.", minLength=1),
+                            "upsyncerURL": text("The URL for upsync.", minLength=1),
                         },
                         required=("syncerURL", "upsyncerURL"),
                     ),
