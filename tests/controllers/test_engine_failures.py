@@ -29,8 +29,8 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits, Withdrawals
-from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
-from farflung.placement.names import BINDINGS, DEFINITIONS, NAMESPACES, GroupResource, ObjectKey, Source
+from farflung.placement.index import Copy, CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
+from farflung.placement.names import BINDINGS, DEFINITIONS, NAMESPACES, GroupResource, ObjectKey, Part, Source
 from farflung.placement.resolve import Resolver
 from farflung.placement.state import Neighbors, PlacementState
 from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
@@ -395,3 +395,94 @@ async def test_an_object_that_always_fails_stops_neither_the_controller_nor_furt
     assert rebuilder.tally.successes == rebuilt
     running.cancel()
     assert "a secret" not in log.getvalue()
+
+
+class RecordingTransport(SilentTransport):
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str]] = []
+
+    @asynccontextmanager
+    async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
+        self.requests.append((request.method, request.target.partition("?")[0]))
+        async with super().open(request) as reply:
+            yield reply
+
+
+@pytest.mark.parametrize(
+    ("failing_method", "kind", "changed"),
+    [
+        ("on_slice", "slices", slice_to(1, 2)),
+        ("on_placement", "placements", placement({}, namespaces=PROD, changed="yes")),
+        ("on_object", "deployments", at("w", "web", "shop", metadata={"generation": 2})),
+    ],
+)
+async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
+    monkeypatch: pytest.MonkeyPatch, failing_method: str, kind: str, changed: Obj
+) -> None:
+    """The engine is used without the object: its copies, or those that it selects, seem to be unwanted."""
+    transport = RecordingTransport()
+    server = Client(transport)
+    views = FeedViews(server.workspace("*"), server, server.workspace("root"), "http://h/edge", "http://h/s")
+    log = Logger(io.StringIO())
+    feed = PlacementFeed(views, WithdrawalLimits(), SharedInformers(simulated_environment()), log)
+    translator = PlacementTranslator(
+        feed, Recorder(server, "test", lambda: NOW, monotonic, lambda: "x", log), lambda: NOW
+    )
+    feed._builtin = {NAMESPACES: "v1", DEPLOYMENTS: "v1", BINDINGS: "v1alpha1", DEFINITIONS: "v1"}
+    feed._rebuild()
+    feed.feeds._informers = {source: feed.feeds._informer(source) for source in feed.known.offers.builtin()}
+    informers: dict[str, Informer[Any]] = {
+        "placements": feed.placements,
+        "slices": feed._slices,
+        "workspaces": feed._workspaces,
+        "namespaces": feed.feeds._informers[Source(NAMESPACES, "v1")],
+        "deployments": feed.feeds._informers[Source(DEPLOYMENTS, "v1")],
+    }
+    for informer in feed.feeds.informers():
+        informer.synced.set()
+    feed._started = True
+    feed.rebuilder.attempt("begin", lambda: feed._notify(feed.known.begin()))
+    rebuilding = asyncio.create_task(feed.rebuilder.run())
+    history: list[tuple[str, Obj]] = [
+        ("workspaces", workspace(1)),
+        ("namespaces", SHOP),
+        ("deployments", WEB),
+        ("placements", placement({}, namespaces=PROD)),
+        ("slices", slice_to(1)),
+        ("namespaces", copied(1, "shop")),
+        ("deployments", copied(1, "web", "shop")),
+    ]
+    for version, (name, obj) in enumerate(history, 1):
+        deliver(informers[name], obj, version, deleted=False)
+    copy = Copy(f"inv-mb-{UID.format(1)}", Part(DEPLOYMENTS, "shop", "web"))
+    method = getattr(PlacementState, failing_method)
+
+    def fails(self: PlacementState, *args: Any) -> Any:
+        if any(one is not None and one in args for one in bad):
+            raise InjectedError
+        return method(self, *args)
+
+    async def deletions() -> list[tuple[str, str]]:
+        transport.requests.clear()
+        copying = asyncio.create_task(translator._copier.copy(copy))
+        await asyncio.sleep(LONG)
+        copying.cancel()
+        return [one for one in transport.requests if one[0] == "DELETE"]
+
+    assert feed.known.engine.is_wanted(*copy)
+    monkeypatch.setattr(PlacementState, failing_method, fails)
+    bad = [
+        informers[kind]._decode(orjson.dumps({**changed, "metadata": {**changed["metadata"], "resourceVersion": "99"}}))
+    ]
+    deliver(informers[kind], changed, 99, deleted=False)
+    await asyncio.sleep(1.0)
+    assert feed.rebuilder.clean.is_set()
+    assert not feed.known.engine.is_wanted(*copy)
+    assert await deletions() == []
+    bad.clear()
+    await asyncio.sleep(LONG)
+    assert feed.known.engine.is_wanted(*copy)
+    deliver(informers[kind], changed, 100, deleted=True)
+    assert not feed.known.engine.is_wanted(*copy) or kind == "slices"
+    assert bool(await deletions()) == (kind != "slices")
+    rebuilding.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -325,6 +325,11 @@ class PlacementFeed:
             self.rebuilder.attempt("begin", lambda: self._notify(self.known.begin()))
             self._update_informers()
 
+    def lacks_objects_of(self, cluster: str) -> bool:
+        """Whether the state may lack an object of a workspace, because the engine fails with it.  Its copies, or those
+        that it selects, then seem to be unwanted."""
+        return any(_cluster_of(subject) == cluster for subject in self.rebuilder.failing)
+
     def informer(
         self,
         client: Client,
@@ -473,3 +478,13 @@ class PlacementFeed:
         self._notify(self.known.on_workspace(change.key.name, change.new))
         if self._started:
             self._update_informers()
+
+
+def _cluster_of(subject: Hashable) -> str | None:
+    """The workspace of an object with which the engine fails."""
+    match subject:
+        case (str(), Key() as key):
+            return key.cluster
+        case (str() as cluster, Part()):
+            return cluster
+    return None

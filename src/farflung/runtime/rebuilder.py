@@ -36,6 +36,7 @@ class Rebuilder(Controller[str]):
         self.clean = asyncio.Event()
         self.clean.set()
         self.failed_calls = 0
+        self.failing: set[Hashable] = set()  #: objects that the engine may lack, or have an earlier version of
         self._rebuild = rebuild
         self._monotonic = env.monotonic
         self._repeats = Backoff(env.backoff.first, LONGEST, env.random)
@@ -58,6 +59,7 @@ class Rebuilder(Controller[str]):
     def failed(self, subject: Hashable, error: BaseException) -> None:
         """A method of the engine failed."""
         self.failed_calls += 1
+        self.failing.add(subject)
         now, last = self._monotonic(), self._last
         if now - last > LONGEST:
             self._suspects.clear()
@@ -88,6 +90,7 @@ class Rebuilder(Controller[str]):
     async def _reconcile(self, key: str, worker: int) -> None:
         self._rebuilds += 1
         self.clean.clear()
+        self.failing.clear()
         self._rebuild()
         self.clean.set()
         self._log.info("engine was rebuilt", controller=self.name)

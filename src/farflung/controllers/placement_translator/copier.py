@@ -114,6 +114,7 @@ class Copier:
         self._gathering = gathering
         self._everywhere = context.views.everywhere
         self._report = report
+        self._lacks_objects_of = context.lacks_objects_of
         self._now = context.now
         self._log = context.log
         self._ending: dict[Copy, asyncio.Event] = {}  #: namespaces with a deletion in flight
@@ -281,6 +282,8 @@ class Copier:
             return
         if any(self._known.withdrawals.stays(*copy, key) for key in observed.placements):
             return
+        if any(self._lacks_objects_of(key.cluster) for key in observed.placements):
+            return  # the next rebuild reconciles it again
         if copy.part.kind not in CONTAINER_KINDS or not self._is_occupied(copy, cluster):
             await self._delete(copy, cluster, observed)
         elif observed.placements and not self._is_being_emptied(copy, cluster):

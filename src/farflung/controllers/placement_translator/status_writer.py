@@ -34,6 +34,7 @@ class TranslatorContext:
     views: FeedViews
     now: Callable[[], datetime]
     log: Logger
+    lacks_objects_of: Callable[[str], bool]  #: whether the state may lack an object of a workspace
 
 
 class StatusWriter:
