@@ -486,3 +486,61 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     assert not feed.known.engine.is_wanted(*copy) or kind == "slices"
     assert bool(await deletions()) == (kind != "slices")
     rebuilding.cancel()
+
+
+@pytest.mark.parametrize(
+    ("failing_method", "kind", "changed"),
+    [
+        ("on_location", "locations", location("t1", env="prod", a="b")),
+        ("on_target", "targets", target("t1", 1) | {"x": 1}),
+    ],
+)
+async def test_destinations_are_not_lost_because_the_engine_fails_with_their_objects(
+    monkeypatch: pytest.MonkeyPatch, failing_method: str, kind: str, changed: Obj
+) -> None:
+    method = getattr(Triggers, failing_method)
+
+    def fails(self: Triggers, change: CacheChange[Any]) -> Any:
+        if change.key.name == "t1" and bad:
+            raise InjectedError
+        return method(self, change)
+
+    bad = False
+    monkeypatch.setattr(Triggers, failing_method, fails)
+    transport = RecordingTransport()
+    server = Client(transport)
+    setting = edge_scheduler.EdgeSchedulerSetting(
+        server, server, "http://h/edge", "http://h/s", "http://h/w", lambda: NOW
+    )
+    environment = SharedInformers(simulated_environment())
+    made = edge_scheduler.EdgeScheduler(setting, "edge-scheduler", environment, Logger(io.StringIO()))
+    informers = {name: getattr(made, f"_{name}") for name in ("targets", "locations", "placements", "slices")}
+    rebuilding = asyncio.create_task(made.rebuilder.run())
+    history: list[tuple[str, Obj]] = [
+        *(("targets", target(f"t{number}", number)) for number in (1, 2)),
+        *(("locations", location(f"t{number}", env="prod")) for number in (1, 2)),
+        ("placements", placement(PROD, namespaces=ALL)),
+        ("slices", slice_to(1, 2)),
+    ]
+    for version, (name, obj) in enumerate(history, 1):
+        deliver(informers[name], obj, version, deleted=False)
+
+    async def written() -> list[str]:
+        transport.requests.clear()
+        reconciling = asyncio.create_task(made.reconcile(ObjectKey("w", "p"), 0))
+        await asyncio.sleep(LONG)
+        reconciling.cancel()
+        return [target for _, target in transport.requests if "singleplacementslices" in target]
+
+    made._begin()
+    bad = True
+    deliver(informers[kind], changed, 99, deleted=False)
+    await asyncio.sleep(1.0)
+    assert made.rebuilder.clean.is_set()
+    assert await written() == []
+    bad = False
+    await asyncio.sleep(LONG)
+    assert await written() == []
+    deliver(informers[kind], changed, 100, deleted=True)
+    assert await written() != []
+    rebuilding.cancel()

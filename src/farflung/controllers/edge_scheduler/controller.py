@@ -177,7 +177,8 @@ class EdgeScheduler:
         if (wait := self._pace.wait(key)) > 0:
             return wait
         placement, trigger = seen.value, self._triggers.last(key)
-        resolution = self._triggers.engine.resolve(key, self._previous(placement))
+        before = self._previous(placement)
+        resolution = self._with_failing(self._triggers.engine.resolve(key, before), before)
         if (writes := self._writes(placement, resolution)) and (wait := self._hold(placement, resolution)) > 0:
             return wait
         while writes:
@@ -227,6 +228,19 @@ class EdgeScheduler:
         if decided.slices == self._versions(placement.key):
             return destinations
         return destinations | previous(placement, self._observed(placement.key))
+
+    def _with_failing(self, resolution: Resolution, before: frozenset[Destination]) -> Resolution:
+        """Keep destinations that the engine may lack only because it fails with their Location or SyncTarget."""
+        failing = self.rebuilder.failing
+        kept = {
+            one
+            for one in (before if failing and not resolution.problem else ())
+            if ("Location", cache.Key(one.cluster, "", one.location)) in failing
+            or ("SyncTarget", cache.Key(one.cluster, "", one.target)) in failing
+        }
+        if kept <= set(resolution.destinations):
+            return resolution
+        return msgspec.structs.replace(resolution, destinations=tuple(sorted(kept.union(resolution.destinations))))
 
     def _timestamp(self) -> str:
         return self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
