@@ -469,7 +469,7 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
         copying.cancel()
         return [one for one in transport.requests if one[0] == "DELETE"]
 
-    assert feed.known.engine.is_wanted(*copy)
+    assert feed.known.engine.is_desired(*copy)
     monkeypatch.setattr(PlacementState, failing_method, fails)
     bad = [
         informers[kind]._decode(orjson.dumps({**changed, "metadata": {**changed["metadata"], "resourceVersion": "99"}}))
@@ -477,13 +477,13 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     deliver(informers[kind], changed, 99, deleted=False)
     await asyncio.sleep(1.0)
     assert feed.rebuilder.clean.is_set()
-    assert not feed.known.engine.is_wanted(*copy)
+    assert not feed.known.engine.is_desired(*copy)
     assert await deletions() == []
     bad.clear()
     await asyncio.sleep(LONG)
-    assert feed.known.engine.is_wanted(*copy)
+    assert feed.known.engine.is_desired(*copy)
     deliver(informers[kind], changed, 100, deleted=True)
-    assert not feed.known.engine.is_wanted(*copy) or kind == "slices"
+    assert not feed.known.engine.is_desired(*copy) or kind == "slices"
     assert bool(await deletions()) == (kind != "slices")
     rebuilding.cancel()
 
