@@ -57,7 +57,9 @@ WRITES: Final = CHANGES | {CREATE}
 GENERATED_BASE_LIMIT: Final = 58
 GENERATED_ATTEMPTS: Final = 8
 #: metadata that only the server sets
-SERVER_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+SERVER_SET: Final = frozenset(
+    {"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
+)
 #: metadata that an update cannot change; values that a client sends are ignored
 KEPT: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
@@ -285,8 +287,8 @@ def modified(call: Call) -> ApiError:
 
 def drop_server_fields(write: Write) -> None:
     metadata = write.new["metadata"]
-    for name in SERVER_SET:
-        metadata.pop(name, None)
+    for name in SERVER_SET.intersection(metadata):
+        del metadata[name]
     drop_cluster_annotation(write.call, metadata)
 
 
