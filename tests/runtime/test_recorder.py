@@ -19,9 +19,9 @@ from scripted_server import ScriptedServer, failure, said
 from farflung.apis.names import EVENTS
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
-from farflung.runtime.recorder import BURST, MOST, REFILL, About, Recorder
+from farflung.runtime.recorder import BURST, MOST, REFILL, InvolvedObject, Recorder
 
-ABOUT = About("", "v1", "ConfigMap", "one", "default", "the-uid")
+ABOUT = InvolvedObject("", "v1", "ConfigMap", "one", "default", "the-uid")
 
 
 @dataclass
@@ -62,7 +62,7 @@ async def running(recorder: Recorder) -> AsyncIterator[None]:
 
 async def settled(recorder: Recorder) -> None:
     async with asyncio.timeout(60):
-        await recorder.settle()
+        await recorder.flush()
 
 
 async def desk() -> Desk:
@@ -112,7 +112,7 @@ async def test_names_of_any_length_make_names_of_events(name: str) -> None:
     made = await desk()
     recorder = made.recorder()
     async with running(recorder):
-        recorder.record(About("", "v1", "Thing", name), "Normal", "Made", "x" * 5000)
+        recorder.record(InvolvedObject("", "v1", "Thing", name), "Normal", "Made", "x" * 5000)
         await settled(recorder)
     [event] = await made.client.list(EVENTS)
     assert len(event["message"]) == 1024
@@ -123,7 +123,7 @@ async def test_events_go_to_the_workspace_of_the_object() -> None:
     server = ScriptedServer(lambda request: said({}))
     recorder = Desk(Client(server)).recorder()
     async with running(recorder):
-        recorder.record(About("root:shop", "v1", "Thing", "t"), "Normal", "Made", "m")
+        recorder.record(InvolvedObject("root:shop", "v1", "Thing", "t"), "Normal", "Made", "m")
         await settled(recorder)
     assert [request.target for request in server.requests] == ["/clusters/root:shop/api/v1/namespaces/default/events"]
 
@@ -149,7 +149,7 @@ def test_one_object_gets_so_many_and_then_one_after_a_while() -> None:
     for number in range(BURST + 10):
         recorder.record(ABOUT, "Normal", "Made", f"message {number}")
     assert waiting() == BURST
-    recorder.record(About("", "v1", "ConfigMap", "two"), "Normal", "Made", "m")
+    recorder.record(InvolvedObject("", "v1", "ConfigMap", "two"), "Normal", "Made", "m")
     assert waiting() == BURST + 1
     made.clock.seconds += REFILL
     for _ in range(5):
@@ -161,7 +161,7 @@ def test_too_many_at_once_are_left_out_and_nobody_waits() -> None:
     made = Desk(Client(ScriptedServer(lambda request: said({}))))
     recorder = made.recorder()
     for number in range(MOST + 50):
-        recorder.record(About("", "v1", "ConfigMap", f"m{number}"), "Normal", "Made", "m")
+        recorder.record(InvolvedObject("", "v1", "ConfigMap", f"m{number}"), "Normal", "Made", "m")
     assert made.log.getvalue().count("event dropped") == 50
 
 
@@ -170,6 +170,6 @@ async def test_what_is_remembered_is_bounded() -> None:
     recorder: Any = made.recorder()
     async with running(recorder):
         for number in range(MOST + 50):
-            recorder.record(About("", "v1", "ConfigMap", f"m{number}"), "Normal", "Made", "m")
+            recorder.record(InvolvedObject("", "v1", "ConfigMap", f"m{number}"), "Normal", "Made", "m")
             await settled(recorder)
     assert (len(recorder._written), len(recorder._allowances)) == (MOST, MOST)

@@ -168,7 +168,7 @@ class Cluster:
     async def said(self, reason: str) -> list[str]:
         """The messages of Events, as they came."""
         assert self.recorder is not None
-        await self.recorder.settle()
+        await self.recorder.flush()
         events = await self.client.list(EVENTS, ListOptions("default"))
         events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [event["message"] for event in events if event["reason"] == reason]

@@ -20,7 +20,7 @@ import orjson
 INFO: Final = "I"
 WARNING: Final = "W"
 ERROR: Final = "E"
-LONGEST_ERROR: Final = 4096  #: characters; a server may quote all of what it did not want
+LONGEST_ERROR: Final = 4096  #: characters; a server may quote a whole request
 
 
 class Bare(str):
@@ -31,7 +31,7 @@ class Bare(str):
 
 @dataclass(frozen=True, slots=True)
 class Logger:
-    """Prints what is as important as `verbosity` asks for; 0 is what everybody wants to know."""
+    """Prints messages with a level of at most `verbosity`."""
 
     stream: TextIO
     verbosity: int = 0
@@ -39,7 +39,7 @@ class Logger:
     values: tuple[tuple[str, object], ...] = ()
 
     def bind(self, **values: object) -> Logger:
-        """A logger that says this with every line, first."""
+        """A logger that adds these values to every line, before its own."""
         return replace(self, values=(*self.values, *values.items()))
 
     def enabled(self, v: int) -> bool:
@@ -50,7 +50,7 @@ class Logger:
             self._print(INFO, message, values)
 
     def plain(self, message: str, *, v: int = 0) -> None:
-        """A message without quotes, as those that say nothing but it."""
+        """A message without quotes and values."""
         if v <= self.verbosity:
             self._print(INFO, Bare(message), {})
 
@@ -58,8 +58,8 @@ class Logger:
         self._print(WARNING, message, values)
 
     def error(self, error: BaseException | None, message: str, **values: object) -> None:
-        said = {} if error is None else {"err": _shortened(f"{error}") or type(error).__name__}
-        self._print(ERROR, message, {**said, **values})
+        values_of_error = {} if error is None else {"err": _shortened(f"{error}") or type(error).__name__}
+        self._print(ERROR, message, {**values_of_error, **values})
 
     def _print(self, level: str, message: str, values: dict[str, object]) -> None:
         frame = sys._getframe(2)
@@ -78,9 +78,9 @@ def lost(number: int) -> str:
 
 
 def _line(level: str, now: datetime, where: str, message: str, values: Iterable[tuple[str, object]]) -> str:
-    said = "".join(f" {name}={shown(value)}" for name, value in values)
+    fields = "".join(f" {name}={shown(value)}" for name, value in values)
     head = message if isinstance(message, Bare) else quoted(message)
-    return f"{level}{now.strftime('%m%d %H:%M:%S.%f')} {os.getpid():7} {where}] {head}{said}"
+    return f"{level}{now.strftime('%m%d %H:%M:%S.%f')} {os.getpid():7} {where}] {head}{fields}"
 
 
 def _shortened(text: str) -> str:

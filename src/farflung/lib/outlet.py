@@ -95,7 +95,7 @@ class Outlet(io.BufferedIOBase):
             self._hurry.wait(PAUSE)
 
     def _step(self) -> bool:
-        """Write some of what waits, or else tell what was lost after it.  False if there is nothing to do now."""
+        """Write queued lines, or report lost ones.  False if the queue is empty."""
         with self._changed:
             items, told = self._next()
         lines = [item if isinstance(item, bytes) else format_line(item) for item in items]

@@ -52,26 +52,26 @@ from farflung.runtime.rebuilder import Rebuilder
 
 TICK: Final = 0.01  #: seconds
 PATIENCE: Final = 5  #: failures after which the start no longer waits for the list of a kind
-Heard = Callable[[str, Part, ObservedObject | None], None]
+ObjectListener = Callable[[str, Part, ObservedObject | None], None]
 
 
 class ObjectFeeds:
-    """One informer per wanted source."""
+    """One informer per needed source."""
 
     def __init__(
         self,
         everywhere: Client,
         decode: Callable[[GroupResource, str, bytes], ObservedObject],
-        heard: Heard,
+        notify: ObjectListener,
         changed: Callable[[Source], None],
         informers: SharedInformers,
         trouble: Callable[[str, Exception], None],
     ) -> None:
-        """`everywhere`: all workspaces; `heard` is called for every change, `changed` when a source has its first list,
-        and when it is stopped."""
+        """`everywhere`: all workspaces; `notify` is called for every change, `changed` when a source has its first
+        list, and when it is stopped."""
         self._everywhere = everywhere
         self._decode = decode
-        self._heard = heard
+        self._notify = notify
         self._changed = changed
         self._shared = informers
         self._trouble = trouble
@@ -108,7 +108,7 @@ class ObjectFeeds:
         informer: Informer[ObservedObject] = self._shared.informer(client, source.collection(), decode, self._trouble)
 
         def listener(change: CacheChange[ObservedObject]) -> None:
-            self._heard(*self._where(source, change.key), change.new)
+            self._notify(*self._where(source, change.key), change.new)
 
         informer.subscribe(listener)
         return informer
@@ -121,7 +121,7 @@ class ObjectFeeds:
         informer = self._informers.pop(source)
         informer.stop()
         for key in informer.cache:
-            self._heard(*self._where(source, key), None)
+            self._notify(*self._where(source, key), None)
         self._changed(source)
 
     # --- caches -----------------------------------------------------------------------------------
@@ -301,9 +301,9 @@ class PlacementFeed:
         self._subscribers.append(subscriber)
         subscriber.reset(self.known)
 
-    def add_object_listener(self, heard: Callable[[str, Part, ObservedObject | None], None]) -> None:
+    def add_object_listener(self, listener: ObjectListener) -> None:
         """Call this for every changed object, with its cluster, after the state has it."""
-        self._object_listeners.append(heard)
+        self._object_listeners.append(listener)
 
     def _empty_state(self) -> PlacementState:
         return PlacementState(self._builtin, self._limits, self.feeds.is_known)
@@ -448,8 +448,8 @@ class PlacementFeed:
         copy = Copy(self.known.mailbox_of(cluster) or "", part)
         reports = before is not None and after is not None and before.differs_only_in_status(after) and works == {copy}
         self._notify(works, copy if reports or self.feeds.is_assuming else None)
-        for heard in self._object_listeners:
-            heard(cluster, part, after)
+        for listener in self._object_listeners:
+            listener(cluster, part, after)
         if part.kind in (BINDINGS, DEFINITIONS) and self._started:
             self._update_informers()
 

@@ -83,6 +83,8 @@ class Location(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
+    """The fields of a SyncTarget that decide destinations; `SyncTarget` has its health."""
+
     key: ObjectKey
     uid: str
     labels: Mapping[str, str] = NOTHING
@@ -91,6 +93,8 @@ class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
 
 
 class Placement(msgspec.Struct, frozen=True):
+    """The fields of an EdgePlacement that decide its destinations; `WorkloadSelector` has those that select objects."""
+
     key: ObjectKey
     uid: str = ""
     generation: int = 0
@@ -424,6 +428,8 @@ def _made_for(annotations: Mapping[str, str]) -> frozenset[PlacementKey]:
 
 
 class PlacementView(msgspec.Struct, frozen=True):
+    """The fields of an EdgePlacement that decide its copies.  Its destinations come from slices."""
+
     document: bytes
     what: WorkloadSelector
     uid: str

@@ -20,12 +20,12 @@ from farflung.machinery.errors import Obj
 
 MOST: Final = 1000  #: queued Events, and remembered ones
 LONGEST: Final = 1024  #: characters of a message
-BURST: Final = 25  #: Events about one object
+BURST: Final = 25  #: Events for one object
 REFILL: Final = 300.0  #: seconds after which one more is allowed
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class InvolvedObject:
     """The involved object of an Event."""
 
     cluster: str
@@ -37,8 +37,8 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    about: About
+class RecordedEvent:
+    involved: InvolvedObject
     type: str  #: Normal or Warning
     reason: str
     message: str
@@ -74,48 +74,50 @@ class Recorder:
         self._monotonic = monotonic
         self._suffix = suffix
         self._log = log
-        self._waiting: asyncio.Queue[Happening] = asyncio.Queue(MOST)
-        self._written: OrderedDict[Happening, _Written] = OrderedDict()
-        self._allowances: OrderedDict[About, _Allowance] = OrderedDict()
+        self._waiting: asyncio.Queue[RecordedEvent] = asyncio.Queue(MOST)
+        self._written: OrderedDict[RecordedEvent, _Written] = OrderedDict()
+        self._allowances: OrderedDict[InvolvedObject, _Allowance] = OrderedDict()
 
-    def record(self, about: About, type: str, reason: str, message: str, *, component: str = "") -> None:
+    def record(self, involved: InvolvedObject, type: str, reason: str, message: str, *, component: str = "") -> None:
         """Never blocks.  `component`: by default that of the recorder."""
-        if not self._allowed(about):
+        if not self._allowed(involved):
             return
         try:
-            self._waiting.put_nowait(Happening(about, type, reason, message[:LONGEST], component or self._component))
+            self._waiting.put_nowait(
+                RecordedEvent(involved, type, reason, message[:LONGEST], component or self._component)
+            )
         except asyncio.QueueFull:
             self._log.info("event dropped", v=2, reason=reason)
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            happening = await self._waiting.get()
+            event = await self._waiting.get()
             try:
-                await self._write(happening)
+                await self._write(event)
             except ClientError as error:
-                self._log.info("cannot write event", v=2, reason=happening.reason, err=str(error))
+                self._log.info("cannot write event", v=2, reason=event.reason, err=str(error))
             finally:
                 self._waiting.task_done()
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Wait until all recorded Events are written."""
         await self._waiting.join()
 
-    def _allowed(self, about: About) -> bool:
+    def _allowed(self, involved: InvolvedObject) -> bool:
         now = self._monotonic()
-        allowance = self._allowances.pop(about, None) or _Allowance(BURST, now)
+        allowance = self._allowances.pop(involved, None) or _Allowance(BURST, now)
         left = min(BURST, allowance.left + (now - allowance.at) / REFILL)
         allowed = left >= 1
-        self._allowances[about] = _Allowance(left - 1 if allowed else left, now)
+        self._allowances[involved] = _Allowance(left - 1 if allowed else left, now)
         if len(self._allowances) > MOST:
             self._allowances.popitem(last=False)
         return allowed
 
-    async def _write(self, happening: Happening) -> None:
-        client = self._client.workspace(happening.about.cluster) if happening.about.cluster else self._client
-        namespace = happening.about.namespace or "default"
-        written = self._written.pop(happening, None)
+    async def _write(self, event: RecordedEvent) -> None:
+        client = self._client.workspace(event.involved.cluster) if event.involved.cluster else self._client
+        namespace = event.involved.namespace or "default"
+        written = self._written.pop(event, None)
         if written is not None:
             patch = {"count": written.count + 1, "lastTimestamp": self._timestamp()}
             try:
@@ -125,32 +127,32 @@ class Recorder:
             else:
                 written.count += 1
         if written is None:
-            event = self._event(happening, namespace)
-            await client.create(EVENTS, event, namespace)
-            written = _Written(event["metadata"]["name"], 1)
-        self._written[happening] = written
+            obj = self._event(event, namespace)
+            await client.create(EVENTS, obj, namespace)
+            written = _Written(obj["metadata"]["name"], 1)
+        self._written[event] = written
         if len(self._written) > MOST:
             self._written.popitem(last=False)
 
-    def _event(self, happening: Happening, namespace: str) -> Obj:
-        about, now = happening.about, self._timestamp()
-        involved = {
-            "apiVersion": about.api_version,
-            "kind": about.kind,
-            "name": about.name,
-            "namespace": about.namespace,
-            "uid": about.uid,
+    def _event(self, event: RecordedEvent, namespace: str) -> Obj:
+        involved, now = event.involved, self._timestamp()
+        reference = {
+            "apiVersion": involved.api_version,
+            "kind": involved.kind,
+            "name": involved.name,
+            "namespace": involved.namespace,
+            "uid": involved.uid,
         }
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{about.name[:200].rstrip('.-')}.{self._suffix()}", "namespace": namespace},
-            "involvedObject": {name: value for name, value in involved.items() if value},
-            "reason": happening.reason,
-            "message": happening.message,
-            "type": happening.type,
-            "source": {"component": happening.component},
-            "reportingComponent": happening.component,
+            "metadata": {"name": f"{involved.name[:200].rstrip('.-')}.{self._suffix()}", "namespace": namespace},
+            "involvedObject": {name: value for name, value in reference.items() if value},
+            "reason": event.reason,
+            "message": event.message,
+            "type": event.type,
+            "source": {"component": event.component},
+            "reportingComponent": event.component,
             "firstTimestamp": now,
             "lastTimestamp": now,
             "count": 1,

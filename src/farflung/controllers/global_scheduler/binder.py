@@ -28,7 +28,7 @@ from farflung.controllers.global_scheduler.subjects import (
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.runtime.informer import Informer
-from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.recorder import InvolvedObject, Recorder
 from farflung.scheduling.values import Site, SiteKey
 
 NO_BINDING_API: Final = (404, 405)  #: answers of servers without the Binding subresource
@@ -105,7 +105,7 @@ class MachineBinder:
         client = self._client_of(subject)
         self._informer(subject).assume(await client.patch(PODS, subject.key.name, patch, subject.key.namespace))
 
-    # --- writes ---------------------------------------------------------------------------------------
+    # --- writes -----------------------------------------------------------------------------------
 
     async def _write(self, placed: PlacedSubject) -> None:
         if placed.subject.kind == POD:
@@ -175,10 +175,10 @@ def _is_final(error: ClientError) -> bool:
     return isinstance(error, Refused) and error.status < 500 and not isinstance(error, TooMany)
 
 
-def event_object(subject: SchedulingSubject, observed: ObservedSubject) -> About:
+def event_object(subject: SchedulingSubject, observed: ObservedSubject) -> InvolvedObject:
     collection = PODS if subject.kind == POD else ALLOCATIONS
     key = subject.key
-    return About(key.cluster, collection.api_version, collection.kind, key.name, key.namespace, observed.uid)
+    return InvolvedObject(key.cluster, collection.api_version, collection.kind, key.name, key.namespace, observed.uid)
 
 
 class Evictor:

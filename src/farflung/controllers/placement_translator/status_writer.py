@@ -23,7 +23,7 @@ from farflung.placement.names import PlacementKey
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.types import PlacementView
 from farflung.runtime.informer import Informer
-from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.recorder import InvolvedObject, Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,9 @@ class StatusWriter:
         self._put(key, "withdrawal", [PlacementProblem(names.WITHDRAWAL_HELD, message)] if message else [])
 
     def _record(self, key: PlacementKey, seen: PlacementView) -> None:
-        involved = About(key.cluster, EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind, key.name, "", seen.uid)
+        involved = InvolvedObject(
+            key.cluster, EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind, key.name, "", seen.uid
+        )
         for problem in dict.fromkeys(self._news.get(key, ())):
             self._log.info("Problem with EdgePlacement", v=1, edgePlacement=str(key), reason=problem.reason)
             self._recorder.record(involved, "Warning", problem.reason, problem.message)

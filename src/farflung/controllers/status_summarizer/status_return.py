@@ -33,7 +33,7 @@ from farflung.placement.project import COUNT
 from farflung.placement.select import Selected
 from farflung.placement.state import PlacementState
 from farflung.placement.types import ObservedObject
-from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.recorder import InvolvedObject, Recorder
 
 MARKS: Final = (COUNT, STATUS_RETURNED_FROM)
 OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of the global scheduler
@@ -292,7 +292,9 @@ class StatusReturner:
 
     def _report_refusal(self, one: WorkspaceObject, obj: Obj, error: Refused) -> None:
         part, uid = one.part, obj["metadata"]["uid"]
-        about = About(one.cluster, obj.get("apiVersion", ""), obj.get("kind", ""), part.name, part.namespace, uid)
+        about = InvolvedObject(
+            one.cluster, obj.get("apiVersion", ""), obj.get("kind", ""), part.name, part.namespace, uid
+        )
         self._recorder.record(about, "Warning", "StatusNotReturned", sentence(f"its server refuses it: {error}"))
         self._log.error(error, "cannot return status", object=str(part), cluster=one.cluster)
 

@@ -39,7 +39,7 @@ from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
-from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.recorder import InvolvedObject, Recorder
 from farflung.runtime.reflector import Environment
 
 WORKERS: Final = 2
@@ -261,7 +261,9 @@ class WorkloadClient:
     def record_event(self, component: str, owner: Obj, collection: Collection, text: EventText, more: str = "") -> None:
         metadata = owner["metadata"]
         namespace = metadata.get("namespace", "")
-        about = About("", collection.api_version, collection.kind, metadata["name"], namespace, metadata["uid"])
+        about = InvolvedObject(
+            "", collection.api_version, collection.kind, metadata["name"], namespace, metadata["uid"]
+        )
         self._recorder.record(about, text.type, text.reason, text.message + more, component=component)
 
     async def _write(self, step: WriteStep, owner_uid: str) -> None:

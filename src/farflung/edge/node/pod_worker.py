@@ -20,7 +20,7 @@ from farflung.edge.runtimes.base import Address, ContainerSpec, StartError
 from farflung.edge.runtimes.log_files import pods_directory
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import TimeError, format_seconds, parse
-from farflung.runtime.recorder import About
+from farflung.runtime.recorder import InvolvedObject
 
 DEFAULT_GRACE: Final = 30.0  #: seconds
 DELETED_GRACE: Final = 2.0  #: most seconds for containers to stop if the pod object is already deleted
@@ -36,7 +36,7 @@ class PodWorker:
         self.name, self.namespace, self.uid = metadata["name"], metadata["namespace"], metadata["uid"]
         self.full_name = f"{self.name}_{self.namespace}({self.uid})"
         self.references = referenced_objects(pod)  #: kinds and names of its ConfigMaps and Secrets
-        self._about = About("", "v1", "Pod", self.name, self.namespace, self.uid)
+        self._about = InvolvedObject("", "v1", "Pod", self.name, self.namespace, self.uid)
         self._directory = pods_directory(context.directory) / self.uid
         self._status_writer = PodStatusWriter(context, pod, self._observe)
         self._volumes = Volumes(context, pod, self._directory / "volumes")
