@@ -40,6 +40,7 @@ QUESTIONS: Final = frozenset({AUTHENTICATION_GROUP, "authorization.k8s.io"})
 RENEWED: Final = 200
 RENEWAL: Final = "verb=update resource=coordination.k8s.io/v1/leases "  #: a heartbeat
 LONGEST: Final = 256  #: characters of a name; longer ones are invalid
+LARGEST: Final = 2048  #: characters of a record that waits to be formatted; a line is short, whatever the record has
 PLAIN: Final = re.compile(r"[\w.,:;@+/()*-]+", re.ASCII)
 
 
@@ -75,14 +76,14 @@ class Trail:
         return f"audit user={user} {what} code={self.code} ms={duration:.1f} from={self.peer or 'inside'}"
 
 
-def log_line(trail: Trail) -> None:
+def log_line(trail: Trail | str) -> None:
     if line := str(trail):
         log.info(line)
 
 
 class Audit:
-    def __init__(self, write: Callable[[Trail], None] = log_line) -> None:
-        """`write` gets each record when its request has ended, and may format it later."""
+    def __init__(self, write: Callable[[Trail | str], None] = log_line) -> None:
+        """`write` gets each record when its request has ended, and may format it later; of a large record, the text."""
         self._write = write
 
     def begin(self, request: Request) -> Trail | None:
@@ -92,7 +93,8 @@ class Audit:
     def end(self, trail: Trail, code: int) -> None:
         trail.ended = perf_counter()
         trail.code = code
-        self._write(trail)
+        is_large = len(trail.path) + len(trail.query) + len(trail.name) > LARGEST
+        self._write(str(trail) if is_large else trail)
 
 
 def quoted(text: str) -> str:
