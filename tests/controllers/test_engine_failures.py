@@ -317,12 +317,12 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
         for part in known.engine.parts_at(mailbox)
     }
     made = {key: sorted(known.copies.made(key)) for key in known.placements}
-    index = known.placements, known.locations, known.customizers, known.mailboxes, known.sources, known._led
+    index = known.placements, known.locations, known.customizers, known.mailboxes, known.sources, known._routes_through
     subjects = {
         key: {part: summaries.summary(SummarySubject(key, part)) for part in parts}
-        for key, parts in getattr(summaries, "_of", {}).items()
+        for key, parts in summaries._of.items()
     }
-    return wanted, made, index, known._special, feed._listened, subjects, summaries._told, summaries._questions
+    return wanted, made, index, known._customized, feed._listened, subjects, summaries._reports, summaries._queries
 
 
 @pytest.mark.parametrize("late", [False, True])
