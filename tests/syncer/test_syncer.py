@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from syncing import CONFIGS, DEPLOYMENTS, MAPS, NAMESPACES, Link, gone, linked, scope
 from translated import config_map, deployment, namespace
 
@@ -12,6 +13,7 @@ from farflung.apis.edge.names import DOWNSYNCED, SYNCER_FINALIZER
 from farflung.client.errors import Forbidden
 from farflung.client.transport import OutgoingRequest
 from farflung.syncer import downsync, upsync
+from farflung.syncer.metrics import SyncerMetrics
 
 GONE = "the hub cannot be reached"
 
@@ -32,6 +34,15 @@ async def test_what_the_mailbox_holds_comes_to_the_edge_and_is_marked_and_held(t
         await link.at_edge(DEPLOYMENTS, "web", "shop")
         copy = await link.mailbox.get(MAPS, "page", "shop")
         assert copy["metadata"]["finalizers"] == [SYNCER_FINALIZER]
+
+
+async def test_writes_are_counted_in_the_metrics(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.at_edge(MAPS, "page", "shop")
+        registry = CollectorRegistry()
+        registry.register(SyncerMetrics(link.syncer.summary, link.syncer.controllers))
+        assert (registry.get_sample_value("farflung_syncer_writes_total", {"what": "apply"}) or 0) >= 2
 
 
 async def test_a_change_follows_and_so_does_what_is_taken_away(tmp_path: Path) -> None:

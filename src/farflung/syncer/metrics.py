@@ -13,7 +13,7 @@ from farflung.runtime.controller import Controller
 from farflung.syncer.status import StatusComposer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # registries of collectors need hashable ones
 class SyncerMetrics(Collector):
     """Computed when Prometheus scrapes."""
 
