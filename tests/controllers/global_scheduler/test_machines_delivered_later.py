@@ -48,7 +48,7 @@ class Stage:
 
     def are_led(self, workspace: str, **where: str) -> Callable[[], Awaitable[bool]]:
         async def is_so() -> bool:
-            return await self.routes_through(workspace) == where
+            return await self.led(workspace) == where
 
         return is_so
 
