@@ -171,7 +171,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, StepState, str]] = {
         "no such Customizer",
     ),
     "customization of a copy": ({"desired": Desired(None, "no such")}, "copied", StepState.STUCK, "no such"),
-    "somebody else's": ({"copy": copied(labels={})}, "copied", StepState.STUCK, CONFLICT),
+    "unmanaged copy": ({"copy": copied(labels={})}, "copied", StepState.STUCK, CONFLICT),
     "old copy": (
         {"copy": {**copied(), "spec": {"replicas": 2}}},
         "copied",

@@ -92,7 +92,7 @@ OTHER = unmarked(live_of(for_edge(copy_of(value="2"))))
 SITUATIONS: list[tuple[str, JournalEntry | None, Obj | None, Adopt, Action]] = [
     ("in order", entry_of(), OURS, Adopt.NEVER, NoChange()),
     ("new", entry_of(applied="", owned="", edge_uid=""), None, Adopt.NEVER, ApplyObject(ApplyReason.NEW)),
-    ("deleted by somebody at the edge", entry_of(), None, Adopt.NEVER, ApplyObject(ApplyReason.DRIFT)),
+    ("deleted at the edge", entry_of(), None, Adopt.NEVER, ApplyObject(ApplyReason.DRIFT)),
     (
         "changed at the hub",
         entry_of(value="2", applied="before"),
@@ -137,7 +137,7 @@ SITUATIONS: list[tuple[str, JournalEntry | None, Obj | None, Adopt, Action]] = [
         ApplyObject(ApplyReason.DRIFT, "edge"),
     ),
     ("going, but wanted", entry_of(), deleting(OURS), Adopt.NEVER, AwaitDeletion()),
-    ("somebody else's, going", entry_of(), deleting(OTHER), Adopt.ALWAYS, AwaitDeletion()),
+    ("unmanaged, being deleted", entry_of(), deleting(OTHER), Adopt.ALWAYS, AwaitDeletion()),
     # withdrawn
     ("withdrawn", entry_of(withdrawn=True), OURS, Adopt.NEVER, DeleteObject("edge")),
     ("withdrawn and changed", entry_of(value="2", withdrawn=True), OURS, Adopt.NEVER, DeleteObject("edge")),

@@ -75,7 +75,7 @@ def test_a_machine_that_is_not_taken_leaves_after_a_while_and_may_come_back_late
         assert not one.set_recorded("a", {AZ1: number}, 150.0)  # the same as before
         assert one.avoided("a", until - 1) == [AZ1]
         assert one.avoided("a", until) == []
-    assert one.set_recorded("a", {AZ2: 1}, 100.0)  # somebody forgave az1
+    assert one.set_recorded("a", {AZ2: 1}, 100.0)  # an operator cleared the refusals of az1
     assert one.avoided("a", 101.0) == [AZ2]
     one.forget("a")
     assert one.avoided("a", 101.0) == []

@@ -194,7 +194,7 @@ def test_a_machine_that_its_cluster_does_not_take_leaves_it_although_there_is_no
     found = one.next(41.0)
     assert isinstance(found, UnplacedSubject)
     assert found.message == "0/1 clusters fit: 1 refused it"
-    one.observe(subject("a"), asking("a"), 42.0)  # somebody forgives
+    one.observe(subject("a"), asking("a"), 42.0)  # an operator clears the refusals
     assert isinstance(one.next(42.0), PlacedSubject)
 
 
