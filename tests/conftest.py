@@ -22,8 +22,8 @@ memory.collect_seldom()  # collecting tests takes a quarter less CPU, running th
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    said = "run tasks in an order that depends on this number, some of them late, to find who counts on another one"
-    parser.addoption("--shuffle", type=int, metavar="SEED", help=said)
+    purpose = "run tasks in an order that depends on this number, some of them late, to find code that relies on an order"
+    parser.addoption("--shuffle", type=int, metavar="SEED", help=purpose)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,6 +43,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.hookimpl(trylast=True)  # after Hypothesis has marked its tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     explores = config.getoption("--hypothesis-profile") == "explore"
     for item in items:
