@@ -79,10 +79,16 @@ def our_verdict(text: str, order: Callable[[Functions], Functions] = dict) -> st
         return None
 
 
+OPEN_RANGE = "expression of type 'dyn' cannot be the range of a comprehension"
+
+
 def its_verdict(text: str) -> str | None:
+    """None if it refuses the expression.  Examples with a loop over a value whose type is still open (`{}.a`) are left
+    out: Kubernetes' CEL takes such a range as dynamic, and so do we; the oracle refuses it."""
     try:
         return str(oracle().compile(text).return_type().name())
-    except RuntimeError:
+    except RuntimeError as error:
+        assume(OPEN_RANGE not in str(error))
         return None
 
 
@@ -132,6 +138,7 @@ tokens = st.sampled_from(
 @given(expressions)
 @example("(d + {}.a)")
 @example("optional.of(null).orValue(optional.of(x))")
+@example("{}.a.all(x, x)")
 def test_the_oracle_finds_the_same_types(text: str) -> None:
     """Where several overloads fit a type that is still open, as `{}.a` in `d + {}.a`, the first overload counts.  The
     oracle has its overloads in another order than Kubernetes.  And where `null` stands for another type, we name the
