@@ -6,8 +6,10 @@ import pytest
 
 from farflung.apis.autoscaling.scale import apply_scale, scale_of, selector_text
 from farflung.apis.autoscaling.validation import AUTOSCALER_RULES, to_v1, to_v2
-from farflung.apis.policy import BUDGET_RULES
+from farflung.apis.policy import RULES as POLICY_RULES
 from farflung.machinery.errors import ApiError, Obj
+
+BUDGET_RULES = POLICY_RULES["policy", "PodDisruptionBudget"]
 
 
 def autoscaler(version: str = "autoscaling/v2", **spec: Any) -> Obj:

@@ -8,17 +8,12 @@ from typing import Any, Final
 
 from farflung.apis.printers import age_of, described, name_of, part
 from farflung.apis.resource import Group
+from farflung.apis.rows import Forbidden, Format, NotNegative, Optional, Pointer, Positive, Validation, When
 from farflung.apis.validation import (
-    POSITIVE,
-    Errors,
     Rules,
-    check_name,
-    check_not_negative,
-    check_required_name,
-    spec_of,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required
+from farflung.machinery.errors import Obj
 from farflung.machinery.table import AGE, NAME, Printer
 
 
@@ -38,44 +33,21 @@ RESOURCES: Final = (COORDINATION.stored("leases", "Lease", printer=LEASES),)
 
 # --- Rules of Leases ------------------------------------------------------------------------------
 
-GROUP: Final = "coordination.k8s.io"
-
-
-def validate_lease(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    spec = spec_of(obj)
-    duration = spec.get("leaseDurationSeconds")
-    if duration is not None and duration <= 0:
-        errors.append(invalid_value("spec.leaseDurationSeconds", duration, POSITIVE))
-    check_not_negative(spec, ("leaseTransitions",), "spec", errors)
-    if strategy := spec.get("strategy"):
-        check_name(names.qualified_name, strategy, "spec.strategy", errors)
-    elif spec.get("preferredHolder"):
-        errors.append(field_forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
-    return errors
-
-
-def validate_lease_candidate(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    spec = spec_of(obj)
-    check_required_name(names.dns_subdomain, spec.get("leaseName", ""), "spec.leaseName", errors)
-    if not spec.get("binaryVersion"):
-        errors.append(required("spec.binaryVersion"))
-    check_required_name(names.qualified_name, spec.get("strategy", ""), "spec.strategy", errors)
-    return errors
-
+LEASE: Final = Validation(
+    Pointer("spec.leaseDurationSeconds", Positive),
+    Pointer("spec.leaseTransitions", NotNegative),
+    Optional("spec.strategy", Format(names.qualified_name)),
+    When(
+        "spec.strategy",
+        "",
+        Optional("spec.preferredHolder", Forbidden("may only be specified if `strategy` is defined")),
+    ),
+)
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "Lease"): Rules(
+    (COORDINATION.name, "Lease"): Rules(
         name=names.dns_subdomain,
-        validate=validate_lease,
-        unconditional_update=False,
-        create_on_update=True,
-        short_finalizers=True,
-    ),
-    (GROUP, "LeaseCandidate"): Rules(
-        name=names.dns_subdomain,
-        validate=validate_lease_candidate,
+        validate=LEASE,
         unconditional_update=False,
         create_on_update=True,
         short_finalizers=True,

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from farflung.apis.printers import age_of, described, name_of, shortened
 from farflung.apis.resource import Group
+from farflung.apis.rows import (
+    Always,
+    CheckFunction,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Format,
+    MaxItems,
+    Optional,
+    Pointer,
+    Required,
+    Unique,
+    Unless,
+    Validation,
+    When,
+    immutable,
+)
 from farflung.apis.validation import (
     PROTOCOLS,
     Errors,
     Rules,
-    check_choice,
-    check_immutable,
-    check_name,
     check_not_special,
     parse_address,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, duplicate, invalid_value, required, too_many
+from farflung.machinery.errors import Obj, invalid_value, required
 from farflung.machinery.table import AGE, NAME, Printer
 
 
@@ -60,70 +75,28 @@ RESOURCES: Final = (DISCOVERY.stored("endpointslices", "EndpointSlice", printer=
 
 # --- Rules of EndpointSlices ----------------------------------------------------------------------
 
-GROUP: Final = "discovery.k8s.io"
-ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
-MOST_ENDPOINTS: Final = 1000
-MOST_ADDRESSES: Final = 100
-MOST_PORTS: Final = 20000
-MOST_HINTS: Final = 8
-
 
 def default_slice(obj: Obj) -> None:
-    if not obj.get("endpoints"):
-        obj["endpoints"] = None
-    if not obj.get("ports"):
-        obj["ports"] = None
-    for port in obj["ports"] or ():
-        port.setdefault("name", "")
-        port.setdefault("protocol", "TCP")
-    for endpoint in obj["endpoints"] or ():
-        endpoint.setdefault("conditions", {})
+    """Go writes a list without entries as null."""
+    for member in ("endpoints", "ports"):
+        if not obj.get(member):
+            obj[member] = None
 
 
-def validate_slice(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    kind = obj.get("addressType", "")
-    check_choice(kind, ADDRESS_TYPES, "addressType", errors)
-    endpoints, ports = obj.get("endpoints") or (), obj.get("ports") or ()
-    if len(endpoints) > MOST_ENDPOINTS:
-        errors.append(too_many("endpoints", len(endpoints), MOST_ENDPOINTS))
+def check_ipv4(address: str, field: str, errors: Errors) -> None:
+    _check_family(address, 4, "10.9.8.7", field, errors)
+
+
+def check_ipv6(address: str, field: str, errors: Errors) -> None:
+    _check_family(address, 6, "2001:db8::ffff", field, errors)
+
+
+def _check_family(text: str, version: int, example: str, field: str, errors: Errors) -> None:
+    address = parse_address(text)
+    if address is None or address.version != version:
+        errors.append(invalid_value(field, text, f"must be a valid IPv{version} address, (e.g. {example})"))
     else:
-        for index, endpoint in enumerate(endpoints):
-            _check_slice_endpoint(endpoint, kind, f"endpoints[{index}]", errors)
-    if len(ports) > MOST_PORTS:
-        errors.append(too_many("ports", len(ports), MOST_PORTS))
-    else:
-        _check_slice_ports(ports, errors)
-    return errors
-
-
-def _check_slice_endpoint(endpoint: Obj, kind: str, path: str, errors: Errors) -> None:
-    addresses = endpoint.get("addresses") or ()
-    if not addresses:
-        errors.append(required(f"{path}.addresses", "must contain at least 1 address"))
-    elif len(addresses) > MOST_ADDRESSES:
-        errors.append(too_many(f"{path}.addresses", len(addresses), MOST_ADDRESSES))
-    for index, address in enumerate(addresses):
-        if kind == "FQDN":
-            check_domain(address, f"{path}.addresses[{index}]", errors)
-        elif kind in ("IPv4", "IPv6"):
-            parsed = parse_address(address)
-            if parsed is None or f"IPv{parsed.version}" != kind:
-                example = "10.9.8.7" if kind == "IPv4" else "2001:db8::ffff"
-                errors.append(
-                    invalid_value(
-                        f"{path}.addresses[{index}]", address, f"must be a valid {kind} address, (e.g. {example})"
-                    )
-                )
-            else:
-                check_not_special(address, f"{path}.addresses[{index}]", errors)
-    if node := endpoint.get("nodeName"):
-        check_name(names.dns_subdomain, node, f"{path}.nodeName", errors)
-    if hostname := endpoint.get("hostname"):
-        check_name(names.dns_label, hostname, f"{path}.hostname", errors)
-    hints = (endpoint.get("hints") or {}).get("forZones") or ()
-    if len(hints) > MOST_HINTS:
-        errors.append(too_many(f"{path}.hints.forZones", len(hints), MOST_HINTS))
+        check_not_special(text, field, errors)
 
 
 def check_domain(text: str, field: str, errors: Errors) -> None:
@@ -145,24 +118,33 @@ def check_domain(text: str, field: str, errors: Errors) -> None:
                 return
 
 
-def _check_slice_ports(ports: Sequence[Obj], errors: Errors) -> None:
-    seen: set[str] = set()
-    for index, port in enumerate(ports):
-        path, name = f"ports[{index}]", port.get("name", "")
-        if name:
-            check_name(names.dns_label, name, f"{path}.name", errors)
-        if name in seen:
-            errors.append(duplicate(f"{path}.name", name))
-        seen.add(name)
-        check_choice(port.get("protocol", ""), PROTOCOLS, f"{path}.protocol", errors)
-        if protocol := port.get("appProtocol"):
-            check_name(names.qualified_name, protocol, f"{path}.appProtocol", errors)
+def endpoints(*address_rules: CheckFunction) -> Each:
+    return Each(
+        "endpoints",
+        Required("addresses", MaxItems(100), detail="must contain at least 1 address"),
+        Each("addresses", *address_rules),
+        Optional("nodeName", Format(names.dns_subdomain)),
+        Optional("hostname", Format(names.dns_label)),
+        Pointer("hints.forZones", MaxItems(8)),
+        most=1000,
+    )
 
 
-def validate_slice_update(new: Obj, old: Obj) -> list[FieldError]:
-    errors: Errors = []
-    check_immutable(new.get("addressType"), old.get("addressType"), "addressType", errors)
-    return errors
+SLICE: Final = Validation(
+    Required("addressType", Enum("FQDN", "IPv4", "IPv6")),
+    When("addressType", "IPv4", endpoints(check_ipv4)),
+    When("addressType", "IPv6", endpoints(check_ipv6)),
+    When("addressType", "FQDN", endpoints(check_domain)),
+    Unless("addressType", ("FQDN", "IPv4", "IPv6"), endpoints()),
+    Each(
+        "ports",
+        Optional("name", Format(names.dns_label)),
+        Always("name", Unique()),
+        Required("protocol", Enum(*PROTOCOLS)),
+        Optional("appProtocol", Format(names.qualified_name)),
+        most=20000,
+    ),
+)
 
 
 def slice_changed(new: Obj, old: Obj) -> bool:
@@ -173,11 +155,15 @@ def slice_changed(new: Obj, old: Obj) -> bool:
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "EndpointSlice"): Rules(
+    (DISCOVERY.name, "EndpointSlice"): Rules(
         name=names.dns_subdomain,
-        default=default_slice,
-        validate=validate_slice,
-        validate_update=validate_slice_update,
+        default=Defaults(
+            default_slice,
+            Each("ports", Default("name", ""), Default("protocol", "TCP")),
+            Each("endpoints", Default("conditions", {})),
+        ),
+        validate=SLICE,
+        validate_update=immutable("addressType"),
         generation=True,
         another_generation=slice_changed,
     ),

@@ -8,18 +8,33 @@ from typing import Any, Final
 
 from farflung.apis.printers import NOTHING, age_of, condition_status, described, name_of, part
 from farflung.apis.resource import Group, status
+from farflung.apis.rows import (
+    Always,
+    Check,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Forbidden,
+    Format,
+    Pointer,
+    Range,
+    Required,
+    RequiredPointer,
+    Struct,
+    Table,
+    Validation,
+    When,
+    new_status,
+)
 from farflung.apis.validation import (
     Errors,
     Rules,
-    check_range,
-    check_required_name,
-    check_supported,
     keep_spec,
     keep_status,
-    spec_of,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, field_forbidden, required
+from farflung.machinery.errors import Obj, required
 from farflung.machinery.table import AGE, NAME, Column, Printer
 
 
@@ -104,113 +119,85 @@ RESOURCES: Final = (
 
 # --- Rules of FlowSchemas and PriorityLevelConfigurations: defaults and structure -----------------
 
-GROUP: Final = "flowcontrol.apiserver.k8s.io"
-HIGHEST_PRECEDENCE: Final = 10000
+NO_RULES: Final = "at least one of resourceRules and nonResourceRules has to be non-empty"
 
 
-def default_flow_schema(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    if not spec.get("matchingPrecedence"):
-        spec["matchingPrecedence"] = 1000
-    obj.setdefault("status", {})
+def check_rules_present(rule: Obj, path: str, errors: Errors) -> None:
+    if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
+        errors.append(required(path, NO_RULES))
 
 
-def validate_flow_schema(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    spec = spec_of(obj)
-    check_range(spec.get("matchingPrecedence", 0), 1, HIGHEST_PRECEDENCE, "spec.matchingPrecedence", errors)
-    level = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
-    check_required_name(names.dns_subdomain, level, "spec.priorityLevelConfiguration.name", errors)
-    method = spec.get("distinguisherMethod")
-    if method is not None:
-        methods = ("ByNamespace", "ByUser")
-        check_supported(method.get("type", ""), methods, "spec.distinguisherMethod.type", errors)
-    for index, rule in enumerate(spec.get("rules") or ()):
-        if not rule.get("subjects"):
-            errors.append(required(f"spec.rules[{index}].subjects", "subjects must contain at least one value"))
-        if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
-            detail = "at least one of resourceRules and nonResourceRules has to be non-empty"
-            errors.append(required(f"spec.rules[{index}]", detail))
-    return errors
+FLOW_SCHEMA: Final = Validation(
+    Always("spec.matchingPrecedence", Range(1, 10000), zero=0),
+    Required("spec.priorityLevelConfiguration.name", Format(names.dns_subdomain)),
+    Struct("spec.distinguisherMethod", Always("type", Enum("ByNamespace", "ByUser"))),
+    Each(
+        "spec.rules",
+        Required("subjects", detail="subjects must contain at least one value"),
+        Check(check_rules_present),
+    ),
+)
+
+DEFAULT_LEVEL: Final = Defaults(
+    Default("spec", {}),
+    Struct("spec.exempt", Default("nominalConcurrencyShares", 0), Default("lendablePercent", 0)),
+    Struct(
+        "spec.limited",
+        Default("nominalConcurrencyShares", 30),
+        Default("lendablePercent", 0),
+        Default("limitResponse", {}),
+        Struct(
+            "limitResponse.queuing",
+            Default("queues", 64, empty=True),
+            Default("handSize", 8, empty=True),
+            Default("queueLengthLimit", 50, empty=True),
+        ),
+    ),
+    Default("status", {}),
+)
+
+LIMITED: Final = Table(
+    Always("lendablePercent", Range(0, 100), zero=0),
+    When(
+        "limitResponse.type",
+        "Reject",
+        Pointer("limitResponse.queuing", Forbidden("must be nil if limited.limitResponse.type is not Limited")),
+    ),
+    When(
+        "limitResponse.type",
+        "Queue",
+        RequiredPointer("limitResponse.queuing", detail="must not be empty if limited.limitResponse.type is Limited"),
+    ),
+    Always("limitResponse.type", Enum("Queue", "Reject")),
+)
+LEVEL: Final = Validation(
+    When("spec.type", "Exempt", Pointer("spec.limited", Forbidden("must be nil if the type is not Limited"))),
+    When(
+        "spec.type",
+        "Limited",
+        Pointer("spec.exempt", Forbidden("must be nil if the type is Limited")),
+        RequiredPointer("spec.limited", LIMITED, detail="must not be empty when type is Limited"),
+    ),
+    Always("spec.type", Enum("Exempt", "Limited")),
+)
 
 
-def default_priority_level(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    exempt, limited = spec.get("exempt"), spec.get("limited")
-    if exempt is not None:
-        exempt.setdefault("nominalConcurrencyShares", 0)
-        exempt.setdefault("lendablePercent", 0)
-    if limited is not None:
-        limited.setdefault("nominalConcurrencyShares", 30)
-        limited.setdefault("lendablePercent", 0)
-        queuing = limited.setdefault("limitResponse", {}).get("queuing")
-        if queuing is not None:
-            for member, value in QUEUING.items():
-                queuing[member] = queuing.get(member) or value
-    obj.setdefault("status", {})
-
-
-QUEUING: Final[Mapping[str, int]] = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
-
-
-def validate_priority_level(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    spec = spec_of(obj)
-    match spec.get("type", ""):
-        case "Exempt":
-            if spec.get("limited") is not None:
-                errors.append(field_forbidden("spec.limited", "must be nil if the type is not Limited"))
-        case "Limited":
-            if spec.get("exempt") is not None:
-                errors.append(field_forbidden("spec.exempt", "must be nil if the type is Limited"))
-            if spec.get("limited") is None:
-                errors.append(required("spec.limited", "must not be empty when type is Limited"))
-            else:
-                _check_limited(spec["limited"], "spec.limited", errors)
-        case kind:
-            check_supported(kind, ("Exempt", "Limited"), "spec.type", errors)
-    return errors
-
-
-def _check_limited(limited: Obj, path: str, errors: Errors) -> None:
-    check_range(limited.get("lendablePercent", 0), 0, 100, f"{path}.lendablePercent", errors)
-    response = limited.get("limitResponse") or {}
-    match response.get("type", ""):
-        case "Reject":
-            if response.get("queuing") is not None:
-                detail = "must be nil if limited.limitResponse.type is not Limited"
-                errors.append(field_forbidden(f"{path}.limitResponse.queuing", detail))
-        case "Queue":
-            if response.get("queuing") is None:
-                detail = "must not be empty if limited.limitResponse.type is Limited"
-                errors.append(required(f"{path}.limitResponse.queuing", detail))
-        case kind:
-            check_supported(kind, ("Queue", "Reject"), f"{path}.limitResponse.type", errors)
-
-
-def _prepare(obj: Obj) -> None:
-    obj["status"] = {}
+def _rules(default: Defaults, validate: Validation) -> Rules:
+    return Rules(
+        name=names.dns_subdomain,
+        default=default,
+        prepare_create=new_status({}),
+        prepare_update=keep_status,
+        prepare_status=keep_spec,
+        validate=validate,
+        unconditional_update=False,
+        generation=True,
+    )
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "FlowSchema"): Rules(
-        name=names.dns_subdomain,
-        default=default_flow_schema,
-        prepare_create=_prepare,
-        prepare_update=keep_status,
-        prepare_status=keep_spec,
-        validate=validate_flow_schema,
-        unconditional_update=False,
-        generation=True,
+    (FLOW_CONTROL.name, "FlowSchema"): _rules(
+        Defaults(Default("spec.matchingPrecedence", 1000, empty=True), Default("status", {})), FLOW_SCHEMA
     ),
-    (GROUP, "PriorityLevelConfiguration"): Rules(
-        name=names.dns_subdomain,
-        default=default_priority_level,
-        prepare_create=_prepare,
-        prepare_update=keep_status,
-        prepare_status=keep_spec,
-        validate=validate_priority_level,
-        unconditional_update=False,
-        generation=True,
-    ),
+    (FLOW_CONTROL.name, "PriorityLevelConfiguration"): _rules(DEFAULT_LEVEL, LEVEL),
 }

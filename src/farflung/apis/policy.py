@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from farflung.apis.printers import age_of, name_of, part
 from farflung.apis.resource import Group, status
+from farflung.apis.rows import Check, Default, Defaults, Enum, NotNegative, Optional, Pointer, Validation, new_status
 from farflung.apis.validation import (
     Errors,
     Rules,
     check_at_most_everything,
     check_count_or_percent,
-    check_not_negative,
     check_selector,
-    check_supported,
     keep_spec,
     keep_status,
     spec_of,
@@ -67,62 +66,40 @@ RESOURCES: Final = (
 )
 
 
-# --- PodDisruptionBudgets -------------------------------------------------------------------------
+# --- Rules of PodDisruptionBudgets ----------------------------------------------------------------
 
 COUNTS: Final = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
 
-def _default(budget: Obj) -> None:
-    budget.setdefault("spec", {})
-    status = budget.setdefault("status", {})
-    for member in COUNTS:
-        status.setdefault(member, 0)
-
-
-def _prepare_create(budget: Obj) -> None:
-    budget["status"] = dict.fromkeys(COUNTS, 0)
-
-
-def _validate(budget: Obj) -> Errors:
-    errors: Errors = []
+def check_one_bound(budget: Obj, path: str, errors: Errors) -> None:
     spec = spec_of(budget)
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
-    policy = spec.get("unhealthyPodEvictionPolicy")
     if least is not None and most is not None:
         shown = {
             "MinAvailable": least,
             "Selector": spec.get("selector"),
             "MaxUnavailable": most,
-            "UnhealthyPodEvictionPolicy": policy,
+            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
         }
         errors.append(invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
-    for member, value in (("minAvailable", least), ("maxUnavailable", most)):
-        if value is not None:
-            check_count_or_percent(value, f"spec.{member}", errors)
-            check_at_most_everything(value, f"spec.{member}", errors)
-    if policy is not None:
-        choices = ("AlwaysAllow", "IfHealthyBudget")
-        check_supported(policy, choices, "spec.unhealthyPodEvictionPolicy", errors)
-    check_selector(spec.get("selector"), "spec.selector", errors)
-    return errors
 
 
-def _validate_status(new: Obj, old: Obj) -> Errors:
-    errors: Errors = []
-    check_not_negative(new.get("status") or {}, COUNTS, "status", errors)
-    return errors
-
-
-BUDGET_RULES: Final = Rules(
-    name=names.dns_subdomain,
-    default=_default,
-    prepare_create=_prepare_create,
-    prepare_update=keep_status,
-    prepare_status=keep_spec,
-    validate=_validate,
-    validate_status=_validate_status,
-    unconditional_update=False,
-    generation=True,
-)
-
-RULES: Final[Mapping[tuple[str, str], Rules]] = {("policy", "PodDisruptionBudget"): BUDGET_RULES}
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    ("policy", "PodDisruptionBudget"): Rules(
+        name=names.dns_subdomain,
+        default=Defaults(Default("spec", {}), *(Default(f"status.{member}", 0) for member in COUNTS)),
+        prepare_create=new_status(dict.fromkeys(COUNTS, 0)),
+        prepare_update=keep_status,
+        prepare_status=keep_spec,
+        validate=Validation(
+            Check(check_one_bound),
+            Pointer("spec.minAvailable", check_count_or_percent, check_at_most_everything),
+            Pointer("spec.maxUnavailable", check_count_or_percent, check_at_most_everything),
+            Pointer("spec.unhealthyPodEvictionPolicy", Enum("AlwaysAllow", "IfHealthyBudget")),
+            Optional("spec.selector", check_selector),
+        ),
+        validate_status=Validation(*(Pointer(f"status.{member}", NotNegative) for member in COUNTS)),
+        unconditional_update=False,
+        generation=True,
+    )
+}

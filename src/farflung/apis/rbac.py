@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -10,7 +10,8 @@ from typing import Any, Final
 from farflung.apis.names import RBAC_GROUP
 from farflung.apis.printers import age_of, name_of, part
 from farflung.apis.resource import Group
-from farflung.apis.validation import Errors, Rules, check_name, check_required_name, check_selector, check_supported
+from farflung.apis.rows import Always, Default, Defaults, Each, Enum, Format, Required, Struct, Validation, When
+from farflung.apis.validation import Errors, Rules, check_name, check_selector, check_supported
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, invalid_value, not_supported, required
 from farflung.machinery.table import AGE, NAME, Column, Printer
@@ -83,16 +84,10 @@ def default_role(obj: Obj) -> None:
         obj["rules"] = None
 
 
-def validate_role(obj: Obj, *, namespaced: bool) -> list[FieldError]:
-    errors: Errors = []
-    for index, rule in enumerate(obj.get("rules") or ()):
-        _check_rule(rule, f"rules[{index}]", namespaced, errors)
-    if not namespaced and obj.get("aggregationRule") is not None:
-        _check_aggregation(obj["aggregationRule"], errors)
-    return errors
+SELECTORS_REQUIRED: Final = "at least one clusterRoleSelector required if aggregationRule is non-nil"
 
 
-def _check_rule(rule: Obj, path: str, namespaced: bool, errors: Errors) -> None:
+def _check_rule(rule: Obj, path: str, errors: Errors, *, namespaced: bool) -> None:
     resources, urls = rule.get("resources"), rule.get("nonResourceURLs")
     if not rule.get("verbs"):
         errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
@@ -110,40 +105,26 @@ def _check_rule(rule: Obj, path: str, namespaced: bool, errors: Errors) -> None:
         errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
 
 
-def _check_aggregation(aggregation: Obj, errors: Errors) -> None:
-    path = "aggregationRule.clusterRoleSelectors"
-    selectors = aggregation.get("clusterRoleSelectors") or ()
-    if not selectors:
-        errors.append(required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
-    for index, selector in enumerate(selectors):
-        check_selector(selector, f"{path}[{index}]", errors)
-
+ROLE: Final = Validation(Each("rules", partial(_check_rule, namespaced=True)))
+CLUSTER_ROLE: Final = Validation(
+    Each("rules", partial(_check_rule, namespaced=False)),
+    Struct(
+        "aggregationRule",
+        Required("clusterRoleSelectors", detail=SELECTORS_REQUIRED),
+        Each("clusterRoleSelectors", check_selector),
+    ),
+)
 
 # --- bindings -------------------------------------------------------------------------------------
 
 
-def default_binding(obj: Obj) -> None:
-    role = obj.setdefault("roleRef", {})
-    if not role.get("apiGroup"):
-        role["apiGroup"] = RBAC_GROUP
-    for subject in obj.get("subjects") or ():
-        if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
-            subject["apiGroup"] = RBAC_GROUP
+DEFAULT_BINDING: Final = Defaults(
+    Default("roleRef.apiGroup", RBAC_GROUP, empty=True),
+    Each("subjects", When("kind", ("User", "Group"), Default("apiGroup", RBAC_GROUP, empty=True))),
+)
 
 
-def validate_binding(obj: Obj, *, namespaced: bool) -> list[FieldError]:
-    errors: Errors = []
-    role = obj.get("roleRef") or {}
-    check_supported(role.get("apiGroup", ""), (RBAC_GROUP,), "roleRef.apiGroup", errors)
-    kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
-    check_supported(role.get("kind", ""), kinds, "roleRef.kind", errors)
-    check_required_name(names.path_segment, role.get("name", ""), "roleRef.name", errors)
-    for index, subject in enumerate(obj.get("subjects") or ()):
-        _check_subject(subject, f"subjects[{index}]", namespaced, errors)
-    return errors
-
-
-def _check_subject(subject: Obj, path: str, namespaced: bool, errors: Errors) -> None:
+def _check_subject(subject: Obj, path: str, errors: Errors, *, namespaced: bool) -> None:
     name, kind, group = subject.get("name", ""), subject.get("kind", ""), subject.get("apiGroup", "")
     if not name:
         errors.append(required(f"{path}.name"))
@@ -173,28 +154,26 @@ def _role_reference(obj: Obj) -> Obj:
     return {"APIGroup": role.get("apiGroup", ""), "Kind": role.get("kind", ""), "Name": role.get("name", "")}
 
 
-def _role_rules(*, namespaced: bool) -> Rules:
+def _binding(kinds: Sequence[str], *, namespaced: bool) -> Rules:
     return Rules(
         name=names.path_segment,
-        default=default_role,
-        validate=partial(validate_role, namespaced=namespaced),
-        create_on_update=True,
-    )
-
-
-def _binding_rules(*, namespaced: bool) -> Rules:
-    return Rules(
-        name=names.path_segment,
-        default=default_binding,
-        validate=partial(validate_binding, namespaced=namespaced),
+        default=DEFAULT_BINDING,
+        validate=Validation(
+            Always("roleRef.apiGroup", Enum(RBAC_GROUP)),
+            Always("roleRef.kind", Enum(*kinds)),
+            Required("roleRef.name", Format(names.path_segment)),
+            Each("subjects", partial(_check_subject, namespaced=namespaced)),
+        ),
         validate_update=validate_binding_update,
         create_on_update=True,
     )
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (RBAC_GROUP, "Role"): _role_rules(namespaced=True),
-    (RBAC_GROUP, "ClusterRole"): _role_rules(namespaced=False),
-    (RBAC_GROUP, "RoleBinding"): _binding_rules(namespaced=True),
-    (RBAC_GROUP, "ClusterRoleBinding"): _binding_rules(namespaced=False),
+    (RBAC_GROUP, "Role"): Rules(name=names.path_segment, default=default_role, validate=ROLE, create_on_update=True),
+    (RBAC_GROUP, "ClusterRole"): Rules(
+        name=names.path_segment, default=default_role, validate=CLUSTER_ROLE, create_on_update=True
+    ),
+    (RBAC_GROUP, "RoleBinding"): _binding(("Role", "ClusterRole"), namespaced=True),
+    (RBAC_GROUP, "ClusterRoleBinding"): _binding(("ClusterRole",), namespaced=False),
 }

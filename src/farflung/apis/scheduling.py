@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from farflung.apis.printers import age_of, described, name_of
 from farflung.apis.resource import Group
-from farflung.apis.validation import Errors, Rules, check_immutable, check_supported
+from farflung.apis.rows import Always, Check, Default, Defaults, Enum, Validation, immutable
+from farflung.apis.validation import Errors, Rules
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, field_forbidden
+from farflung.machinery.errors import Obj, field_forbidden
 from farflung.machinery.table import AGE, NAME, Printer
 
 
@@ -49,7 +50,6 @@ RESOURCES: Final = (
 
 # --- Rules of PriorityClasses ---------------------------------------------------------------------
 
-GROUP: Final = "scheduling.k8s.io"
 HIGHEST_OF_USERS: Final = 1_000_000_000
 SYSTEM: Final = "system-"
 SYSTEM_VALUES: Final[Mapping[str, int]] = {
@@ -58,30 +58,14 @@ SYSTEM_VALUES: Final[Mapping[str, int]] = {
 }
 
 
-def default_priority_class(obj: Obj) -> None:
-    obj.setdefault("value", 0)
-    if not obj.get("preemptionPolicy"):
-        obj["preemptionPolicy"] = "PreemptLowerPriority"
-
-
-def prepare_priority_class(obj: Obj) -> None:
-    """The generation is 1 and never increases."""
-    obj["metadata"]["generation"] = 1
-
-
-def validate_priority_class(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
-    if name.startswith(SYSTEM):
+def check_value(obj: Obj, path: str, errors: Errors) -> None:
+    if obj["metadata"].get("name", "").startswith(SYSTEM):
         if wrong := _not_of_the_system(obj):
             detail = f"priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {wrong}"
             errors.append(field_forbidden("metadata.name", detail))
-    elif value > HIGHEST_OF_USERS:
+    elif obj.get("value", 0) > HIGHEST_OF_USERS:
         detail = f"maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}"
         errors.append(field_forbidden("value", detail))
-    policies = ("Never", "PreemptLowerPriority")
-    check_supported(obj.get("preemptionPolicy", ""), policies, "preemptionPolicy", errors)
-    return errors
 
 
 def _not_of_the_system(obj: Obj) -> str:
@@ -93,20 +77,27 @@ def _not_of_the_system(obj: Obj) -> str:
     return f"globalDefault of {name} PriorityClass must be false" if obj.get("globalDefault") else ""
 
 
-def validate_priority_class_update(new: Obj, old: Obj) -> list[FieldError]:
+def prepare_priority_class(obj: Obj) -> None:
+    """The generation is 1 and never increases."""
+    obj["metadata"]["generation"] = 1
+
+
+def validate_priority_class_update(new: Obj, old: Obj) -> Errors:
     errors: Errors = []
     if new.get("value", 0) != old.get("value", 0):
         errors.append(field_forbidden("value", "may not be changed in an update."))
-    check_immutable(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy", errors)
-    return errors
+    return errors + immutable("preemptionPolicy")(new, old)
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "PriorityClass"): Rules(
+    (SCHEDULING.name, "PriorityClass"): Rules(
         name=names.dns_subdomain,
-        default=default_priority_class,
+        default=Defaults(Default("value", 0), Default("preemptionPolicy", "PreemptLowerPriority", empty=True)),
         prepare_create=prepare_priority_class,
-        validate=validate_priority_class,
+        validate=Validation(
+            Check(check_value),
+            Always("preemptionPolicy", Enum("Never", "PreemptLowerPriority")),
+        ),
         validate_update=validate_priority_class_update,
     ),
 }

@@ -8,24 +8,33 @@ from typing import Any, Final
 
 from farflung.apis.printers import NOTHING, UNSET, age_of, described, name_of, part
 from farflung.apis.resource import Group, status
+from farflung.apis.rows import (
+    Always,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Format,
+    Optional,
+    Required,
+    Unique,
+    Validation,
+    immutable,
+    new_status,
+)
 from farflung.apis.validation import (
+    IMMUTABLE,
     Errors,
     Rules,
-    check_choice,
-    check_immutable,
-    check_name,
     check_required_name,
     check_selector,
-    check_supported,
     keep_spec,
     keep_status,
     spec_of,
 )
 from farflung.machinery import names
 from farflung.machinery.errors import (
-    FieldError,
     Obj,
-    duplicate,
     field_forbidden,
     invalid_value,
     required,
@@ -190,131 +199,78 @@ RESOURCES: Final = (
 
 # --- Rules of StorageClasses, CSI drivers and nodes, and VolumeAttachments ------------------------
 
-GROUP: Final = "storage.k8s.io"
 MOST_PARAMETERS: Final = 512
 LARGEST_PARAMETERS: Final = 256 * 1024
 DRIVER_NAME_LENGTH: Final = 63
-BINDING_MODES: Final = ("Immediate", "WaitForFirstConsumer")
-RECLAIM_POLICIES: Final = ("Delete", "Retain")
 
 # --- StorageClass, VolumeAttributesClass ----------------------------------------------------------
 
 
-def default_storage_class(obj: Obj) -> None:
-    if not obj.get("reclaimPolicy"):
-        obj["reclaimPolicy"] = "Delete"
-    if not obj.get("volumeBindingMode"):
-        obj["volumeBindingMode"] = "Immediate"
+def check_provisioner(provisioner: str, field: str, errors: Errors) -> None:
+    for message in names.qualified_name(provisioner.lower()):
+        errors.append(invalid_value(field, provisioner, message))
 
 
-def validate_storage_class(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    provisioner = obj.get("provisioner", "")
-    if not provisioner:
-        errors.append(required("provisioner"))
-    for message in names.qualified_name(provisioner.lower()) if provisioner else ():
-        errors.append(invalid_value("provisioner", provisioner, message))
-    _check_parameters(obj.get("parameters") or {}, errors)
-    check_supported(obj.get("reclaimPolicy", ""), RECLAIM_POLICIES, "reclaimPolicy", errors)
-    check_choice(obj.get("volumeBindingMode", ""), BINDING_MODES, "volumeBindingMode", errors)
-    return errors
-
-
-def _check_parameters(parameters: Mapping[str, str], errors: Errors) -> None:
+def check_parameters(parameters: Mapping[str, str], field: str, errors: Errors) -> None:
     if len(parameters) > MOST_PARAMETERS:
-        errors.append(too_long("parameters", MOST_PARAMETERS))
+        errors.append(too_long(field, MOST_PARAMETERS))
         return
     for key in parameters:
         if not key:
-            errors.append(invalid_value("parameters", key, "field can not be empty."))
+            errors.append(invalid_value(field, key, "field can not be empty."))
     if sum(names.size(key) + names.size(value) for key, value in parameters.items()) > LARGEST_PARAMETERS:
-        errors.append(too_long("parameters", LARGEST_PARAMETERS))
+        errors.append(too_long(field, LARGEST_PARAMETERS))
 
 
-def validate_storage_class_update(new: Obj, old: Obj) -> list[FieldError]:
+def validate_storage_class_update(new: Obj, old: Obj) -> Errors:
     errors: Errors = []
     for member in ("parameters", "provisioner", "reclaimPolicy"):
         if (new.get(member) or None) != (old.get(member) or None):
             errors.append(field_forbidden(member, f"updates to {member} are forbidden."))
-    check_immutable(new.get("volumeBindingMode"), old.get("volumeBindingMode"), "volumeBindingMode", errors)
-    return errors
+    return errors + immutable("volumeBindingMode")(new, old)
 
 
-def validate_attributes_class(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    driver = obj.get("driverName", "")
-    check_driver_name(driver, "driverName", errors)
-    if not obj.get("parameters"):
-        errors.append(required("parameters", "must contain at least one key/value pair"))
-    _check_parameters(obj.get("parameters") or {}, errors)
-    return errors
-
-
-def validate_attributes_class_update(new: Obj, old: Obj) -> list[FieldError]:
-    errors: Errors = []
-    check_immutable(new.get("driverName"), old.get("driverName"), "driverName", errors)
-    check_immutable(new.get("parameters"), old.get("parameters"), "parameters", errors)
-    return errors
-
+STORAGE_CLASS: Final = Validation(
+    Required("provisioner", check_provisioner),
+    Optional("parameters", check_parameters),
+    Always("reclaimPolicy", Enum("Delete", "Retain")),
+    Required("volumeBindingMode", Enum("Immediate", "WaitForFirstConsumer")),
+)
 
 # --- CSIDriver, CSINode ---------------------------------------------------------------------------
 
 
 def check_driver_name(name: str, field: str, errors: Errors) -> None:
-    if not name:
-        errors.append(required(field))
-        return
     if names.size(name) > DRIVER_NAME_LENGTH:
         errors.append(too_long(field, DRIVER_NAME_LENGTH))
     for message in names.dns_subdomain(name.lower()):
         errors.append(invalid_value(field, name, message))
 
 
-#: what a CSIDriver's spec is when it does not say
-DRIVER_DEFAULTS: Final[Mapping[str, object]] = {
-    "attachRequired": True,
-    "podInfoOnMount": False,
-    "storageCapacity": False,
-    "fsGroupPolicy": "ReadWriteOnceWithFSType",
-    "requiresRepublish": False,
-    "seLinuxMount": False,
-}
-DRIVER_MUTABLE: Final = (
-    "podInfoOnMount",
-    "storageCapacity",
-    "fsGroupPolicy",
-    "tokenRequests",
-    "requiresRepublish",
-    "seLinuxMount",
-    "nodeAllocatableUpdatePeriodSeconds",
+ATTRIBUTES_CLASS: Final = Validation(
+    Required("driverName", check_driver_name),
+    Required("parameters", check_parameters, detail="must contain at least one key/value pair"),
 )
 
+DRIVER_MUTABLE: Final = (
+    "podInfoOnMount", "storageCapacity", "fsGroupPolicy", "tokenRequests", "requiresRepublish", "seLinuxMount",
+    "nodeAllocatableUpdatePeriodSeconds",
+)  # fmt: skip
 
-def default_driver(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    for member, value in DRIVER_DEFAULTS.items():
-        if spec.get(member) is None:
-            spec[member] = value
-    if not spec.get("volumeLifecycleModes"):
-        spec["volumeLifecycleModes"] = ["Persistent"]
-
-
-def validate_driver(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    spec = spec_of(obj)
-    check_driver_name(obj["metadata"].get("name", ""), "metadata.name", errors)
-    policies = ("File", "None", "ReadWriteOnceWithFSType")
-    check_supported(spec.get("fsGroupPolicy", ""), policies, "spec.fsGroupPolicy", errors)
-    for mode in spec.get("volumeLifecycleModes") or ():
-        check_supported(mode, ("Ephemeral", "Persistent"), "spec.volumeLifecycleModes", errors)
-    return errors
-
-
-def validate_driver_update(new: Obj, old: Obj) -> list[FieldError]:
-    errors: Errors = []
-    for member in ("attachRequired", "volumeLifecycleModes"):
-        check_immutable(spec_of(new).get(member), spec_of(old).get(member), f"spec.{member}", errors)
-    return errors
+DRIVER_DEFAULTS: Final = Defaults(
+    Default("spec.attachRequired", True),
+    Default("spec.podInfoOnMount", False),
+    Default("spec.storageCapacity", False),
+    Default("spec.fsGroupPolicy", "ReadWriteOnceWithFSType"),
+    Default("spec.requiresRepublish", False),
+    Default("spec.seLinuxMount", False),
+    Default("spec.volumeLifecycleModes", ["Persistent"], empty=True),
+)
+DRIVER: Final = Validation(
+    Required("metadata.name", check_driver_name),
+    Always("spec.fsGroupPolicy", Enum("File", "None", "ReadWriteOnceWithFSType")),
+    Each("spec.volumeLifecycleModes", Enum("Ephemeral", "Persistent"), indexed=False),
+)
 
 
 def count_driver_changes(new: Obj, old: Obj) -> None:
@@ -325,6 +281,7 @@ def count_driver_changes(new: Obj, old: Obj) -> None:
 
 
 def default_node(obj: Obj) -> None:
+    """Go writes a list without entries as null."""
     spec = obj.setdefault("spec", {})
     if not spec.get("drivers"):
         spec["drivers"] = None
@@ -333,111 +290,90 @@ def default_node(obj: Obj) -> None:
             driver["topologyKeys"] = None
 
 
-def validate_node(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    seen: set[str] = set()
-    for index, driver in enumerate(spec_of(obj).get("drivers") or ()):
-        path = f"spec.drivers[{index}]"
-        name = driver.get("name", "")
-        check_driver_name(name, f"{path}.name", errors)
-        if not driver.get("nodeID"):
-            errors.append(required(f"{path}.nodeID"))
-        if name in seen:
-            errors.append(duplicate(f"{path}.name", name))
-        seen.add(name)
-        for key in driver.get("topologyKeys") or ():
-            check_name(names.qualified_name, key, f"{path}.topologyKeys", errors)
-    return errors
-
+NODE: Final = Validation(
+    Each(
+        "spec.drivers",
+        Required("name", check_driver_name),
+        Required("nodeID"),
+        Always("name", Unique()),
+        Each("topologyKeys", Format(names.qualified_name), indexed=False),
+    ),
+)
 
 # --- VolumeAttachment, CSIStorageCapacity ---------------------------------------------------------
 
-
-def default_attachment(obj: Obj) -> None:
-    obj.setdefault("status", {"attached": False})
+ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
 
-def prepare_attachment(obj: Obj) -> None:
-    obj["status"] = {"attached": False}
-
-
-def validate_attachment(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    spec = spec_of(obj)
-    check_required_name(names.qualified_name, spec.get("attacher", ""), "spec.attacher", errors)
-    source = spec.get("source") or {}
+def check_attachment_source(source: Obj, path: str, errors: Errors) -> None:
     inline, volume = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
     if inline is None and volume is None:
-        errors.append(required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+        errors.append(required(path, ONE_SOURCE))
     elif inline is not None and volume is not None:
-        detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-        errors.append(field_forbidden("spec.source", detail))
+        errors.append(field_forbidden(path, ONE_SOURCE))
     elif volume is not None:
-        check_required_name(names.dns_subdomain, volume, "spec.source.persistentVolumeName", errors)
-    check_required_name(names.dns_subdomain, spec.get("nodeName", ""), "spec.nodeName", errors)
-    return errors
+        check_required_name(names.dns_subdomain, volume, f"{path}.persistentVolumeName", errors)
 
 
-def validate_attachment_update(new: Obj, old: Obj) -> list[FieldError]:
-    if spec_of(new) == spec_of(old):
-        return []
-    return [invalid_value("spec", spec_of(new), "field is immutable")]
+ATTACHMENT: Final = Validation(
+    Required("spec.attacher", Format(names.qualified_name)),
+    Always("spec.source", check_attachment_source, zero={}),
+    Required("spec.nodeName", Format(names.dns_subdomain)),
+)
 
 
-def validate_capacity(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    check_selector(obj.get("nodeTopology"), "nodeTopology", errors)
-    check_required_name(names.dns_subdomain, obj.get("storageClassName", ""), "storageClassName", errors)
-    return errors
+def validate_attachment_update(new: Obj, old: Obj) -> Errors:
+    return [] if spec_of(new) == spec_of(old) else [invalid_value("spec", spec_of(new), IMMUTABLE)]
 
 
-def validate_capacity_update(new: Obj, old: Obj) -> list[FieldError]:
-    errors: Errors = []
-    for member in ("nodeTopology", "storageClassName"):
-        check_immutable(new.get(member), old.get(member), member, errors)
-    return errors
+CAPACITY: Final = Validation(
+    Optional("nodeTopology", check_selector),
+    Required("storageClassName", Format(names.dns_subdomain)),
+)
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "StorageClass"): Rules(
+    (STORAGE.name, "StorageClass"): Rules(
         name=names.dns_subdomain,
-        default=default_storage_class,
-        validate=validate_storage_class,
+        default=Defaults(
+            Default("reclaimPolicy", "Delete", empty=True), Default("volumeBindingMode", "Immediate", empty=True)
+        ),
+        validate=STORAGE_CLASS,
         validate_update=validate_storage_class_update,
     ),
-    (GROUP, "VolumeAttributesClass"): Rules(
+    (STORAGE.name, "VolumeAttributesClass"): Rules(
         name=names.dns_subdomain,
-        validate=validate_attributes_class,
-        validate_update=validate_attributes_class_update,
+        validate=ATTRIBUTES_CLASS,
+        validate_update=immutable("driverName", "parameters"),
     ),
-    (GROUP, "CSIDriver"): Rules(
+    (STORAGE.name, "CSIDriver"): Rules(
         name=names.dns_subdomain,
-        default=default_driver,
+        default=DRIVER_DEFAULTS,
         prepare_update=count_driver_changes,
-        validate=validate_driver,
-        validate_update=validate_driver_update,
+        validate=DRIVER,
+        validate_update=immutable("spec.attachRequired", "spec.volumeLifecycleModes"),
         unconditional_update=False,
     ),
-    (GROUP, "CSINode"): Rules(
+    (STORAGE.name, "CSINode"): Rules(
         name=names.dns_subdomain,
         default=default_node,
-        validate=validate_node,
+        validate=NODE,
         unconditional_update=False,
     ),
-    (GROUP, "VolumeAttachment"): Rules(
+    (STORAGE.name, "VolumeAttachment"): Rules(
         name=names.dns_subdomain,
-        default=default_attachment,
-        prepare_create=prepare_attachment,
+        default=Defaults(Default("status", {"attached": False})),
+        prepare_create=new_status({"attached": False}),
         prepare_update=keep_status,
         prepare_status=keep_spec,
-        validate=validate_attachment,
+        validate=ATTACHMENT,
         validate_update=validate_attachment_update,
         unconditional_update=False,
     ),
-    (GROUP, "CSIStorageCapacity"): Rules(
+    (STORAGE.name, "CSIStorageCapacity"): Rules(
         name=names.dns_subdomain,
-        validate=validate_capacity,
-        validate_update=validate_capacity_update,
+        validate=CAPACITY,
+        validate_update=immutable("nodeTopology", "storageClassName"),
         unconditional_update=False,
     ),
 }

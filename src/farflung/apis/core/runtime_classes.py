@@ -9,9 +9,10 @@ from typing import Any, Final
 from farflung.apis.core.resources import check_container_resource, check_quantity
 from farflung.apis.printers import age_of, name_of
 from farflung.apis.resource import Group
-from farflung.apis.validation import Errors, Rules, check_immutable, check_labels, check_name
+from farflung.apis.rows import Always, Default, Defaults, Each, Format, Optional, Validation, immutable
+from farflung.apis.validation import Errors, Rules, check_labels
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj
+from farflung.machinery.errors import Obj
 from farflung.machinery.table import AGE, NAME, Column, Printer
 
 
@@ -31,38 +32,23 @@ RESOURCES: Final = (NODE.stored("runtimeclasses", "RuntimeClass", printer=RUNTIM
 
 # --- Rules of RuntimeClasses ----------------------------------------------------------------------
 
-GROUP: Final = "node.k8s.io"
 
-
-def default_runtime_class(obj: Obj) -> None:
-    for toleration in (obj.get("scheduling") or {}).get("tolerations") or ():
-        if not toleration.get("operator"):
-            toleration["operator"] = "Equal"
-
-
-def validate_runtime_class(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    check_name(names.dns_label, obj.get("handler", ""), "handler", errors)
-    for resource, amount in ((obj.get("overhead") or {}).get("podFixed") or {}).items():
-        field = f"overhead.podFixed[{resource}]"
-        check_container_resource(resource, field, errors)
-        check_quantity(resource, amount, field, errors)
-    check_labels((obj.get("scheduling") or {}).get("nodeSelector"), "scheduling.nodeSelector", errors)
-    return errors
-
-
-def validate_runtime_class_update(new: Obj, old: Obj) -> list[FieldError]:
-    errors: Errors = []
-    check_immutable(new.get("handler"), old.get("handler"), "handler", errors)
-    return errors
+def check_overhead(amounts: Obj, path: str, errors: Errors) -> None:
+    for resource, amount in amounts.items():
+        check_container_resource(resource, f"{path}[{resource}]", errors)
+        check_quantity(resource, amount, f"{path}[{resource}]", errors)
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "RuntimeClass"): Rules(
+    (NODE.name, "RuntimeClass"): Rules(
         name=names.dns_subdomain,
-        default=default_runtime_class,
-        validate=validate_runtime_class,
-        validate_update=validate_runtime_class_update,
+        default=Defaults(Each("scheduling.tolerations", Default("operator", "Equal", empty=True))),
+        validate=Validation(
+            Always("handler", Format(names.dns_label)),
+            Optional("overhead.podFixed", check_overhead),
+            Optional("scheduling.nodeSelector", check_labels),
+        ),
+        validate_update=immutable("handler"),
         unconditional_update=False,
     ),
 }

@@ -1,0 +1,153 @@
+"""Tables of rows: what each kind of row means for absent, empty and wrong fields, and the order of errors."""
+
+from farflung.apis.rows import (
+    Always,
+    Check,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Forbidden,
+    Format,
+    MaxItems,
+    NotNegative,
+    Optional,
+    Pointer,
+    Range,
+    Required,
+    RequiredPointer,
+    Struct,
+    Table,
+    Unique,
+    Unless,
+    Validation,
+    When,
+    immutable,
+)
+from farflung.apis.validation import Errors
+from farflung.machinery import names
+from farflung.machinery.errors import Obj, field_forbidden
+
+
+def told(table: Validation, obj: Obj) -> list[str]:
+    return [str(error) for error in table(obj)]
+
+
+def test_a_required_field_must_not_be_empty_and_is_then_checked() -> None:
+    table = Validation(Required("spec.name", Format(names.dns_label), detail="give it a name"))
+    assert told(table, {}) == told(table, {"spec": {"name": ""}}) == ["spec.name: Required value: give it a name"]
+    assert told(table, {"spec": {"name": "a"}}) == []
+    assert told(table, {"spec": {"name": "A"}})[0].startswith('spec.name: Invalid value: "A": a lowercase RFC 1123')
+
+
+def test_a_required_pointer_may_be_empty() -> None:
+    table = Validation(RequiredPointer("spec.queuing"))
+    assert told(table, {"spec": {}}) == ["spec.queuing: Required value"]
+    assert told(table, {"spec": {"queuing": {}}}) == []
+
+
+def test_an_empty_field_is_checked_by_a_pointer_and_not_by_an_optional_row() -> None:
+    rule = Enum("A", "B")
+    wrong = ['policy: Unsupported value: "": supported values: "A", "B"']
+    for obj, optional, pointer, always in (
+        ({}, [], [], wrong),
+        ({"policy": ""}, [], wrong, wrong),
+        ({"policy": "A"}, [], [], []),
+    ):
+        assert told(Validation(Optional("policy", rule)), obj) == optional
+        assert told(Validation(Pointer("policy", rule)), obj) == pointer
+        assert told(Validation(Always("policy", rule)), obj) == always
+
+
+def test_numbers_have_bounds() -> None:
+    table = Validation(Pointer("count", NotNegative), Always("share", Range(1, 100), zero=0))
+    assert told(table, {"count": -1, "share": 101}) == [
+        "count: Invalid value: -1: must be greater than or equal to 0",
+        "share: Invalid value: 101: must be between 1 and 100, inclusive",
+    ]
+    assert told(table, {"share": 100}) == []
+
+
+def test_errors_of_entries_follow_each_other_by_entry() -> None:
+    table = Validation(Each("ports", Optional("name", Unique()), Required("protocol")))
+    ports = [{"name": "a"}, {"name": "b", "protocol": "TCP"}, {"name": "a"}]
+    assert told(table, {"ports": ports}) == [
+        "ports[0].protocol: Required value",
+        'ports[2].name: Duplicate value: "a"',
+        "ports[2].protocol: Required value",
+    ]
+
+
+def test_equal_values_in_different_lists_are_no_duplicates() -> None:
+    table = Validation(Each("outer", Each("inner", Unique())))
+    assert told(table, {"outer": [{"inner": ["a"]}, {"inner": ["a"]}]}) == []
+    assert told(table, {"outer": [{"inner": ["a", "a"]}]}) == ['outer[0].inner[1]: Duplicate value: "a"']
+
+
+def test_entries_of_a_list_that_is_too_long_are_not_checked() -> None:
+    table = Validation(Each("hosts", Enum("a"), most=2), Pointer("zones", MaxItems(1)))
+    assert told(table, {"hosts": ["x", "y", "z"], "zones": ["p", "q"]}) == [
+        "hosts: Too many: 3: must have at most 2 items",
+        "zones: Too many: 2: must have at most 1 item",
+    ]
+    assert told(table, {"hosts": ["x"]}) == ['hosts[0]: Unsupported value: "x": supported values: "a"']
+
+
+def test_rows_may_depend_on_the_value_of_a_field() -> None:
+    table = Validation(
+        When("type", "Exempt", Pointer("limited", Forbidden("must be nil"))),
+        Unless("type", ("Exempt", ""), RequiredPointer("limited")),
+    )
+    assert told(table, {"type": "Exempt", "limited": {}}) == ["limited: Forbidden: must be nil"]
+    assert told(table, {"type": "Limited"}) == ["limited: Required value"]
+    assert told(table, {}) == []
+
+
+def test_a_table_is_a_check_of_a_part_and_names_fields_under_its_path() -> None:
+    def check(part: Obj, path: str, errors: Errors) -> None:
+        errors.append(field_forbidden(path, f"has {len(part)} members"))
+
+    part = Table(Required("name"), Check(check))
+    table = Validation(Struct("spec.one", part), Each("spec.many", part))
+    assert told(table, {"spec": {"one": {}, "many": [{"name": "a"}]}}) == [
+        "spec.one.name: Required value",
+        "spec.one: Forbidden: has 0 members",
+        "spec.many[0]: Forbidden: has 1 members",
+    ]
+    errors: Errors = []
+    part({}, "elsewhere", errors)
+    assert [error.field for error in errors] == ["elsewhere.name", "elsewhere"]
+
+
+def test_defaults_fill_in_absent_fields_and_create_the_structs_around_them() -> None:
+    defaults = Defaults(
+        Default("spec.strategy.type", "RollingUpdate"),
+        When("spec.strategy.type", "RollingUpdate", Default("spec.strategy.rollingUpdate.maxSurge", 1)),
+        Each("spec.ports", Default("protocol", "TCP")),
+        Struct("spec.limited", Default("shares", 30)),
+        Default("spec.mode", "Immediate", empty=True),
+        Default("status", {}),
+    )
+    first: Obj = {}
+    defaults(first)
+    assert first == {
+        "spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}, "mode": "Immediate"},
+        "status": {},
+    }
+    second: Obj = {"spec": {"strategy": {"type": "Recreate"}, "ports": [{}], "limited": {"shares": 0}, "mode": ""}}
+    defaults(second)
+    assert second["spec"] == {
+        "strategy": {"type": "Recreate"},
+        "ports": [{"protocol": "TCP"}],
+        "limited": {"shares": 0},
+        "mode": "Immediate",
+    }
+    assert first["status"] is not second["status"], "objects do not share a default"
+
+
+def test_an_immutable_field_keeps_its_value() -> None:
+    check = immutable("spec.selector", "data")
+    assert check({"spec": {"selector": 1}}, {"spec": {"selector": 1}}) == []
+    assert [str(error) for error in check({}, {"spec": {"selector": 1}})] == [
+        "spec.selector: Invalid value: null: field is immutable"
+    ]
