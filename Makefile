@@ -5,7 +5,7 @@ SEED := $(shell date +%s)
 # keep bytecode, whatever the environment says: tests start hundreds of processes, and each would compile every module anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install setup demo test long lint check conformance bench manifests format lock clean
+.PHONY: help install setup demo test long lint check conformance bench docs manifests format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -15,7 +15,7 @@ install:  ## create .venv with what running needs; install kubectl if it is miss
 	@tools/ensure-kubectl.sh
 
 setup:  ## install, and what tests and checks need
-	@$(PYTHON) tools/setup.py --dev
+	@$(PYTHON) tools/setup.py --dev --docs
 	@tools/ensure-kubectl.sh
 
 demo:  ## a hub, two small clusters, two workloads placed on them, and their web pages; nothing is left behind
@@ -56,6 +56,10 @@ bench:  ## print how fast a hub is and what workspaces cost
 	$(BIN)/python bench/hub.py
 	$(BIN)/python bench/workspaces.py
 
+docs: setup  ## build the site of the documents: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site/index.html; \`python3 -m http.server -d site\` serves it with search"
+
 manifests: install  ## write config/crds, exports and imports anew; PROVIDER=root:edge names another workspace to import from
 	$(BIN)/python tools/manifests.py $(if $(PROVIDER),--provider $(PROVIDER))
 
@@ -67,5 +71,5 @@ lock:  ## write the lock files anew, as pyproject.toml says; UPGRADE=1 takes the
 	@$(PYTHON) tools/setup.py --lock $(if $(UPGRADE),--upgrade)
 
 clean:  ## remove the environment and every cache
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis bench/.bin
+	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis bench/.bin
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

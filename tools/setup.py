@@ -3,6 +3,7 @@
 
     tools/setup.py              what running needs (requirements.lock)
     tools/setup.py --dev        and what tests and checks need (requirements-dev.lock)
+    tools/setup.py --docs       and what the site of the documents needs (requirements-docs.lock)
     tools/setup.py --bench      and what the benchmarks need (requirements-bench.lock)
     tools/setup.py --lock       write the lock files anew; --upgrade takes the newest versions
 
@@ -33,11 +34,13 @@ ENVIRONMENT = ROOT / ".venv"
 PYTHON = ENVIRONMENT / "bin/python"
 STAMP = ENVIRONMENT / ".installed"
 OLDEST = (3, 11)
-RUNNING, DEVELOPMENT, BENCHMARKS = "requirements.lock", "requirements-dev.lock", "requirements-bench.lock"
+RUNNING, DEVELOPMENT = "requirements.lock", "requirements-dev.lock"
+DOCUMENTS, BENCHMARKS = "requirements-docs.lock", "requirements-bench.lock"
 #: what each lock file covers, as arguments of `uv pip compile`
 LOCKS = {
     RUNNING: ["pyproject.toml", "--group", "build"],
     DEVELOPMENT: ["pyproject.toml", "--group", "build", "--group", "dev", "--constraint", RUNNING],
+    DOCUMENTS: ["--group", "docs", "--constraint", DEVELOPMENT],
     BENCHMARKS: ["--group", "bench", "--constraint", RUNNING],
 }
 COMPILE = ["pip", "compile", "--universal", "--python-version", "3.11", "--generate-hashes", "--quiet", "--no-annotate"]
@@ -59,6 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, meaning in (
         ("--dev", "add what tests and checks need"),
+        ("--docs", "add what the site of the documents needs"),
         ("--bench", "add what the benchmarks need"),
         ("--lock", "write the lock files anew"),
         ("--upgrade", "with --lock: take the newest versions"),
@@ -70,7 +74,8 @@ def main() -> int:
         if wanted.lock:
             lock(upgrade=wanted.upgrade)
         else:
-            with_turn(lambda: install([DEVELOPMENT if wanted.dev else RUNNING] + [BENCHMARKS] * wanted.bench))
+            locks = [DEVELOPMENT if wanted.dev else RUNNING] + [DOCUMENTS] * wanted.docs + [BENCHMARKS] * wanted.bench
+            with_turn(lambda: install(locks))
     except Failed as failure:
         return refuse(str(failure))
     except KeyboardInterrupt:

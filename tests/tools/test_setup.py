@@ -37,6 +37,7 @@ GROUPS = PROJECT["dependency-groups"]
 LOCKED = {
     "requirements.lock": [*PROJECT["project"]["dependencies"], *GROUPS["build"]],
     "requirements-dev.lock": [*PROJECT["project"]["dependencies"], *GROUPS["build"], *GROUPS["dev"]],
+    "requirements-docs.lock": GROUPS["docs"],
     "requirements-bench.lock": GROUPS["bench"],
 }
 
@@ -52,6 +53,13 @@ def test_a_lock_file_has_what_the_project_asks_for(name: str) -> None:
 
 def test_development_has_the_versions_that_running_has() -> None:
     assert pins("requirements.lock").items() <= pins("requirements-dev.lock").items()
+
+
+def test_documents_have_the_versions_that_development_has() -> None:
+    development, documents = pins("requirements-dev.lock"), pins("requirements-docs.lock")
+    shared = development.keys() & documents.keys()
+    assert shared
+    assert {name: documents[name] for name in shared} == {name: development[name] for name in shared}
 
 
 @pytest.mark.parametrize("name", LOCKED)
