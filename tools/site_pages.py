@@ -1,4 +1,4 @@
-"""A hook of MkDocs: the site has the documents of the whole repository, at the same paths, so that links need no change."""
+"""A hook of MkDocs: the site has all documents of the repository at their own paths, so that links need no change."""
 
 from __future__ import annotations
 
