@@ -84,12 +84,12 @@ def drop_status(obj: Obj) -> None:
 
 def first_status(structural: Structural) -> Callable[[Obj], None]:
     """A function that sets the status of a new object to the default of its schema."""
-    if not structural.status_has_default:
+    default = structural.default_status
+    if default is None:
         return drop_status
 
     def reset(obj: Obj) -> None:
-        drop_status(obj)
-        structural.default(obj)
+        obj[STATUS] = default()
 
     return reset
 

@@ -11,7 +11,7 @@ bytes in one form.  The fields come out in Go's order.  Errors and problems are 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 from farflung.machinery import quantity, times
@@ -30,34 +30,25 @@ from farflung.machinery.schema.model import (
     STRING,
     Schema,
 )
+from farflung.machinery.schema.walk import (
+    MOST_PROBLEMS,
+    Convert,
+    FieldWalk,
+    Items,
+    Make,
+    Mismatch,
+    ObjectWalk,
+    Path,
+    Problems,
+    list_walk,
+    map_walk,
+    path_text,
+    steps_of,
+    unchanged,
+)
 from farflung.machinery.structs import GoField
 
-#: where we are: the way above and a step, which is a field, a key of a map or an index
-Path = tuple["Path", "str | int"] | None
-Problems = list[tuple[Path, str]]  #: unknown fields: where, and their names
-Convert = Callable[[Any, Path, Problems], Any]
 Fields = Callable[[str], Mapping[str, GoField]]  #: the name of a definition → its fields, in Go's order
-
-MOST_PROBLEMS: Final = 100
-MOST_PLANS: Final = 512
-
-ABSENT: Final = object()  #: an unset field is omitted
-STRUCT: Final = object()  #: a struct is written for it, with what this always has
-
-
-class Mismatch(Exception):
-    """A value that does not fit the Go type of its field."""
-
-    def __init__(self, what: str, go: str, path: Path) -> None:
-        self.what = what
-        self.go = go
-        self.path = path
-        self.struct = ""
-
-    def __str__(self) -> str:
-        fields = [step for step in _steps(self.path) if type(step) is str]
-        where = f"struct field {self.struct}.{'.'.join(fields)}" if fields else "value"
-        return f"json: cannot unmarshal {self.what} into Go {where} of type {self.go}"
 
 
 class GoType(NamedTuple):
@@ -65,19 +56,9 @@ class GoType(NamedTuple):
 
     go: str  #: as Go's messages call it
     convert: Convert  #: of a value that is not null
-    zero: Any  #: the JSON of an unset value
+    zero: Make  #: the JSON of an unset value
     exact: type | None = None  #: values of this Python type are as they should be
     nilable: bool = False  #: its zero is nil: a list, a map, bytes
-
-
-class StructField(NamedTuple):
-    """A field of a struct."""
-
-    name: str
-    exact: type | None
-    keep: bool  #: empty values are written
-    zero: Any  #: the output for an unset field: ABSENT, STRUCT or the value
-    convert: Convert
 
 
 class Conformed(NamedTuple):
@@ -110,56 +91,36 @@ def compile(schema: Schema, fields: Fields) -> Conformer:
 # --- structs ------------------------------------------------------------------------------------------
 
 
-class GoStruct:
-    """A Go struct.  Its fields are compiled with the first value, so types may be recursive.
+class GoStruct(ObjectWalk):
+    """A Go struct.  Its fields are compiled with the first value, so types may be recursive."""
 
-    Objects have few different sets of fields; each set has a plan: the fields to convert.
-    """
+    __slots__ = ("_compile", "_fields", "go")
 
-    __slots__ = ("_compile", "_entries", "_plans", "go", "name")
-
-    def __init__(self, schema: Schema, compile_entries: Callable[[Schema], list[StructField]]) -> None:
-        self.name = schema.go_name
+    def __init__(self, schema: Schema, compile_fields: Callable[[Schema], list[FieldWalk]]) -> None:
         self.go = _go_name(schema)
-        self._compile: Callable[[], list[StructField]] = lambda: compile_entries(schema)
-        self._entries: dict[str, StructField] | None = None
-        self._plans: dict[tuple[str, ...], list[StructField]] = {}
+        super().__init__(_refuse(self.go), schema.go_name)
+        self._compile: Callable[[], list[FieldWalk]] = lambda: compile_fields(schema)
+        self._fields: dict[str, FieldWalk] | None = None
 
-    def convert(self, value: Any, path: Path, problems: Problems) -> Obj:
-        if type(value) is not dict:
-            raise Mismatch(NAMES[type(value)], self.go, path)
-        keys = tuple(value)
-        plan = self._plans.get(keys)
-        if plan is None:
-            plan = self._plan(keys, path, problems)
-        conformed: Obj = {}
-        try:
-            for name, exact, keep, zero, convert in plan:
-                item = value.get(name)
-                if item is not None and type(item) is not exact:
-                    item = convert(item, (path, name), problems)
-                if item or (keep and item is not None):
-                    conformed[name] = item
-                elif zero is STRUCT:
-                    conformed[name] = convert({}, (path, name), problems)
-                elif zero is not ABSENT:
-                    conformed[name] = zero
-        except Mismatch as mismatch:
-            mismatch.struct = mismatch.struct or self.name
-            raise
-        return conformed
+    def declared(self) -> dict[str, FieldWalk]:
+        if self._fields is None:
+            self._fields = {field.name: field for field in self._compile()}
+        return self._fields
 
-    def _plan(self, keys: tuple[str, ...], path: Path, problems: Problems) -> list[StructField]:
-        if self._entries is None:
-            self._entries = {entry.name: entry for entry in self._compile()}
-        present = set(keys)
-        plan = [entry for name, entry in self._entries.items() if name in present or entry.zero is not ABSENT]
-        unknown = [key for key in keys if key not in self._entries]
-        if unknown:
-            problems += [(path, key) for key in unknown]
-        elif len(self._plans) < MOST_PLANS:
-            self._plans[keys] = plan
-        return plan
+    def known(self) -> Set[str]:
+        return self.declared().keys()
+
+    def closed(self) -> bool:
+        return True
+
+    def fields(self, names: tuple[str, ...]) -> list[FieldWalk]:
+        present = set(names)
+        return [field for field in self.declared().values() if field.name in present or field.unset is not None]
+
+    def empty(self) -> Obj:
+        """The JSON of the struct without any field set."""
+        empty: Obj = self.convert({}, None, [])
+        return empty
 
 
 # --- compiling ----------------------------------------------------------------------------------------
@@ -173,21 +134,21 @@ class TypeCompiler:
     def struct(self, schema: Schema) -> GoStruct:
         struct = self._structs.get(schema.name)
         if struct is None:
-            struct = self._structs[schema.name] = GoStruct(schema, self._entries)
+            struct = self._structs[schema.name] = GoStruct(schema, self._fields_of)
         return struct
 
-    def _entries(self, schema: Schema) -> list[StructField]:
-        return [self._entry(schema.member(name), field) for name, field in self._fields(schema.name).items()]
+    def _fields_of(self, schema: Schema) -> list[FieldWalk]:
+        return [self._field(schema.member(name), field) for name, field in self._fields(schema.name).items()]
 
-    def _entry(self, schema: Schema | None, field: GoField) -> StructField:
+    def _field(self, schema: Schema | None, field: GoField) -> FieldWalk:
         assert schema is not None, f"{field.name} is in the Go type and not in OpenAPI"
         type_ = self._type(schema)
         if field.pointer:
-            zero = ABSENT if field.omitempty else None
-            return StructField(field.name, type_.exact, keep=True, zero=zero, convert=type_.convert)
+            unset = None if field.omitempty else _always(None)
+            return FieldWalk(field.name, type_.exact, keep=True, unset=unset, convert=type_.convert)
         droppable = field.omitzero or (field.omitempty and not self._is_struct(schema, type_))
-        zero = ABSENT if droppable else type_.zero
-        return StructField(field.name, type_.exact, keep=not droppable, zero=zero, convert=type_.convert)
+        unset = None if droppable else type_.zero
+        return FieldWalk(field.name, type_.exact, keep=not droppable, unset=unset, convert=type_.convert)
 
     @staticmethod
     def _is_struct(schema: Schema, type_: GoType) -> bool:
@@ -199,7 +160,7 @@ class TypeCompiler:
             return special
         if schema.kind == OBJECT:
             struct = self.struct(schema)
-            return GoType(struct.go, struct.convert, STRUCT)
+            return GoType(struct.go, struct.convert, struct.empty)
         if schema.kind == LIST:
             return list_of(self._type(schema.items))
         if schema.kind == MAP:
@@ -218,7 +179,7 @@ class TypeCompiler:
             case "MicroTime":
                 return MICRO_TIME
             case "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray":
-                return GoType(_go_name(schema), self._schema_or_more(schema), None)
+                return GoType(_go_name(schema), self._schema_or_more(schema), _always(None))
             case _:
                 return None
 
@@ -246,56 +207,28 @@ def _go_name(schema: Schema) -> str:
 
 def list_of(item: GoType) -> GoType:
     go = f"[]{item.go}"
-    exact, convert_item = {item.exact}, item.convert
-
-    def convert(value: Any, path: Path, problems: Problems) -> list[Any]:
-        if type(value) is not list:
-            raise Mismatch(NAMES[type(value)], go, path)
-        if set(map(type, value)) <= exact:
-            return value
-        return [
-            convert_item(one, (path, index), problems) if one is not None else _zero(item, (path, index), problems)
-            for index, one in enumerate(value)
-        ]
-
-    return GoType(go, convert, None, nilable=True)
+    return GoType(go, list_walk(_items(item), _refuse(go)), _always(None), nilable=True)
 
 
 def map_of(values: GoType) -> GoType:
     go = "v1.ResourceList" if values is QUANTITY_TYPE else f"map[string]{values.go}"
-    exact, convert_value = {values.exact}, values.convert
-
-    def convert(value: Any, path: Path, problems: Problems) -> Obj:
-        if type(value) is not dict:
-            raise Mismatch(NAMES[type(value)], go, path)
-        if len(value) > 1:
-            keys = list(value)
-            keys.sort()
-            if keys != list(value):
-                value = {key: value[key] for key in keys}
-        if set(map(type, value.values())) <= exact:
-            return value  # type: ignore[no-any-return]
-        return {
-            key: convert_value(one, (path, MapKey(key)), problems)
-            if one is not None
-            else _zero(values, (path, MapKey(key)), problems)
-            for key, one in value.items()
-        }
-
-    return GoType(go, convert, None, nilable=True)
+    return GoType(go, map_walk(_items(values), _refuse(go), sort=True), _always(None), nilable=True)
 
 
-def _zero(type_: GoType, path: Path, problems: Problems) -> Any:
-    """The zero value of an item.  Kubernetes' storage turns nil bytes into empty bytes."""
-    if type_ is BYTES:
-        return ""
-    return type_.convert({}, path, problems) if type_.zero is STRUCT else type_.zero
+def _items(type_: GoType) -> Items:
+    """Kubernetes' storage turns nil bytes in a list or a map into empty bytes."""
+    return Items(type_.exact, type_.convert, _always("") if type_ is BYTES else type_.zero)
 
 
-class MapKey(str):
-    """A step into a map.  Unlike a field, Go's messages leave it out."""
+def _always(value: Any) -> Make:
+    return lambda: value
 
-    __slots__ = ()
+
+def _refuse(go: str) -> Convert:
+    def convert(value: Any, path: Path, problems: Problems) -> Any:
+        raise Mismatch(NAMES[type(value)], go, path)
+
+    return convert
 
 
 # --- scalars ------------------------------------------------------------------------------------------
@@ -328,10 +261,6 @@ def _float(value: Any, path: Path, problems: Problems) -> int | float:
     if type(value) is int or type(value) is float:
         return value
     raise Mismatch(NAMES[type(value)], "float64", path)
-
-
-def _any(value: Any, path: Path, problems: Problems) -> Any:
-    return value
 
 
 def _int_or_string(value: Any, path: Path, problems: Problems) -> int | str:
@@ -413,35 +342,26 @@ def _illegal_padding(data: bytes, position: int, digits: int) -> int:
 
 
 _int32: Final = _integer("int32", 32)
-INT32: Final = GoType("int32", _int32, 0)
-INT64: Final = GoType("int64", _integer("int64", 64), 0)
-BYTES: Final = GoType("[]uint8", _bytes, None, nilable=True)
-TIME: Final = GoType("v1.Time", _time(times.canonical_seconds), None)
-MICRO_TIME: Final = GoType("v1.MicroTime", _time(times.canonical_micros), None)
-QUANTITY_TYPE: Final = GoType("resource.Quantity", _quantity, "0")
+INT32: Final = GoType("int32", _int32, _always(0))
+INT64: Final = GoType("int64", _integer("int64", 64), _always(0))
+BYTES: Final = GoType("[]uint8", _bytes, _always(None), nilable=True)
+TIME: Final = GoType("v1.Time", _time(times.canonical_seconds), _always(None))
+MICRO_TIME: Final = GoType("v1.MicroTime", _time(times.canonical_micros), _always(None))
+QUANTITY_TYPE: Final = GoType("resource.Quantity", _quantity, _always("0"))
 
 #: by the kind of a schema
 SCALARS: Final[Mapping[str, GoType]] = {
-    STRING: GoType("string", _exactly(str, "string"), "", str),
-    BOOLEAN: GoType("bool", _exactly(bool, "bool"), False, bool),
+    STRING: GoType("string", _exactly(str, "string"), _always(""), str),
+    BOOLEAN: GoType("bool", _exactly(bool, "bool"), _always(False), bool),
     INTEGER: INT64,
-    NUMBER: GoType("float64", _float, 0, float),
+    NUMBER: GoType("float64", _float, _always(0), float),
     QUANTITY: QUANTITY_TYPE,
-    INT_OR_STRING: GoType("intstr.IntOrString", _int_or_string, 0),
-    ANY: GoType("interface {}", _any, None),
+    INT_OR_STRING: GoType("intstr.IntOrString", _int_or_string, _always(0)),
+    ANY: GoType("interface {}", unchanged, _always(None)),
 }
 
 
 # --- problems -----------------------------------------------------------------------------------------
-
-
-def _steps(path: Path) -> list[str | int]:
-    steps: list[str | int] = []
-    while path is not None:
-        path, step = path
-        steps.append(step)
-    steps.reverse()
-    return steps
 
 
 def _described(obj: Obj, unknown: Problems) -> list[str]:
@@ -451,7 +371,7 @@ def _described(obj: Obj, unknown: Problems) -> list[str]:
     def place(problem: tuple[Path, str]) -> list[int]:
         place: list[int] = []
         container: Any = obj
-        for step in (*_steps(problem[0]), problem[1]):
+        for step in (*steps_of(problem[0]), problem[1]):
             if type(step) is int:
                 place.append(step)
             else:
@@ -462,9 +382,4 @@ def _described(obj: Obj, unknown: Problems) -> list[str]:
         return place
 
     ordered = sorted(unknown, key=place) if len(unknown) > 1 else unknown
-    return [f"unknown field {go_quote(shown_path((*_steps(path), name)))}" for path, name in ordered[:MOST_PROBLEMS]]
-
-
-def shown_path(steps: tuple[str | int, ...]) -> str:
-    """`spec.containers[0].image`"""
-    return "".join(f"[{step}]" if type(step) is int else f".{step}" for step in steps).removeprefix(".")
+    return [f"unknown field {go_quote(path_text((*steps_of(path), name)))}" for path, name in ordered[:MOST_PROBLEMS]]

@@ -146,15 +146,23 @@ def test_an_embedded_object_whose_identity_cannot_be_read_is_malformed(
         structural.conform({"spec": {"embedded": embedded}})
 
 
-def test_an_old_object_gets_defaults_and_keeps_what_it_has(structural: Structural) -> None:
-    obj: dict[str, Any] = {"spec": {"old": 1, "strict": None}}
-    structural.default(obj)
-    assert obj == {"spec": {"old": 1, "a": "A", "nested": {"x": "X"}, "nullable": "N"}}
+def test_the_status_of_a_new_object_is_the_default_with_the_defaults_inside() -> None:
+    status = {"type": "object", "default": {"y": "Y"}, "properties": X["properties"]}
+    make = compile_structural({"type": "object", "properties": {"status": status}}, OBJECT_META).default_status
+    assert make is not None
+    assert make() == {"y": "Y", "x": "X"}
+    assert make() is not make()
 
 
-def test_whether_there_are_defaults_is_known(structural: Structural) -> None:
-    assert structural.has_defaults
-    assert not compile_structural({"type": "object"}, OBJECT_META).has_defaults
+def test_a_status_without_default_is_left_out(structural: Structural) -> None:
+    assert structural.default_status is None
+
+
+def test_a_default_number_is_written_as_go_writes_it() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "number", "default": 1.0}}}
+    obj: dict[str, Any] = {}
+    compile_structural(schema, OBJECT_META).conform(obj)
+    assert orjson.dumps(obj) == b'{"n":1}'
 
 
 def test_numbers_are_written_as_go_writes_them(structural: Structural) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from farflung.machinery.errors import FieldError, Obj, invalid_value
-from farflung.machinery.schema.structural import normalizer
+from farflung.machinery.schema.structural.conform import EnabledSteps, compile_values
 from farflung.machinery.schema.structural.embedded import (
     MetadataRules,
     UnreadableMetadata,
@@ -17,9 +17,9 @@ from farflung.machinery.schema.structural.embedded import (
     embedded_errors,
 )
 from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode, finder, read
-from farflung.machinery.schema.structural.normalizer import EnabledSteps, Unknown
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 from farflung.machinery.schema.structural.report import ErrorReport, ordered
+from farflung.machinery.schema.walk import Problems
 
 Wrap = Callable[[Any], Any]  #: a value at some place of an object → the object around it
 
@@ -102,10 +102,8 @@ def _invalid(node: SchemaNode, field: str) -> list[FieldError]:
 
 
 def _is_pruned(node: SchemaNode) -> bool:
-    unknown: Unknown = []
-    for exact, change in normalizer.changes(node, EnabledSteps(prune=True, default=False, numbers=False)):
-        if type(node.default) is exact:
-            change(_copy(node.default), unknown)
+    unknown: Problems = []
+    compile_values(node, EnabledSteps(prune=True, default=False)).convert(node.default, None, unknown)
     return not unknown
 
 

@@ -6,8 +6,8 @@ ignored, and below `DEEPEST` levels any value is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from farflung.machinery.errors import Obj
@@ -26,37 +26,37 @@ Number = int | float
 class SchemaNode:
     """One schema.  Limits that are not there are None."""
 
-    types: tuple[str, ...]  #: empty: any type
-    nullable: bool
-    properties: Mapping[str, SchemaNode]
-    values: SchemaNode | None  #: of the keys that are no properties, if the schema speaks of them
-    open: bool  #: it speaks of them at all: `additionalProperties`
-    items: SchemaNode | None
-    required: tuple[str, ...]
-    preserving: bool  #: fields that are not known stay
-    embedded: bool  #: an object with apiVersion, kind and metadata of its own
-    list_type: str
-    list_keys: tuple[str, ...]
-    default: Any  #: NO_DEFAULT if there is none
-    format: str  #: empty if the API does not know it
-    pattern: SchemaPattern | None
-    enum: Sequence[Any] | None
-    multiple_of: Number | None
-    minimum: Number | None
-    maximum: Number | None
-    exclusive_minimum: bool
-    exclusive_maximum: bool
-    min_length: int | None
-    max_length: int | None
-    min_items: int | None
-    max_items: int | None
-    unique_items: bool
-    min_properties: int | None
-    max_properties: int | None
-    any_of: tuple[SchemaNode, ...]
-    one_of: tuple[SchemaNode, ...]
-    all_of: tuple[SchemaNode, ...]
-    none_of: SchemaNode | None
+    types: tuple[str, ...] = ()  #: empty: any type
+    nullable: bool = False
+    properties: Mapping[str, SchemaNode] = field(default_factory=dict)
+    values: SchemaNode | None = None  #: of the keys that are no properties, if the schema speaks of them
+    open: bool = False  #: it speaks of them at all: `additionalProperties`
+    items: SchemaNode | None = None
+    required: tuple[str, ...] = ()
+    preserving: bool = False  #: fields that are not known stay
+    embedded: bool = False  #: an object with apiVersion, kind and metadata of its own
+    list_type: str = ""
+    list_keys: tuple[str, ...] = ()
+    default: Any = NO_DEFAULT  #: NO_DEFAULT if there is none
+    format: str = ""  #: empty if the API does not know it
+    pattern: SchemaPattern | None = None
+    enum: Sequence[Any] | None = None
+    multiple_of: Number | None = None
+    minimum: Number | None = None
+    maximum: Number | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    unique_items: bool = False
+    min_properties: int | None = None
+    max_properties: int | None = None
+    any_of: tuple[SchemaNode, ...] = ()
+    one_of: tuple[SchemaNode, ...] = ()
+    all_of: tuple[SchemaNode, ...] = ()
+    none_of: SchemaNode | None = None
 
     @property
     def has_default(self) -> bool:
@@ -149,39 +149,7 @@ def _count(value: Any) -> int | None:
     return None if number is None else int(number)
 
 
-ANYTHING: Final = SchemaNode(
-    types=(),
-    nullable=True,
-    properties={},
-    values=None,
-    open=False,
-    items=None,
-    required=(),
-    preserving=True,
-    embedded=False,
-    list_type="",
-    list_keys=(),
-    default=NO_DEFAULT,
-    format="",
-    pattern=None,
-    enum=None,
-    multiple_of=None,
-    minimum=None,
-    maximum=None,
-    exclusive_minimum=False,
-    exclusive_maximum=False,
-    min_length=None,
-    max_length=None,
-    min_items=None,
-    max_items=None,
-    unique_items=False,
-    min_properties=None,
-    max_properties=None,
-    any_of=(),
-    one_of=(),
-    all_of=(),
-    none_of=None,
-)
+ANYTHING: Final = SchemaNode(nullable=True, preserving=True)
 
 
 # --- values of nodes ----------------------------------------------------------------------------
@@ -223,18 +191,3 @@ def finder(node: SchemaNode, wanted: Callable[[SchemaNode], bool]) -> Find | Non
 
 def below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def paths_of(obj: Any, containers: Iterable[Any]) -> dict[int, str]:
-    """The identities of parts of an object → where they are."""
-    wanted = {id(container) for container in containers}
-    found: dict[int, str] = {}
-    rest: list[tuple[Any, str]] = [(obj, "")]
-    for value, path in rest:
-        if id(value) in wanted:
-            found.setdefault(id(value), path)
-        if type(value) is dict:
-            rest += [(item, below(path, name)) for name, item in value.items() if type(item) in (dict, list)]
-        elif type(value) is list:
-            rest += [(item, f"{path}[{index}]") for index, item in enumerate(value) if type(item) in (dict, list)]
-    return found

@@ -16,6 +16,7 @@ from farflung.machinery.schema.structural import formats
 from farflung.machinery.schema.structural.identity import identical, same
 from farflung.machinery.schema.structural.node import SchemaNode
 from farflung.machinery.schema.structural.numbers import LEAST, MOST, is_multiple, is_whole
+from farflung.machinery.schema.walk import LARGEST_PLAN, MOST_PLANS
 
 Fits = Callable[[Any], bool]
 Table = dict[type, Fits]
@@ -28,8 +29,6 @@ CLASSES: Final[dict[type, tuple[str, ...]]] = {
     dict: ("object",),
     list: ("array",),
 }
-MOST_PLANS: Final = 128  #: of one object …
-LARGEST_PLAN: Final = 64  #: … with so many fields, all of them known: clients must not fill the memory
 
 
 def always(value: Any) -> bool:

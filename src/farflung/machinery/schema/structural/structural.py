@@ -14,15 +14,16 @@ from typing import Any, Final
 
 from farflung.machinery.errors import FieldError, Obj, go_quote
 from farflung.machinery.schema.model import Lookup, Schema
-from farflung.machinery.schema.structural import normalizer
+from farflung.machinery.schema.structural.conform import EnabledSteps, compile_default, compile_objects
 from farflung.machinery.schema.structural.embedded import MetadataRules, conform_embedded, embedded_errors
-from farflung.machinery.schema.structural.node import ANYTHING, SchemaNode, below, finder, paths_of, read
-from farflung.machinery.schema.structural.normalizer import Change, EnabledSteps, Unknown
+from farflung.machinery.schema.structural.node import ANYTHING, SchemaNode, finder, read
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport, duplicates, is_arranged
+from farflung.machinery.schema.walk import MOST_PROBLEMS, Convert, Make, Problems, path_text, steps_of
 
 STATUS: Final = "status"
-MOST_PROBLEMS: Final = 100
+ALL_STEPS: Final = EnabledSteps(prune=True, default=True)
+ONLY_PRUNE: Final = EnabledSteps(prune=True, default=False)
 
 
 class Structural:
@@ -32,21 +33,17 @@ class Structural:
         self._node = node
         self._status = node.properties.get(STATUS, ANYTHING)
         self._metadata = metadata
-        self._conform = normalizer.compiled(node, EnabledSteps(prune=True, default=True, numbers=True))
+        self._conform = compile_objects(node, ALL_STEPS)
         self._fitting = QuickCheck()
         self._fits = self._fitting.table(node, True)[dict]
         self._embedded = finder(node, lambda one: one.embedded)
         self._arranged = finder(node, is_arranged)
-        self.has_defaults: Final = _has_defaults(node)  #: objects written before may lack fields
-        self.status_has_default: Final = self._status.has_default  #: an object without a status gets one
+        #: makes the status of an object without one, if it gets a default
+        self.default_status: Final[Make | None] = compile_default(self._status, ALL_STEPS)
 
     @cached_property
-    def _prune(self) -> Change | None:
-        return normalizer.compiled(self._node, EnabledSteps(prune=True, default=False, numbers=False))
-
-    @cached_property
-    def _default(self) -> Change | None:
-        return normalizer.compiled(self._node, EnabledSteps(prune=False, default=True, numbers=False))
+    def _prune(self) -> Convert:
+        return compile_objects(self._node, ONLY_PRUNE)
 
     # --- what an object becomes -------------------------------------------------------------------
 
@@ -59,16 +56,13 @@ class Structural:
         """The first third of `conform`."""
         return self._changed(self._prune, obj)
 
-    def default(self, obj: Obj) -> None:
-        """Drop nulls and default, in place: what objects need that were stored under an older schema."""
-        if self._default is not None:
-            self._default(obj, [])
-
-    def _changed(self, change: Change | None, obj: Obj) -> list[str]:
-        unknown: Unknown = []
-        if change is not None:
-            change(obj, unknown)
-        problems = removed(obj, unknown) if unknown else []
+    def _changed(self, convert: Convert, obj: Obj) -> list[str]:
+        unknown: Problems = []
+        converted = convert(obj, None, unknown)
+        obj.clear()
+        obj.update(converted)
+        names = sorted({path_text((*steps_of(path), name)) for path, name in unknown})
+        problems = [f"unknown field {go_quote(name)}" for name in names[:MOST_PROBLEMS]]
         if self._embedded is not None:
             for place in self._embedded(obj, ""):
                 problems += conform_embedded(place, self._metadata)
@@ -118,20 +112,6 @@ class Structural:
 def compile_structural(schema: Any, metadata: MetadataRules) -> Structural:
     """`schema` is the openAPIV3Schema of a version; `metadata` is what is known of all objects' metadata."""
     return Structural(read(schema), metadata)
-
-
-def removed(obj: Obj, unknown: Unknown) -> list[str]:
-    """Remove unknown fields, and name them in Kubernetes' order."""
-    paths = paths_of(obj, (container for container, _ in unknown))
-    names = sorted({below(paths[id(container)], name) for container, name in unknown})
-    for container, name in unknown:
-        container.pop(name, None)
-    return [f"unknown field {go_quote(name)}" for name in names[:MOST_PROBLEMS]]
-
-
-def _has_defaults(node: SchemaNode) -> bool:
-    below = (*node.properties.values(), *filter(None, (node.values, node.items)))
-    return node.has_default or any(_has_defaults(one) for one in below)
 
 
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -1,0 +1,186 @@
+"""Pruning, dropping nulls and defaulting of custom resources, in one walk.
+
+Kubernetes does these one after the other.  Each walks from the root to the leaves and handles one object at a time, so
+here all three handle an object before its fields.
+
+    prune      fields that the schema does not know
+    nulls      of fields that may not be null and have no default; the others get their default
+    default    fields that are not there
+    numbers    in the form in which Go writes them
+
+Values that are not of their schema's type are left alone: validation refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode
+from farflung.machinery.schema.structural.numbers import canonical_number, canonicalize_numbers
+from farflung.machinery.schema.walk import (
+    Convert,
+    FieldWalk,
+    Items,
+    Make,
+    ObjectWalk,
+    Path,
+    Problems,
+    list_walk,
+    map_walk,
+    unchanged,
+)
+
+
+class EnabledSteps(NamedTuple):
+    """Which of these are done."""
+
+    prune: bool
+    default: bool  #: and nulls, and numbers
+
+
+def compile_objects(node: SchemaNode, steps: EnabledSteps) -> Convert:
+    """The conversion of a whole object; apiVersion, kind and metadata are never pruned."""
+    return _object(node, steps, unchanged, root=True, kept=False)
+
+
+def compile_values(node: SchemaNode, steps: EnabledSteps, *, kept: bool = False) -> Items:
+    """The conversion of any value of a node.  `kept`: unknown fields stay, because an enclosing list preserves them."""
+    convert: Convert = _canonical if steps.default and may_be_number(node) else unchanged
+    if not node.types or "array" in node.types:
+        convert = _list(node, steps, convert, kept=kept)
+    if not node.types or "object" in node.types:
+        convert = _object(node, steps, convert, root=False, kept=kept)
+    unset = _unset(node, convert, present=True) if steps.default else _null
+    return Items(EXACT.get(node.types), convert, unset)
+
+
+def compile_default(node: SchemaNode, steps: EnabledSteps) -> Make | None:
+    """The value of a missing field; None if it gets none."""
+    return _unset(node, compile_values(node, steps).convert, present=False)
+
+
+#: the Python type of values that are never changed
+EXACT: Final[Mapping[tuple[str, ...], type]] = {("string",): str, ("boolean",): bool, ("integer", "string"): str}
+NUMBER_TYPES: Final = frozenset({"integer", "number"})
+
+
+def may_be_number(node: SchemaNode) -> bool:
+    return not node.types or not NUMBER_TYPES.isdisjoint(node.types)
+
+
+def _unset(node: SchemaNode, convert: Convert, *, present: bool) -> Make | None:
+    """The value of a null, if the field is `present`, or of a missing field; None if the field is omitted."""
+    if present and node.nullable:
+        return _null
+    if not node.has_default:
+        return None
+    if type(node.default) not in (dict, list):
+        default = convert(node.default, None, [])
+        return lambda: default
+    encoded = orjson.dumps(node.default)
+    return lambda: convert(orjson.loads(encoded), None, [])
+
+
+def _null() -> None:
+    return None
+
+
+def _object(node: SchemaNode, steps: EnabledSteps, misfit: Convert, *, root: bool, kept: bool) -> Convert:
+    if node.values is not None and not node.properties:
+        return map_walk(compile_values(node.values, steps), misfit, sort=False)
+    emptied = steps.prune and (node.open or not (kept or node.preserving))
+    if not (node.properties or node.values or root or node.embedded or emptied):
+        return _only(dict, _any_json if steps.default else unchanged, misfit)  # the schema says nothing about fields
+    return StructuralObject(node, steps, misfit, root=root, kept=kept).convert
+
+
+def _list(node: SchemaNode, steps: EnabledSteps, misfit: Convert, *, kept: bool) -> Convert:
+    kept = kept or node.preserving
+    if node.items is not None:
+        return list_walk(compile_values(node.items, steps, kept=kept), misfit)
+    return _only(list, _emptied if steps.prune and not kept else _any_json if steps.default else unchanged, misfit)
+
+
+def _only(exact: type, convert: Convert, misfit: Convert) -> Convert:
+    if convert is misfit:
+        return convert
+    return lambda value, path, problems: (convert if type(value) is exact else misfit)(value, path, problems)
+
+
+class StructuralObject(ObjectWalk):
+    """An object with properties.  A new object has the order of the old one, and then the defaults."""
+
+    __slots__ = ("_closed", "_known", "_missing", "_node", "_present", "_rest", "_steps")
+
+    def __init__(self, node: SchemaNode, steps: EnabledSteps, misfit: Convert, *, root: bool, kept: bool) -> None:
+        super().__init__(misfit)
+        identity = IDENTITY if root or node.embedded else frozenset()
+        self._node = node
+        self._steps = steps
+        self._known = identity.union(node.properties)
+        self._closed = steps.prune and not (kept or node.preserving or node.open)
+        self._present: dict[str, FieldWalk] = {}
+        self._missing: dict[str, FieldWalk] = {}
+        for name, one in node.properties.items():
+            exact, convert, unset = compile_values(one, steps._replace(prune=steps.prune and name not in identity))
+            self._present[name] = FieldWalk(name, exact, True, unset, convert)
+            if steps.default and one.has_default:
+                self._missing[name] = FieldWalk(name, exact, True, _unset(one, convert, present=False), convert)
+        self._rest = self._compile_rest()
+
+    def _compile_rest(self) -> Items:
+        """Fields that are no properties.  If additional properties have no schema, they are emptied."""
+        if self._node.values is not None:
+            return compile_values(self._node.values, self._steps)
+        if self._node.open and self._steps.prune:
+            return Items(None, _emptied_or_canonical if self._steps.default else _emptied, _null)
+        return Items(None, _any_json if self._steps.default else unchanged, _null)
+
+    def known(self) -> Set[str]:
+        return self._known
+
+    def closed(self) -> bool:
+        return self._closed
+
+    def fields(self, names: tuple[str, ...]) -> list[FieldWalk]:
+        present = [self._field(name) for name in names if not self._closed or name in self._known]
+        return present + [field for name, field in self._missing.items() if name not in names]
+
+    def _field(self, name: str) -> FieldWalk:
+        if name in self._present:
+            return self._present[name]
+        exact, convert, unset = self._rest
+        if name in self._known:  # apiVersion, kind or metadata, which the schema does not describe
+            exact, convert = None, unchanged
+        return FieldWalk(name, exact, True, unset, convert)
+
+
+# --- values without a schema ------------------------------------------------------------------------
+
+
+def _canonical(value: Any, path: Path, problems: Problems) -> Any:
+    return canonical_number(value) if type(value) is float or type(value) is int else value
+
+
+def _any_json(value: Any, path: Path, problems: Problems) -> Any:
+    if type(value) is dict or type(value) is list:
+        canonicalize_numbers(value)
+        return value
+    return _canonical(value, path, problems)
+
+
+def _emptied(value: Any, path: Path, problems: Problems) -> Any:
+    """Without the fields of an object, and of those in a list: nothing is known of them."""
+    if type(value) is dict:
+        problems += [(path, name) for name in value]
+        return {}
+    if type(value) is list:
+        return [_emptied(item, (path, index), problems) for index, item in enumerate(value)]
+    return value
+
+
+def _emptied_or_canonical(value: Any, path: Path, problems: Problems) -> Any:
+    return _canonical(_emptied(value, path, problems), path, problems)
