@@ -223,10 +223,6 @@ class WorkloadSelector:
             kinds.update(GroupResource(one.group, resource) for resource in one.resources)
         return frozenset(kinds)
 
-    def depends_on_namespaces(self) -> bool:
-        """Whether a selection can depend on labels of namespaces."""
-        return any(one.namespace_selectors for one in self.alternatives)
-
     def _clauses_of(self, kind: GroupResource, *, namespaced: bool) -> _KindClauses | None:
         """None: no object of the kind can be selected."""
         if (kind, namespaced) not in self._of_kinds:

@@ -13,9 +13,9 @@ from farflung.apis.edge.names import EDGE_SYNC_CONFIGS, SYNCER_CONFIGS
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
+from farflung.placement.syncer_config import THE_ONE
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.informers import InformerHandlers, KindInformers
-from farflung.syncer.report import THE_ONE
 from farflung.syncer.status import requested_release
 from farflung.syncer.sync_scope import read_scope
 from farflung.syncer.upsync import read_object

@@ -13,6 +13,7 @@ from farflung.client.errors import ClientError, NotFound, Unreachable
 from farflung.client.rest import Client, PatchType
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Part
+from farflung.placement.syncer_config import THE_ONE
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.copies import MailboxCopy
 from farflung.syncer.discovery import SharedKinds
@@ -27,7 +28,7 @@ from farflung.syncer.lease import (
     cluster_of,
     holder_record,
 )
-from farflung.syncer.report import THE_ONE, StatusReporter
+from farflung.syncer.report import StatusReporter
 
 
 class MailboxEndsError(ClientError):

@@ -17,6 +17,7 @@ from farflung.client.rest import PatchType
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds, parse
 from farflung.placement.names import GroupResource, Part
+from farflung.placement.syncer_config import THE_ONE
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.lease import HEARTBEAT, ServedElsewhereError, holder_record
 from farflung.syncer.sync_scope import ANY
@@ -146,9 +147,6 @@ class Progress:
     def _through(self, kind: GroupResource) -> int:
         under_way = self._under_way.get(kind)
         return min(under_way.values()) - 1 if under_way else self._latest[kind]
-
-
-THE_ONE: Final = "the-one"
 
 
 @dataclass(frozen=True, slots=True)
