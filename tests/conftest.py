@@ -22,7 +22,9 @@ memory.collect_seldom()  # collecting tests takes a quarter less CPU, running th
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    purpose = "run tasks in an order that depends on this number, some of them late, to find code that relies on an order"
+    purpose = (
+        "run tasks in an order that depends on this number, some of them late, to find code that relies on an order"
+    )
     parser.addoption("--shuffle", type=int, metavar="SEED", help=purpose)
 
 
