@@ -2,6 +2,7 @@
 
 from farflung.apis.rows import (
     Always,
+    Change,
     Check,
     Default,
     Defaults,
@@ -9,11 +10,14 @@ from farflung.apis.rows import (
     Enum,
     Forbidden,
     Format,
+    IfAbsent,
+    IfPresent,
     MaxItems,
     NotNegative,
     Optional,
     Pointer,
     Range,
+    Refused,
     Required,
     RequiredPointer,
     Struct,
@@ -23,10 +27,11 @@ from farflung.apis.rows import (
     Validation,
     When,
     immutable,
+    not_negative,
 )
 from farflung.apis.validation import Errors
 from farflung.machinery import names
-from farflung.machinery.errors import Obj, field_forbidden
+from farflung.machinery.errors import Obj, field_forbidden, invalid_value
 
 
 def told(table: Validation, obj: Obj) -> list[str]:
@@ -101,6 +106,30 @@ def test_rows_may_depend_on_the_value_of_a_field() -> None:
     assert told(table, {"type": "Exempt", "limited": {}}) == ["limited: Forbidden: must be nil"]
     assert told(table, {"type": "Limited"}) == ["limited: Required value"]
     assert told(table, {}) == []
+
+
+def test_rows_may_depend_on_whether_a_field_is_present() -> None:
+    table = Validation(
+        IfPresent("spec.port", IfAbsent("spec.protocol", Required("spec.scheme"))),
+        IfAbsent("spec.port", Pointer("spec.endPort", Refused("needs `port`"))),
+    )
+    assert told(table, {"spec": {"port": 0}}) == ["spec.scheme: Required value"]
+    assert told(table, {"spec": {"port": 1, "protocol": ""}}) == []
+    assert told(table, {"spec": {"endPort": 0}}) == ["spec.endPort: Invalid value: 0: needs `port`"]
+    assert told(table, {}) == []
+
+
+def test_a_row_may_compare_the_new_object_with_the_old_one() -> None:
+    def grows(new: Obj, old: Obj, errors: Errors) -> None:
+        if new["count"] < old["count"]:
+            errors.append(invalid_value("count", new["count"], "cannot shrink"))
+
+    table = Validation(not_negative("count", "other"), Change(grows))
+    assert [str(error) for error in table({"count": -1}, {"count": 2})] == [
+        "count: Invalid value: -1: must be greater than or equal to 0",
+        "count: Invalid value: -1: cannot shrink",
+    ]
+    assert table({"count": 3, "other": 0}, {"count": 2}) == []
 
 
 def test_a_table_is_a_check_of_a_part_and_names_fields_under_its_path() -> None:

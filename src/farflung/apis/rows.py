@@ -19,10 +19,12 @@ and more rows follow inside a row:
     Struct           an object, if it is present
     Each             every entry of a list, `path[0]`, `path[1]` …
     When, Unless     rows that apply if a field has, or has not, one of the values
+    IfPresent        rows that apply if a field is present; IfAbsent: if it is absent
 
 The rules of a field are `Minimum`, `Maximum`, `Range`, `Enum`, `Format`, `Unique`, `Forbidden`, `MaxItems`, `Invalid`,
 or any function `(value, field, errors)`: a check of validation.py, another `Table`, a hand-written function for what no
-row says.  A rule reports in Kubernetes' words.  A `Check` row calls a function with the whole object of its table.
+row says.  A rule reports in Kubernetes' words.  A `Check` row calls a function with the whole object of its table, a
+`Change` row with the new and the old object.
 
     Table            a check `(value, path, errors)` of a part that several kinds share, such as a volume
     Validation       the `validate` or `validate_status` of a kind
@@ -180,6 +182,11 @@ def Maximum(most: int, detail: str) -> Invalid:
 
 def Range(low: int, high: int, detail: str = "") -> Invalid:
     return Invalid(f"not {low} <= {{v}} <= {high}", detail or names.between(low, high))
+
+
+def Refused(detail: str) -> Invalid:
+    """`Invalid value`, whatever the value is."""
+    return Invalid("True", detail)
 
 
 NotNegative: Final = Minimum(0, NOT_NEGATIVE)
@@ -366,6 +373,25 @@ class Unless(When):
     operator = "not in"
 
 
+class IfPresent:
+    """Rows that apply if a field is present."""
+
+    operator = "is not"
+
+    def __init__(self, path: str, *rows: Row | Callable[..., None]) -> None:
+        self.path = path
+        self._rows = rows
+
+    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+        parent, last = source.holder(holder, self.path)
+        with source.block(f'if {parent}.get("{last}") {self.operator} None:'):
+            _write_rows(self._rows, source, holder, prefix)
+
+
+class IfAbsent(IfPresent):
+    operator = "is"
+
+
 class Check:
     """A function that checks the object of the table: `(object, path, errors)`."""
 
@@ -374,6 +400,17 @@ class Check:
 
     def write_row(self, source: Source, holder: str, prefix: str) -> None:
         source.call(self._function, holder, prefix.removesuffix("."))
+
+
+class Change:
+    """A function that compares the objects of a Validation: `(new, old, errors)`."""
+
+    def __init__(self, function: Callable[[Obj, Obj, Errors], None]) -> None:
+        self._function = function
+
+    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+        assert not prefix, "only a whole object has an old one"
+        source.line(f"{source.name(self._function)}({holder}, old, errors)")
 
 
 class Default:
@@ -433,17 +470,17 @@ class Table(_Compiled):
 
 
 class Validation(_Compiled):
-    """Called with an object, or with the new and the old one, of which it reads the new one."""
+    """Called with an object, or with the new and the old one, which only `Change` rows read."""
 
     def __call__(self, obj: Obj, old: Obj | None = None) -> Errors:
-        errors: Errors = (self._function or self.function)(obj)
+        errors: Errors = (self._function or self.function)(obj, old)
         return errors
 
     def _compile(self) -> Callable[..., Any]:
         source = Source(defaults=False)
         source.line("errors = []")
         _write_rows(self.rows, source, "obj", "")
-        return source.function("obj", "return errors")
+        return source.function("obj, old", "return errors")
 
 
 class Defaults(_Compiled):
@@ -454,6 +491,11 @@ class Defaults(_Compiled):
         source = Source(defaults=True)
         _write_rows(self.rows, source, "obj", "")
         return source.function("obj")
+
+
+def not_negative(*paths: str) -> Table:
+    """Numbers that are not negative, if they are present."""
+    return Table(*(Pointer(path, NotNegative) for path in paths))
 
 
 def immutable(*paths: str, detail: str = "field is immutable") -> Callable[[Obj, Obj], Errors]:
