@@ -12,7 +12,9 @@ from typing import Any
 
 import orjson
 import pytest
+from fleet import EDGE
 from simulated_time import monotonic, simulated_environment
+from translated import MAPS, config_map, shop
 
 from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
@@ -400,10 +402,12 @@ async def test_an_object_that_always_fails_stops_neither_the_controller_nor_furt
 class RecordingTransport(SilentTransport):
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
+        self.last_body = b""
 
     @asynccontextmanager
     async def open(self, request: OutgoingRequest) -> AsyncIterator[Reply]:
         self.requests.append((request.method, request.target.partition("?")[0]))
+        self.last_body = request.body
         async with super().open(request) as reply:
             yield reply
 
@@ -488,6 +492,36 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     rebuilding.cancel()
 
 
+@pytest.mark.parametrize("failing_method", ["on_object", "on_placement"])
+async def test_a_placement_reports_copies_that_stay_because_the_translator_fails_with_an_object(
+    monkeypatch: pytest.MonkeyPatch, failing_method: str
+) -> None:
+    method, failing_cluster = getattr(PlacementState, failing_method), ""
+
+    def fails(self: PlacementState, *args: Any) -> Any:
+        cluster, name = args[0] if failing_method == "on_placement" else (args[0], args[1].name)
+        if cluster == failing_cluster and name in ("p", "prices"):
+            raise InjectedError
+        return method(self, *args)
+
+    async with shop("florin") as one:
+        await one.at_rest()
+        monkeypatch.setattr(PlacementState, failing_method, fails)
+        failing_cluster = one.workloads[0]
+        if failing_method == "on_object":
+            changed, named = config_map("prices", {"tea": "4"}), "configmaps shop/prices"
+            await one.must_put(one.workloads[0], MAPS, changed)
+        else:
+            named = "EdgePlacement p"
+            annotated = {"metadata": {"annotations": {"changed": "yes"}}}
+            await one.patch(one.workloads[0], f"{EDGE}/edgeplacements/p", annotated)
+        await one.fleet.eventually(lambda: one.says("TranslatorFailed", "stays", named, "change or delete"))
+        assert await one.has(one.boxes, f"{MAPS}/prices")
+        failing_cluster = ""
+        await one.fleet.eventually(lambda: one.says("Projected"))
+        assert await one.has(one.boxes, f"{MAPS}/prices")
+
+
 @pytest.mark.parametrize(
     ("failing_method", "kind", "changed"),
     [
@@ -538,9 +572,13 @@ async def test_destinations_are_not_lost_because_the_engine_fails_with_their_obj
     await asyncio.sleep(1.0)
     assert made.rebuilder.clean.is_set()
     assert await written() == []
+    reported = next(one for one in orjson.loads(transport.last_body)["status"]["conditions"] if one["type"] == "Ready")
+    assert (reported["status"], reported["reason"]) == ("False", "SchedulerFailed")
+    assert f"process {'SyncTarget' if kind == 'targets' else 'Location'} t1" in reported["message"]
     bad = False
     await asyncio.sleep(LONG)
     assert await written() == []
+    assert b'"Resolved"' in transport.last_body
     deliver(informers[kind], changed, 100, deleted=True)
     assert await written() != []
     rebuilding.cancel()

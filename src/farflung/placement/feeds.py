@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -325,10 +325,17 @@ class PlacementFeed:
             self.rebuilder.attempt("begin", lambda: self._notify(self.known.begin()))
             self._update_informers()
 
-    def lacks_objects_of(self, cluster: str) -> bool:
-        """Whether the state may lack an object of a workspace, because the engine fails with it.  Its copies, or those
-        that it selects, then seem to be unwanted."""
-        return any(_cluster_of(subject) == cluster for subject in self.rebuilder.failing)
+    def failing_objects(self, cluster: str | None = None) -> list[str]:
+        """The objects of one workspace or of all that the state may lack, because the engine fails with them.  Their
+        copies, or those that they select, then seem to be unwanted."""
+        found: set[str] = set()
+        for subject in self.rebuilder.failing:
+            match subject:
+                case (str() as kind, Key(cluster=one) as key) if cluster in (one, None):
+                    found.add(f"{kind} {key.namespace}/{key.name}" if key.namespace else f"{kind} {key.name}")
+                case (str() as one, Part() as part) if cluster in (one, None):
+                    found.add(str(part))
+        return sorted(found)
 
     def informer(
         self,
@@ -478,13 +485,3 @@ class PlacementFeed:
         self._notify(self.known.on_workspace(change.key.name, change.new))
         if self._started:
             self._update_informers()
-
-
-def _cluster_of(subject: Hashable) -> str | None:
-    """The workspace of an object with which the engine fails."""
-    match subject:
-        case (str(), Key() as key):
-            return key.cluster
-        case (str() as cluster, Part()):
-            return cluster
-    return None

@@ -219,6 +219,7 @@ def cluster_of(name: str) -> str:
 #: reasons of problems, the worst first
 INVALID_SPEC: Final = "InvalidSpec"
 WITHDRAWAL_HELD: Final = "WithdrawalHeld"
+TRANSLATOR_FAILED: Final = "TranslatorFailed"  #: unwanted copies stay
 REFUSED: Final = "Refused"
 CUSTOMIZATION_FAILED: Final = "CustomizationFailed"
 CONFLICT: Final = "Conflict"
@@ -228,6 +229,7 @@ CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: the object is co
 REASONS: Final = (
     INVALID_SPEC,
     WITHDRAWAL_HELD,
+    TRANSLATOR_FAILED,
     REFUSED,
     CUSTOMIZATION_FAILED,
     CONFLICT,

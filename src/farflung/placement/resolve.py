@@ -35,6 +35,7 @@ class Resolution(msgspec.Struct, frozen=True):
     matching: int = 0  #: Locations that the selectors match, whether chosen or not
     chosen: int = 0  #: Locations that are in `destinations`
     problem: str = ""  #: why it cannot be resolved; then the other fields are empty
+    failing: tuple[str, ...] = ()  #: objects of current destinations that could not be taken into account
 
 
 class Refusal(NamedTuple):

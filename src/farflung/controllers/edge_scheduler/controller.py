@@ -231,16 +231,17 @@ class EdgeScheduler:
 
     def _with_failing(self, resolution: Resolution, before: frozenset[Destination]) -> Resolution:
         """Keep destinations that the engine may lack only because it fails with their Location or SyncTarget."""
-        failing = self.rebuilder.failing
-        kept = {
-            one
-            for one in (before if failing and not resolution.problem else ())
-            if ("Location", cache.Key(one.cluster, "", one.location)) in failing
-            or ("SyncTarget", cache.Key(one.cluster, "", one.target)) in failing
-        }
-        if kept <= set(resolution.destinations):
+        failing: set[tuple[str, str]] = set()
+        kept = set(resolution.destinations)
+        for one in before if self.rebuilder.failing and not resolution.problem else ():
+            for kind, name in (("Location", one.location), ("SyncTarget", one.target)):
+                if (kind, cache.Key(one.cluster, "", name)) in self.rebuilder.failing:
+                    failing.add((kind, name))
+                    kept.add(one)
+        if len(kept) == len(resolution.destinations):
             return resolution
-        return msgspec.structs.replace(resolution, destinations=tuple(sorted(kept.union(resolution.destinations))))
+        names = tuple(f"{kind} {name}" for kind, name in sorted(failing))
+        return msgspec.structs.replace(resolution, destinations=tuple(sorted(kept)), failing=names)
 
     def _timestamp(self) -> str:
         return self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -213,6 +213,7 @@ class _Plan:
 
 
 READY: Final = "Ready"
+SHOWN: Final = 3  #: failing objects in a message
 
 
 def desired(placement: Placement, resolution: Resolution, limit: int = LIMIT) -> list[Obj] | None:
@@ -248,6 +249,15 @@ def status(placement: Placement, resolution: Resolution, observed: Mapping[str, 
 def _ready(placement: Placement, resolution: Resolution) -> Obj:
     if resolution.problem:
         return _condition("False", "Error", "InvalidSpec", resolution.problem)
+    if resolution.failing:
+        shown = ", ".join(resolution.failing[:SHOWN])
+        return _condition(
+            "False",
+            "Error",
+            "SchedulerFailed",
+            f"destinations stay, because the edge scheduler fails to process {shown}; change or delete that object, "
+            'and report the scheduler\'s log line "engine failed and will be rebuilt"',
+        )
     matching = resolution.matching
     match = "matches" if matching == 1 else "match"
     if placement.number is not None and resolution.chosen < placement.number:

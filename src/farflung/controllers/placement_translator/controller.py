@@ -74,7 +74,7 @@ class PlacementTranslator:
 
     def reset(self, known: PlacementState) -> None:
         feed = self._feed
-        context = TranslatorContext(known, feed.views, self._now, feed.log, feed.lacks_objects_of)
+        context = TranslatorContext(known, feed.views, self._now, feed.log, feed.failing_objects)
         self._known = known
         self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._enqueue_status)
         reader = SourceReader(self._discovery, feed.views.everywhere)

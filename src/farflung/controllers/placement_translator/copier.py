@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import orjson
@@ -13,7 +14,7 @@ from farflung.apis.edge.names import DOWNSYNC_OVERWRITE
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
 from farflung.client.rest import Client
-from farflung.controllers.placement_translator.decide import PlacementProblem
+from farflung.controllers.placement_translator.decide import SHOWN, PlacementProblem
 from farflung.controllers.placement_translator.status_writer import TranslatorContext
 from farflung.machinery.errors import Obj
 from farflung.placement import names, project
@@ -93,7 +94,7 @@ class SourceReader:
         return bare
 
 
-Report = Callable[[Copy, list[CopyReason], list[PlacementProblem]], None]
+Report = Callable[[Copy, AbstractSet[PlacementKey], list[PlacementProblem]], None]
 REMEMBERED: Final = 20_000  #: cached copies that are equal in all mailboxes
 NOT_FOUND: Final = 404
 TRANSIENT: Final = (401, 409, 410, 429)  #: statuses that do not depend on the object
@@ -108,13 +109,13 @@ class Copier:
         gathering: SourceReader,
         report: Report,
     ) -> None:
-        """`report` is called with all problems of a copy whenever it is reconciled."""
+        """`report` is called with all problems of a copy and their placements whenever it is reconciled."""
         self._known = context.known
         self._feeds = feeds
         self._gathering = gathering
         self._everywhere = context.views.everywhere
         self._report = report
-        self._lacks_objects_of = context.lacks_objects_of
+        self._failing_objects = context.failing_objects
         self._now = context.now
         self._log = context.log
         self._ending: dict[Copy, asyncio.Event] = {}  #: namespaces with a deletion in flight
@@ -145,14 +146,18 @@ class Copier:
             copy, self._alive(copy.part, contributing_clusters(copy.part, wanted, kept))
         )
         want = self._desired(copy.part, wanted, read, kept)
+        placements = {one.placement for one in wanted}
         if want.problem:
             failed = PlacementProblem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
-            self._report(copy, wanted, [failed, *_ambiguities(copy, want)])
+            self._report(copy, placements, [failed, *_ambiguities(copy, want)])
         elif want.obj is None:
-            self._report(copy, wanted, [])
+            if observed is not None and (held := self._failures(copy, observed)):
+                self._report(copy, observed.placements, held)  # the next rebuild reconciles it again
+                return None
+            self._report(copy, placements, [])
             await self._withdraw(copy, cluster, observed)
         elif observed is not None and not observed.ours:
-            self._report(copy, wanted, _of_others(copy, wanted))
+            self._report(copy, placements, _of_others(copy, wanted))
         elif self._known.offers.source(cluster, copy.part.kind) is None:
             return self._report_unserved(copy, cluster, wanted)
         else:
@@ -164,7 +169,7 @@ class Copier:
                     found.append(PlacementProblem(names.REFUSED, f"{_at(copy)}: {_said(copy, error)}"))
                 raise
             finally:
-                self._report(copy, wanted, found)
+                self._report(copy, placements, found)
         return None
 
     def _report_unserved(self, copy: Copy, cluster: str, wanted: list[CopyReason]) -> float | None:
@@ -172,7 +177,7 @@ class Copier:
         kind, sources = copy.part.kind, sorted({one.placement.cluster for one in wanted})
         left = self._known.neighbors.serving_delay(copy.mailbox, cluster, kind, sources, self._now())
         unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
-        self._report(copy, wanted, [] if left else [unknown])
+        self._report(copy, {one.placement for one in wanted}, [] if left else [unknown])
         return left if 0 < left < math.inf else None
 
     # --- desired copy -----------------------------------------------------------------------------
@@ -282,12 +287,22 @@ class Copier:
             return
         if any(self._known.withdrawals.stays(*copy, key) for key in observed.placements):
             return
-        if any(self._lacks_objects_of(key.cluster) for key in observed.placements):
-            return  # the next rebuild reconciles it again
         if copy.part.kind not in CONTAINER_KINDS or not self._is_occupied(copy, cluster):
             await self._delete(copy, cluster, observed)
         elif observed.placements and not self._is_being_emptied(copy, cluster):
             await self._release(copy, cluster, observed)
+
+    def _failures(self, copy: Copy, observed: ObservedObject) -> list[PlacementProblem]:
+        """Why a copy stays that may seem to be unwanted only because the engine fails with an object."""
+        failing = [one for key in sorted(observed.placements) for one in self._failing_objects(key.cluster)]
+        if not failing or not observed.ours or not observed.alive:
+            return []
+        shown = ", ".join(failing[:SHOWN]) + (f" and {len(failing) - SHOWN} more" if len(failing) > SHOWN else "")
+        message = (
+            f"{_at(copy)}: the copy stays, because the placement translator fails to process {shown} of the workspace; "
+            'change or delete that object, and report the translator\'s log line "engine failed and will be rebuilt"'
+        )
+        return [PlacementProblem(names.TRANSLATOR_FAILED, message)]
 
     async def _release(self, copy: Copy, cluster: str, observed: ObservedObject) -> None:
         """Remove the placements from the copy.  It is deleted later, when the objects in it are deleted by others."""

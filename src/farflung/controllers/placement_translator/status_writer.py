@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,10 +19,11 @@ from farflung.controllers.placement_translator.decide import (
 from farflung.lib.klog import Logger
 from farflung.placement import names
 from farflung.placement.feeds import FeedViews
-from farflung.placement.index import Copy, CopyReason
+from farflung.placement.index import Copy
 from farflung.placement.names import PlacementKey
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.types import PlacementView
+from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import InvolvedObject, Recorder
 
@@ -34,7 +36,7 @@ class TranslatorContext:
     views: FeedViews
     now: Callable[[], datetime]
     log: Logger
-    lacks_objects_of: Callable[[str], bool]  #: whether the state may lack an object of a workspace
+    failing_objects: Callable[..., list[str]]  #: of a workspace, or of all; see `PlacementFeed`
 
 
 class StatusWriter:
@@ -56,9 +58,8 @@ class StatusWriter:
         self._problems = PlacementProblems()
         self._news: dict[PlacementKey, list[PlacementProblem]] = {}  #: problems without an Event
 
-    def report(self, copy: Copy, wanted: list[CopyReason], found: list[PlacementProblem]) -> None:
-        """Set all problems of a copy."""
-        keys = {one.placement for one in wanted}
+    def report(self, copy: Copy, keys: AbstractSet[PlacementKey], found: list[PlacementProblem]) -> None:
+        """Set all problems of a copy, for these placements."""
         for key in keys if found else ():
             self._put(key, copy, found)
         for key in self._problems.about(copy):
@@ -70,7 +71,7 @@ class StatusWriter:
         self._news.pop(key, None)
 
     def _put(self, key: PlacementKey, about: object, found: list[PlacementProblem]) -> None:
-        if found and key not in self._known.placements:
+        if found and self._seen(key) is None:
             return
         new = self._problems.put(key, about, found)
         if new is None:
@@ -78,8 +79,13 @@ class StatusWriter:
         self._news.setdefault(key, []).extend(new)
         self._changed(StatusKey(key))
 
+    def _seen(self, key: PlacementKey) -> PlacementView | None:
+        """From the cache: the state lacks a placement with which the engine fails."""
+        seen = self._placements.cache.get(Key(key.cluster, "", key.name))
+        return seen if seen is not None and seen.alive else None
+
     async def write(self, key: PlacementKey) -> None:
-        seen = self._known.placements.get(key)
+        seen = self._seen(key)
         if seen is None:
             return
         self._check(key, seen)

@@ -30,6 +30,7 @@ class SyncerConfigWriter:
         self._known = context.known
         self._serving = serving
         self._configs = configs
+        self._failing_objects = context.failing_objects
         self._view = context.views.edge_of
         self._log = context.log
         #: many mailboxes have the same placements
@@ -55,7 +56,7 @@ class SyncerConfigWriter:
             return await self._create(mailbox, cluster, spec)
         before = orjson.loads(document)
         there = before.get("spec") or {}
-        if self._known.has_undecided_copies(mailbox):
+        if self._known.has_undecided_copies(mailbox) or self._failing_objects():
             spec = parse_syncer_spec(there).joined(told).spec()  # held copies stay in the cluster too
         if {"namespaceScope": {}, **there} != spec:
             await self._update(mailbox, cluster, before | {"spec": spec})
