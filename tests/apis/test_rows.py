@@ -1,9 +1,11 @@
 """Tables of rows: what each kind of row means for absent, empty and wrong fields, and the order of errors."""
 
 from farflung.apis.rows import (
+    ITSELF,
     Always,
     Change,
     Check,
+    ContextCheck,
     Default,
     Defaults,
     Each,
@@ -26,6 +28,7 @@ from farflung.apis.rows import (
     Unless,
     Validation,
     When,
+    Where,
     immutable,
     not_negative,
 )
@@ -89,6 +92,26 @@ def test_equal_values_in_different_lists_are_no_duplicates() -> None:
     assert told(table, {"outer": [{"inner": ["a", "a"]}]}) == ['outer[0].inner[1]: Duplicate value: "a"']
 
 
+def test_entries_may_be_unique_by_several_members() -> None:
+    table = Validation(Each("taints", Unique("key", "effect", detail="must differ")))
+    assert told(table, {"taints": [{"key": "a"}, {"key": "a", "effect": "x"}, {"effect": "x"}]}) == []
+    assert told(table, {"taints": [{"key": "a"}, {"key": "a"}]}) == [
+        'taints[1]: Duplicate value: {"key":"a"}: must differ'
+    ]
+
+
+def test_only_well_formed_texts_are_checked_further() -> None:
+    table = Validation(Each("names", Format(names.dns_label, Unique()), indexed=False))
+    assert [text.split(":")[1] for text in told(table, {"names": ["A", "A", "a", "a"]})] == [
+        " Invalid value", " Invalid value", " Duplicate value",
+    ]  # fmt: skip
+
+
+def test_an_error_may_name_the_object_instead_of_its_field() -> None:
+    table = Validation(Each("gates", Required("name", named=ITSELF)), Struct("os", Required("name", named=ITSELF)))
+    assert told(table, {"gates": [{}], "os": {}}) == ["gates[0]: Required value", "os: Required value"]
+
+
 def test_entries_of_a_list_that_is_too_long_are_not_checked() -> None:
     table = Validation(Each("hosts", Enum("a"), most=2), Pointer("zones", MaxItems(1)))
     assert told(table, {"hosts": ["x", "y", "z"], "zones": ["p", "q"]}) == [
@@ -117,6 +140,28 @@ def test_rows_may_depend_on_whether_a_field_is_present() -> None:
     assert told(table, {"spec": {"port": 1, "protocol": ""}}) == []
     assert told(table, {"spec": {"endPort": 0}}) == ["spec.endPort: Invalid value: 0: needs `port`"]
     assert told(table, {}) == []
+
+
+def test_rows_may_depend_on_a_function_of_the_object() -> None:
+    table = Validation(
+        Each("ports", Where(lambda port: port["number"] > 9, Required("name"), otherwise=(Required("protocol"),)))
+    )
+    assert told(table, {"ports": [{"number": 10}, {"number": 9}]}) == [
+        "ports[0].name: Required value",
+        "ports[1].protocol: Required value",
+    ]
+
+
+def test_a_check_may_read_the_context_of_the_call() -> None:
+    def check(name: str, field: str, errors: Errors, known: set[str]) -> None:
+        if name not in known:
+            errors.append(invalid_value(field, name, "unknown"))
+
+    errors: Errors = []
+    Table(Each("mounts", Required("name", ContextCheck(check))))(
+        {"mounts": [{"name": "a"}, {"name": "b"}]}, "spec", errors, {"a"}
+    )
+    assert [str(error) for error in errors] == ['spec.mounts[1].name: Invalid value: "b": unknown']
 
 
 def test_a_row_may_compare_the_new_object_with_the_old_one() -> None:

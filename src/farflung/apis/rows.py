@@ -20,11 +20,12 @@ and more rows follow inside a row:
     Each             every entry of a list, `path[0]`, `path[1]` …
     When, Unless     rows that apply if a field has, or has not, one of the values
     IfPresent        rows that apply if a field is present; IfAbsent: if it is absent
+    Where            rows that apply if a function of the object returns true
 
 The rules of a field are `Minimum`, `Maximum`, `Range`, `Enum`, `Format`, `Unique`, `Forbidden`, `MaxItems`, `Invalid`,
 or any function `(value, field, errors)`: a check of validation.py, another `Table`, a hand-written function for what no
 row says.  A rule reports in Kubernetes' words.  A `Check` row calls a function with the whole object of its table, a
-`Change` row with the new and the old object.
+`ContextCheck` row also with the context that the table was called with, a `Change` row with the new and the old object.
 
     Table            a check `(value, path, errors)` of a part that several kinds share, such as a volume
     Validation       the `validate` or `validate_status` of a kind
@@ -53,6 +54,7 @@ from farflung.machinery.errors import (
 )
 
 CheckFunction = Callable[[Any, str, Errors], None]  #: (value, field, errors)
+ITSELF: Final = "."  #: `named` of a row whose errors name the object that has the field
 
 
 # --- Source of the compiled functions -------------------------------------------------------------
@@ -206,14 +208,20 @@ class Enum:
 
 
 class Format:
-    """What a check of names reports about a text."""
+    """What a check of names reports about a text.  The rules apply to a text that passes."""
 
-    def __init__(self, check: names.Check) -> None:
+    def __init__(self, check: names.Check, *rules: Rule) -> None:
         self._check = check
+        self._rules = rules
 
     def write(self, source: Source, value: str, field: str) -> None:
-        with source.block(f"for message in {source.name(self._check)}({value}):"):
+        messages = source.variable()
+        source.line(f"{messages} = {source.name(self._check)}({value})")
+        with source.block(f"for message in {messages}:"):
             source.line(f'errors.append(invalid_value(f"{field}", {value}, message))')
+        if self._rules:
+            with source.block(f"if not {messages}:"):
+                _apply(self._rules, source, value, field)
 
 
 class Forbidden:
@@ -227,14 +235,21 @@ class Forbidden:
 
 
 class Unique:
-    """`Duplicate value`, if an earlier entry of the enclosing Each has the same value."""
+    """`Duplicate value`, if an earlier entry of the enclosing Each has the same value, or the same texts as members."""
+
+    def __init__(self, *members: str, detail: str = "") -> None:
+        self._members = members
+        self._detail = detail
 
     def write(self, source: Source, value: str, field: str) -> None:
-        seen = source.variable()
+        seen, key = source.variable(), value
         source.before_loop(f"{seen} = set()")
-        with source.block(f"if {value} in {seen}:"):
-            source.line(f'errors.append(duplicate(f"{field}", {value}))')
-        source.line(f"{seen}.add({value})")
+        if self._members:
+            key = source.variable()
+            source.line(f"{key} = " + ", ".join(f'{value}.get("{member}", "")' for member in self._members))
+        with source.block(f"if {key} in {seen}:"):
+            source.line(f'errors.append(duplicate(f"{field}", {value}, {self._detail!r}))')
+        source.line(f"{seen}.add({key})")
 
 
 class MaxItems:
@@ -267,15 +282,15 @@ def _apply(rules: Collection[Rule | Row | Callable[..., None]], source: Source, 
 
 class _Field:
     def __init__(self, path: str, *rules: Rule | Row | Callable[..., None], named: str = "", detail: str = "") -> None:
-        """`named`: the path in errors, if it is another.  `detail` of the error of an absent field."""
+        """`named`: the path in errors, if it is another, or ITSELF.  `detail` of the error of an absent field."""
         self.path = path
         self._rules = rules
         self._named = named or path
         self._detail = detail
 
     def write_row(self, source: Source, holder: str, prefix: str) -> None:
-        value, field = source.read(holder, self.path), f"{prefix}{self._named}"
-        self._write_value(source, value, field)
+        field = prefix.removesuffix(".") if self._named == ITSELF else f"{prefix}{self._named}"
+        self._write_value(source, source.read(holder, self.path), field)
 
     def _write_value(self, source: Source, value: str, field: str) -> None:
         raise NotImplementedError
@@ -392,6 +407,27 @@ class IfAbsent(IfPresent):
     operator = "is"
 
 
+class Where:
+    """Rows that apply if a function of the table's object returns true, and others if it does not."""
+
+    def __init__(
+        self,
+        condition: Callable[[Obj], bool],
+        *rows: Row | Callable[..., None],
+        otherwise: Collection[Row | Callable[..., None]] = (),
+    ) -> None:
+        self._condition = condition
+        self._rows = rows
+        self._otherwise = otherwise
+
+    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+        with source.block(f"if {source.name(self._condition)}({holder}):"):
+            _write_rows(self._rows, source, holder, prefix)
+        if self._otherwise:
+            with source.block("else:"):
+                _write_rows(self._otherwise, source, holder, prefix)
+
+
 class Check:
     """A function that checks the object of the table: `(object, path, errors)`."""
 
@@ -400,6 +436,17 @@ class Check:
 
     def write_row(self, source: Source, holder: str, prefix: str) -> None:
         source.call(self._function, holder, prefix.removesuffix("."))
+
+
+class ContextCheck:
+    """A function that also gets the context of the call: `(object, path, errors, context)`."""
+
+    def __init__(self, function: Callable[[Any, str, Errors, Any], None]) -> None:
+        self._function = function
+
+    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+        path = prefix.removesuffix(".")
+        source.line(f'{source.name(self._function)}({holder}, f"{path}", errors, context)')
 
 
 class Change:
@@ -460,13 +507,13 @@ class _Compiled:
 
 
 class Table(_Compiled):
-    def __call__(self, value: Obj, path: str, errors: Errors) -> None:
-        (self._function or self.function)(value, path, errors)
+    def __call__(self, value: Obj, path: str, errors: Errors, context: Any = None) -> None:
+        (self._function or self.function)(value, path, errors, context)
 
     def _compile(self) -> Callable[..., Any]:
         source = Source(defaults=False)
         _write_rows(self.rows, source, "obj", "{path}.")
-        return source.function("obj, path, errors")
+        return source.function("obj, path, errors, context")
 
 
 class Validation(_Compiled):

@@ -227,8 +227,8 @@ def invalid_value(field: str, value: Any, detail: str) -> FieldError:
     return FieldError("Invalid value", field, value, detail)
 
 
-def duplicate(field: str, value: Any) -> FieldError:
-    return FieldError("Duplicate value", field, value, "")
+def duplicate(field: str, value: Any, detail: str = "") -> FieldError:
+    return FieldError("Duplicate value", field, value, detail)
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
