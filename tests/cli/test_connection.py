@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from scripted_server import ScriptedServer, said
 
-from farflung.cli.connection import hub_client, server_time
+from farflung.cli.hub_client import hub_client, server_time
 from farflung.client.rest import Client
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
 import orjson
 import pytest
 import yaml
@@ -17,14 +16,9 @@ from hypothesis import strategies as st
 from farflung.apis.edge.names import CUSTOMIZERS
 from farflung.apis.kcp.names import LOCATIONS
 from farflung.apis.names import Collection
-from farflung.cli.customize import (
-    CustomizeRequest,
-    CustomizeResult,
-    customize_objects,
-    objects,
-    printed,
-    read_missing,
-)
+from farflung.cli.customize import CustomizeRequest, CustomizeResult, customize_objects, objects, read_missing
+from farflung.cli.customize_output import printed
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.inventory import HiddenError
 from farflung.cli.main import main
 from farflung.cli.manifests import Manifest
@@ -281,19 +275,19 @@ async def test_a_location_can_be_named_with_its_workspace(workspace: str) -> Non
     hub = await furnished()
     location = f"{workspace.replace('C', hub.cluster)}:florin"
     assert data(await asked(hub, PAGE, location)) == data(await asked(hub, PAGE))
-    with pytest.raises(click.ClickException, match="Location root:places:guilder not found"):
+    with pytest.raises(InspectError, match="Location root:places:guilder not found"):
         await asked(hub, PAGE, "root:places:guilder")
 
 
 async def test_of_several_locations_of_one_name_one_must_be_chosen() -> None:
     hub = await furnished()
-    with pytest.raises(click.ClickException, match="Location guilder not found"):
+    with pytest.raises(InspectError, match="Location guilder not found"):
         await asked(hub, PAGE, "guilder")
     resource = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
     compute = hub.client.workspace("root:compute")
     await compute.create(LOCATIONS, custom(LOCATIONS, "florin", resource=resource))
     with pytest.raises(
-        click.ClickException, match=rf"2 workspaces have a Location florin; select one of .*{hub.cluster}:florin"
+        InspectError, match=rf"2 workspaces have a Location florin; select one of .*{hub.cluster}:florin"
     ):
         await asked(hub, PAGE)
     assert (await asked(hub, PAGE, f"{hub.cluster}:florin")).problems == []
@@ -310,7 +304,7 @@ async def test_of_several_clusters_of_a_location_one_can_be_chosen() -> None:
         "florin-1, florin-2; select one with --sync-target"
     ]
     assert data(await asked(hub, text, target="florin-2")) == [{"index.html": "Running in florin-2, at florin."}]
-    with pytest.raises(click.ClickException, match="SyncTarget other not found: the Location florin"):
+    with pytest.raises(InspectError, match="SyncTarget other not found: the Location florin"):
         await asked(hub, text, target="other")
 
 
@@ -326,9 +320,7 @@ async def test_a_customizer_that_is_not_there_holds_the_object_back() -> None:
 async def test_a_workspace_without_customizers_is_a_sentence() -> None:
     hub = await furnished()
     hub.client = hub.inventory
-    with pytest.raises(
-        click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"
-    ):
+    with pytest.raises(InspectError, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"):
         await asked(hub, SHOP)
 
 

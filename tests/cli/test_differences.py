@@ -10,7 +10,8 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from farflung.cli.differences import differences, line
+from farflung.cli.differences import differences
+from farflung.cli.plan_output import line
 from farflung.machinery.errors import Obj
 
 KEYS = st.sampled_from(["a", "b-c", "d.e", 'f"g'])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import click
 import orjson
 import pytest
 import yaml
@@ -10,7 +9,9 @@ from asked_hub import AskedHub, placement
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.kcp.names import SYNC_TARGETS
-from farflung.cli.explain import explain, printed
+from farflung.cli.explain import explain
+from farflung.cli.explain_output import printed
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.inventory import HiddenError
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
@@ -116,7 +117,7 @@ async def test_a_location_can_be_named_with_its_cluster() -> None:
     hub = await furnished()
     await hub.place(placement("p", {}))
     assert len((await explain(hub.asked, "p", f"{hub.cluster}:prod"))["locations"]) == 1
-    with pytest.raises(click.ClickException, match="Location elsewhere:prod not found"):
+    with pytest.raises(InspectError, match="Location elsewhere:prod not found"):
         await explain(hub.asked, "p", "elsewhere:prod")
 
 
@@ -187,12 +188,10 @@ async def test_programs_get_the_same_in_json_and_yaml() -> None:
 
 async def test_a_placement_or_an_api_that_is_not_there_is_a_sentence() -> None:
     hub = await furnished()
-    with pytest.raises(click.ClickException, match="EdgePlacement p not found in the workspace root:web"):
+    with pytest.raises(InspectError, match="EdgePlacement p not found in the workspace root:web"):
         await explain(hub.asked, "p")
     hub.client = hub.inventory
-    with pytest.raises(
-        click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"
-    ):
+    with pytest.raises(InspectError, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"):
         await explain(hub.asked, "p")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import click
 import orjson
 import pytest
 from asked_hub import custom
@@ -12,8 +11,9 @@ from asked_machines import FLAVOR, NOW, MachineHub, allocation, machine
 
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
 from farflung.apis.names import PODS
-from farflung.cli.connection import server_time
 from farflung.cli.explain_machines import explain
+from farflung.cli.hub_client import server_time
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.inventory import HiddenError
 from farflung.cli.machine_output import BEHIND, GONE, STAYS, UNSIZED, printed
 from farflung.cli.scheduler_configuration import SchedulerConfiguration
@@ -255,11 +255,11 @@ async def test_of_many_clusters_the_rest_is_counted() -> None:
 
 async def test_what_is_not_there_or_no_machine_is_told_so() -> None:
     hub = await MachineHub.started()
-    with pytest.raises(click.ClickException, match="Pod default/demovm not found in the workspace root:web"):
+    with pytest.raises(InspectError, match="Pod default/demovm not found in the workspace root:web"):
         await said(hub)
     containers = [{"name": "c", "image": "i"}]
     await hub.client.create(PODS, {**custom(PODS, "demovm", containers=containers)}, "default")
-    with pytest.raises(click.ClickException, match=r"no spec.virtualMachine: the global scheduler ignores it"):
+    with pytest.raises(InspectError, match=r"no spec.virtualMachine: the global scheduler ignores it"):
         await said(hub)
 
 

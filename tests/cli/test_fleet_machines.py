@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from farflung.apis.globalscheduler.names import CLUSTERS
 from farflung.apis.names import LEASES
-from farflung.cli.fleet_machines import is_well, lines, machines
-from farflung.cli.fleet_status import printed, status
+from farflung.cli.fleet_machines import is_well, machines
+from farflung.cli.fleet_status import status
+from farflung.cli.status_output import machine_lines, printed
 from farflung.machinery import times
 
 NOW = times.parse("2024-05-01T12:00:00Z")
@@ -109,7 +110,7 @@ def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() 
     cluster = {"metadata": {"name": "az1"}, "status": {"phase": "Sellout", "conditions": [wrong]}}
     found = machines([cluster], [], [])
     assert found is not None and not is_well(found)
-    assert list(lines(found)) == ["1 Cluster: 1 Sellout (unhealthy: az1)", "  az1: it is that of az2"]
+    assert list(machine_lines(found)) == ["1 Cluster: 1 Sellout (unhealthy: az1)", "  az1: it is that of az2"]
 
 
 def test_machines_that_the_same_clusters_refuse_are_counted_together_whenever_they_are_tried_again() -> None:
@@ -118,7 +119,7 @@ def test_machines_that_the_same_clusters_refuse_are_counted_together_whenever_th
     head = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"virtualMachine": {}}}
     found = machines([], [{**head, "status": {"conditions": one}} for one in told], [])
     assert found is not None
-    assert list(lines(found))[-1] == "  2 waiting: 0/1 clusters fit: 1 refused it"
+    assert list(machine_lines(found))[-1] == "  2 waiting: 0/1 clusters fit: 1 refused it"
 
 
 def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
@@ -132,7 +133,7 @@ def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
     found = machines([], pods, [])
     assert found is not None
     assert not is_well(found)
-    assert list(lines(found)) == [
+    assert list(machine_lines(found)) == [
         "3 virtual machines and stacks: 1 undelivered, 1 failed, 1 ended",
         "  1 undelivered: no [31m",
     ]
@@ -145,7 +146,7 @@ def test_an_allocation_that_finds_no_place_for_what_it_asks_for_now_is_not_well(
     found = machines([], [], [{"status": {"phase": "Bound", "placements": [{"replica": 0}], "conditions": conditions}}])
     assert found is not None
     assert not is_well(found)
-    assert list(lines(found)) == ["1 virtual machine or stack: 1 outdated", f"  1 outdated: {why}"]
+    assert list(machine_lines(found)) == ["1 virtual machine or stack: 1 outdated", f"  1 outdated: {why}"]
 
 
 async def test_every_cluster_and_machine_is_listed_if_somebody_wants_it() -> None:
@@ -172,7 +173,7 @@ def test_a_stack_that_is_bound_is_listed_with_its_clusters() -> None:
     assert found is not None
     assert found["machines"]["listed"][0]["boundTo"] == ["az2", "az1", "az2", "b", "c", "d", "e"]
     found["machines"]["listed"][0]["workspace"] = "root:web"
-    assert "az2 (2 times), az1, b, c, d and 1 more" in list(lines(found, everything=True))[-1]
+    assert "az2 (2 times), az1, b, c, d and 1 more" in list(machine_lines(found, everything=True))[-1]
 
 
 def test_reasons_that_differ_by_the_name_of_a_machine_are_alike() -> None:
@@ -185,7 +186,7 @@ def test_reasons_that_differ_by_the_name_of_a_machine_are_alike() -> None:
     pods += [refused(name, why) for name, why in zip("cdefg", ("no c", "no d", "no e", "no f", "no g"), strict=True)]
     found = machines([], pods, [])
     assert found is not None
-    assert list(lines(found))[1:] == [
+    assert list(machine_lines(found))[1:] == [
         "  2 undelivered: pods NAME is forbidden",
         "  1 undelivered: no c",
         "  1 undelivered: no d",
@@ -198,4 +199,4 @@ def test_objects_of_any_shape_are_counted(status: Any, spec: Any) -> None:
     obj = {"spec": spec, "status": status}
     found = machines([obj], [obj, {"spec": {"virtualMachine": {}}, "status": status}], [obj])
     assert found is not None
-    assert all("\n" not in line for line in lines(found))
+    assert all("\n" not in line for line in machine_lines(found))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import orjson
 import pytest
 import yaml
@@ -17,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_transport import LocalTransport
 
-from farflung.cli.connection import HubClient, hub_client
 from farflung.cli.fleet_reader import Fleet
-from farflung.cli.fleet_status import printed, status, summarize
+from farflung.cli.fleet_status import status, summarize
+from farflung.cli.hub_client import HubClient, hub_client
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.main import main
+from farflung.cli.status_output import printed
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.decide import PlacementProblem, condition
 from farflung.machinery.errors import Obj
@@ -159,7 +160,7 @@ async def test_one_workspace_alone_is_shown_if_somebody_asks_for_it() -> None:
 async def test_who_may_see_little_sees_that_and_is_told_what_is_missing() -> None:
     hub = await furnished()
     with pytest.raises(
-        click.ClickException, match=r"no access to any part of the fleet at https://hub:6443; `--workspace PATH`"
+        InspectError, match=r"no access to any part of the fleet at https://hub:6443; `--workspace PATH`"
     ):
         await shown(asked(hub, "root:web", USER_TOKEN))
     enter = {"nonResourceURLs": ["/"], "verbs": ["access"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farflung.apis.names import Collection
-from farflung.cli.connection import find_resource
+from farflung.cli.hub_client import find_resource
 from farflung.client.discovery import DiscoveredGroup, DiscoveredResource, DiscoveredVersion, ServedResources
 
 

@@ -6,9 +6,9 @@ import io
 from pathlib import Path
 from types import SimpleNamespace
 
-import click
 import pytest
 
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.manifests import manifests
 
 A = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
@@ -32,7 +32,7 @@ def test_of_a_directory_those_files_count_that_kubectl_takes(tmp_path: Path) -> 
         (tmp_path / name).write_text(A)
     (tmp_path / "deeper").mkdir()
     assert [Path(source).name for source, _ in names(tmp_path)] == ["a.yaml", "b.yml"]
-    with pytest.raises(click.ClickException, match=r"no .json, .yaml, .yml file in"):
+    with pytest.raises(InspectError, match=r"no .json, .yaml, .yml file in"):
         names(tmp_path / "deeper")
 
 
@@ -61,10 +61,10 @@ def test_lists_are_what_is_in_them(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_a_sentence_that_names_the_file(tmp_path: Path, text: str, sentence: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text)
-    with pytest.raises(click.ClickException, match=f"{file}.*{sentence}"):
+    with pytest.raises(InspectError, match=f"{file}.*{sentence}"):
         names(file)
 
 
 def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(click.ClickException, match=r"cannot read .*missing.yaml: no such file or directory"):
+    with pytest.raises(InspectError, match=r"cannot read .*missing.yaml: no such file or directory"):
         names(tmp_path / "missing.yaml")

@@ -12,8 +12,9 @@ from hub_harness import ADMIN_TOKEN, USER_TOKEN, LocalHub
 from local_transport import LocalTransport
 from scripted_server import Scripted, ScriptedServer
 
-from farflung.cli.connection import HubClient, get_placement, hub_client, with_messages
+from farflung.cli.connection import with_messages
 from farflung.cli.fleet_status import status
+from farflung.cli.hub_client import HubClient, get_placement, hub_client
 from farflung.cli.registration import sync_target
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client

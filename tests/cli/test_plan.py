@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import orjson
 import pytest
 import yaml
@@ -14,8 +13,10 @@ from hypothesis import strategies as st
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.names import LAST_APPLIED
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.manifests import Manifest
-from farflung.cli.plan import applied, check, is_change, plan, printed
+from farflung.cli.plan import applied, check, is_change, plan
+from farflung.cli.plan_output import printed
 from farflung.machinery.errors import Obj
 
 PROD, DEV = {"matchLabels": {"env": "prod"}}, {"matchLabels": {"env": "dev"}}
@@ -163,7 +164,7 @@ async def test_a_kind_that_the_workspace_does_not_serve_is_an_error() -> None:
     ],
 )
 def test_what_cannot_be_planned_is_a_sentence(objs: list[Obj], sentence: str) -> None:
-    with pytest.raises(click.ClickException, match=sentence):
+    with pytest.raises(InspectError, match=sentence):
         check([Manifest("x.yaml", obj) for obj in objs])
 
 

@@ -14,11 +14,12 @@ from local_transport import LocalTransport
 from platform_harness import OPERATOR
 from translated import CONFIRM, MINE, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
 
-from farflung.cli.connection import HubClient, hub_client
 from farflung.cli.explain import explain
-from farflung.cli.explain import printed as printed_explanation
+from farflung.cli.explain_output import printed as printed_explanation
+from farflung.cli.hub_client import HubClient, hub_client
 from farflung.cli.manifests import Manifest
-from farflung.cli.plan import check, is_change, plan, printed
+from farflung.cli.plan import check, is_change, plan
+from farflung.cli.plan_output import printed
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 

@@ -8,7 +8,8 @@ from asked_machines import FLAVOR, MachineHub, allocation, machine, named
 from farflung.apis.globalscheduler.names import CLUSTERS
 from farflung.apis.names import PODS
 from farflung.cli.manifests import Manifest
-from farflung.cli.plan import check, is_change, plan, printed
+from farflung.cli.plan import check, is_change, plan
+from farflung.cli.plan_output import printed
 from farflung.machinery.errors import Obj
 
 

@@ -24,11 +24,12 @@ from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, in
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import PODS, Collection
-from farflung.cli.connection import HubClient, hub_client
+from farflung.cli.hub_client import HubClient, hub_client
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.main import main
-from farflung.cli.trace import TraceRequest, is_stuck, named, trace
+from farflung.cli.trace import TraceRequest, is_stuck, trace
+from farflung.cli.trace_output import named, printed
 from farflung.cli.trace_source import machine_conclusion
-from farflung.cli.trace_steps import printed
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
@@ -177,7 +178,7 @@ async def _the_worst_comes_first(one: World) -> None:
     ]
     assert is_stuck(await traced(one, destination="guilder"))
     assert not is_stuck(await traced(one, destination="florin"))
-    with pytest.raises(click.ClickException, match="destination nowhere not found"):
+    with pytest.raises(InspectError, match="destination nowhere not found"):
         await traced(one, destination="nowhere")
     await report(one, "guilder", problems=[])
 
@@ -260,7 +261,7 @@ async def test_what_is_being_withdrawn_is_followed_until_it_is_gone() -> None:
             "What to do: see the syncer's log.",
         ]
         assert await one.patch(one.boxes["florin"], f"{MAPS}/prices", {"metadata": {"finalizers": None}})
-        with pytest.raises(click.ClickException, match="configmaps shop/prices not found in the workspace "):
+        with pytest.raises(InspectError, match="configmaps shop/prices not found in the workspace "):
             await traced(one, "cm/prices")
 
 
@@ -329,14 +330,12 @@ def test_a_machine_of_any_shape_is_concluded_about(status: Any) -> None:
 
 async def test_what_is_asked_wrongly_is_a_sentence() -> None:
     hub = await AskedHub.started()
-    with pytest.raises(click.ClickException, match="configmaps default/prices not found in the workspace root:web"):
+    with pytest.raises(InspectError, match="configmaps default/prices not found in the workspace root:web"):
         await asked_of(hub, "cm/prices")
-    with pytest.raises(click.ClickException, match="the workspace root:web does not serve sprockets"):
+    with pytest.raises(InspectError, match="the workspace root:web does not serve sprockets"):
         await asked_of(hub, "sprockets/one")
     hub.client = hub.inventory
-    with pytest.raises(
-        click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"
-    ):
+    with pytest.raises(InspectError, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"):
         await asked_of(hub, "cm/prices")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import orjson
 import pytest
 from asked_fleet import DEFINITIONS, NAMESPACES, NOW, AskedFleet
@@ -14,9 +13,11 @@ from translated import config_map, definition, namespace, widget
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import Collection
-from farflung.cli.connection import hub_client
+from farflung.cli.hub_client import hub_client
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.main import main
-from farflung.cli.upsynced import UpsyncQuery, printed, upsynced
+from farflung.cli.upsynced import UpsyncQuery, upsynced
+from farflung.cli.upsynced_output import printed
 from farflung.client.errors import Forbidden
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
@@ -87,7 +88,7 @@ async def test_only_what_placements_of_the_workspace_bring_back_is_listed() -> N
     await born(florin, config_map("made", {"x": "y"}), MAPS)
     assert await names(hub, "widgets") == ["florin a"]
     assert await names(hub, "cm") == ["florin made"]
-    with pytest.raises(click.ClickException, match="nor a mailbox of its placements serves gadgets"):
+    with pytest.raises(InspectError, match="nor a mailbox of its placements serves gadgets"):
         await names(hub, "gadgets")
 
 
@@ -103,9 +104,7 @@ async def test_it_is_said_why_nothing_can_come_back() -> None:
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"upsync": None}})
     nothing = (await upsynced(hub.asked, UpsyncQuery("widgets")))["remarks"]
     assert nothing == ["no EdgePlacement of the workspace root:web has spec.upsync"]
-    with pytest.raises(
-        click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"
-    ):
+    with pytest.raises(InspectError, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"):
         await upsynced(hub_client(hub.inventory), UpsyncQuery("widgets"))
 
 
@@ -138,10 +137,10 @@ async def test_what_one_may_not_see_is_said() -> None:
     read = {"apiGroups": ["edge.kcp.io"], "resources": ["*"], "verbs": ["get", "list"]}
     await hub.grant("root:web", "read", ENTER, read)
     await hub.client.create(DEFINITIONS, definition("v1"))
-    with pytest.raises(click.ClickException, match="serves widgets, as far as you may see: "):
+    with pytest.raises(InspectError, match="serves widgets, as far as you may see: "):
         await upsynced(hub.asked_by_somebody, UpsyncQuery("widgets"))
     await hub.grant("root:web", "discover", DISCOVER)
-    with pytest.raises(click.ClickException, match="you may not read the mailboxes of these placements"):
+    with pytest.raises(InspectError, match="you may not read the mailboxes of these placements"):
         await upsynced(hub.asked_by_somebody, UpsyncQuery("widgets"))
     see = {"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["list"]}
     await hub.grant(florin.prefix.removeprefix("/clusters/"), "see", ENTER, see)

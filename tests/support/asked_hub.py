@@ -13,7 +13,7 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.cli import inventory
-from farflung.cli.connection import HubClient, hub_client
+from farflung.cli.hub_client import HubClient, hub_client
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
 from farflung.machinery.errors import Obj

@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypeVar
 
 import click
 
-from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.kcp.names import WORKSPACES
-from farflung.client.discovery import DiscoveredResource, ServedResources
+from farflung.cli.hub_client import PROVIDER, HubClient, hub_client
+from farflung.cli.inspect_errors import InspectError
 from farflung.client.errors import (
     ClientError,
     Forbidden,
@@ -28,11 +27,9 @@ from farflung.client.errors import (
 )
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
-from farflung.machinery.errors import Obj
 
 T = TypeVar("T")
 
-PROVIDER: Final = "root:espw"
 FIRST_KUBECONFIG: Final = Path(".farflung", "admin.kubeconfig")  #: the default of `farflung start`
 CLUSTERS: Final = "/clusters/"  #: prefix of the URL path of a workspace
 
@@ -46,22 +43,6 @@ class ServerOptions:
     workspace: str = ""
     provider: str = PROVIDER
     anywhere: bool = False  #: any workspace will do; `root` by default
-
-
-@dataclass(frozen=True, slots=True)
-class HubClient:
-    """Clients for reading and dry runs: they never change anything."""
-
-    workspace: Client  #: with the placements
-    root: Client  #: with the exports of Locations and SyncTargets
-    provider: str  #: path of the provider workspace
-    server: str = ""  #: URL, for messages
-
-
-def hub_client(client: Client, provider: str = PROVIDER, server: str = "") -> HubClient:
-    """`client`: of the workspace with the placements."""
-    client = client.with_dry_run()
-    return HubClient(client, client.workspace("root"), provider, server)
 
 
 def query(connection: ServerOptions, read: Callable[[HubClient], Coroutine[None, None, T]]) -> T:
@@ -93,7 +74,7 @@ async def with_messages(client: Client, action: Awaitable[T]) -> T:
         return await action
     except click.UsageError:
         raise
-    except (Refused, click.ClickException) as error:
+    except (Refused, InspectError, click.ClickException) as error:
         sentence = error.message if isinstance(error, click.ClickException) else _sentence(error)
         raise click.ClickException(await explain_denial(client) or sentence) from None
     except ClientError as error:  # no second request to a server that does not answer
@@ -118,7 +99,7 @@ async def _connected(connection: ServerOptions) -> AsyncIterator[tuple[Client, s
         yield client, access.server
 
 
-def _sentence(error: ClientError) -> str:
+def _sentence(error: ClientError | InspectError) -> str:
     match error:
         case Unreachable():
             return f"cannot reach the server: {error}; is the hub running? `farflung start` starts it"
@@ -136,29 +117,6 @@ def describe_error(error: Exception) -> str:
     if FIRST_KUBECONFIG.exists():
         return f"{error}; {hint} the hub of this directory"
     return f"{error}; `farflung start` starts a hub, and {hint} it"
-
-
-async def get_placement(hub: HubClient, name: str) -> Obj | None:
-    """None if it does not exist.  Raises click.ClickException if the workspace has no edge API."""
-    try:
-        return await hub.workspace.get(EDGE_PLACEMENTS, name)
-    except NotFound as error:
-        if error.details:
-            return None
-    raise click.ClickException(
-        f"the workspace {workspace_name(hub)} has no edge API: bind it with "
-        f"`kubectl kcp bind apiexport {hub.provider}:edge.kcp.io` in that workspace"
-    )
-
-
-async def server_time(hub: HubClient) -> datetime:
-    """The server's time, which its timestamps use."""
-    return await hub.workspace.date() or datetime.now(UTC)
-
-
-def workspace_name(hub: HubClient) -> str:
-    """Its path or logical cluster, as given."""
-    return hub.workspace.prefix.rpartition("/")[2]
 
 
 ROOT: Final = "root"
@@ -214,22 +172,3 @@ async def _suggest(server: Client, above: str, name: str) -> str:
         return OTHERS
     alike = get_close_matches(name, names, 1)
     return f"did you mean {above}:{alike[0]}?" if alike else OTHERS
-
-
-def find_resource(served: ServedResources, word: str) -> DiscoveredResource | None:
-    """The resource with this plural, singular, kind or short name, also with group (`nines.group9.test`) or with
-    version and group (`nines.v1.group9.test`).  Plurals take precedence, then the order of discovery."""
-    name, _, rest = word.lower().partition(".")
-    version, _, group = rest.partition(".")
-    found = [one for one in served.resources() if rest in ("", one.collection.group) and name in _names(one)]
-    if not found:
-        every = (one for of_group in served.groups for of_version in of_group.versions for one in of_version.resources)
-        wanted = version, group
-        found = [
-            one for one in every if (one.collection.version, one.collection.group) == wanted and name in _names(one)
-        ]
-    return min(found, key=lambda one: one.collection.plural != name, default=None)
-
-
-def _names(one: DiscoveredResource) -> set[str]:
-    return {one.collection.plural, one.singular, one.collection.kind.lower(), *one.short_names} - {""}

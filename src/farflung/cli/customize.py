@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import click
 import orjson
 
 from farflung.apis.builtin.kinds import BUILTIN
@@ -18,10 +17,10 @@ from farflung.apis.edge.names import CUSTOMIZERS
 from farflung.apis.kcp.kinds import KINDS as KCP
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOCATIONS, SYNC_TARGETS
 from farflung.cli import inventory
-from farflung.cli.connection import HubClient, ServerOptions, query, workspace_name
+from farflung.cli.hub_client import HubClient, workspace_name
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.inventory import Inventory
 from farflung.cli.manifests import Manifest, manifests
-from farflung.cli.output import yaml_text
 from farflung.client.errors import NotFound
 from farflung.machinery.errors import Obj
 from farflung.placement.customize import (
@@ -73,15 +72,6 @@ class CustomizeResult:
     problems: list[str] = field(default_factory=list)
 
 
-def customize(request: CustomizeRequest, connection: ServerOptions) -> CustomizeResult:
-    """Raises click.ClickException."""
-    place = location_in_file(request) if request.location_file else None
-    known: Customizers | None = customizers_in_files(request) if request.customizer_files else None
-    if place is None or (known is None and named(request)):
-        place, known = query(connection, lambda hub: read_missing(hub, request, place, known))
-    return customize_objects(request, place, known or {})
-
-
 async def read_missing(
     hub: HubClient, request: CustomizeRequest, place: LocationParameters | None, known: Customizers | None
 ) -> tuple[LocationParameters, Customizers]:
@@ -97,24 +87,24 @@ async def read_missing(
 
 
 def objects(found: Sequence[Manifest]) -> Sequence[Manifest]:
-    """The objects to customize.  Raises click.ClickException if there are none or one is invalid."""
+    """The objects to customize.  Raises InspectError if there are none or one is invalid."""
     for source, obj in found:
         _check(source, obj)
     if not found:
-        raise click.ClickException("no objects in the files")
+        raise InspectError("no objects in the files")
     return found
 
 
 def _check(source: str, obj: Obj) -> None:
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        raise click.ClickException(f"{source}: the {obj['kind']} has no metadata.name")
+        raise InspectError(f"{source}: the {obj['kind']} has no metadata.name")
     if not isinstance(metadata.get("namespace") or "", str) or not isinstance(obj["apiVersion"], str):
-        raise click.ClickException(f"{source}: apiVersion and metadata.namespace must be strings")
+        raise InspectError(f"{source}: apiVersion and metadata.namespace must be strings")
     for name in ("labels", "annotations"):
         texts = metadata.get(name) or {}
         if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-            raise click.ClickException(f"{source}: metadata.{name} must be a map of strings")
+            raise InspectError(f"{source}: metadata.{name} must be a map of strings")
 
 
 def in_namespace(obj: Obj, namespace: str) -> Obj:
@@ -137,7 +127,7 @@ def named(request: CustomizeRequest) -> list[str]:
 def location_in_file(request: CustomizeRequest) -> LocationParameters:
     found = _of_kind(LOCATIONS.kind, [request.location_file])
     if len(found) != 1:
-        raise click.ClickException(f"{request.location_file}: expected one Location, found {len(found)}")
+        raise InspectError(f"{request.location_file}: expected one Location, found {len(found)}")
     metadata = found[0].obj["metadata"]
     annotations = metadata.get("annotations") or {}
     parameters = parameters_of(
@@ -160,7 +150,7 @@ def _of_kind(kind: str, names: Iterable[str]) -> list[Manifest]:
     found = manifests(names)
     for source, obj in found:
         if obj["kind"] != kind:
-            raise click.ClickException(f"{source}: expected a {kind}, found a {obj['kind']}")
+            raise InspectError(f"{source}: expected a {kind}, found a {obj['kind']}")
         _check(source, obj)
     return found
 
@@ -173,10 +163,10 @@ async def location_in_hub(hub: HubClient, request: CustomizeRequest) -> Location
     known = await (_inventory_of(hub, cluster, name) if cluster else inventory.read(hub.root))
     found = [one for one in known.locations if one.key.name == name]
     if not found:
-        raise click.ClickException(f"Location {request.location} not found")
+        raise InspectError(f"Location {request.location} not found")
     if len(found) > 1:
         choices = ", ".join(sorted(f"{one.key.cluster}:{name}" for one in found))
-        raise click.ClickException(f"{len(found)} workspaces have a Location {name}; select one of {choices}")
+        raise InspectError(f"{len(found)} workspaces have a Location {name}; select one of {choices}")
     return _parameters(found[0], known, request.target)
 
 
@@ -201,7 +191,7 @@ def _parameters(location: Location, known: Inventory, target: str) -> LocationPa
     some = f"the SyncTargets {', '.join(selected)}" if selected else "no SyncTarget"
     listed = f"the Location {location.key.name} selects {some}"
     if target and target not in selected:
-        raise click.ClickException(f"SyncTarget {target} not found: {listed}")
+        raise InspectError(f"SyncTarget {target} not found: {listed}")
     if not target and len(selected) == 1:
         target = selected[0]
     annotations = orjson.loads(location.document)["metadata"]["annotations"]
@@ -224,7 +214,7 @@ async def customizers_in_hub(hub: HubClient, names: Iterable[str]) -> dict[str, 
             found[name] = parse_customizer(await hub.workspace.get(CUSTOMIZERS, alone, namespace))
         except NotFound as error:
             if not error.details:
-                raise click.ClickException(
+                raise InspectError(
                     f"the workspace {workspace_name(hub)} has no Customizers: bind the edge API with "
                     f"`kubectl kcp bind apiexport {hub.provider}:edge.kcp.io` in that workspace"
                 ) from None
@@ -256,7 +246,7 @@ def _bare(source: str, obj: Obj) -> Obj:
     try:
         return stripped(obj)
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise click.ClickException(f"{source}: not a valid {obj['kind']}") from None
+        raise InspectError(f"{source}: not a valid {obj['kind']}") from None
 
 
 def _as_given(before: Obj, after: Obj) -> Obj:
@@ -270,14 +260,3 @@ def _unknown(name: str, place: LocationParameters) -> str:
     if name == CLUSTER_NAME:
         return f"%({name}) is not replaced: {place.hint}"
     return f"%({name}) is not replaced: the Location has no label or annotation of that name"
-
-
-# --- output ----------------------------------------------------------------------------------------
-
-
-def printed(found: Sequence[Obj], output: str) -> str:
-    """For `kubectl apply -f -`."""
-    if output == "json":
-        whole = found[0] if len(found) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(found)}
-        return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
-    return "---\n".join(map(yaml_text, found))

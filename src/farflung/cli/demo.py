@@ -18,9 +18,10 @@ from farflung.apis.edge.names import EDGE_GROUP, EDGE_PLACEMENTS, SINGLE_PLACEME
 from farflung.apis.kcp.names import API_BINDINGS, APIS_GROUP, LOCATIONS, SYNC_TARGETS, WORKLOAD_GROUP
 from farflung.apis.names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from farflung.cli import demo_stage
-from farflung.cli.connection import PROVIDER, ServerOptions
+from farflung.cli.connection import ServerOptions
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_stage import TIMEOUT, Demo, DemoDirectory, DemoError, command_name, farflung, listed
+from farflung.cli.hub_client import PROVIDER
 from farflung.cli.output import show_progress
 from farflung.cli.registration import RegistrationRequest, register
 from farflung.cli.syncer_gen import server_of

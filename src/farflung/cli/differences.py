@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
 
 from farflung.apis.edge.names import PROJECTION
 from farflung.apis.names import LAST_APPLIED
-from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Category, category
 from farflung.placement.syncer_config import SyncerSpec, parse_syncer_spec
 
 MISSING: Final = object()
 PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*").fullmatch
-LONGEST: Final = 100  #: longest printed value
 DEEPEST: Final = 64  #: deeper levels are compared as a whole
 SHOWN: Final = ("name", "namespace", "labels", "annotations")  #: metadata fields
 HIDDEN: Final = ("data", "stringData")  #: fields of Secrets
@@ -81,25 +79,6 @@ def _concealed(one: Obj) -> Obj:
     return {"path": one["path"], "change": change} | ({"keys": sorted(keys)} if keys and one["path"] in HIDDEN else {})
 
 
-def line(one: Obj) -> str:
-    """`spec.replicas: 1 → 3`"""
-    if "change" in one:
-        return f"{one['path']} {one['change']}"
-    if "before" not in one:
-        return f"{one['path']}: {_shown(one['after'])} added"
-    if "after" not in one:
-        return f"{one['path']}: {_shown(one['before'])} removed"
-    return f"{one['path']}: {_shown(one['before'])} → {_shown(one['after'])}"
-
-
-def _shown(value: Any) -> str:
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
-
-
-NAMED: Final = 3  #: kinds that are named in one line
-
-
 def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[Obj]:
     """Each has a `path` in the SyncerConfig, `what` changed there, and `added` or `removed`."""
     was, will = _entries(parse_syncer_spec(before.spec())), _entries(parse_syncer_spec(after.spec()))
@@ -121,15 +100,3 @@ def _entries(spec: SyncerSpec) -> dict[str, set[str]]:
         "spec.clusterScope": {str(part) for part in going if not part.namespace},
         "spec.upsync": {orjson.dumps(one).decode() for one in upsync},
     }
-
-
-def syncer_config_lines(found: Iterable[Obj]) -> Iterator[str]:
-    """`spec.clusterScope: clusterroles.rbac.authorization.k8s.io r added`.  Many kinds are only counted."""
-    together: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        together.setdefault((one["path"], one["change"]), []).append(one["what"])
-    for (path, change), some in together.items():
-        if path.endswith(".resources") and len(some) > NAMED:
-            yield f"{path}: {count(len(some), 'kind')} {change}"
-        else:
-            yield from (f"{path}: {what} {change}" for what in some)

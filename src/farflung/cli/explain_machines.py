@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import click
 import orjson
 
 from farflung.apis.globalscheduler.names import DELIVERED
-from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, COMPUTE
 from farflung.apis.names import POD_SCHEDULED
 from farflung.cli import scheduler_lease
-from farflung.cli.connection import HubClient, workspace_name
-from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli.hub_client import HubClient, workspace_name
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.inventory import HiddenError
-from farflung.cli.machine_output import decision_document, placement_document, request_document, site_document
+from farflung.cli.machine_documents import decision_document, placement_document, request_document, site_document
 from farflung.cli.machine_world import KINDS, SchedulerSnapshot, kind_of, read
 from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.errors import NotFound
@@ -36,9 +35,7 @@ async def explain(hub: HubClient, kind: str, name: str, namespace: str, configur
     """The result for JSON and YAML.  `kind`: POD or ALLOCATION."""
     document = await _object(hub, kind, name, namespace)
     if kind == POD and not kind_of({**document, "apiVersion": "v1", "kind": POD}):
-        raise click.ClickException(
-            f"the Pod {namespace}/{name} has no spec.virtualMachine: the global scheduler ignores it"
-        )
+        raise InspectError(f"the Pod {namespace}/{name} has no spec.virtualMachine: the global scheduler ignores it")
     try:
         known = await read(hub, configured)
     except HiddenError as error:
@@ -77,11 +74,11 @@ async def _object(hub: HubClient, kind: str, name: str, namespace: str) -> Obj:
         return await hub.workspace.get(KINDS[kind], name, namespace)
     except NotFound as error:
         if not error.details:
-            raise click.ClickException(
+            raise InspectError(
                 f"the workspace {workspace_name(hub)} has no {kind}s: bind them with "
                 f"`kubectl kcp bind apiexport {BINDINGS[kind]}` in that workspace"
             ) from None
-    raise click.ClickException(f"{kind} {namespace}/{name} not found in the workspace {workspace_name(hub)}")
+    raise InspectError(f"{kind} {namespace}/{name} not found in the workspace {workspace_name(hub)}")
 
 
 def _request(document: Obj, kind: str, known: SchedulerSnapshot) -> tuple[MachineRequest | None, str]:

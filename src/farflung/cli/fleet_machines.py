@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from farflung.apis.globalscheduler.names import DELIVERED, TAKES_MACHINES
 from farflung.apis.names import POD_SCHEDULED
 from farflung.cli import fields, scheduler_lease
-from farflung.cli.output import NONE, table
 from farflung.controllers.global_scheduler.failover import HEALTH_TAINTS, remove_refusal_reason
 from farflung.controllers.global_scheduler.inventory import TARGET
 from farflung.controllers.global_scheduler.statuses import PLACED
-from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 UNWELL: Final = frozenset(health.value for health in HEALTH_TAINTS)
@@ -24,8 +22,6 @@ WAITING: Final = "waiting"
 OUTDATED: Final = "outdated"  #: bound for an earlier spec; the current one does not fit
 STATES: Final = (BOUND, "undelivered", OUTDATED, WAITING, "failed", "ended")
 WRONG: Final = ("undelivered", OUTDATED, WAITING)
-NAMED: Final = 5  #: unhealthy Clusters in one line
-REASONS: Final = 3  #: in a summary
 
 
 def machines(
@@ -149,66 +145,3 @@ def _allocation(allocation: Obj) -> tuple[str, str]:
 def _message(obj: Obj, type: str) -> str:
     condition = fields.condition(obj, type)
     return fields.line(fields.text(condition, "message")) if condition.get("status") == "False" else ""
-
-
-# --- output ---------------------------------------------------------------------------------------
-
-
-def lines(found: Obj, *, everything: bool = False) -> Iterator[str]:
-    """`everything`: with tables."""
-    clusters, machines = found["clusters"], found["machines"]
-    if clusters["all"]:
-        phases = ", ".join(f"{number} {fields.line(phase)}" for phase, number in clusters["phases"].items())
-        yield f"{count(clusters['all'], 'Cluster')}: {phases}{_named(clusters['unwell'])}"
-        yield from _cluster_table(clusters["listed"]) if everything else _troubles(clusters["listed"])
-    if found["scheduler"] is not None:
-        yield from scheduler_lease.lines(found["scheduler"])
-    if number := machines["all"]:
-        what = "virtual machine or stack" if number == 1 else "virtual machines and stacks"
-        states = ", ".join(f"{number} {state}" for state, number in machines["states"].items() if number)
-        yield f"{number} {what}: {states}"
-        yield from _machine_table(machines["listed"]) if everything else _some(found["reasons"])
-
-
-def _troubles(clusters: list[Obj]) -> Iterator[str]:
-    for one in [one for one in clusters if one["why"]][:NAMED]:
-        yield f"  {fields.line(one['name'])}: {one['why']}"
-
-
-def _some(reasons: list[Obj]) -> Iterator[str]:
-    for one in reasons[:REASONS]:
-        yield f"  {one['number']} {one['state']}: {one['message']}"
-    if more := sum(one["number"] for one in reasons[REASONS:]):
-        yield f"  … and {more} for other reasons; --all lists them"
-
-
-def _names(one: Obj) -> list[str]:
-    return [fields.line(f"{one['namespace']}/{one['name']}"), fields.line(one["workspace"])]
-
-
-def _cluster_table(clusters: list[Obj]) -> Iterator[str]:
-    rows = [[*_names(one), fields.line(one["phase"]), str(one["stacks"]), one["why"] or NONE] for one in clusters]
-    return _table(["NAME", "WORKSPACE", "PHASE", "STACKS", "REASON"], rows)
-
-
-def _machine_table(machines: list[Obj]) -> Iterator[str]:
-    rows = [[one["kind"], *_names(one), one["state"], _bound(one["boundTo"]), one["why"] or NONE] for one in machines]
-    return _table(["KIND", "NAME", "WORKSPACE", "STATE", "BOUND TO", "REASON"], rows)
-
-
-def _bound(places: list[str]) -> str:
-    numbers = Counter(map(fields.line, places)).items()
-    said = [name if number == 1 else f"{name} ({number} times)" for name, number in numbers]
-    more = f" and {len(said) - NAMED} more" if len(said) > NAMED else ""
-    return f"{', '.join(said[:NAMED])}{more}" or NONE
-
-
-def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
-    yield from (f"  {line}" for line in table([head, *rows]).splitlines()) if rows else ()
-
-
-def _named(names: list[str]) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f" (unhealthy: {', '.join(fields.line(name) for name in names[:NAMED])}{more})"

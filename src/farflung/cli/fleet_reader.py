@@ -7,17 +7,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import click
 import orjson
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, STATUS_SUMMARIES, SYNCER_CONFIGS
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
-from farflung.apis.kcp.names import LOCATIONS, LOGICAL_CLUSTERS, PATH_ANNOTATION, SYNC_TARGETS, WORKSPACES
+from farflung.apis.kcp.names import (
+    COMPUTE,
+    COMPUTE_EXPORT,
+    LOCATIONS,
+    LOGICAL_CLUSTERS,
+    PATH_ANNOTATION,
+    SYNC_TARGETS,
+    WORKSPACES,
+)
 from farflung.apis.names import PODS, Collection
 from farflung.cli import fields, scheduler_lease
-from farflung.cli.connection import HubClient, workspace_name
-from farflung.cli.global_scheduler import COMPUTE
-from farflung.cli.global_scheduler import PODS as POD_EXPORT
+from farflung.cli.hub_client import HubClient, workspace_name
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.inventory import HiddenError, everywhere
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
@@ -50,7 +56,7 @@ class Fleet:
 
 
 async def read(hub: HubClient, *, only: bool = False) -> Fleet:
-    """`only`: the workspace of `hub`.  Raises click.ClickException if nothing is visible."""
+    """`only`: the workspace of `hub`.  Raises InspectError if nothing is visible."""
     return await _FleetReader(hub, only=only).fleet()
 
 
@@ -79,7 +85,7 @@ class _FleetReader:
         if fleet.is_hidden:
             hint = "" if self._only else "; `--workspace PATH` shows one workspace that you may access"
             head = f"no access to any part of the fleet at {self._hub.server}{hint}"
-            raise click.ClickException("\n".join([head, *fleet.remarks]))
+            raise InspectError("\n".join([head, *fleet.remarks]))
         return fleet
 
     async def _read_machines(self, fleet: Fleet) -> None:
@@ -91,7 +97,7 @@ class _FleetReader:
         if self._only or fleet.clusters or scheduler_lease.has_sites(fleet.lease):
             fleet.allocations = await self._visible(compute, ALLOCATIONS)
             copies = set((fleet.mailboxes or {}).values())
-            pods = await self._visible(compute, PODS, export=POD_EXPORT)
+            pods = await self._visible(compute, PODS, export=COMPUTE_EXPORT)
             fleet.pods = [one for one in pods if fields.cluster_of(one) not in copies]
 
     async def _visible(self, exporting: Client, collection: Collection, *, export: str = "") -> list[Obj]:

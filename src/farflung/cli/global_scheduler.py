@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from farflung.apis.globalscheduler.names import FILES_ANNOTATION, GLOBALSCHEDULER_GROUP
+from farflung.apis.kcp.names import COMPUTE, COMPUTE_EXPORT
 from farflung.cli.reloader import Reloader
 from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.rest import Client
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 TERMS: Final = Terms(renewal=5.0)  #: an idle hub writes nothing else
-COMPUTE: Final = "root:compute"  #: exports Pods, Clusters and Allocations
-PODS: Final = "kubernetes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,9 @@ def join(
     allowed = clients.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:
-        pods, clusters = [(await find_view(compute, name, env, log)).url for name in (PODS, GLOBALSCHEDULER_GROUP)]
+        pods, clusters = [
+            (await find_view(compute, name, env, log)).url for name in (COMPUTE_EXPORT, GLOBALSCHEDULER_GROUP)
+        ]
         setting = GlobalSchedulerSetting(
             allowed.everywhere,
             allowed.provider,

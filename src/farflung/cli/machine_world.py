@@ -10,11 +10,17 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
-from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS, SYNC_TARGETS, WORKSPACES
+from farflung.apis.kcp.names import (
+    CLUSTER_ANNOTATION,
+    COMPUTE,
+    COMPUTE_EXPORT,
+    LOGICAL_CLUSTERS,
+    SYNC_TARGETS,
+    WORKSPACES,
+)
 from farflung.apis.names import PODS
-from farflung.cli import fields, global_scheduler
-from farflung.cli.connection import HubClient, server_time
-from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli import fields
+from farflung.cli.hub_client import HubClient, server_time
 from farflung.cli.inventory import everywhere
 from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.errors import Forbidden, NotFound
@@ -114,7 +120,7 @@ async def read(
     targets = await _targets(hub.root, [one for one in clusters if one.target is not None])
     for site in configured.sites:
         known.state.put_site(site, 0.0)
-    pods = await everywhere(compute, PODS, _keyed(known.decoder.pod), export=global_scheduler.PODS)
+    pods = await everywhere(compute, PODS, _keyed(known.decoder.pod), export=COMPUTE_EXPORT)
     mailboxes = await _mailboxes(hub)
     allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.decoder.allocation))
     for kind, found in ((POD, pods), (ALLOCATION, allocations)):

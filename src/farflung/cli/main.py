@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from farflung.cli.edge import edge
+from farflung.cli.inspect_errors import InspectError
 from farflung.lib import memory
 from farflung.lib.packages import WrongPackage
 
@@ -23,7 +24,7 @@ class CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except WrongPackage as error:
+        except (WrongPackage, InspectError) as error:
             raise click.ClickException(str(error)) from None
 
 
@@ -528,15 +529,16 @@ def status(everything: bool, check: bool, output: str, connection: ServerOptions
     """
     from datetime import datetime
 
-    from farflung.cli import fleet_status
-    from farflung.cli.connection import HubClient, query, server_time
+    from farflung.cli import fleet_status, status_output
+    from farflung.cli.connection import query
+    from farflung.cli.hub_client import HubClient, server_time
 
     async def read_status(hub: HubClient) -> tuple[Any, datetime]:
         now = await server_time(hub)
         return await fleet_status.status(hub, now, only=bool(connection.workspace), everything=everything), now
 
     answer, now = query(replace(connection, anywhere=True), read_status)
-    click.echo(fleet_status.printed(answer, output, now, everything=everything))
+    click.echo(status_output.printed(answer, output, now, everything=everything))
     if check and not answer["well"]:
         raise click.exceptions.Exit(1)
 
@@ -560,11 +562,11 @@ def explain_placement(name: str, location: str, output: str, connection: ServerO
 
     The command also compares the result with the placement's status and slices; the scheduler may be behind.
     """
-    from farflung.cli import explain
+    from farflung.cli import explain, explain_output
     from farflung.cli.connection import query
 
     answer = query(connection, lambda hub: explain.explain(hub, name, location))
-    click.echo(explain.printed(answer, output, detailed=bool(location)))
+    click.echo(explain_output.printed(answer, output, detailed=bool(location)))
 
 
 MACHINE: tuple[Decorator, ...] = (
@@ -653,12 +655,12 @@ def list_upsynced(
     """
     from datetime import UTC, datetime
 
-    from farflung.cli import upsynced
+    from farflung.cli import upsynced, upsynced_output
     from farflung.cli.connection import query
 
     question = upsynced.UpsyncQuery(kind, namespace, labels)
     answer = query(connection, lambda hub: upsynced.upsynced(hub, question))
-    click.echo(upsynced.printed(answer, "json" if as_json else output, datetime.now(UTC)))
+    click.echo(upsynced_output.printed(answer, "json" if as_json else output, datetime.now(UTC)))
 
 
 @main.command(short_help="Trace an object to all its destinations, and show what is stuck.")
@@ -691,17 +693,18 @@ def trace(
     """
     from datetime import datetime
 
-    from farflung.cli import trace, trace_steps
-    from farflung.cli.connection import HubClient, query, server_time
+    from farflung.cli import trace, trace_output
+    from farflung.cli.connection import query
+    from farflung.cli.hub_client import HubClient, server_time
 
-    question = trace.TraceRequest(*trace.named(words), namespace, destination, limit)
+    question = trace.TraceRequest(*trace_output.named(words), namespace, destination, limit)
 
     async def traced(hub: HubClient) -> tuple[Any, datetime]:
         now = await server_time(hub)
-        return await trace.trace(hub, question, now), now
+        return await trace.trace(hub, question, now, trace_output.show_reading), now
 
     answer, now = query(connection, traced)
-    click.echo(trace_steps.printed(answer, output, now))
+    click.echo(trace_output.printed(answer, output, now))
     if trace.is_stuck(answer):
         raise click.exceptions.Exit(1)
 
@@ -762,14 +765,14 @@ def plan(
 
     The server validates the objects in a dry run.  The command changes nothing.
     """
-    from farflung.cli import plan
+    from farflung.cli import plan, plan_output
     from farflung.cli.connection import query
     from farflung.cli.manifests import manifests
 
     wanted = plan.check(manifests(names), namespace)
     configured = scheduler_configuration(click_context)
     answer = query(connection, lambda hub: plan.plan(hub, wanted, delete=delete, configured=configured))
-    click.echo(plan.printed(answer, output, verbose=verbose))
+    click.echo(plan_output.printed(answer, output, verbose=verbose))
     if answer["summary"]["errors"]:
         raise click.ClickException("some objects cannot be planned; see the errors above")
     if detailed and plan.is_change(answer):
@@ -835,17 +838,22 @@ def customize(
 
     The command only reads.  With --location-file and --customizer-file it needs no server.
     """
-    from farflung.cli import customize
+    from farflung.cli import customize, customize_output
+    from farflung.cli.connection import query
     from farflung.cli.manifests import manifests
 
     if bool(question["location"]) == bool(question["location_file"]):
         raise click.UsageError("give either --location or --location-file")
     wanted = customize.CustomizeRequest(customize.objects(manifests(names)), **question)
-    answer = customize.customize(wanted, connection)
+    place = customize.location_in_file(wanted) if wanted.location_file else None
+    known: customize.Customizers | None = customize.customizers_in_files(wanted) if wanted.customizer_files else None
+    if place is None or (known is None and customize.named(wanted)):
+        place, known = query(connection, lambda hub: customize.read_missing(hub, wanted, place, known))
+    answer = customize.customize_objects(wanted, place, known or {})
     for warning in answer.warnings:
         click.echo(f"Warning: {warning}", err=True)
     if answer.objects:
-        click.echo(customize.printed(answer.objects, output), nl=False)
+        click.echo(customize_output.printed(answer.objects, output), nl=False)
     for problem in answer.problems:
         click.echo(f"Error: {problem}", err=True)
     if answer.problems:

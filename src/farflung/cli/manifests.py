@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import click
-
+from farflung.cli.inspect_errors import InspectError
 from farflung.machinery.codec import yaml
 from farflung.machinery.errors import Malformed, Obj
 
@@ -24,7 +23,7 @@ class Manifest(NamedTuple):
 
 
 def manifests(names: Iterable[str]) -> list[Manifest]:
-    """Raises click.ClickException."""
+    """Raises InspectError."""
     return [manifest for name in names for source, data in _contents(name) for manifest in _documents(source, data)]
 
 
@@ -38,11 +37,11 @@ def _contents(name: str) -> Iterator[tuple[str, bytes]]:
         if path.is_dir():
             paths = sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and one.is_file())
             if not paths:
-                raise click.ClickException(f"no {', '.join(SUFFIXES)} file in {name}")
+                raise InspectError(f"no {', '.join(SUFFIXES)} file in {name}")
         for one in paths:
             yield str(one), one.read_bytes()
     except OSError as error:
-        raise click.ClickException(f"cannot read {name}: {(error.strerror or str(error)).lower()}") from None
+        raise InspectError(f"cannot read {name}: {(error.strerror or str(error)).lower()}") from None
 
 
 def _documents(source: str, data: bytes) -> Iterator[Manifest]:
@@ -52,16 +51,16 @@ def _documents(source: str, data: bytes) -> Iterator[Manifest]:
         try:
             parsed = yaml.parse(part)
         except Malformed as error:
-            raise click.ClickException(f"{where}: {error.why}") from None
+            raise InspectError(f"{where}: {error.why}") from None
         if parsed.problems:
-            raise click.ClickException(f"{where}: {parsed.problems[0]}")
+            raise InspectError(f"{where}: {parsed.problems[0]}")
         if parsed.value is not None:
             yield from _objects(where, parsed.value)
 
 
 def _objects(where: str, value: object) -> Iterator[Manifest]:
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str) or "apiVersion" not in value:
-        raise click.ClickException(f"{where}: not a Kubernetes object: apiVersion or kind is missing")
+        raise InspectError(f"{where}: not a Kubernetes object: apiVersion or kind is missing")
     if not value["kind"].endswith("List") or not isinstance(value.get("items"), list):
         yield Manifest(where, value)
         return

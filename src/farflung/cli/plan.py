@@ -6,42 +6,33 @@ The server dry-runs each object.  The engines of the schedulers and of the trans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
-import click
 import orjson
 
-from farflung.apis.edge.names import EDGE_GROUP, EDGE_PLACEMENTS
+from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
-from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, COMPUTE
 from farflung.apis.names import LAST_APPLIED, NAMESPACES, Collection
 from farflung.cli import inventory, placement_model, plan_machines, scheduler_lease
-from farflung.cli.connection import HubClient, get_placement, workspace_name
 from farflung.cli.customize import in_namespace
-from farflung.cli.differences import line, syncer_config_lines
-from farflung.cli.explain import changes, entries
-from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli.explain import entries
+from farflung.cli.hub_client import HubClient, get_placement, workspace_name
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.inventory import slices_of
 from farflung.cli.manifests import Manifest
-from farflung.cli.output import TABLE, machine_readable
 from farflung.cli.plan_copies import CopyPlan, change_document
 from farflung.cli.plan_machines import DryRunObject, is_machine_object
 from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import ClientError, NotFound, Refused, UpdateConflict
 from farflung.controllers.edge_scheduler import decide
-from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
-from farflung.placement.names import GroupResource, Part
 from farflung.placement.resolve import Resolver
-from farflung.placement.syncer_config import THE_ONE
 from farflung.placement.types import destinations_of, parse_placement, previous
-
-NAMED: Final = 5  #: destinations in one line
-SYNCER_CONFIGS: Final = GroupResource(EDGE_GROUP, "syncerconfigs")
 
 
 async def plan(
@@ -156,7 +147,7 @@ async def _cluster(hub: HubClient) -> str:
 
 def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Manifest]:
     """Objects with a name, each once, with the default namespace if they are namespaced.  Raises
-    click.ClickException."""
+    InspectError."""
     found: dict[tuple[str, str, str, str], Manifest] = {}
     for source, obj in manifests:
         kind = obj["kind"]
@@ -164,16 +155,16 @@ def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Man
         metadata = given if isinstance(given, dict) else {}
         name = metadata.get("name")
         if not isinstance(name, str) or not name:
-            raise click.ClickException(f"{source}: the {kind} has no metadata.name")
+            raise InspectError(f"{source}: the {kind} has no metadata.name")
         if not isinstance(obj["apiVersion"], str) or not isinstance(metadata.get("namespace") or "", str):
-            raise click.ClickException(f"{source}: apiVersion and metadata.namespace must be strings")
+            raise InspectError(f"{source}: apiVersion and metadata.namespace must be strings")
         wanted = in_namespace(obj, namespace)
         key = (obj["apiVersion"], kind, wanted["metadata"].get("namespace") or "", name)
         if key in found:
-            raise click.ClickException(f"{source}: the {kind} {name} is in {found[key].source} already")
+            raise InspectError(f"{source}: the {kind} {name} is in {found[key].source} already")
         found[key] = Manifest(source, wanted)
     if not found:
-        raise click.ClickException("no objects in the files")
+        raise InspectError("no objects in the files")
     return list(found.values())
 
 
@@ -369,82 +360,8 @@ def _content(obj: Obj) -> Obj:
     return {**{key: value for key, value in obj.items() if key not in ("metadata", "status")}, "metadata": metadata}
 
 
-# --- output ---------------------------------------------------------------------------------------
-
-
 def is_change(answer: Obj) -> bool:
     summary = answer["summary"]
     kinds = ("added", "removed", "createdCopies", "changedCopies", "deletedCopies", "changedSyncerConfigs")
     moved = any(plan_machines.is_change(one["decision"]) for one in answer["objects"] if "decision" in one)
     return moved or any(summary[key] for key in kinds)
-
-
-def printed(answer: Obj, output: str, *, verbose: bool = False) -> str:
-    if output != TABLE:
-        return machine_readable(answer, output)
-    parts = ["\n".join(_placement(one, verbose)) for one in answer["placements"]]
-    parts += ["\n".join(_object(one)) for one in answer["objects"]]
-    parts += ["\n".join(lines) for lines in copied(answer["destinations"])]
-    if len(answer["placements"]) > 1:
-        counts = [f"{answer['summary'][key]} {key}" for key in ("added", "removed", "unchanged")]
-        errors = sum("error" in one for one in answer["placements"])
-        wrong = f"; {count(errors, 'placement')} cannot be planned" if errors else ""
-        parts.append(f"{count(len(answer['placements']), 'EdgePlacement')}: {', '.join(counts)}{wrong}.")
-    parts += [f"remark: {remark}" for remark in answer["remarks"]]
-    return "\n\n".join(parts)
-
-
-def _placement(one: Obj, verbose: bool) -> Iterator[str]:
-    head = f"EdgePlacement {one['name']}"
-    if error := one.get("error"):
-        yield f"{head}: error: {error}"
-        return
-    yield f"{head} ({one['spec']})"
-    yield from changes(("+", one["added"]), ("-", one["removed"]), (" ", one["unchanged"] if verbose else ()))
-    if warning := one.get("warning"):
-        yield f"warning: {warning}"
-    yield ", ".join(f"{len(one[key])} {key}" for key in ("added", "removed", "unchanged"))
-
-
-def _object(one: Obj) -> Iterator[str]:
-    within = f"{one['namespace']}/{one['name']}" if one["namespace"] else one["name"]
-    head = f"{one['kind']} {within}"
-    if error := one.get("error"):
-        yield f"{head}: error: {error}"
-        return
-    yield f"{head} ({one['spec']})"
-    yield from plan_machines.lines(one.get("decision", {}))
-    number = len(one.get("goesTo", ()))
-    if one["spec"] != GONE and (number or "decision" not in one):
-        yield f"placed on {count(number, 'destination')}" if number else "not placed: no EdgePlacement selects it"
-
-
-def copied(destinations: Sequence[Obj]) -> Iterator[list[str]]:
-    """Destinations with equal changes in one entry."""
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for one in destinations:
-        alike.setdefault(tuple(_copies(one)), []).append(f"{one['locationName']}/{one['syncTargetName']}")
-    for lines, names in alike.items():
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        yield [f"{count(len(names), 'destination')}: {', '.join(names[:NAMED])}{more}", *lines]
-
-
-def _copies(one: Obj) -> Iterator[str]:
-    if one["syncerConfig"]:
-        yield f"~ {Part(SYNCER_CONFIGS, '', THE_ONE)}"
-        yield from (f"    {each}" for each in syncer_config_lines(one["syncerConfig"]))
-    for copy in one["created"]:
-        yield f"+ {_named(copy)}"
-    for copy in one["changed"]:
-        yield f"~ {_named(copy)}"
-        yield from (f"    {line(each)}" for each in copy["differences"])
-    for copy in one["deleted"]:
-        yield f"- {_named(copy)}{' (held until confirmed)' if copy['held'] else ''}"
-    for copy in one["beingWithdrawn"]:
-        anew = ", then created again" if copy["anew"] else ""
-        yield f"{'+' if anew else '-'} {_named(copy)} (being withdrawn{anew})"
-    yield from (f"! {problem}" for problem in one["problems"])
-
-
-def _named(copy: Obj) -> str:
-    return str(Part(GroupResource(copy["group"], copy["resource"]), copy["namespace"], copy["name"]))

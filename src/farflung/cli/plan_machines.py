@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import orjson
 
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
-from farflung.cli.connection import HubClient
-from farflung.cli.machine_output import NAMED, bound_to, decision_document, decision_lines, names_of, placement_document
+from farflung.cli.hub_client import HubClient
+from farflung.cli.machine_documents import decision_document, placement_document
 from farflung.cli.machine_world import SchedulerSnapshot, cluster_key, is_cluster, kind_of, read
 from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.controllers.global_scheduler.inventory import ObservedCluster, decode_cluster
@@ -119,33 +119,6 @@ def _decide(
 
 def _placements(held: Sequence[Reservation]) -> list[Obj]:
     return [placement_document(number, one.site, one.claim) for number, one in enumerate(held)]
-
-
-# --- output ---------------------------------------------------------------------------------------
-
-
-def lines(decision: Obj) -> Iterator[str]:
-    if leaving := decision.get("leaving"):
-        yield _leaving([f"{one['kind']} {one['namespace']}/{one['name']}" for one in leaving])
-    if "released" in decision:
-        places = decision["released"]
-        yield f"no longer {bound_to(places, names_of(places))}" if places else "was not bound"
-        return
-    stays, chosen = decision.get("stays", ()), decision.get("chosen", ())
-    names = names_of([*stays, *chosen])
-    if stays:
-        why = "" if decision["placed"] else f", because no Cluster fits: {decision['message']}"
-        yield f"stays {bound_to(stays, names)}{why}"
-    elif "placed" in decision:
-        yield from decision_lines(decision, names)
-
-
-def _leaving(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    verb = (
-        "is bound to it and is evicted if it fits" if len(names) == 1 else "are bound to it and are evicted if they fit"
-    )
-    return f"{', '.join(names[:NAMED])}{more} {verb} elsewhere"
 
 
 def is_change(decision: Obj) -> bool:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from farflung.apis.edge.names import SYNCER_CONFIGS
-from farflung.apis.kcp.names import API_BINDINGS, CLUSTER_ANNOTATION, SYNC_TARGETS, WORKSPACES
+from farflung.apis.kcp.names import API_BINDINGS, CLUSTER_ANNOTATION, COMPUTE, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -31,7 +31,6 @@ from farflung.syncer.tokens import read_token
 T = TypeVar("T")
 Report = Callable[[str], None]  #: reports progress
 
-COMPUTE: Final = "root:compute"  #: exports the kinds of workloads
 PAUSE: Final = 0.2  #: seconds between two requests
 WHILE: Final = 2.0  #: seconds without a message
 REMIND: Final = 10.0  #: seconds between two messages

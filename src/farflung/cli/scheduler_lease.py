@@ -9,14 +9,13 @@ from typing import Final
 import orjson
 
 from farflung.apis.globalscheduler.names import FILES_ANNOTATION
+from farflung.apis.kcp.names import COMPUTE
 from farflung.apis.names import LEASES
 from farflung.cli import fields
-from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME
-from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
@@ -68,19 +67,6 @@ def is_well(lease: Obj) -> bool:
     return lease["works"] and not (lease["files"] or {}).get("problem")
 
 
-def lines(lease: Obj) -> Iterator[str]:
-    """For `farflung status`."""
-    if not lease["works"]:
-        last = f"; the last renewal was at {lease['heard']}" if lease["heard"] else ""
-        yield f"No global scheduler is running{last}"
-    if (files := lease["files"]) is None:
-        return
-    if number := files["sites"]:
-        yield f"{count(number, 'site')} from files ({fields.line(' '.join(files['options']))})"
-    if files["problem"]:
-        yield f"The files of the global scheduler are invalid since {fields.line(files['since'])}: {_wrong(files)}"
-
-
 def has_sites(lease: Obj | None) -> bool:
     """Whether machines may be bound although there are no Clusters."""
     files = _files(lease or {})
@@ -97,8 +83,8 @@ def _remarks(files: Obj, *, named: bool) -> Iterator[str]:
     if not named:
         yield f"the global scheduler uses {fields.line(' '.join(files['options']))}; this command does not"
     if files["problem"]:
-        yield f"its files are invalid since {fields.line(files['since'])}: {_wrong(files)}"
+        yield f"its files are invalid since {fields.line(files['since'])}: {describe_problem(files)}"
 
 
-def _wrong(files: Obj) -> str:
+def describe_problem(files: Obj) -> str:
     return f"{fields.line(files['problem'], LONGEST)}; the version of {fields.line(files['when'])} stays in use"

@@ -7,24 +7,22 @@ time.  Nothing is written.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-import click
 import orjson
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNC_TARGET_NAME, SYNCER_CONFIGS
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.cli import fields, inventory, placement_model, trace_steps
-from farflung.cli.connection import HubClient, find_resource, get_placement, workspace_name
 from farflung.cli.explain import ExplainedPlacement
+from farflung.cli.hub_client import HubClient, find_resource, get_placement, workspace_name
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.inventory import HiddenError, Inventory
-from farflung.cli.output import show_progress
 from farflung.cli.trace_source import TraceSources, machine_conclusion
 from farflung.cli.trace_steps import DestinationTrace, HiddenObject, ObservedDestination, StepState, TracedObject
 from farflung.client.discovery import DiscoveredResource, discover
@@ -37,10 +35,11 @@ from farflung.placement.types import Route, parse_placement
 from farflung.syncer.conversion import takes_status
 
 T = TypeVar("T")
+Progress: TypeAlias = Callable[[int], AbstractContextManager[None]]
 
 AT_ONCE: Final = 16  #: mailboxes that are read concurrently
 LEFT_OVER: Final = 1_000  #: most mailboxes beside the destinations that are checked for old copies
-MANY: Final = 100  #: mailboxes for which progress is printed
+MANY: Final = 100  #: mailboxes whose reports are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +51,33 @@ class TraceRequest:
     limit: int = 20  #: destinations to print; 0: all
 
 
-def named(words: Sequence[str]) -> tuple[str, str]:
-    """Kind and name of `TYPE/NAME` or `TYPE NAME`.  Raises click.UsageError."""
-    parts = words[0].split("/") if len(words) == 1 else list(words)
-    if len(parts) != 2 or not all(parts) or "/" in "".join(parts):
-        raise click.UsageError("give the object as TYPE/NAME or TYPE NAME")
-    return parts[0], parts[1]
-
-
-async def trace(hub: HubClient, request: TraceRequest, now: datetime) -> Obj:
-    """The result for JSON and YAML."""
+async def trace(
+    hub: HubClient, request: TraceRequest, now: datetime, progress: Progress = lambda number: nullcontext()
+) -> Obj:
+    """The result for JSON and YAML.  `progress`: shown while this number of mailboxes is read."""
     served = await discover(hub.workspace)
     resource = find_resource(served, request.kind)
     has_placements = served.find_kind(EDGE_PLACEMENTS.group, EDGE_PLACEMENTS.version, EDGE_PLACEMENTS.kind) is not None
-    tracer = None if resource is None else Tracer(hub, request, resource, now)
+    tracer = None if resource is None else Tracer(hub, request, resource, now, progress)
     if tracer is not None and not has_placements and (answer := await tracer.machine()) is not None:
         return answer
     await get_placement(hub, "-")  # fails if the workspace has no edge API
     if tracer is None:
-        raise click.ClickException(f"the workspace {workspace_name(hub)} does not serve {request.kind}")
+        raise InspectError(f"the workspace {workspace_name(hub)} does not serve {request.kind}")
     return await tracer.traced()
 
 
 class Tracer:
-    def __init__(self, hub: HubClient, request: TraceRequest, resource: DiscoveredResource, now: datetime) -> None:
+    def __init__(
+        self,
+        hub: HubClient,
+        request: TraceRequest,
+        resource: DiscoveredResource,
+        now: datetime,
+        progress: Progress,
+    ) -> None:
         self._hub = hub
+        self._progress = progress
         self._request = request
         self._collection = resource.collection
         self._now = now
@@ -95,7 +96,7 @@ class Tracer:
         cluster = await sources.read(self._hub.workspace)
         facts = await self._facts(sources, cluster, known)
         if sources.object(cluster) is None and not facts:
-            raise click.ClickException(f"{self._part} not found in the workspace {workspace_name(self._hub)}")
+            raise InspectError(f"{self._part} not found in the workspace {workspace_name(self._hub)}")
         findings = sorted((trace_steps.find(self._subject, one, self._now) for one in facts), key=lambda one: one.rank)
         placements = sources.placements(cluster)
         return {
@@ -131,10 +132,10 @@ class Tracer:
         workspaces = await self._workspaces()
         left = self._left_over(facts, workspaces)
         if self._request.destination and not any(self._is_meant(one.place) for one in [*facts.values(), *left]):
-            raise click.ClickException(f"destination {self._request.destination} not found")
+            raise InspectError(f"destination {self._request.destination} not found")
         asked = [one for one in [*facts.values(), *left] if self._is_meant(one.place)]
         conditions = _conditions(known)
-        with _progress(len(asked)):
+        with self._progress(len(asked)):
             reports = await self._reports() if len(asked) >= MANY else None
             found = await asyncio.gather(*(self._read_destination(one, workspaces, reports) for one in asked))
         kept = [one for one in found if one.placements or _is_of(one.copy, cluster, self._part.kind)]
@@ -293,16 +294,6 @@ def _concluded(state: StepState, message: str, advice: str, at: Mapping[str, str
     """`at`: the destination and step, unless everything is done."""
     where = at if at and state is not StepState.DONE else {}
     return {"conclusion": {"state": state.value, **where, "message": message, "advice": advice}}
-
-
-@contextlib.contextmanager
-def _progress(number: int) -> Iterator[None]:
-    """ProgressReporter on a terminal, if many mailboxes are read."""
-    if number < MANY or not sys.stderr.isatty():
-        yield
-        return
-    with show_progress(sys.stderr) as steps, steps.step(f"reading {number} mailboxes"):
-        yield
 
 
 def is_stuck(answer: Obj) -> bool:

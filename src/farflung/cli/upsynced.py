@@ -6,23 +6,19 @@ Slices have the destinations; the objects are in their mailboxes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final, NamedTuple
-
-import click
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.cli import fields
-from farflung.cli.connection import HubClient, find_resource, get_placement, workspace_name
-from farflung.cli.output import NONE, TABLE, machine_readable, table
+from farflung.cli.hub_client import HubClient, find_resource, get_placement, workspace_name
+from farflung.cli.inspect_errors import InspectError
 from farflung.cli.placement_model import mailbox_of, places_of
 from farflung.client.discovery import DiscoveredResource, discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
-from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
 from farflung.placement.select import UpsyncSet, parse_workload_selector
@@ -115,7 +111,7 @@ class UpsyncReader:
                 found, hidden = None, f", as far as you may see: {error}"
             if found is not None:
                 return found
-        raise click.ClickException(
+        raise InspectError(
             f"neither the workspace {workspace_name(self._hub)} nor a mailbox of its placements serves "
             f"{self._query.kind}{hidden}"
         )
@@ -151,7 +147,7 @@ class UpsyncReader:
             return []
         first = self._hidden[min(self._hidden)]
         if len(self._hidden) == asked:
-            raise click.ClickException(f"you may not read the mailboxes of these placements: {first}")
+            raise InspectError(f"you may not read the mailboxes of these placements: {first}")
         return [f"{len(self._hidden)} of {asked} mailboxes are not visible and are ignored: {first}"]
 
 
@@ -167,27 +163,6 @@ def _item(mailbox: str, place: Route, obj: Obj) -> Obj:
         "mailbox": mailbox,
         "object": obj,
     }
-
-
-# --- for people -----------------------------------------------------------------------------------
-
-
-def printed(answer: Obj, output: str, now: datetime) -> str:
-    if output != TABLE:
-        return machine_readable(answer, output)
-    remarks = [f"remark: {fields.line(one, 1000)}" for one in answer["remarks"]]
-    if not answer["items"]:
-        return "\n".join([f"No upsynced {answer['kind']} found.", *remarks])
-    return "\n".join([table(_rows(answer["items"], now)), *remarks])
-
-
-def _rows(items: Iterable[Obj], now: datetime) -> Iterator[list[str]]:
-    yield ["NAMESPACE", "NAME", "LOCATION", "SYNCTARGET", "AGE"]
-    for one in items:
-        metadata = one["object"]["metadata"]
-        locations = ",".join([one["location"], *one["otherLocations"]])
-        age = times.age(fields.text(metadata, "creationTimestamp"), now)
-        yield [metadata.get("namespace") or NONE, metadata["name"], locations, one["syncTarget"], age]
 
 
 class UpsyncRoute(NamedTuple):

@@ -16,6 +16,9 @@ TENANCY_GROUP: Final = "tenancy.kcp.io"
 TOPOLOGY_GROUP: Final = "topology.kcp.io"
 WORKLOAD_GROUP: Final = "workload.kcp.io"
 
+COMPUTE: Final = "root:compute"  #: the workspace that exports Pods, Clusters and Allocations
+COMPUTE_EXPORT: Final = "kubernetes"  #: the export of Pods and other kinds of Kubernetes there
+
 # --- collections ----------------------------------------------------------------------------------
 
 API_BINDINGS: Final = Collection(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding")

@@ -1,0 +1,147 @@
+"""The output of `farflung plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import orjson
+
+from farflung.apis.edge.names import EDGE_GROUP
+from farflung.cli.explain_output import changes
+from farflung.cli.machine_output import NAMED as CLUSTERS_NAMED
+from farflung.cli.machine_output import bound_to, decision_lines, names_of
+from farflung.cli.output import TABLE, machine_readable
+from farflung.cli.plan import GONE
+from farflung.lib.words import count
+from farflung.machinery.errors import Obj
+from farflung.placement.names import GroupResource, Part
+from farflung.placement.syncer_config import THE_ONE
+
+NAMED: Final = 5  #: destinations in one line
+KINDS_NAMED: Final = 3
+LONGEST: Final = 100  #: longest printed value
+SYNCER_CONFIGS: Final = GroupResource(EDGE_GROUP, "syncerconfigs")
+
+
+def printed(answer: Obj, output: str, *, verbose: bool = False) -> str:
+    if output != TABLE:
+        return machine_readable(answer, output)
+    parts = ["\n".join(_placement(one, verbose)) for one in answer["placements"]]
+    parts += ["\n".join(_object(one)) for one in answer["objects"]]
+    parts += ["\n".join(lines) for lines in copied(answer["destinations"])]
+    if len(answer["placements"]) > 1:
+        counts = [f"{answer['summary'][key]} {key}" for key in ("added", "removed", "unchanged")]
+        errors = sum("error" in one for one in answer["placements"])
+        wrong = f"; {count(errors, 'placement')} cannot be planned" if errors else ""
+        parts.append(f"{count(len(answer['placements']), 'EdgePlacement')}: {', '.join(counts)}{wrong}.")
+    parts += [f"remark: {remark}" for remark in answer["remarks"]]
+    return "\n\n".join(parts)
+
+
+def _placement(one: Obj, verbose: bool) -> Iterator[str]:
+    head = f"EdgePlacement {one['name']}"
+    if error := one.get("error"):
+        yield f"{head}: error: {error}"
+        return
+    yield f"{head} ({one['spec']})"
+    yield from changes(("+", one["added"]), ("-", one["removed"]), (" ", one["unchanged"] if verbose else ()))
+    if warning := one.get("warning"):
+        yield f"warning: {warning}"
+    yield ", ".join(f"{len(one[key])} {key}" for key in ("added", "removed", "unchanged"))
+
+
+def _object(one: Obj) -> Iterator[str]:
+    within = f"{one['namespace']}/{one['name']}" if one["namespace"] else one["name"]
+    head = f"{one['kind']} {within}"
+    if error := one.get("error"):
+        yield f"{head}: error: {error}"
+        return
+    yield f"{head} ({one['spec']})"
+    yield from _machine(one.get("decision", {}))
+    number = len(one.get("goesTo", ()))
+    if one["spec"] != GONE and (number or "decision" not in one):
+        yield f"placed on {count(number, 'destination')}" if number else "not placed: no EdgePlacement selects it"
+
+
+def copied(destinations: Sequence[Obj]) -> Iterator[list[str]]:
+    """Destinations with equal changes in one entry."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in destinations:
+        alike.setdefault(tuple(_copies(one)), []).append(f"{one['locationName']}/{one['syncTargetName']}")
+    for lines, names in alike.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield [f"{count(len(names), 'destination')}: {', '.join(names[:NAMED])}{more}", *lines]
+
+
+def _copies(one: Obj) -> Iterator[str]:
+    if one["syncerConfig"]:
+        yield f"~ {Part(SYNCER_CONFIGS, '', THE_ONE)}"
+        yield from (f"    {each}" for each in syncer_config_lines(one["syncerConfig"]))
+    for copy in one["created"]:
+        yield f"+ {_named(copy)}"
+    for copy in one["changed"]:
+        yield f"~ {_named(copy)}"
+        yield from (f"    {line(each)}" for each in copy["differences"])
+    for copy in one["deleted"]:
+        yield f"- {_named(copy)}{' (held until confirmed)' if copy['held'] else ''}"
+    for copy in one["beingWithdrawn"]:
+        anew = ", then created again" if copy["anew"] else ""
+        yield f"{'+' if anew else '-'} {_named(copy)} (being withdrawn{anew})"
+    yield from (f"! {problem}" for problem in one["problems"])
+
+
+def _named(copy: Obj) -> str:
+    return str(Part(GroupResource(copy["group"], copy["resource"]), copy["namespace"], copy["name"]))
+
+
+def _machine(decision: Obj) -> Iterator[str]:
+    if leaving := decision.get("leaving"):
+        yield _leaving([f"{one['kind']} {one['namespace']}/{one['name']}" for one in leaving])
+    if "released" in decision:
+        places = decision["released"]
+        yield f"no longer {bound_to(places, names_of(places))}" if places else "was not bound"
+        return
+    stays, chosen = decision.get("stays", ()), decision.get("chosen", ())
+    names = names_of([*stays, *chosen])
+    if stays:
+        why = "" if decision["placed"] else f", because no Cluster fits: {decision['message']}"
+        yield f"stays {bound_to(stays, names)}{why}"
+    elif "placed" in decision:
+        yield from decision_lines(decision, names)
+
+
+def _leaving(names: Sequence[str]) -> str:
+    more = f" and {len(names) - CLUSTERS_NAMED} more" if len(names) > CLUSTERS_NAMED else ""
+    verb = (
+        "is bound to it and is evicted if it fits" if len(names) == 1 else "are bound to it and are evicted if they fit"
+    )
+    return f"{', '.join(names[:CLUSTERS_NAMED])}{more} {verb} elsewhere"
+
+
+def line(one: Obj) -> str:
+    """`spec.replicas: 1 → 3`"""
+    if "change" in one:
+        return f"{one['path']} {one['change']}"
+    if "before" not in one:
+        return f"{one['path']}: {_shown(one['after'])} added"
+    if "after" not in one:
+        return f"{one['path']}: {_shown(one['before'])} removed"
+    return f"{one['path']}: {_shown(one['before'])} → {_shown(one['after'])}"
+
+
+def _shown(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def syncer_config_lines(found: Iterable[Obj]) -> Iterator[str]:
+    """`spec.clusterScope: clusterroles.rbac.authorization.k8s.io r added`.  Many kinds are only counted."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        together.setdefault((one["path"], one["change"]), []).append(one["what"])
+    for (path, change), some in together.items():
+        if path.endswith(".resources") and len(some) > KINDS_NAMED:
+            yield f"{path}: {count(len(some), 'kind')} {change}"
+        else:
+            yield from (f"{path}: {what} {change}" for what in some)

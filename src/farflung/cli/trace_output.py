@@ -1,0 +1,99 @@
+"""The output of `farflung trace`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+import click
+
+from farflung.cli import fields
+from farflung.cli.output import TABLE, machine_readable, show_progress
+from farflung.cli.trace import MANY
+from farflung.cli.trace_steps import StepState, age
+from farflung.lib.words import count
+from farflung.machinery.errors import Obj
+
+LONGEST: Final = 500  #: characters of a message
+
+
+def printed(answer: Obj, output: str, now: datetime) -> str:
+    if output != TABLE:
+        return machine_readable(answer, output)
+    return "\n".join(_lines(answer, now))
+
+
+def _lines(answer: Obj, now: datetime) -> Iterator[str]:
+    yield _object(answer["object"], now)
+    for one in answer["placements"]:
+        yield from _placement(one, now)
+    for one in answer["destinations"]:
+        yield from _destination(one, now)
+    if more := _left_out(answer["leftOut"]):
+        yield more
+    yield from (f"remark: {remark}" for remark in answer["remarks"])
+    conclusion = answer["conclusion"]
+    yield fields.line(conclusion["message"], LONGEST)
+    if advice := fields.line(conclusion["advice"], LONGEST):
+        yield f"What to do: {advice}{'' if advice.endswith('?') else '.'}"
+
+
+def _object(one: Obj, now: datetime) -> str:
+    name = f"{one['kind']} {one['namespace']}/{one['name']}" if one["namespace"] else f"{one['kind']} {one['name']}"
+    if not one["exists"]:
+        return f"{name} not found"
+    generation = f", generation {one['generation']}" if one["generation"] else ""
+    deleted = f", deleted {age(one['deleted'], now)} ago" if "deleted" in one else ""
+    return f"{name}{generation}, changed {age(one['changed'], now)} ago{deleted}"
+
+
+def _placement(one: Obj, now: datetime) -> Iterator[str]:
+    head = f"EdgePlacement {one['name']}"
+    if "problem" in one:
+        yield f"{head} is invalid: {fields.line(one['problem'], LONGEST)}"
+        return
+    by = f" by {' and '.join(one['clauses'])}" if one["clauses"] else ""
+    yield f"{head} selects it{by}, with {count(one['destinations'], 'destination')}"
+    for problem in one["problems"]:
+        since = f", for {age(problem['since'], now)}" if age(problem["since"], now) else ""
+        message = fields.line(problem["message"], LONGEST) if problem["concerns"] else "because of other objects"
+        yield f"  {problem['type']} is False ({problem['reason']}){since}: {message}"
+
+
+def _destination(one: Obj, now: datetime) -> Iterator[str]:
+    locations = ", ".join(filter(None, [one["locationName"], *one.get("furtherLocationNames", ())]))
+    yield f"  {' / '.join(filter(None, [locations, one['syncTargetName']]))}"
+    for step in one["steps"]:
+        if step["step"] == "mailbox" and step["state"] == StepState.DONE:
+            continue
+        state = "" if step["state"] == StepState.DONE else f"{step['state']}: "
+        yield f"    {step['step']:<8} {age(step['time'] or '', now):>5}  {state}{fields.line(step['message'], LONGEST)}"
+
+
+def _left_out(counts: Obj) -> str:
+    number = counts["destinations"]
+    if not number:
+        return ""
+    others = [f"{counts[state]} {state}" for state in StepState if state is not StepState.DONE and counts[state]]
+    return f"  … and {number} more, {', '.join(others) if others else 'without problems'}"
+
+
+@contextlib.contextmanager
+def show_reading(number: int) -> Iterator[None]:
+    """Progress on a terminal, if many mailboxes are read."""
+    if number < MANY or not sys.stderr.isatty():
+        yield
+        return
+    with show_progress(sys.stderr) as steps, steps.step(f"reading {number} mailboxes"):
+        yield
+
+
+def named(words: Sequence[str]) -> tuple[str, str]:
+    """Kind and name of `TYPE/NAME` or `TYPE NAME`.  Raises click.UsageError."""
+    parts = words[0].split("/") if len(words) == 1 else list(words)
+    if len(parts) != 2 or not all(parts) or "/" in "".join(parts):
+        raise click.UsageError("give the object as TYPE/NAME or TYPE NAME")
+    return parts[0], parts[1]
