@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from scripted_server import ScriptedServer, said
 
-from farflung.cli.hub_client import hub_client, server_time
 from farflung.client.rest import Client
+from farflung.inspect.hub import hub_client, server_time
 
 
 async def test_the_time_is_that_of_the_hub_or_if_it_does_not_say_ours() -> None:

@@ -20,9 +20,9 @@ from farflung.cli.controllers import GLOBAL, AccessOptions, read_settings
 from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.main import main
 from farflung.cli.reloader import Reloader
-from farflung.cli.scheduler_configuration import LoadedConfiguration, SchedulerConfiguration
-from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError, own_directory
 from farflung.client.rest import Client
+from farflung.controllers.global_scheduler.configuration import LoadedConfiguration, SchedulerConfiguration
+from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError, own_directory
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import SharedInformers

@@ -18,8 +18,8 @@ from prometheus_client.exposition import generate_latest
 
 from farflung.cli import reloader as reloading
 from farflung.cli.reloader import NO_COPY, Reloader
-from farflung.cli.scheduler_configuration import FileCopy, SchedulerConfiguration
-from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError
+from farflung.controllers.global_scheduler.configuration import FileCopy, SchedulerConfiguration
+from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError
 from farflung.lib.klog import Logger
 
 SAMPLES = Path(__file__).parents[2] / "conf"

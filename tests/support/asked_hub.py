@@ -12,10 +12,10 @@ from workspaces_harness import OPERATOR_TOKEN, LocalWorkspaces
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
-from farflung.cli import inventory
-from farflung.cli.hub_client import HubClient, hub_client
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
+from farflung.inspect import inventory
+from farflung.inspect.hub import HubClient, hub_client
 from farflung.machinery.errors import Obj
 from farflung.placement.types import parse_placement, previous
 from farflung.runtime.apply import apply

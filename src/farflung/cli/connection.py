@@ -13,8 +13,6 @@ from typing import Final, TypeVar
 import click
 
 from farflung.apis.kcp.names import WORKSPACES
-from farflung.cli.hub_client import PROVIDER, HubClient, hub_client
-from farflung.cli.inspect_errors import InspectError
 from farflung.client.errors import (
     ClientError,
     Forbidden,
@@ -27,6 +25,8 @@ from farflung.client.errors import (
 )
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
+from farflung.inspect.errors import InspectError
+from farflung.inspect.hub import PROVIDER, HubClient, hub_client
 
 T = TypeVar("T")
 

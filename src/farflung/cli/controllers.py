@@ -25,13 +25,13 @@ from farflung.cli.environment import report_unless_closed, system_environment
 from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.identity import identity
 from farflung.cli.reloader import Reloader
-from farflung.cli.scheduler_configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
-from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import ClientConfig, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.edge_scheduler.observe import observe
+from farflung.controllers.global_scheduler.configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
+from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError
 from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer

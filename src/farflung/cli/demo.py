@@ -21,12 +21,12 @@ from farflung.cli import demo_stage
 from farflung.cli.connection import ServerOptions
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_stage import TIMEOUT, Demo, DemoDirectory, DemoError, command_name, farflung, listed
-from farflung.cli.hub_client import PROVIDER
 from farflung.cli.output import show_progress
 from farflung.cli.registration import RegistrationRequest, register
 from farflung.cli.syncer_gen import server_of
 from farflung.client.rest import Client
 from farflung.edge.ports import PortUnavailable, check_ports
+from farflung.inspect.hub import PROVIDER
 from farflung.lib.files import write_private
 from farflung.machinery.errors import Obj
 from farflung.syncer.manifest import MailboxServer, kubeconfig

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from farflung.apis.globalscheduler.names import FILES_ANNOTATION, GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp.names import COMPUTE, COMPUTE_EXPORT
 from farflung.cli.reloader import Reloader
-from farflung.cli.scheduler_configuration import SchedulerConfiguration
 from farflung.client.rest import Client
+from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
 from farflung.controllers.global_scheduler.controller import (
     NAME,
     GlobalScheduler,

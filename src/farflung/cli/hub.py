@@ -29,7 +29,7 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
-from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError
+from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources

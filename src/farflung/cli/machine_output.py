@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from farflung.cli import fields
 from farflung.cli.output import NONE, TABLE, machine_readable, table
+from farflung.inspect import fields
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 

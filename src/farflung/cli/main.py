@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from farflung.cli.edge import edge
-from farflung.cli.inspect_errors import InspectError
+from farflung.inspect.errors import InspectError
 from farflung.lib import memory
 from farflung.lib.packages import WrongPackage
 
@@ -186,7 +186,7 @@ SCHEDULER_FILES = (
 
 def configuration_directory(context: click.Context) -> str:
     """The directory of `--conf`.  A CONFIG_BASE of another program is ignored."""
-    from farflung.cli.scheduler_files import own_directory
+    from farflung.controllers.global_scheduler.files import own_directory
 
     named = str(context.params["conf"])
     from_environment = context.get_parameter_source("conf") is click.core.ParameterSource.ENVIRONMENT
@@ -253,7 +253,7 @@ def start(
         kubectl ws create shop --enter
     """
     from farflung.cli.hub import HubSettings, run
-    from farflung.cli.scheduler_files import SchedulerFiles
+    from farflung.controllers.global_scheduler.files import SchedulerFiles
     from farflung.placement.guard import WithdrawalLimits
 
     settings = HubSettings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True)
@@ -529,9 +529,10 @@ def status(everything: bool, check: bool, output: str, connection: ServerOptions
     """
     from datetime import datetime
 
-    from farflung.cli import fleet_status, status_output
+    from farflung.cli import status_output
     from farflung.cli.connection import query
-    from farflung.cli.hub_client import HubClient, server_time
+    from farflung.inspect import fleet_status
+    from farflung.inspect.hub import HubClient, server_time
 
     async def read_status(hub: HubClient) -> tuple[Any, datetime]:
         now = await server_time(hub)
@@ -562,8 +563,9 @@ def explain_placement(name: str, location: str, output: str, connection: ServerO
 
     The command also compares the result with the placement's status and slices; the scheduler may be behind.
     """
-    from farflung.cli import explain, explain_output
+    from farflung.cli import explain_output
     from farflung.cli.connection import query
+    from farflung.inspect import explain
 
     answer = query(connection, lambda hub: explain.explain(hub, name, location))
     click.echo(explain_output.printed(answer, output, detailed=bool(location)))
@@ -590,7 +592,7 @@ machine_options = options(*MACHINE, connected)  #: the object, and the files of 
 
 def scheduler_configuration(context: click.Context) -> Any:
     """The configuration files of the global scheduler, parsed."""
-    from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError
+    from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError
 
     try:
         return SchedulerFiles(configuration_directory(context), context.params["policy_file"]).read()
@@ -599,9 +601,9 @@ def scheduler_configuration(context: click.Context) -> Any:
 
 
 def explain_machine(context: click.Context, kind: str, name: str, options: dict[str, Any]) -> None:
-    from farflung.cli import explain_machines
     from farflung.cli import machine_output as machine_text
     from farflung.cli.connection import query
+    from farflung.inspect import explain_machines
 
     configured, namespace = scheduler_configuration(context), options["namespace"]
     answer = query(options["connection"], lambda hub: explain_machines.explain(hub, kind, name, namespace, configured))
@@ -655,8 +657,9 @@ def list_upsynced(
     """
     from datetime import UTC, datetime
 
-    from farflung.cli import upsynced, upsynced_output
+    from farflung.cli import upsynced_output
     from farflung.cli.connection import query
+    from farflung.inspect import upsynced
 
     question = upsynced.UpsyncQuery(kind, namespace, labels)
     answer = query(connection, lambda hub: upsynced.upsynced(hub, question))
@@ -693,9 +696,10 @@ def trace(
     """
     from datetime import datetime
 
-    from farflung.cli import trace, trace_output
+    from farflung.cli import trace_output
     from farflung.cli.connection import query
-    from farflung.cli.hub_client import HubClient, server_time
+    from farflung.inspect import trace
+    from farflung.inspect.hub import HubClient, server_time
 
     question = trace.TraceRequest(*trace_output.named(words), namespace, destination, limit)
 
@@ -765,9 +769,10 @@ def plan(
 
     The server validates the objects in a dry run.  The command changes nothing.
     """
-    from farflung.cli import plan, plan_output
+    from farflung.cli import plan_output
     from farflung.cli.connection import query
-    from farflung.cli.manifests import manifests
+    from farflung.inspect import plan
+    from farflung.inspect.manifests import manifests
 
     wanted = plan.check(manifests(names), namespace)
     configured = scheduler_configuration(click_context)
@@ -838,9 +843,10 @@ def customize(
 
     The command only reads.  With --location-file and --customizer-file it needs no server.
     """
-    from farflung.cli import customize, customize_output
+    from farflung.cli import customize_output
     from farflung.cli.connection import query
-    from farflung.cli.manifests import manifests
+    from farflung.inspect import customize
+    from farflung.inspect.manifests import manifests
 
     if bool(question["location"]) == bool(question["location_file"]):
         raise click.UsageError("give either --location or --location-file")

@@ -12,7 +12,7 @@ from farflung.cli.explain_output import changes
 from farflung.cli.machine_output import NAMED as CLUSTERS_NAMED
 from farflung.cli.machine_output import bound_to, decision_lines, names_of
 from farflung.cli.output import TABLE, machine_readable
-from farflung.cli.plan import GONE
+from farflung.inspect.plan import GONE
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part

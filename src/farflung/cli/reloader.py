@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
 
-from farflung.cli.scheduler_configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
-from farflung.cli.scheduler_files import SchedulerFiles, SchedulerFilesError, Versions
+from farflung.controllers.global_scheduler.configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
+from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError, Versions
 from farflung.lib.klog import Logger
 from farflung.machinery import times
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from farflung.cli import fields, fleet_edges, scheduler_lease
-from farflung.cli.fleet_edges import EdgeHealth
 from farflung.cli.output import NONE, TABLE, machine_readable, table
+from farflung.inspect import fields, fleet_edges, scheduler_lease
+from farflung.inspect.fleet_edges import EdgeHealth
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 

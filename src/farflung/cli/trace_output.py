@@ -10,10 +10,10 @@ from typing import Final
 
 import click
 
-from farflung.cli import fields
 from farflung.cli.output import TABLE, machine_readable, show_progress
-from farflung.cli.trace import MANY
-from farflung.cli.trace_steps import StepState, age
+from farflung.inspect import fields
+from farflung.inspect.trace import MANY
+from farflung.inspect.trace_steps import StepState, age
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 

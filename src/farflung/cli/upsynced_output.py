@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from farflung.cli import fields
 from farflung.cli.output import NONE, TABLE, machine_readable, table
+from farflung.inspect import fields
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 

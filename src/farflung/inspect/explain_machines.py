@@ -1,0 +1,190 @@
+"""`farflung explain pod` and `farflung explain allocation`: the Cluster of a virtual machine or of each replica, why
+not the others, and whether the object agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from farflung.apis.globalscheduler.names import DELIVERED
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION, COMPUTE
+from farflung.apis.names import POD_SCHEDULED
+from farflung.client.errors import NotFound
+from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
+from farflung.controllers.global_scheduler.failover import add_refusal_reason
+from farflung.controllers.global_scheduler.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
+from farflung.controllers.global_scheduler.statuses import PLACED, SCORE, find_condition
+from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
+from farflung.inspect import scheduler_lease
+from farflung.inspect.errors import InspectError
+from farflung.inspect.hub import HubClient, workspace_name
+from farflung.inspect.inventory import HiddenError
+from farflung.inspect.machine_documents import decision_document, placement_document, request_document, site_document
+from farflung.inspect.machine_world import KINDS, SchedulerSnapshot, kind_of, read
+from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.scheduling.evaluation import SchedulingExplanation, SiteVerdict
+from farflung.scheduling.values import MachineRequest, Reservation, SchedulingDecision
+
+BINDINGS: Final = {POD: f"{COMPUTE}:kubernetes", ALLOCATION: f"{COMPUTE}:globalscheduler.com"}
+
+
+async def explain(hub: HubClient, kind: str, name: str, namespace: str, configured: SchedulerConfiguration) -> Obj:
+    """The result for JSON and YAML.  `kind`: POD or ALLOCATION."""
+    document = await _object(hub, kind, name, namespace)
+    if kind == POD and not kind_of({**document, "apiVersion": "v1", "kind": POD}):
+        raise InspectError(f"the Pod {namespace}/{name} has no spec.virtualMachine: the global scheduler ignores it")
+    try:
+        known = await read(hub, configured)
+    except HiddenError as error:
+        command = f"farflung trace {kind.lower()}/{name} -n {namespace}"
+        raise HiddenError(f"{error.sentence}; try `{command}`, which needs only the {kind}") from None
+    cluster = str((document["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION, ""))
+    subject = SchedulingSubject(kind, Key(cluster, namespace, name))
+    seen = known.observed(kind, orjson.dumps(document))
+    known.state.observe(subject, seen, 0.0)
+    held = known.state.reservations(seen.uid)
+    head = {"kind": kind, "workspace": workspace_name(hub), "namespace": namespace, "name": name}
+    request, problem = _request(document, kind, known)
+    excluded = {} if request is None else known.state.excluded(request, 0.0)
+    known.state.observe(subject, None, 0.0)  # it must not compete with itself
+    unwell = {"unwell": _unwell(known, seen, held)}
+    remarks = await scheduler_lease.remarks(hub.root, configured)
+    if request is None:
+        now = _now(document, kind, seen, held, None) | unwell
+        return {"object": head, "problem": problem, "clusters": [], "now": now, "remarks": remarks}
+    explanation = known.state.engine.explain(request, excluded=excluded)
+    return {
+        "object": head,
+        "asks": request_document(request, configured.policy),
+        **_unknown_sizes(known, explanation, request, configured),
+        "weights": dict(explanation.weights),
+        "indifferent": dict(explanation.indifferent),
+        "clusters": [_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
+        "decision": decision_document(explanation.decision),
+        "now": _now(document, kind, seen, held, explanation.decision) | unwell,
+        "remarks": remarks,
+    }
+
+
+async def _object(hub: HubClient, kind: str, name: str, namespace: str) -> Obj:
+    try:
+        return await hub.workspace.get(KINDS[kind], name, namespace)
+    except NotFound as error:
+        if not error.details:
+            raise InspectError(
+                f"the workspace {workspace_name(hub)} has no {kind}s: bind them with "
+                f"`kubectl kcp bind apiexport {BINDINGS[kind]}` in that workspace"
+            ) from None
+    raise InspectError(f"{kind} {namespace}/{name} not found in the workspace {workspace_name(hub)}")
+
+
+def _request(document: Obj, kind: str, known: SchedulerSnapshot) -> tuple[MachineRequest | None, str]:
+    """The request as if the object were not bound, finished or ignored; and why it is invalid, if it is."""
+    left_out = ("nodeName", "clusterName", "schedulerName", "schedulingGates")
+    spec = {name: value for name, value in document["spec"].items() if name not in left_out}
+    metadata = {name: value for name, value in document["metadata"].items() if name != "deletionTimestamp"}
+    status = document.get("status")
+    reset = {name: value for name, value in (status if isinstance(status, dict) else {}).items() if name != "phase"}
+    anew = known.observed(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": reset}))
+    return anew.request, anew.problem
+
+
+def _unknown_sizes(
+    known: SchedulerSnapshot,
+    explanation: SchedulingExplanation,
+    request: MachineRequest,
+    configured: SchedulerConfiguration,
+) -> Obj:
+    """Requested flavors that are not in the catalogue, and so count without vcpus and memory, if a fitting Cluster
+    limits these."""
+    fitting = [known.state.engine.site(verdict.site) for verdict in explanation.verdicts if not verdict.refusal]
+    if not any(site and (site.capacity.vcpus, site.capacity.memory) != (None, None) for site in fitting):
+        return {}
+    wishes = {wish.id for item in request.items for wish in item.flavors if wish.spot is None}
+    unknown = sorted(wishes - configured.flavors.keys())
+    return {"unknownSizes": unknown} if unknown else {}
+
+
+def _cluster(known: SchedulerSnapshot, explanation: SchedulingExplanation, verdict: SiteVerdict) -> Obj:
+    site = known.state.engine.site(verdict.site)
+    assert site is not None
+    head = {
+        "workspace": verdict.site.cluster,
+        "namespace": verdict.site.namespace,
+        "name": verdict.site.name,
+        "region": site.region,
+        "zone": site.zone,
+        "fits": not verdict.refusal,
+    }
+    if verdict.refusal:
+        short = {} if verdict.shortage is None else {"shortage": verdict.shortage._asdict()}
+        return {**head, "reason": verdict.refusal, **short}
+    return {
+        **head,
+        "replicas": sum(chosen.site == verdict.site for chosen in explanation.decision.chosen),
+        "room": verdict.number,
+        "flavors": list(verdict.flavors),
+        "score": verdict.total,
+        "scores": {name: round(score, 3) for name, score in verdict.scores.items()},
+    }
+
+
+# --- current state --------------------------------------------------------------------------------
+
+
+def _now(
+    document: Obj, kind: str, seen: ObservedSubject, held: Iterable[Reservation], decision: SchedulingDecision | None
+) -> Obj:
+    """The current binding and condition, and whether the scheduler would write the same: `agrees`, None if it ignores
+    the object."""
+    status = document.get("status")
+    condition = find_condition(status if isinstance(status, dict) else {}, POD_SCHEDULED if kind == POD else PLACED)
+    placements = [placement_document(number, one.site, one.claim) for number, one in enumerate(held)]
+    found: Obj = {"bound": placements, "condition": condition}
+    if kind == POD:
+        found["score"] = (document["metadata"].get("annotations") or {}).get(SCORE, "")
+        if undelivered := find_condition(status if isinstance(status, dict) else {}, DELIVERED):
+            found["undelivered"] = undelivered
+    if why := _left_alone(document, kind):
+        return {**found, "leftAlone": why, "agrees": None}
+    if seen.problem:
+        return {**found, "agrees": _says(condition, "Invalid", seen.problem)}
+    if decision is None:
+        return {**found, "agrees": None}
+    if not seen.pending:
+        would = sorted((one.site for one in decision.chosen), key=str)
+        return {**found, "agrees": would == sorted((one.site for one in held), key=str)}
+    message = add_refusal_reason(decision.message, decision.reasons, seen.refusal)
+    agrees = not decision.is_placed and _says(condition, "Unschedulable", message)
+    return {**found, "waits": True, "agrees": agrees}
+
+
+def _unwell(known: SchedulerSnapshot, seen: ObservedSubject, held: Iterable[Reservation]) -> list[Obj]:
+    """Clusters from which its replicas may be evicted."""
+    found = {one.site: known.evictions.of(one.site, seen.tolerations) for one in held}
+    return [{**site_document(site), **about} for site, about in found.items() if about is not None]
+
+
+def _says(condition: Mapping[str, Any], reason: str, message: str) -> bool:
+    actual = (condition.get("status"), condition.get("reason"), condition.get("message"))
+    return actual == ("False", reason, message)
+
+
+def _left_alone(document: Obj, kind: str) -> str:
+    """Why the scheduler ignores it; empty if it does not."""
+    metadata, spec = document["metadata"], document["spec"]
+    status = document.get("status") or {}
+    phase = status.get("phase") if isinstance(status, dict) else ""
+    if metadata.get("deletionTimestamp"):
+        return "it is being deleted"
+    if phase in FINISHED_PHASES:
+        return f"it is finished: {phase}"
+    if kind == POD and not (spec.get("nodeName") or spec.get("clusterName")):
+        if spec.get("schedulingGates"):
+            return "it has spec.schedulingGates"
+        if spec.get("schedulerName") not in (None, *SCHEDULER_NAMES):
+            return f"its spec.schedulerName is {spec['schedulerName']}"
+    return ""

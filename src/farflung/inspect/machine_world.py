@@ -1,0 +1,246 @@
+"""The model of the global scheduler, read once for `explain` and `plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from math import isinf
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.kcp.names import (
+    CLUSTER_ANNOTATION,
+    COMPUTE,
+    COMPUTE_EXPORT,
+    LOGICAL_CLUSTERS,
+    SYNC_TARGETS,
+    WORKSPACES,
+)
+from farflung.apis.names import PODS
+from farflung.client.errors import Forbidden, NotFound
+from farflung.client.rest import Client
+from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
+from farflung.controllers.global_scheduler.decide import SchedulerState
+from farflung.controllers.global_scheduler.failover import (
+    HEALTH_TAINTS,
+    UNHEALTHY,
+    ClusterHealth,
+    FailoverOptions,
+    find_causes,
+    is_eviction_suspended,
+)
+from farflung.controllers.global_scheduler.inventory import (
+    ObservedCluster,
+    ObservedTarget,
+    TargetShare,
+    cause_ages,
+    decode_cluster,
+    decode_target,
+    merge_target,
+    refusal_age,
+)
+from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
+from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
+from farflung.controllers.global_scheduler.triggers import TargetShares
+from farflung.inspect import fields
+from farflung.inspect.hub import HubClient, server_time
+from farflung.inspect.inventory import everywhere
+from farflung.machinery.errors import Obj
+from farflung.machinery.times import format_seconds
+from farflung.placement.names import is_mailbox_name
+from farflung.runtime.cache import Key
+from farflung.scheduling.engine import SchedulingEngine
+from farflung.scheduling.values import MachineToleration, Site, SiteKey
+
+T = TypeVar("T")
+
+KINDS = {POD: PODS, ALLOCATION: ALLOCATIONS}
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+class SchedulerSnapshot(NamedTuple):
+    state: SchedulerState
+    decoder: SubjectDecoder
+    evictions: EvictionForecast
+
+    def observed(self, kind: str, document: bytes) -> ObservedSubject:
+        return self.decoder.pod(document) if kind == POD else self.decoder.allocation(document)
+
+
+def kind_of(obj: Obj) -> str:
+    """POD for a virtual machine, ALLOCATION, or empty for other objects."""
+    if (obj.get("apiVersion"), obj.get("kind")) == (ALLOCATIONS.api_version, ALLOCATION):
+        return ALLOCATION
+    spec = obj.get("spec")
+    is_machine = isinstance(spec, dict) and spec.get("virtualMachine") is not None
+    return POD if is_machine and (obj.get("apiVersion"), obj.get("kind")) == (PODS.api_version, POD) else ""
+
+
+def is_cluster(obj: Obj) -> bool:
+    return (obj.get("apiVersion"), obj.get("kind")) == (CLUSTERS.api_version, CLUSTERS.kind)
+
+
+def cluster_key(obj: Obj, cluster: str) -> SiteKey:
+    return SiteKey(cluster, obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
+
+
+async def read(
+    hub: HubClient,
+    configured: SchedulerConfiguration,
+    changed_clusters: Mapping[SiteKey, ObservedCluster | None] | None = None,
+) -> SchedulerSnapshot:
+    """Raises HiddenError.
+
+    `changed_clusters`: Clusters that replace the existing ones; None: deleted.
+    """
+    compute = hub.root.workspace(COMPUTE)
+    now = await server_time(hub)
+    known = SchedulerSnapshot(
+        SchedulerState(SchedulingEngine(configured.policy, configured.flavors), FAILOVER),
+        SubjectDecoder(configured.flavors),
+        EvictionForecast(now),
+    )
+    there = await everywhere(compute, CLUSTERS, _or_none(decode_cluster))
+    changed = {one.site.key: one for one in there if one is not None} | dict(changed_clusters or {})
+    clusters = [one for one in changed.values() if one is not None]
+    targets = await _targets(hub.root, [one for one in clusters if one.target is not None])
+    for site in configured.sites:
+        known.state.put_site(site, 0.0)
+    pods = await everywhere(compute, PODS, _keyed(known.decoder.pod), export=COMPUTE_EXPORT)
+    mailboxes = await _mailboxes(hub)
+    allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.decoder.allocation))
+    for kind, found in ((POD, pods), (ALLOCATION, allocations)):
+        for key, seen in found:
+            if seen is not None and seen.uid and key.cluster not in mailboxes:
+                known.state.observe(SchedulingSubject(kind, key), seen, 0.0)
+    _put_sites(known, [one for one in clusters if one is not None], targets, now)
+    return known
+
+
+def _put_sites(
+    known: SchedulerSnapshot,
+    clusters: Sequence[ObservedCluster],
+    targets: Mapping[tuple[str, str, str], tuple[Key, ObservedTarget]],
+    now: datetime,
+) -> None:
+    """Call it when all reservations are known."""
+    sharing = TargetShares()
+    for one in clusters:
+        if one.site.key in targets:
+            sharing.add(targets[one.site.key][0], one.created, one.site.key)
+    for one in clusters:
+        key, target = targets.get(one.site.key, (None, None))
+        share = TargetShare() if key is None else sharing.share(key, one.site.key, known.state.usage)
+        site = merge_target(one, target, share)
+        known.state.put_site(site, 0.0)
+        known.evictions.put(one, site, target)
+        known.state.set_target(one.site.key, key)
+        known.state.set_refusals(one.site.key, one.refusals, refusal_age(one.refusals, now), 0.0)
+
+
+async def _mailboxes(hub: HubClient) -> set[str]:
+    """Logical clusters of mailboxes, as far as visible: Pods in them are copies."""
+    try:
+        found = await hub.root.workspace(hub.provider).list(WORKSPACES)
+    except (NotFound, Forbidden):
+        return set()
+    return {fields.text(one, "spec", "cluster") for one in found if is_mailbox_name(fields.name_of(one))}
+
+
+async def _targets(
+    root: Client, clusters: Iterable[ObservedCluster]
+) -> Mapping[tuple[str, str, str], tuple[Key, ObservedTarget]]:
+    """The SyncTargets of Clusters."""
+    wanted = {one.site.key: one.target for one in clusters if one.target is not None}
+    if not wanted:
+        return {}
+    there = dict(await everywhere(root, SYNC_TARGETS, _keyed(decode_target)))
+    paths = {one.workspace for one in wanted.values() if ":" in one.workspace}
+    logical = {path: await _logical_cluster(root.workspace(path)) for path in sorted(paths)}
+    found: dict[tuple[str, str, str], tuple[Key, ObservedTarget]] = {}
+    for key, target in wanted.items():
+        where = Key(logical.get(target.workspace, target.workspace or key.cluster), "", target.name)
+        if (seen := there.get(where)) is not None:
+            found[key] = where, seen
+    return found
+
+
+async def _logical_cluster(workspace: Client) -> str:
+    try:
+        obj = await workspace.get(LOGICAL_CLUSTERS, "cluster")
+    except (NotFound, Forbidden):
+        return ""  # no such workspace
+    return str((obj["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION, ""))
+
+
+def _keyed(read: Callable[[bytes], T]) -> Callable[[bytes], tuple[Key, T | None]]:
+    def keyed(document: bytes) -> tuple[Key, T | None]:
+        metadata = _named.decode(document).metadata
+        cluster = (metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")
+        return Key(cluster, metadata.namespace, metadata.name), _or_none(read)(document)
+
+    return keyed
+
+
+def _or_none(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
+    """None for an invalid object, which the scheduler ignores."""
+
+    def tried(document: bytes) -> T | None:
+        try:
+            return read(document)
+        except ValueError:
+            return None
+
+    return tried
+
+
+FAILOVER = FailoverOptions()
+
+
+class EvictionForecast:
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._health = ClusterHealth(FAILOVER)
+        self._unwell: dict[SiteKey, Obj] = {}
+        self._number = 0
+
+    def put(self, cluster: ObservedCluster, site: Site, target: ObservedTarget | None) -> None:
+        self._number += 1
+        if any(True for _ in find_causes(site)):
+            ages = cause_ages(cluster, site, target, self._now)
+            self._health.put(site, self._now.timestamp(), ages)
+            self._unwell[site.key] = {"phase": site.health.value, "ails": site.health in HEALTH_TAINTS}
+            if UNHEALTHY in ages:
+                self._unwell[site.key]["since"] = format_seconds(self._now - timedelta(seconds=ages[UNHEALTHY]))
+
+    def of(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> Obj | None:
+        """None: the site is healthy or unknown.  `leaves`: when a machine with these tolerations is evicted; `held`:
+        evictions are stopped."""
+        if key not in self._unwell:
+            return None
+        due = self._health.due(key, tolerations)
+        held = is_eviction_suspended(len(self._unwell), self._number, FAILOVER)
+        return {**self._unwell[key], "leaves": _moment(due), "held": held}
+
+
+def _moment(seconds: float) -> str | None:
+    if isinf(seconds):
+        return None
+    try:
+        return format_seconds(datetime.fromtimestamp(seconds, UTC))
+    except (ValueError, OverflowError, OSError):  # beyond the last date
+        return None

@@ -1,0 +1,333 @@
+"""Changes of the copies in mailboxes, if objects of a workspace with placements changed.
+
+`CopyPlan` gets the current state, then the changes.  It reads the affected copies and decides like the translator.  It
+writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import orjson
+
+from farflung.apis.edge.names import (
+    CUSTOMIZERS,
+    DOWNSYNC_OVERWRITE,
+    EDGE_PLACEMENTS,
+    PROJECTED,
+    SINGLE_PLACEMENT_SLICES,
+)
+from farflung.apis.kcp.names import WORKSPACES
+from farflung.apis.names import Collection
+from farflung.client.discovery import DiscoveredResource, ServedResources, discover
+from farflung.client.errors import ClientError, Forbidden, NotFound
+from farflung.client.rest import Client
+from farflung.inspect.differences import differences, syncer_config_changes
+from farflung.inspect.placement_model import Locations, PlacementModel, observed_object
+from farflung.machinery.errors import Obj
+from farflung.placement import guard, project, types
+from farflung.placement.feeds import travelling
+from farflung.placement.index import Copy, Output
+from farflung.placement.names import NAMESPACES, GroupResource, Part, PlacementKey
+from farflung.placement.project import Desired
+from farflung.placement.syncer_config import SyncerSpec
+from farflung.placement.types import Destination, ObservedObject, destinations_of
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 8  #: concurrent requests
+CREATED, CHANGED, DELETED, WITHDRAWN = "created", "changed", "deleted", "beingWithdrawn"
+DEFAULT: Final = Part(NAMESPACES, "", "default")  #: exists in every workspace
+FOREIGN: Final = "the mailbox has such an object that no placement created; it is not changed"
+
+
+@dataclass(slots=True)
+class CopyChange:
+    """The change of one copy."""
+
+    part: Part
+    what: str = ""  #: CREATED, CHANGED, DELETED, WITHDRAWN (already deleted, kept by a syncer's finalizer) or empty
+    differences: list[Obj] = field(default_factory=list)
+    problem: str = ""  #: why it is not as desired
+    held: bool = False  #: until the withdrawal is confirmed
+    anew: bool = False  #: it is created again after the deletion
+
+    def document(self) -> Obj:
+        kind, namespace, name = self.part
+        head: Obj = {"group": kind.group, "resource": kind.resource, "namespace": namespace, "name": name}
+        more: dict[str, Obj] = {
+            CHANGED: {"differences": self.differences},
+            DELETED: {"held": self.held},
+            WITHDRAWN: {"anew": self.anew},
+        }
+        return head | more.get(self.what, {})
+
+
+class CopyPlan:
+    def __init__(self, locations: Locations, server: Client, provider: str, cluster: str) -> None:
+        """`server`: of any workspace; `cluster`: the workspace that changes."""
+        self.before = PlacementModel(locations)
+        self.after = PlacementModel(locations)
+        self._server = server
+        self._provider = provider
+        self.cluster = cluster
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._outputs: set[Output] = set()
+        self._observed: dict[Copy, ObservedObject] = {}
+        self._guessed = False  #: mailboxes are not visible: assume that they have what they should
+        self._documents: dict[PlacementKey, Obj] = {}  #: after the change
+        self._served: dict[str, dict[GroupResource, DiscoveredResource]] = {}  #: by workspace: kinds that are placed
+        self.remarks: list[str] = []
+
+    # --- current state ----------------------------------------------------------------------------
+
+    async def read(self, client: Client, served: ServedResources, cluster: str) -> None:
+        """Read a workspace with placements."""
+        self._served[cluster] = travelling(served.resources())
+        kinds = {
+            kind: one.collection
+            for kind, one in self._served[cluster].items()
+            if one.collection not in (EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES)
+        }
+        lists = await asyncio.gather(*(self._listed(client, one) for one in kinds.values()))
+        for kind, objs in zip(kinds, lists, strict=True):
+            for obj in objs:
+                for world in (self.before, self.after):
+                    world.put_object(cluster, _part(kind, obj), observed_object(kind, obj))
+        for obj in await self._listed(client, CUSTOMIZERS):
+            name = f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
+            for world in (self.before, self.after):
+                world.put_customizer(cluster, name, obj)
+        slices = await self._listed(client, SINGLE_PLACEMENT_SLICES)
+        for obj in await self._listed(client, EDGE_PLACEMENTS):
+            key = PlacementKey(cluster, obj["metadata"]["name"])
+            self._documents[key] = obj
+            places = [one for some in slices if _is_of(some, obj) for one in destinations_of(some)]
+            for world in (self.before, self.after):
+                world.put_placement(key, obj)
+                world.put_routes(key, places)
+
+    async def _listed(self, client: Client, collection: Collection) -> list[Obj]:
+        """Empty if not visible, with a remark."""
+        try:
+            async with self._turns:
+                return await client.list(collection)
+        except NotFound:
+            return []
+        except Forbidden as error:
+            self.remarks.append(f"{collection.plural} cannot be listed and are ignored: {error}")
+            return []
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def place(self, name: str, document: Obj | None, destinations: Iterable[Destination]) -> None:
+        """A placement with its new destinations; None: deleted."""
+        key = PlacementKey(self.cluster, name)
+        self._outputs |= self.after.put_placement(key, document)
+        if document is not None:
+            self._documents[key] = document
+            self._outputs |= self.after.put_routes(key, destinations)
+
+    def change(self, collection: Collection, obj: Obj, *, gone: bool) -> Part:
+        kind = GroupResource(collection.group, collection.plural)
+        part = _part(kind, obj)
+        if (collection.group, collection.plural) == (CUSTOMIZERS.group, CUSTOMIZERS.plural):
+            name = f"{part.namespace}/{part.name}"
+            self._outputs |= self.after.put_customizer(self.cluster, name, None if gone else obj)
+        else:
+            self._outputs |= self.after.put_object(self.cluster, part, None if gone else observed_object(kind, obj))
+        return part
+
+    def goes_to(self, part: Part) -> list[str]:
+        """Mailboxes that get it."""
+        engine = self.after.engine
+        pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.routes(key))
+        return sorted({mailbox for key, mailbox in pairs if engine.is_desired_by(key, mailbox, part)})
+
+    def destination(self, mailbox: str) -> Obj:
+        """In the format of slices."""
+        for world in (self.after, self.before):
+            for key in sorted(world.placements):
+                if (place := world.engine.routes(key).get(mailbox)) is not None:
+                    uid = mailbox.rpartition("-mb-")[2]
+                    names = {"cluster": place.cluster, "locationName": place.location, "syncTargetName": place.target}
+                    return {**names, "syncTargetUID": uid, "mailbox": mailbox}
+        return {"cluster": "", "locationName": "", "syncTargetName": "", "syncTargetUID": "", "mailbox": mailbox}
+
+    # --- result -----------------------------------------------------------------------------------
+
+    async def copy_changes(self) -> dict[str, list[CopyChange]]:
+        """Changed copies by mailbox."""
+        copies = sorted(one for one in self._outputs if isinstance(one, Copy))
+        await self._observe(copies)
+        decided = {copy: self._fate(copy) for copy in copies}
+        self._hold(decided)
+        found: dict[str, list[CopyChange]] = {}
+        for copy, change in decided.items():
+            if change.what or change.problem:
+                found.setdefault(copy.mailbox, []).append(change)
+        return found
+
+    def changed_syncer_configs(self, copy_changes: dict[str, list[CopyChange]]) -> dict[str, list[Obj]]:
+        """Changes of SyncerConfigs by mailbox.  Held copies stay in them."""
+        mailboxes = {one.mailbox for one in self._outputs} | copy_changes.keys()
+        found = {
+            mailbox: self._changed_syncer_config(mailbox, copy_changes.get(mailbox, []))
+            for mailbox in sorted(mailboxes)
+        }
+        return {mailbox: changes for mailbox, changes in found.items() if changes}
+
+    def _changed_syncer_config(self, mailbox: str, copy_changes: list[CopyChange]) -> list[Obj]:
+        before, after = (
+            self._in_versions(one.syncer_spec(mailbox, self._namespaced)) for one in (self.before, self.after)
+        )
+        if any(change.held for change in copy_changes):
+            after = before.joined(after)
+        return syncer_config_changes(before, after)
+
+    def _namespaced(self, cluster: str) -> dict[GroupResource, str]:
+        return {kind: one.collection.version for kind, one in self._served[cluster].items() if one.namespaced}
+
+    def _in_versions(self, told: SyncerSpec) -> SyncerSpec:
+        """With the versions of the workspaces, which mailboxes share."""
+        versions = {kind: one.collection.version for served in self._served.values() for kind, one in served.items()}
+        return told._replace(versions={**versions, **told.versions})
+
+    async def _observe(self, copies: list[Copy]) -> None:
+        try:
+            known = {one["metadata"]["name"] for one in await self._server.workspace(self._provider).list(WORKSPACES)}
+        except ClientError as error:
+            self._guessed = True
+            self.remarks.append(f"mailboxes are not visible; the plan assumes that they are up to date: {error}")
+            return
+        kinds = sorted({(copy.mailbox, copy.part.kind, self._version(copy)) for copy in copies})
+        await asyncio.gather(*(self._read_copies(*one) for one in kinds if one[0] in known and one[2]))
+        await self._read_others()
+
+    def _version(self, copy: Copy) -> str:
+        """Version of the API in which the copy is written."""
+        for world in (self.after, self.before):
+            obj = world.desired(copy).obj
+            if obj is not None:
+                return str(obj["apiVersion"].rpartition("/")[2])
+        return ""
+
+    async def _read_copies(self, mailbox: str, kind: GroupResource, version: str) -> None:
+        client = self._server.workspace(f"{self._provider}:{mailbox}")
+        for obj in await self._listed(client, Collection(kind.group, version, kind.resource, "")):
+            self._observed[Copy(mailbox, _part(kind, obj))] = observed_object(kind, obj)
+
+    async def _read_others(self) -> None:
+        """Read other workspaces with sources of the same copies."""
+        others = {key.cluster for one in self._observed.values() for key in one.placements} - {self.cluster}
+        for cluster in sorted(others):
+            client = self._server.workspace(cluster)
+            try:
+                await self.read(client, await discover(client), cluster)
+            except ClientError as error:
+                self.remarks.append(
+                    f"placements of {cluster} select some of these objects, and are not visible: {error}"
+                )
+
+    def _fate(self, copy: Copy) -> CopyChange:
+        before, after = self.before.desired(copy), self.after.desired(copy)
+        observed = self._observed_copy(copy, before)
+        change = CopyChange(copy.part)
+        if after.problem:
+            change.problem = after.problem
+        elif observed is not None and observed.ours and not observed.alive:
+            change.what, change.anew = WITHDRAWN, after.obj is not None
+        elif after.obj is None:
+            if observed is not None and self._would_be_deleted(copy, observed):
+                change.what = DELETED
+        elif self._is_needed(copy) and (copy.part == DEFAULT or (observed is not None and not observed.ours)):
+            pass  # it exists already
+        elif observed is None:
+            change.what = CREATED
+        elif not observed.ours:
+            change.problem = FOREIGN
+        else:
+            change.differences = _changes(orjson.loads(observed.document), before.obj, after.obj)
+            change.what = CHANGED if change.differences else ""
+        if not change.problem:
+            change.problem = "; ".join([*map(str, after.conflicts), *filter(None, [after.ambiguity])])
+        return change
+
+    def _is_needed(self, copy: Copy) -> bool:
+        """Whether no placement selects it: it is only the namespace or definition of others."""
+        return all(one.selected is None for one in self.after.engine.reasons(*copy))
+
+    def _observed_copy(self, copy: Copy, before: Desired) -> ObservedObject | None:
+        if not self._guessed:
+            return self._observed.get(copy)
+        return None if before.obj is None else observed_object(copy.part.kind, before.obj)
+
+    def _would_be_deleted(self, copy: Copy, observed: ObservedObject) -> bool:
+        """Whether an undesired copy would be deleted."""
+        unknown = observed.placements - self.before.placements
+        if not observed.ours or any(key.cluster != self.cluster for key in unknown):
+            return False
+        if copy.part.kind != NAMESPACES:
+            return True
+        inside = (one for one in self._observed.items() if one[0].mailbox == copy.mailbox)
+        return not any(
+            other.part.namespace == copy.part.name and not one.ours and not one.system for other, one in inside
+        )
+
+    def _hold(self, decided: dict[Copy, CopyChange]) -> None:
+        """Mark the deletions that the translator would hold with the default limits.  Deletions of sources are not
+        held."""
+        for key in sorted(self.after.placements):
+            losses: dict[str, set[Part]] = {}
+            for copy, change in decided.items():
+                was = self.before.engine.is_desired_by(key, *copy)
+                stays = self.after.get(key.cluster, copy.part) is not None
+                if change.what == DELETED and was and stays:
+                    losses.setdefault(copy.mailbox, set()).add(copy.part)
+            metadata = self._documents[key]["metadata"]
+            generation = metadata.get("generation") or 0
+            confirmed = guard.is_confirmed(metadata.get("annotations") or {}, generation, len(losses))
+            verdict = guard.check_withdrawal(losses, len(self.before.engine.routes(key)), confirmed=confirmed)
+            for mailbox, parts in verdict.held.items():
+                for part in parts:
+                    decided[Copy(mailbox, part)].held = True
+
+
+def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Obj]:
+    """The changed fields of a copy.  An up-to-date copy is compared as the translator writes it, without fields of its
+    server."""
+    changed = project.updated(observed, after)
+    if changed is None:
+        return []
+    if after["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER:
+        return differences(observed, changed)
+    if before is not None and project.updated(observed, before) is None:
+        return differences(before, after)
+    return differences(_marked(observed), after)
+
+
+def _marked(observed: Obj) -> Obj:
+    """The fields of a copy that the translator writes."""
+    bare = project.stripped(observed)
+    labels = {**(bare["metadata"].get("labels") or {}), PROJECTED: types.YES}
+    return {**bare, "metadata": {**bare["metadata"], "labels": labels}}
+
+
+def _part(kind: GroupResource, obj: Obj) -> Part:
+    metadata = obj["metadata"]
+    return Part(kind, metadata.get("namespace") or "", metadata["name"])
+
+
+def _is_of(one: Obj, placement: Obj) -> bool:
+    owners = one["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == placement["metadata"]["uid"] for owner in owners)
+
+
+def change_document(copy_changes: list[CopyChange]) -> Obj:
+    """For JSON and YAML."""
+    kinds = (CREATED, CHANGED, DELETED, WITHDRAWN)
+    parts = {what: [change.document() for change in copy_changes if change.what == what] for what in kinds}
+    return {**parts, "problems": [f"{change.part}: {change.problem}" for change in copy_changes if change.problem]}

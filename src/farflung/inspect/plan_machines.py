@@ -1,0 +1,125 @@
+"""Virtual machines, Allocations and Clusters in `farflung plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import orjson
+
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
+from farflung.controllers.global_scheduler.inventory import ObservedCluster, decode_cluster
+from farflung.controllers.global_scheduler.subjects import ObservedSubject, SchedulingSubject
+from farflung.inspect.hub import HubClient
+from farflung.inspect.machine_documents import decision_document, placement_document
+from farflung.inspect.machine_world import SchedulerSnapshot, cluster_key, is_cluster, kind_of, read
+from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.scheduling.values import Reservation
+
+
+class DryRunObject(NamedTuple):
+    """An object of a file after a dry run."""
+
+    document: Obj
+    gone: bool
+
+
+def is_machine_object(obj: Obj) -> bool:
+    """Whether it is a Cluster, a virtual machine or an Allocation."""
+    return bool(kind_of(obj)) or is_cluster(obj)
+
+
+async def decisions(
+    hub: HubClient, cluster: str, dry_run: Sequence[DryRunObject], configured: SchedulerConfiguration
+) -> list[Obj]:
+    """One decision per object.  Clusters are changed first.  Then machines are placed one after the other, by priority,
+    each with the capacity that the previous ones leave.  `cluster`: of the workspace."""
+    clusters = [one for one in dry_run if is_cluster(one.document)]
+    wanted = [one for one in dry_run if not is_cluster(one.document)]
+    known = await read(
+        hub, configured, {cluster_key(one.document, cluster): _cluster(one, cluster) for one in clusters}
+    )
+    found = iter(_decisions(known, cluster, wanted))
+    return [_about(known, one, cluster) if is_cluster(one.document) else next(found) for one in dry_run]
+
+
+def _cluster(one: DryRunObject, cluster: str) -> ObservedCluster | None:
+    """None if it is deleted or invalid."""
+    if one.gone:
+        return None
+    try:
+        return decode_cluster(orjson.dumps(_in_cluster(one.document, cluster)))
+    except ValueError:
+        return None
+
+
+def _about(known: SchedulerSnapshot, one: DryRunObject, cluster: str) -> Obj:
+    if not one.gone:
+        return {}
+    holders = known.state.subjects_at(cluster_key(one.document, cluster))
+    return {"leaving": [{"kind": kind, **key._asdict()} for kind, key in sorted(holders)]}
+
+
+def _in_cluster(document: Obj, cluster: str, **metadata: str) -> Obj:
+    """With the workspace, which the result of a dry run may lack."""
+    before = document["metadata"]
+    annotations = {**(before.get("annotations") or {}), CLUSTER_ANNOTATION: cluster}
+    return {**document, "metadata": {**before, **metadata, "annotations": annotations}}
+
+
+def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunObject]) -> list[Obj]:
+    subjects = [_subject(one.document, cluster) for one in wanted]
+    former = [known.state.observed(subject) for subject in subjects]
+    before = [() if one is None else known.state.reservations(one.uid) for one in former]
+    for subject, one in zip(subjects, wanted, strict=True):
+        if one.gone:
+            known.state.observe(subject, None, 0.0)
+    seen = [_observed(known, one.document, cluster) for one in wanted]
+    priorities = [0 if one.request is None else one.request.priority for one in seen]
+    order = sorted(range(len(wanted)), key=lambda at: (-priorities[at], at))
+    found = {
+        at: {"released": _placements(before[at])}
+        if wanted[at].gone
+        else _decide(known, subjects[at], seen[at], before[at])
+        for at in order
+    }
+    return [found[at] for at in range(len(wanted))]
+
+
+def _subject(document: Obj, cluster: str) -> SchedulingSubject:
+    metadata = document["metadata"]
+    return SchedulingSubject(kind_of(document), Key(cluster, metadata.get("namespace") or "", metadata["name"]))
+
+
+def _observed(known: SchedulerSnapshot, document: Obj, cluster: str) -> ObservedSubject:
+    """With a uid, which the result of a dry run may lack."""
+    metadata = document["metadata"]
+    uid = metadata.get("uid") or f"{metadata.get('namespace')}/{metadata['name']}"
+    return known.observed(kind_of(document), orjson.dumps(_in_cluster(document, cluster, uid=uid)))
+
+
+def _decide(
+    known: SchedulerSnapshot, subject: SchedulingSubject, seen: ObservedSubject, before: tuple[Reservation, ...]
+) -> Obj:
+    if seen.problem:
+        return {"placed": False, "message": f"invalid request: {seen.problem}", "reasons": {}}
+    if before and not seen.pending:
+        return {"placed": True, "stays": _placements(before)}
+    if seen.request is None or not seen.pending:
+        return {"placed": False, "message": "the global scheduler ignores it", "reasons": {}}
+    engine, excluded = known.state.engine, known.state.excluded(seen.request, 0.0, subject)
+    known.state.observe(subject, None, 0.0)
+    decision = engine.decide(seen.request, excluded=excluded)
+    engine.reserve(engine.reservations_of(seen.request, decision) if decision.is_placed else before)
+    stays = {"stays": _placements(before)} if before and not decision.is_placed else {}
+    return {**decision_document(decision), **stays}
+
+
+def _placements(held: Sequence[Reservation]) -> list[Obj]:
+    return [placement_document(number, one.site, one.claim) for number, one in enumerate(held)]
+
+
+def is_change(decision: Obj) -> bool:
+    return any(decision.get(name) for name in ("released", "chosen", "leaving"))

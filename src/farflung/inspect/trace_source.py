@@ -1,0 +1,310 @@
+"""The source of a traced object: its workspace, the placements that select it, and the desired copies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from farflung.apis.edge.names import CUSTOMIZERS, EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, WORKLOAD_PROJECTED
+from farflung.apis.globalscheduler.names import DELIVERED
+from farflung.apis.names import NAMESPACES as NAMESPACE_COLLECTION
+from farflung.apis.names import POD_SCHEDULED, Collection
+from farflung.client.errors import NotFound
+from farflung.client.rest import Client
+from farflung.controllers.global_scheduler.statuses import PLACED
+from farflung.controllers.global_scheduler.subjects import POD
+from farflung.inspect import fields
+from farflung.inspect.machine_world import kind_of
+from farflung.inspect.placement_model import Locations, PlacementModel, mailbox_of, observed_object
+from farflung.inspect.trace_steps import ObservedDestination, StepState, written_to
+from farflung.machinery.errors import Obj
+from farflung.placement import names
+from farflung.placement.index import Copy
+from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, Part, PlacementKey, category
+from farflung.placement.select import WorkloadSelector, parse_workload_selector
+from farflung.placement.types import destinations_of, owners
+
+
+@dataclass(slots=True)
+class _Source:
+    object: Obj | None = None
+    namespace: Obj | None = None
+    placements: dict[str, Obj] = field(default_factory=dict)
+    slices: list[Obj] = field(default_factory=list)
+
+
+class TraceSources:
+    """One or several workspaces with sources of the same copy."""
+
+    def __init__(self, part: Part, collection: Collection, locations: Locations) -> None:
+        self._part = part
+        self._collection = collection
+        self._imagined = PlacementModel(locations)
+        self._locations = locations
+        self._known: dict[str, _Source] = {}
+        self._hidden: set[str] = set()
+
+    # --- reads ----------------------------------------------------------------------------------------
+
+    async def read(self, client: Client, cluster: str = "") -> str:
+        """Returns the logical cluster of the workspace, from its objects.  Raises ClientError."""
+        part = self._part
+        obj, namespace, placements, slices = await asyncio.gather(
+            _read(client, self._collection, part.name, part.namespace),
+            _read(client, NAMESPACE_COLLECTION, part.namespace),
+            client.list(EDGE_PLACEMENTS),
+            client.list(SINGLE_PLACEMENT_SLICES),
+        )
+        anything = [one for one in (obj, namespace, *placements) if one is not None]
+        cluster = cluster or next(filter(None, map(fields.cluster_of, anything)), "")
+        source = _Source(obj, namespace, {one["metadata"]["name"]: one for one in placements}, slices)
+        self._known[cluster] = source
+        await self._imagine(client, cluster, source)
+        return cluster
+
+    async def _imagine(self, client: Client, cluster: str, source: _Source) -> None:
+        if source.namespace is not None:
+            namespace = Part(NAMESPACES, "", self._part.namespace)
+            self._imagined.put_object(cluster, namespace, observed_object(NAMESPACES, source.namespace))
+        if source.object is not None:
+            found = observed_object(self._part.kind, source.object)
+            self._imagined.put_object(cluster, self._part, found)
+            if found.customizer:
+                space, _, name = found.customizer.partition("/")
+                document = await _read(client, CUSTOMIZERS, name, space)
+                self._imagined.put_customizer(cluster, found.customizer, document)
+        for name, placement in source.placements.items():
+            key = PlacementKey(cluster, name)
+            self._imagined.put_placement(key, placement)
+            places = [one for some in self._slices_of(cluster, name) for one in destinations_of(some)]
+            self._imagined.put_routes(key, places)
+
+    def hide(self, cluster: str) -> None:
+        """The workspace is not visible."""
+        self._hidden.add(cluster)
+
+    # --- placements -----------------------------------------------------------------------------------
+
+    def object(self, cluster: str) -> Obj | None:
+        return self._known[cluster].object
+
+    def why_not_placed(self, cluster: str) -> str:
+        """Why the object is not placed; empty if a placement selects it."""
+        source = self._known[cluster]
+        found = self._imagined.get(cluster, self._part)
+        if category(self._part.kind) is Category.NOWHERE:
+            return f"objects of the kind {self._part.kind} are never placed"
+        if found is not None and found.ours:
+            return "it is a copy itself"
+        if found is not None and found.system:
+            return "every cluster has its own"
+        if found is not None and not found.alive:
+            return "it is being deleted"
+        if any(True for _ in self.selecting(cluster)):
+            return ""
+        number = len(source.placements)
+        if number == 0:
+            return "its workspace has no EdgePlacement"
+        return (
+            f"none of {number} EdgePlacements selects it" if number > 1 else "the only EdgePlacement does not select it"
+        )
+
+    def changed(self, cluster: str) -> str:
+        """When the object, its namespace or a placement was last changed."""
+        source = self._known[cluster]
+        there = [one for one in (source.object, source.namespace, *source.placements.values()) if one is not None]
+        going = [_metadata(one).get("deletionTimestamp") or "" for one in there]
+        return max([*map(written_to, there), *going], default="")
+
+    def selecting(self, cluster: str) -> Iterator[tuple[PlacementKey, Obj, list[Obj]]]:
+        """Placements that select the object, with their slices."""
+        source, engine = self._known[cluster], self._imagined.engine
+        for name in sorted(source.placements):
+            key = PlacementKey(cluster, name)
+            if self._part in engine.selected(key) or self._is_whole(key):
+                yield key, source.placements[name], self._slices_of(cluster, name)
+
+    def _is_whole(self, key: PlacementKey) -> bool:
+        """Whether it is a namespace that the placement selects with all objects."""
+        return self._part.kind == NAMESPACES and self._part.name in self._imagined.engine.whole_namespaces(key)
+
+    def _slices_of(self, cluster: str, name: str) -> list[Obj]:
+        source = self._known[cluster]
+        uid = _metadata(source.placements[name]).get("uid")
+        return [one for one in source.slices if any(owner.get("uid") == uid for owner in owners(one))]
+
+    def placements(self, cluster: str) -> list[Obj]:
+        """Placements that select the object or are invalid, for JSON and YAML."""
+        source, selecting = self._known[cluster], {key.name for key, _, _ in self.selecting(cluster)}
+        found = []
+        for name, document in sorted(source.placements.items()):
+            what = parse_workload_selector(document)
+            if name in selecting or what.problem:
+                places = self._imagined.engine.routes(PlacementKey(cluster, name))
+                found.append(
+                    {
+                        "name": name,
+                        "selects": name in selecting,
+                        "clauses": self._clauses(source, document, what) if name in selecting else [],
+                        "changed": written_to(document),
+                        "destinations": len(places),
+                        "problems": [self._about(one) for one in _problems(document)],
+                        **({"problem": what.problem} if what.problem else {}),
+                    }
+                )
+        return found
+
+    def _about(self, problem: Obj) -> Obj:
+        """`concerns`: whether the problem is about the object; problems of copies name them."""
+        named = f"{self._part} in " in problem["message"]
+        return {**problem, "concerns": named or "-mb-" not in problem["message"]}
+
+    def _clauses(self, source: _Source, document: Obj, what: WorkloadSelector) -> list[str]:
+        """Paths of the fields of a placement that select the object."""
+        part, labels = self._part, _labels(source.object)
+        around, namespaced = _labels(source.namespace), bool(self._part.namespace)
+        first = len(what.alternatives) - len((document.get("spec") or {}).get("downsync") or ())
+        found = ["spec.namespaceSelector"] if part.kind == NAMESPACES and what.selects_namespace(labels) else []
+        for at, one in enumerate(what.alternatives):
+            if one.fits_kind(part.kind, namespaced=namespaced) and one.fits(part, labels, around):
+                others = "spec.namespaceSelector" if one.selected.whole_namespace else "spec.nonNamespacedObjects"
+                found.append(others if at < first else f"spec.downsync[{at - first}]")
+        return list(dict.fromkeys(found))
+
+    # --- copies ---------------------------------------------------------------------------------------
+
+    def destinations(self, cluster: str) -> list[ObservedDestination]:
+        """Destinations of the object by slices, with their times."""
+        found: dict[str, ObservedDestination] = {}
+        changed = self.changed(cluster)
+        for key, _, slices in self.selecting(cluster):
+            listing = _listing(slices)
+            for mailbox, place in self._imagined.engine.routes(key).items():
+                before = found.get(mailbox) or ObservedDestination(place, mailbox, slices={}, changed=changed)
+                names = (*before.placements, key.name)
+                found[mailbox] = replace(before, placements=names, slices={**(before.slices or {}), **listing[mailbox]})
+        return list(found.values())
+
+    def with_desired_copy(self, facts: ObservedDestination, cluster: str) -> ObservedDestination:
+        """With the desired copy, and the problems that placements report."""
+        copy = Copy(facts.mailbox, self._part)
+        wanted = self._imagined.engine.reasons(*copy)
+        desired = self._imagined.desired(copy)
+        going = self._part.kind in (NAMESPACES, DEFINITIONS) and not facts.placements
+        made_for = self._made_for(facts)
+        along = sorted(key.name for key in made_for if key.cluster == cluster and self._stands(key)) if going else []
+        hidden = sorted({key.cluster for key in made_for} & self._hidden)
+        doubt = f"the workspace {hidden[0]} is another source of it, and is not visible" if hidden else ""
+        if not doubt and not self._locations and self._is_special(cluster):
+            doubt = "whether it is current is unknown, because Locations are not visible"
+        listing = _listing(one for name in along for one in self._slices_of(cluster, name))
+        return replace(
+            facts,
+            placements=facts.placements or tuple(along),
+            slices=facts.slices if facts.slices is not None else listing.get(facts.mailbox),
+            changed=facts.changed or self.changed(cluster),
+            desired=desired,
+            doubt=doubt,
+            along=bool(along),
+            needed=bool(wanted) and all(one.selected is None for one in wanted),
+            complaints=self._complaints(copy, cluster),
+            held=self._held(made_for),
+        )
+
+    def _made_for(self, facts: ObservedDestination) -> frozenset[PlacementKey]:
+        return observed_object(self._part.kind, facts.copy).placements if isinstance(facts.copy, dict) else frozenset()
+
+    def _stands(self, key: PlacementKey) -> bool:
+        return key.name in self._known[key.cluster].placements
+
+    def _is_special(self, cluster: str) -> bool:
+        found = self._imagined.get(cluster, self._part)
+        return found is not None and (bool(found.customizer) or found.expands)
+
+    def _held(self, made_for: Iterable[PlacementKey]) -> str:
+        documents = [
+            self._known[key.cluster].placements.get(key.name) for key in made_for if key.cluster in self._known
+        ]
+        said = [one for document in documents if document is not None for one in _problems(document)]
+        return next((one["message"] for one in said if one["reason"] == names.WITHDRAWAL_HELD), "")
+
+    def _complaints(self, copy: Copy, cluster: str) -> tuple[str, ...]:
+        """Problems of this copy in conditions of placements."""
+        head = f"{copy.part} in {copy.mailbox}: "
+        return tuple(
+            dict.fromkeys(
+                said.removeprefix(head)
+                for document in self._known[cluster].placements.values()
+                for one in _problems(document)
+                if one["type"] == WORKLOAD_PROJECTED and one["reason"] not in names.HARMLESS
+                for said in one["message"].split("; ")
+                if said.startswith(head)
+            )
+        )
+
+
+def _problems(document: Obj) -> Iterator[Obj]:
+    """Conditions that are False."""
+    for one in fields.objects(document, "status", "conditions"):
+        if one.get("status") == "False":
+            texts = {name: fields.text(one, name) for name in ("type", "reason", "message")}
+            yield {**texts, "since": fields.text(one, "lastTransitionTime")}
+
+
+def _listing(slices: Iterable[Obj]) -> dict[str, dict[str, str]]:
+    """By mailbox: slices with that destination, and when they were written."""
+    found: dict[str, dict[str, str]] = {}
+    for one in slices:
+        for destination in destinations_of(one):
+            found.setdefault(mailbox_of(destination), {})[_metadata(one)["name"]] = written_to(one)
+    return found
+
+
+def _metadata(obj: Mapping[str, Any]) -> Obj:
+    found: Obj = obj["metadata"]
+    return found
+
+
+def _labels(obj: Obj | None) -> dict[str, str]:
+    return {} if obj is None else _metadata(obj).get("labels") or {}
+
+
+async def _read(client: Client, collection: Collection, name: str, namespace: str = "") -> Obj | None:
+    """None if not found."""
+    if name:
+        with suppress(NotFound):
+            return await client.get(collection, name, namespace)
+    return None
+
+
+def machine_conclusion(obj: Obj) -> tuple[StepState, str, str] | None:
+    """As for placed objects; None: it is no machine."""
+    kind = kind_of(obj)
+    if not kind:
+        return None
+    namespace = fields.text(obj, "metadata", "namespace")
+    where = f" -n {namespace}" if namespace not in ("", "default") else ""
+    advice = f"`farflung explain {kind.lower()} {fields.name_of(obj)}{where}` explains why"
+    bound, why = _bound(obj), _refusal(obj, POD_SCHEDULED if kind == POD else PLACED)
+    if not bound:
+        return StepState.STUCK, f"Not bound to a Cluster{f': {why}' if why else '.'}", advice
+    if undelivered := _refusal(obj, DELIVERED):
+        return StepState.STUCK, f"Bound to {bound} and not delivered: {undelivered}", advice
+    if why:
+        return StepState.STUCK, f"Bound to {bound} for an earlier spec: {why}", advice
+    return StepState.DONE, f"Bound to {bound}; {advice}.", ""
+
+
+def _refusal(obj: Obj, type: str) -> str:
+    found = fields.condition(obj, type)
+    return fields.text(found, "message") if found.get("status") == "False" else ""
+
+
+def _bound(obj: Obj) -> str:
+    alone = fields.text(obj, "spec", "nodeName") or fields.text(obj, "spec", "clusterName")
+    found = fields.at(obj, "status", "cluster_names")
+    names = [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    return ", ".join(dict.fromkeys(filter(None, [alone, *names])))

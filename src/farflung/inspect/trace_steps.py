@@ -1,0 +1,360 @@
+"""The state of an object on its way to one destination and back.  Pure.
+
+find      the steps placed, mailbox, copied, edge and status of one destination
+
+conclude  the first stuck step of all destinations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from farflung.apis.edge.names import SYNCER_FINALIZER, SYNCER_MANAGER
+from farflung.controllers.status_summarizer.health import Digest
+from farflung.inspect import fields, syncer_report
+from farflung.inspect.plan_copies import FOREIGN
+from farflung.inspect.syncer_report import EdgeReport
+from farflung.lib.words import count
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+from farflung.placement import project
+from farflung.placement.names import Part
+from farflung.placement.project import NOTHING, Desired
+from farflung.placement.syncer_config import moment
+from farflung.placement.types import Route
+
+OVERDUE_AFTER: Final = timedelta(seconds=30)  #: a step that takes longer is stuck
+BRIEF: Final = 3  #: conditions and numbers of a status in the output
+STATUS_NUMBERS: Final = (
+    "readyReplicas",
+    "availableReplicas",
+    "numberReady",
+    "succeeded",
+    "failed",
+)  #: numbers of a status, the most useful first
+
+
+class StepState(StrEnum):
+    """The worst first; the worst state of several is the state of all."""
+
+    STUCK = "stuck"
+    UNKNOWN = "unknown"
+    WAITING = "waiting"
+    DONE = "done"
+
+
+ORDER: Final = list(StepState)
+
+
+class TraceStep(NamedTuple):
+    name: str
+    state: StepState
+    message: str
+    time: str = ""  #: RFC 3339; empty: unknown
+    advice: str = ""  #: what to do about it
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenObject:
+    """It could not be read."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TracedObject:
+    part: Part
+    goes_on: bool = True  #: it is applied at the edge, not only copied to the mailbox
+    has_status: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDestination:
+    """The objects of one destination."""
+
+    place: Route
+    mailbox: str
+    placements: tuple[str, ...] = ()  #: that select it for this destination; empty: none any more
+    slices: Mapping[str, str] | None = None  #: with this destination → when they were written
+    changed: str = ""  #: when the source, its namespace or a placement last changed
+    workspace: Obj | HiddenObject | None = None
+    copy: Obj | HiddenObject | None = None
+    served: bool = True  #: whether the mailbox serves the kind
+    desired: Desired = NOTHING
+    doubt: str = ""  #: why it is unknown whether the copy is current
+    along: bool = False  #: a namespace or definition that was copied for other objects
+    needed: bool = False  #: not selected, but a namespace or definition of selected objects
+    complaints: tuple[str, ...] = ()  #: of the copy, in conditions of placements
+    held: str = ""  #: why the copy is not withdrawn although no placement selects it
+    config: Obj | HiddenObject | None = None  #: `the-one`
+    conditions: Sequence[Mapping[str, Any]] | None = None  #: of the SyncTarget; None: unknown
+    digest: Digest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationTrace:
+    place: Route
+    mailbox: str
+    placements: tuple[str, ...]
+    steps: tuple[TraceStep, ...]
+
+    @property
+    def culprit(self) -> TraceStep:
+        """The first step with the worst state."""
+        return min(self.steps, key=lambda step: ORDER.index(step.state))
+
+    @property
+    def state(self) -> StepState:
+        return self.culprit.state
+
+    @property
+    def name(self) -> str:
+        return " / ".join(filter(None, [", ".join(filter(None, self.place.locations)), self.place.target]))
+
+    @property
+    def rank(self) -> tuple[int, str, str, str]:
+        return ORDER.index(self.state), self.place.location, self.place.target, self.mailbox
+
+
+def find(subject: TracedObject, facts: ObservedDestination, now: datetime) -> DestinationTrace:
+    return DestinationTrace(facts.place, facts.mailbox, facts.placements, tuple(_steps(subject, facts, now)))
+
+
+def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> Iterator[TraceStep]:
+    yield _placed(facts, now)
+    there = isinstance(facts.copy, dict)
+    if not facts.slices and facts.placements and not there:
+        return
+    mailbox = _mailbox(facts, now)
+    yield mailbox
+    if mailbox.state is not StepState.DONE:
+        return
+    yield _copied(facts, now)
+    if not isinstance(facts.copy, dict) or not (project.is_ours(facts.copy) or facts.needed):
+        return
+    if subject.goes_on:
+        report = facts.config if isinstance(facts.config, HiddenObject) else syncer_report.read(facts.config or {})
+        yield _at_edge(subject, facts, facts.copy, report, now)
+        if subject.has_status and not _is_going(facts.copy) and (isinstance(report, HiddenObject) or report.heard):
+            yield _status(subject, facts, facts.copy, report, now)
+
+
+def _overdue(since: str, now: datetime) -> StepState:
+    then = moment(since)
+    return StepState.WAITING if then is not None and now - then <= OVERDUE_AFTER else StepState.STUCK
+
+
+def age(since: str, now: datetime) -> str:
+    """Empty if unknown."""
+    return fields.ago(moment(since), now)
+
+
+# --- from the placement to the mailbox ------------------------------------------------------------
+
+
+def _placed(facts: ObservedDestination, now: datetime) -> TraceStep:
+    if facts.slices:
+        names = ", ".join(sorted(facts.slices))
+        return TraceStep("placed", StepState.DONE, f"slice {names}", min(facts.slices.values()))
+    if not facts.placements:
+        return TraceStep("placed", StepState.DONE, "no EdgePlacement selects this destination any more")
+    return TraceStep(
+        "placed",
+        _overdue(facts.changed, now),
+        "the edge scheduler has not placed it here yet",
+        facts.changed,
+        f"is the scheduler running? `farflung explain placement {facts.placements[0]}` shows its pending changes",
+    )
+
+
+def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
+    if isinstance(facts.workspace, HiddenObject):
+        if not isinstance(facts.copy, HiddenObject):
+            return TraceStep("mailbox", StepState.DONE, facts.mailbox)
+        return TraceStep("mailbox", StepState.UNKNOWN, f"mailboxes are not visible: {facts.workspace.why}")
+    running = "is the mailbox controller running?"
+    if facts.workspace is None:
+        since = max((facts.slices or {}).values(), default=facts.changed)
+        return TraceStep("mailbox", _overdue(since, now), "no mailbox yet", "", running)
+    metadata, status = facts.workspace["metadata"], facts.workspace.get("status") or {}
+    if _is_going(facts.workspace):
+        since = metadata["deletionTimestamp"]
+        return TraceStep(
+            "mailbox", _overdue(since, now), "the mailbox is being deleted", since, "was its SyncTarget deleted?"
+        )
+    since = metadata.get("creationTimestamp") or ""
+    if status.get("phase") != "Ready":
+        return TraceStep("mailbox", _overdue(since, now), "the mailbox is being created", since, running)
+    return TraceStep("mailbox", StepState.DONE, facts.mailbox, since)
+
+
+# --- in the mailbox -------------------------------------------------------------------------------
+
+
+def _copied(facts: ObservedDestination, now: datetime) -> TraceStep:
+    copy, complaints = facts.copy, "; ".join(facts.complaints)
+    if isinstance(copy, HiddenObject):
+        return TraceStep("copied", StepState.UNKNOWN, f"the copy is not visible: {copy.why}")
+    if copy is None:
+        return _missing(facts, complaints, now)
+    if not project.is_ours(copy):
+        if facts.needed:
+            return TraceStep("copied", StepState.DONE, "it exists already", _created(copy))
+        return TraceStep("copied", StepState.STUCK, FOREIGN, _created(copy), "delete or rename one of the two")
+    if _is_going(copy):
+        return _withdrawn(facts, copy)
+    version, written = f"resourceVersion {copy['metadata'].get('resourceVersion', '')}", written_to(copy)
+    if complaints:
+        return TraceStep("copied", StepState.STUCK, complaints, written)
+    if facts.along:
+        return TraceStep("copied", StepState.DONE, f"copied for other objects, {version}", written)
+    if facts.doubt:
+        return TraceStep("copied", StepState.UNKNOWN, f"{version}; {facts.doubt}", written)
+    if not facts.placements and facts.held:
+        return TraceStep("copied", StepState.STUCK, f"its withdrawal is held, {version}", written, facts.held)
+    if not facts.placements:
+        message = f"not withdrawn yet, {version}"
+        return TraceStep("copied", _overdue(facts.changed, now), message, written, _TRANSLATOR)
+    if facts.desired.problem:
+        return TraceStep("copied", StepState.STUCK, facts.desired.problem, written)
+    if facts.desired.obj is not None and project.updated(copy, facts.desired.obj) is not None:
+        since = max(facts.changed, written)
+        return TraceStep("copied", _overdue(since, now), f"outdated, {version}", written, _TRANSLATOR)
+    return TraceStep("copied", StepState.DONE, f"current, {version}", written)
+
+
+_TRANSLATOR: Final = "is the placement translator running?"
+
+
+def _missing(facts: ObservedDestination, complaints: str, now: datetime) -> TraceStep:
+    if problem := complaints or facts.desired.problem:
+        return TraceStep("copied", StepState.STUCK, problem)
+    since = max([facts.changed, *(facts.slices or {}).values()])
+    if not facts.served:
+        return TraceStep("copied", _overdue(since, now), "the mailbox does not serve the kind", "", _TRANSLATOR)
+    return TraceStep("copied", _overdue(since, now), "no copy yet", "", _TRANSLATOR)
+
+
+def _withdrawn(facts: ObservedDestination, copy: Obj) -> TraceStep:
+    since, held = copy["metadata"]["deletionTimestamp"], copy["metadata"].get("finalizers") or []
+    others = ", ".join(sorted(str(one) for one in held if one != SYNCER_FINALIZER))
+    anew = ", then created again" if facts.placements else ""
+    if others and SYNCER_FINALIZER not in held:
+        message = f"being withdrawn{anew}; held by the finalizers {others}"
+        return TraceStep("copied", StepState.STUCK, message, since, "their owners must remove them")
+    return TraceStep("copied", StepState.WAITING, f"being withdrawn{anew}", since)
+
+
+def _is_going(obj: Mapping[str, Any]) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def _created(obj: Mapping[str, Any]) -> str:
+    return str(obj["metadata"].get("creationTimestamp") or "")
+
+
+def written_to(obj: Mapping[str, Any]) -> str:
+    """The last write to anything but the status, by anyone but a syncer."""
+    entries = obj["metadata"].get("managedFields") or ()
+    kept = [one for one in entries if not one.get("subresource") and one.get("manager") != SYNCER_MANAGER]
+    return max([one["time"] for one in kept if one.get("time")], default=_created(obj))
+
+
+def _is_untouched(copy: Mapping[str, Any]) -> bool:
+    """Whether no syncer wrote since: then the resourceVersion is decisive."""
+    entries = copy["metadata"].get("managedFields") or ()
+    theirs = [
+        one.get("time") or "" for one in entries if one.get("subresource") or one.get("manager") == SYNCER_MANAGER
+    ]
+    return max(theirs, default="") < written_to(copy)
+
+
+# --- at the edge ----------------------------------------------------------------------------------
+
+
+def _at_edge(
+    subject: TracedObject, facts: ObservedDestination, copy: Obj, report: EdgeReport | HiddenObject, now: datetime
+) -> TraceStep:
+    if isinstance(report, HiddenObject):
+        return TraceStep("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}")
+    if report.heard is None:
+        target = facts.place.target
+        advice = f"`farflung syncer-gen {target}`, in the workspace of the SyncTarget, prints its manifest"
+        return TraceStep("edge", StepState.STUCK, "no syncer has ever reported", "", advice)
+    heard = times.format_seconds(report.heard)
+    ago = f"heartbeat {age(heard, now)} ago"
+    if not syncer_report.is_alive(report, facts.conditions, now):
+        advice = f"is the syncer of {facts.place.target} running and connected to the hub?"
+        return TraceStep(
+            "edge", StepState.STUCK, f"the last heartbeat of the syncer was {age(heard, now)} ago", heard, advice
+        )
+    if report.unreachable is not None:
+        advice = "check the cluster and the syncer's connection to it"
+        message = f"the syncer does not reach its cluster: {report.unreachable}; {ago}"
+        return TraceStep("edge", StepState.STUCK, message, heard, advice)
+    if problem := report.problem(subject.part, "down"):
+        return TraceStep("edge", StepState.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
+    if _is_going(copy):
+        since = copy["metadata"]["deletionTimestamp"]
+        return TraceStep("edge", _overdue(since, now), f"the syncer has not deleted it yet; {ago}", heard, _LOG)
+    version = copy["metadata"].get("resourceVersion")
+    written = None if _is_untouched(copy) else moment(written_to(copy))
+    if report.has_brought(subject.part, version, written, now):
+        return TraceStep("edge", StepState.DONE, f"applied; {ago}", heard)
+    pending = f", {count(report.pending, 'change')} pending" if report.pending else ""
+    message = f"the syncer has not applied it yet; {ago}{pending}"
+    return TraceStep("edge", _overdue(written_to(copy), now), message, heard, _LOG)
+
+
+_LOG: Final = "see the syncer's log"
+
+
+def _status(
+    subject: TracedObject, facts: ObservedDestination, copy: Obj, report: EdgeReport | HiddenObject, now: datetime
+) -> TraceStep:
+    digest = facts.digest or Digest()
+    problem = None if isinstance(report, HiddenObject) else report.problem(subject.part, "status")
+    if problem is not None:
+        return TraceStep("status", StepState.STUCK, problem.sentence, digest.observed, problem.advice)
+    if not digest.reporting:
+        return TraceStep("status", StepState.WAITING, "no status yet")
+    if digest.problem is not None:
+        reason, message, since = digest.problem
+        text = fields.line(f"{reason}: {message}" if message else reason)
+        lasting = f", for {age(since, now)}" if age(since, now) else ""
+        state = _overdue(max(since, written_to(copy)), now)  # a recent change may need a moment
+        return TraceStep("status", state, f"{text}{lasting}", digest.observed, "inspect it in its cluster")
+    return TraceStep("status", StepState.DONE, _brief(digest) or "no problem", digest.observed)
+
+
+def _brief(digest: Digest) -> str:
+    good = sorted(name for name, status in digest.conditions.items() if status == "True")
+    phases = [digest.texts[name] for name in ("phase",) if name in digest.texts]
+    numbers = [f"{name} {digest.numbers[name]:g}" for name in STATUS_NUMBERS if name in digest.numbers]
+    return "; ".join(filter(None, [", ".join([*phases, *good][:BRIEF]), ", ".join(numbers[:BRIEF])]))
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def conclude(findings: Sequence[DestinationTrace]) -> tuple[StepState, str, str]:
+    """StepState, message and advice for all destinations together."""
+    number = len(findings)
+    counts = {state: sum(one.state is state for one in findings) for state in StepState}
+    first = min(findings, key=lambda one: one.rank)
+    state = first.state
+    if state is StepState.DONE:
+        all_of_them = "The only destination is" if number == 1 else f"All {number} destinations are"
+        return state, f"{all_of_them} up to date.", ""
+    sentence = f"{_HEADS[state]} {first.name}: {first.culprit.message}."
+    if number > 1:
+        verb = "is" if counts[state] == 1 else "are"
+        sentence += f" {counts[state]} of {number} destinations {verb} {state.value}."
+    return state, sentence, first.culprit.advice if state is StepState.STUCK else ""
+
+
+_HEADS: Final = {StepState.STUCK: "Stuck at", StepState.UNKNOWN: "Partly unknown at", StepState.WAITING: "Under way to"}

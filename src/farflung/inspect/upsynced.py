@@ -1,0 +1,207 @@
+"""`farflung list-upsynced`: objects created at edges that the placements of a workspace upsync.
+
+Slices have the destinations; the objects are in their mailboxes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
+from farflung.apis.kcp.names import WORKSPACES
+from farflung.client.discovery import DiscoveredResource, discover
+from farflung.client.errors import Forbidden, NotFound
+from farflung.client.rest import Client, ListOptions
+from farflung.inspect import fields
+from farflung.inspect.errors import InspectError
+from farflung.inspect.hub import HubClient, find_resource, get_placement, workspace_name
+from farflung.inspect.placement_model import mailbox_of, places_of
+from farflung.machinery.errors import Obj
+from farflung.placement.names import GroupResource, Part
+from farflung.placement.select import UpsyncSet, parse_workload_selector
+from farflung.placement.syncer_config import SyncerSpec
+from farflung.placement.types import Destination, Route, destinations_of, owners
+from farflung.syncer import sync_scope
+from farflung.syncer.conversion import is_upsynced
+from farflung.syncer.sync_scope import SyncScope
+
+AT_ONCE: Final = 8  #: mailboxes that are read concurrently
+ASKED: Final = 20  #: mailboxes that are asked for the kind, if the workspace does not serve it
+
+
+@dataclass(frozen=True, slots=True)
+class UpsyncQuery:
+    kind: str  #: as in kubectl
+    namespace: str = ""  #: empty: all
+    labels: str = ""  #: selector
+
+
+async def upsynced(hub: HubClient, query: UpsyncQuery) -> Obj:
+    """The result for JSON and YAML."""
+    await get_placement(hub, "-")  # fails if the workspace has no edge API
+    found = await UpsyncReader(hub, query).read()
+    return {
+        "workspace": workspace_name(hub),
+        "kind": query.kind,
+        "items": sorted(found.items, key=_order),
+        "remarks": found.remarks,
+    }
+
+
+def _order(item: Obj) -> list[str]:
+    metadata = item["object"]["metadata"]
+    return [metadata.get("namespace") or "", metadata["name"], item["location"], item["syncTarget"], item["mailbox"]]
+
+
+@dataclass(slots=True)
+class UpsyncResult:
+    items: list[Obj] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+class UpsyncReader:
+    def __init__(self, hub: HubClient, query: UpsyncQuery) -> None:
+        self._hub = hub
+        self._query = query
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._hidden: dict[str, Forbidden] = {}  #: by mailbox
+
+    async def read(self) -> UpsyncResult:
+        placements, slices = await asyncio.gather(
+            *(self._hub.workspace.list(one) for one in (EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES))
+        )
+        routes = upsync_routes(placements, slices)
+        if not routes:
+            return UpsyncResult(remarks=[self._explain_nothing(placements)])
+        there = await self._existing(routes)
+        resource = await self._resource(there)
+        kind = GroupResource(resource.collection.group, resource.collection.plural)
+        asked = {name: route for name, route in there.items() if route.may_upsync(kind)}
+        if not asked:
+            reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} upsyncs {kind} (spec.upsync)"
+            return UpsyncResult(remarks=[reason])
+        lists = await asyncio.gather(*(self._read_mailbox(name, route, resource) for name, route in asked.items()))
+        return UpsyncResult([item for some in lists for item in some], self._remarks(len(asked)))
+
+    def _explain_nothing(self, placements: list[Obj]) -> str:
+        where = f"of the workspace {workspace_name(self._hub)}"
+        if any(map(has_upsync, placements)):
+            return f"the EdgePlacements {where} with spec.upsync have no destination"
+        return f"no EdgePlacement {where} has spec.upsync"
+
+    async def _existing(self, routes: Mapping[str, UpsyncRoute]) -> dict[str, UpsyncRoute]:
+        """Existing mailboxes, as far as visible."""
+        try:
+            workspaces = await self._hub.root.workspace(self._hub.provider).list(WORKSPACES)
+        except (NotFound, Forbidden):
+            return dict(routes)
+        names = set(map(fields.name_of, workspaces))
+        return {name: route for name, route in routes.items() if name in names}
+
+    async def _resource(self, mailboxes: Iterable[str]) -> DiscoveredResource:
+        """The kind as the workspace serves it, or else a mailbox."""
+        hidden = ""
+        for client in (self._hub.workspace, *map(self._mailbox, list(mailboxes)[:ASKED])):
+            try:
+                found = find_resource(await discover(client), self._query.kind)
+            except Forbidden as error:
+                found, hidden = None, f", as far as you may see: {error}"
+            if found is not None:
+                return found
+        raise InspectError(
+            f"neither the workspace {workspace_name(self._hub)} nor a mailbox of its placements serves "
+            f"{self._query.kind}{hidden}"
+        )
+
+    def _mailbox(self, name: str) -> Client:
+        return self._hub.root.workspace(f"{self._hub.provider}:{name}")
+
+    async def _read_mailbox(self, mailbox: str, route: UpsyncRoute, resource: DiscoveredResource) -> list[Obj]:
+        async with self._turns:
+            try:
+                objects = await self._listed(self._mailbox(mailbox), resource)
+            except Forbidden as error:
+                self._hidden[mailbox] = error
+                return []
+        kind = GroupResource(resource.collection.group, resource.collection.plural)
+        return [
+            _item(mailbox, route.place, one) for one in objects if is_upsynced(one) and route.upsyncs(_part(kind, one))
+        ]
+
+    async def _listed(self, mailbox: Client, resource: DiscoveredResource) -> list[Obj]:
+        """In the version that the mailbox serves; empty, if none."""
+        selection = ListOptions(self._query.namespace if resource.namespaced else "", self._query.labels)
+        try:
+            return await mailbox.list(resource.collection, selection)
+        except NotFound:
+            other = (await discover(mailbox)).find(resource.collection.group, resource.collection.plural)
+        if other is None or other.collection == resource.collection:
+            return []
+        return await self._listed(mailbox, replace(other, namespaced=resource.namespaced))
+
+    def _remarks(self, asked: int) -> list[str]:
+        if not self._hidden:
+            return []
+        first = self._hidden[min(self._hidden)]
+        if len(self._hidden) == asked:
+            raise InspectError(f"you may not read the mailboxes of these placements: {first}")
+        return [f"{len(self._hidden)} of {asked} mailboxes are not visible and are ignored: {first}"]
+
+
+def _part(kind: GroupResource, obj: Obj) -> Part:
+    return Part(kind, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
+
+
+def _item(mailbox: str, place: Route, obj: Obj) -> Obj:
+    return {
+        "location": place.location,
+        "otherLocations": list(place.others),
+        "syncTarget": place.target,
+        "mailbox": mailbox,
+        "object": obj,
+    }
+
+
+class UpsyncRoute(NamedTuple):
+    """The upsync of one destination."""
+
+    place: Route
+    wanted: SyncScope  #: of the placements with this destination
+
+    def may_upsync(self, resource: GroupResource) -> bool:
+        return self.wanted.may_upsync(resource)
+
+    def upsyncs(self, part: Part) -> bool:
+        return self.wanted.upsyncs(*part)
+
+
+def has_upsync(placement: Obj) -> bool:
+    """Whether it has spec.upsync."""
+    return bool(parse_workload_selector(placement).upsync)
+
+
+def upsync_routes(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, UpsyncRoute]:
+    """By mailbox, for placements with spec.upsync."""
+    routes: dict[str, set[Destination]] = {}
+    for one in slices:
+        for owner in owners(one):
+            routes.setdefault(fields.text(owner, "uid"), set()).update(destinations_of(one))
+    sets: dict[str, set[UpsyncSet]] = {}
+    destinations: set[Destination] = set()
+    for placement in filter(has_upsync, placements):
+        found = routes.get(fields.text(placement, "metadata", "uid"), set())
+        destinations |= found
+        for mailbox in set(map(mailbox_of, found)):
+            sets.setdefault(mailbox, set()).update(parse_workload_selector(placement).upsync)
+    understood = {some: _understood(some) for some in set(map(frozenset, sets.values()))}
+    return {
+        mailbox: UpsyncRoute(place, understood[frozenset(sets[mailbox])])
+        for mailbox, place in sorted(places_of(destinations).items())
+    }
+
+
+def _understood(sets: frozenset[UpsyncSet]) -> SyncScope:
+    return sync_scope.read_scope([{"spec": SyncerSpec(upsync=sets).spec()}], lambda _group, _kind: None)
