@@ -53,7 +53,7 @@ from farflung.machinery.errors import (
     too_many,
 )
 
-CheckFunction = Callable[[Any, str, Errors], None]  #: (value, field, errors)
+CheckFunction = Callable[[Any, str, Errors], object]  #: (value, field, errors); its result is ignored
 ITSELF: Final = "."  #: `named` of a row whose errors name the object that has the field
 
 
@@ -116,7 +116,7 @@ class Source:
         """The variable of the object that holds a field, and the field's last name."""
         *parents, last = path.split(".")
         for parent in parents:
-            known = None if self.defaults and not create else self._structs.get((variable, parent))
+            known = self._structs.get((variable, parent))
             if known is None:
                 known = self.variable()
                 self.line(
@@ -136,7 +136,7 @@ class Source:
         self.line(f'{value} = {holder}.get("{last}")')
         return value
 
-    def call(self, function: Callable[..., None], value: str, field: str) -> None:
+    def call(self, function: Callable[..., object], value: str, field: str) -> None:
         arguments = value if self.defaults else f'{value}, f"{field}", errors'
         self.line(f"{self.name(function)}({arguments})")
 
@@ -263,7 +263,7 @@ class MaxItems:
             source.line(f'errors.append(too_many(f"{field}", len({value}), {self._most}))')
 
 
-def _apply(rules: Collection[Rule | Row | Callable[..., None]], source: Source, value: str, field: str) -> None:
+def _apply(rules: Collection[Rule | Row | Callable[..., object]], source: Source, value: str, field: str) -> None:
     """Rules check the value, rows its members."""
     for rule in rules:
         if isinstance(rule, Table):
@@ -281,7 +281,9 @@ def _apply(rules: Collection[Rule | Row | Callable[..., None]], source: Source, 
 
 
 class _Field:
-    def __init__(self, path: str, *rules: Rule | Row | Callable[..., None], named: str = "", detail: str = "") -> None:
+    def __init__(
+        self, path: str, *rules: Rule | Row | Callable[..., object], named: str = "", detail: str = ""
+    ) -> None:
         """`named`: the path in errors, if it is another, or ITSELF.  `detail` of the error of an absent field."""
         self.path = path
         self._rules = rules
@@ -331,7 +333,7 @@ Struct = Pointer  #: an object whose rules are rows
 
 
 class Always(_Field):
-    def __init__(self, path: str, *rules: Rule | Row | Callable[..., None], named: str = "", zero: Any = "") -> None:
+    def __init__(self, path: str, *rules: Rule | Row | Callable[..., object], named: str = "", zero: Any = "") -> None:
         super().__init__(path, *rules, named=named)
         self._zero = zero
 
@@ -347,7 +349,7 @@ class Each(_Field):
     def __init__(
         self,
         path: str,
-        *rules: Rule | Row | Callable[..., None],
+        *rules: Rule | Row | Callable[..., object],
         named: str = "",
         indexed: bool = True,
         most: int = 0,
@@ -371,21 +373,25 @@ class Each(_Field):
 class When:
     """Rows that apply if a field has one of the values; an absent field has the value ""."""
 
-    operator = "in"
+    operators = ("==", "in")  #: of one value, of several ones
 
-    def __init__(self, path: str, values: str | bool | tuple[str, ...], *rows: Row | Callable[..., None]) -> None:
+    def __init__(self, path: str, values: str | bool | tuple[str, ...], *rows: Row | Callable[..., object]) -> None:
         self.path = path
-        self._values = values if isinstance(values, tuple) else (values,)
+        self._values: tuple[str | bool, ...] = values if isinstance(values, tuple) else (values,)
         self._rows = rows
 
     def write_row(self, source: Source, holder: str, prefix: str) -> None:
         parent, last = source.holder(holder, self.path)
-        with source.block(f'if {parent}.get("{last}", "") {self.operator} {self._values!r}:'):
+        with source.block(f'if {parent}.get("{last}", "") {self.comparison()}:'):
             _write_rows(self._rows, source, holder, prefix)
+
+    def comparison(self) -> str:
+        one, several = self.operators
+        return f"{one} {self._values[0]!r}" if len(self._values) == 1 else f"{several} {self._values!r}"
 
 
 class Unless(When):
-    operator = "not in"
+    operators = ("!=", "not in")
 
 
 class IfPresent:
@@ -393,7 +399,7 @@ class IfPresent:
 
     operator = "is not"
 
-    def __init__(self, path: str, *rows: Row | Callable[..., None]) -> None:
+    def __init__(self, path: str, *rows: Row | Callable[..., object]) -> None:
         self.path = path
         self._rows = rows
 
@@ -413,8 +419,8 @@ class Where:
     def __init__(
         self,
         condition: Callable[[Obj], bool],
-        *rows: Row | Callable[..., None],
-        otherwise: Collection[Row | Callable[..., None]] = (),
+        *rows: Row | Callable[..., object],
+        otherwise: Collection[Row | Callable[..., object]] = (),
     ) -> None:
         self._condition = condition
         self._rows = rows
@@ -477,7 +483,7 @@ class Default:
             source.line(f'{parent}.setdefault("{last}", {self._value!r})')
 
 
-def _write_rows(rows: Collection[Row | Callable[..., None]], source: Source, holder: str, prefix: str) -> None:
+def _write_rows(rows: Collection[Row | Callable[..., object]], source: Source, holder: str, prefix: str) -> None:
     for row in rows:
         if isinstance(row, Table):
             _write_rows(row.rows, source, holder, prefix)
@@ -492,7 +498,7 @@ def _write_rows(rows: Collection[Row | Callable[..., None]], source: Source, hol
 
 
 class _Compiled:
-    def __init__(self, *rows: Row | Callable[..., None]) -> None:
+    def __init__(self, *rows: Row | Callable[..., object]) -> None:
         self.rows = rows
         self._function: Callable[..., Any] | None = None
 

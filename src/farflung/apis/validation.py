@@ -182,7 +182,7 @@ def check_unreserved(path: str, field: str, errors: Errors) -> None:
 _matches_path: Final = re.compile(HTTP_PATH).fullmatch
 
 
-def check_domain_path(text: str, longest: int, field: str, errors: Errors) -> None:
+def check_domain_path(text: str, field: str, errors: Errors, *, longest: int) -> None:
     """`example.com/name`, as controllers are called."""
     if names.size(text) > longest:
         errors.append(too_long(field, longest))

@@ -7,28 +7,53 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from farflung.apis.core.pods import check_template, default_template, pod_spec_warnings
+from farflung.apis.rows import (
+    Always,
+    Change,
+    Check,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Format,
+    IfAbsent,
+    IfPresent,
+    Invalid,
+    Maximum,
+    MaxItems,
+    Optional,
+    Pointer,
+    Refused,
+    Required,
+    RequiredPointer,
+    Struct,
+    Table,
+    Unique,
+    Unless,
+    Validation,
+    When,
+    new_status,
+    not_negative,
+)
 from farflung.apis.validation import (
     LARGEST_INT32,
     Errors,
     Rules,
-    check_choice,
     check_domain_path,
     check_immutable,
-    check_name,
-    check_not_negative,
     check_selector,
-    check_supported,
     keep_spec,
     keep_status,
     selects,
     spec_of,
 )
 from farflung.machinery import names
-from farflung.machinery.errors import Obj, duplicate, go_quote, invalid_value, not_supported, required, too_many
+from farflung.machinery.errors import Obj, go_quote, invalid_value, not_supported, required, too_many
 
 DESCRIPTORS: Final = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 _DURATION: Final = re.compile(r"[+-]?(?:0|(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:ns|us|µs|μs|ms|s|m|h))++)")
@@ -136,11 +161,6 @@ CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 OLD_CONTROLLER_UID: Final = "controller-uid"
 OLD_JOB_NAME: Final = "job-name"
-COMPLETION_MODES: Final = ("NonIndexed", "Indexed")
-REPLACEMENT_POLICIES: Final = ("Failed", "TerminatingOrFailed")
-CONCURRENCY_POLICIES: Final = ("Allow", "Forbid", "Replace")
-FAILURE_ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
-JOB_NUMBERS: Final = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 MOST_INDEXED: Final = 100_000  #: pods at a time of an indexed Job
 LONGEST_CRON_JOB_NAME: Final = 52
 LONGEST_MANAGER: Final = 63
@@ -151,23 +171,19 @@ ZONES: Final = "https://www.iana.org/time-zones"
 # --- Job ------------------------------------------------------------------------------------------
 
 
-def _default_job(job: Obj) -> None:
-    spec = job.setdefault("spec", {})
+def _default_counts(spec: Obj) -> None:
     if spec.get("parallelism") is None:
         spec["parallelism"] = 1
         spec.setdefault("completions", 1)
     spec.setdefault("backoffLimit", LARGEST_INT32 if spec.get("backoffLimitPerIndex") is not None else 6)
-    spec.setdefault("completionMode", "NonIndexed")
-    spec.setdefault("suspend", False)
-    spec.setdefault("manualSelector", False)
-    failures = spec.get("podFailurePolicy")
-    for rule in (failures or {}).get("rules") or ():
-        for pattern in rule.get("onPodConditions") or ():
-            pattern.setdefault("status", "True")
-    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed" if failures is None else "Failed")
-    template = default_template(spec)
-    _default_labels(job, template["metadata"].get("labels"))
-    job.setdefault("status", {})
+
+
+def _default_replacement_policy(spec: Obj) -> None:
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed")
+
+
+def _default_own_labels(job: Obj) -> None:
+    _default_labels(job, job["spec"]["template"]["metadata"].get("labels"))
 
 
 def _default_labels(job: Obj, labels: Obj | None) -> None:
@@ -195,23 +211,8 @@ def _prepare_job(job: Obj) -> None:
     _default_labels(job, labels)
 
 
-def _validate_job(job: Obj) -> Errors:
-    errors: Errors = []
+def _check_generated_selector(job: Obj, path: str, errors: Errors) -> None:
     spec = spec_of(job)
-    _check_generated_selector(job, spec, errors)
-    check_job_spec(spec, "spec", errors)
-    selector, before = spec.get("selector"), len(errors)
-    if selector is None:
-        errors.append(required("spec.selector"))
-    check_selector(selector, "spec.selector", errors)
-    labels = (spec.get("template") or {}).get("metadata", {}).get("labels")
-    if (len(errors) == before or selector is None) and not selects(selector, labels or {}):
-        why = "`selector` does not match template `labels`"
-        errors.append(invalid_value("spec.template.metadata.labels", labels, why))
-    return errors
-
-
-def _check_generated_selector(job: Obj, spec: Obj, errors: Errors) -> None:
     if spec.get("manualSelector") or spec.get("selector") is None:
         return
     metadata = job.get("metadata") or {}
@@ -230,43 +231,25 @@ def _check_generated_selector(job: Obj, spec: Obj, errors: Errors) -> None:
         errors.append(invalid_value("spec.selector", spec["selector"], "`selector` not auto-generated"))
 
 
-def check_job_spec(spec: Obj, path: str, errors: Errors) -> None:
-    """The spec of a Job or of a CronJob's template, without its selector."""
-    check_not_negative(spec, (*JOB_NUMBERS, "backoffLimitPerIndex", "maxFailedIndexes"), path, errors)
-    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
-        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    if (manager := spec.get("managedBy")) is not None:
-        check_domain_path(manager, LONGEST_MANAGER, f"{path}.managedBy", errors)
-    if (mode := spec.get("completionMode")) is not None:
-        check_supported(mode, COMPLETION_MODES, f"{path}.completionMode", errors)
-        if mode == "Indexed":
-            _check_indexed(spec, path, errors)
-    if mode in (None, "NonIndexed"):
-        for member in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
-            if spec.get(member) is not None:
-                errors.append(invalid_value(f"{path}.{member}", spec[member], "requires indexed completion mode"))
-    if (failures := spec.get("podFailurePolicy")) is not None:
-        _check_failure_policy(spec, failures, f"{path}.podFailurePolicy", errors)
-    if (policy := spec.get("podReplacementPolicy")) is not None:
-        choices = REPLACEMENT_POLICIES if spec.get("podFailurePolicy") is None else ("Failed",)
-        check_supported(policy, choices, f"{path}.podReplacementPolicy", errors)
-    check_template(spec.get("template") or {}, f"{path}.template", errors)
-    _check_restart(spec, f"{path}.template.spec.restartPolicy", errors)
+def _check_selector(spec: Obj, path: str, errors: Errors) -> None:
+    selector, before = spec.get("selector"), len(errors)
+    if selector is None:
+        errors.append(required(f"{path}.selector"))
+    check_selector(selector, f"{path}.selector", errors)
+    labels = (spec.get("template") or {}).get("metadata", {}).get("labels")
+    if (len(errors) == before or selector is None) and not selects(selector, labels or {}):
+        why = "`selector` does not match template `labels`"
+        errors.append(invalid_value(f"{path}.template.metadata.labels", labels, why))
 
 
-def _check_indexed(spec: Obj, path: str, errors: Errors) -> None:
-    if spec.get("completions") is None:
-        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+def _check_failed_indexes(spec: Obj, path: str, errors: Errors) -> None:
     failed, completions = spec.get("maxFailedIndexes"), spec.get("completions")
     if failed is not None and completions is not None and failed > completions:
         errors.append(invalid_value(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"))
-    parallelism = spec.get("parallelism")
-    if parallelism is not None and parallelism > MOST_INDEXED:
-        why = f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"
-        errors.append(invalid_value(f"{path}.parallelism", parallelism, why))
 
 
-def _check_restart(spec: Obj, field: str, errors: Errors) -> None:
+def _check_restart(spec: Obj, path: str, errors: Errors) -> None:
+    field = f"{path}.template.spec.restartPolicy"
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy", "")
     if policy in ("", "Always"):
         errors.append(required(field, 'valid values: "OnFailure", "Never"'))
@@ -277,41 +260,49 @@ def _check_restart(spec: Obj, field: str, errors: Errors) -> None:
         errors.append(invalid_value(field, policy, why))
 
 
-def _check_failure_policy(spec: Obj, policy: Obj, path: str, errors: Errors) -> None:
-    rules = policy.get("rules") or ()
+def one_of(member: str, *choices: str) -> Required:
+    return Required(member, Enum(*choices), detail=f"valid values: [{' '.join(map(go_quote, choices))}]")
+
+
+ACTION: Final = Table(one_of("action", "Count", "FailIndex", "FailJob", "Ignore"))
+CONDITIONS: Final = Table(
+    Each(
+        "onPodConditions",
+        Always("type", Format(names.qualified_name)),
+        one_of("status", "False", "True", "Unknown"),
+    )
+)
+OPERATOR: Final = Table(one_of("operator", "In", "NotIn"))
+EXIT_CODES: Final = Table(
+    Always("values", Invalid("not {v}", "at least one value is required"), MaxItems(255), zero=[]),
+    When("operator", "In", Each("values", Invalid("{v} == 0", "must not be 0 for the In operator"), Unique())),
+    Unless("operator", "In", Each("values", Unique())),
+    Optional("values", Invalid("list({v}) != sorted({v})", "must be ordered")),
+)
+
+
+def _check_failure_policy(spec: Obj, path: str, errors: Errors) -> None:
+    policy = spec.get("podFailurePolicy") or {}
+    rules, path = policy.get("rules") or (), f"{path}.podFailurePolicy.rules"
     if len(rules) > 20:
-        errors.append(too_many(f"{path}.rules", len(rules), 20))
-    containers = _container_names(spec)
+        errors.append(too_many(path, len(rules), 20))
+    containers = _container_names(spec) if rules else set()
     for at, rule in enumerate(rules):
-        where = f"{path}.rules[{at}]"
-        _check_one_of(rule.get("action", ""), FAILURE_ACTIONS, f"{where}.action", errors)
+        where = f"{path}[{at}]"
+        ACTION(rule, where, errors)
         if rule.get("action") == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             why = "requires the backoffLimitPerIndex to be set"
             errors.append(invalid_value(f"{where}.action", "FailIndex", why))
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
         if codes is not None:
             _check_exit_codes(codes, containers, f"{where}.onExitCodes", errors)
-        for index, pattern in enumerate(conditions):
-            check_name(names.qualified_name, pattern.get("type", ""), f"{where}.onPodConditions[{index}].type", errors)
-            _check_one_of(
-                pattern.get("status", ""),
-                ("False", "True", "Unknown"),
-                f"{where}.onPodConditions[{index}].status",
-                errors,
-            )
+        CONDITIONS(rule, where, errors)
         if codes is not None and conditions:
             why = "specifying both OnExitCodes and OnPodConditions is not supported"
             errors.append(invalid_value(where, "", why))
         if codes is None and not conditions:
             why = "specifying one of OnExitCodes and OnPodConditions is required"
             errors.append(invalid_value(where, "", why))
-
-
-def _check_one_of(value: str, choices: tuple[str, ...], field: str, errors: Errors) -> None:
-    if value:
-        check_supported(value, choices, field, errors)
-    else:
-        errors.append(required(field, f"valid values: [{' '.join(map(go_quote, choices))}]"))
 
 
 def _container_names(spec: Obj) -> set[str]:
@@ -321,29 +312,55 @@ def _container_names(spec: Obj) -> set[str]:
 
 
 def _check_exit_codes(codes: Obj, containers: set[str], path: str, errors: Errors) -> None:
-    operator, values = codes.get("operator", ""), codes.get("values") or ()
-    _check_one_of(operator, ("In", "NotIn"), f"{path}.operator", errors)
+    OPERATOR(codes, path, errors)
     name = codes.get("containerName")
     if name is not None and name not in containers:
         why = "must be one of the container or initContainer names in the pod template"
         errors.append(invalid_value(f"{path}.containerName", name, why))
-    if not values:
-        errors.append(invalid_value(f"{path}.values", values or [], "at least one value is required"))
-    if len(values) > 255:
-        errors.append(too_many(f"{path}.values", len(values), 255))
-    seen: set[int] = set()
-    for at, value in enumerate(values):
-        if operator == "In" and value == 0:
-            errors.append(invalid_value(f"{path}.values[{at}]", value, "must not be 0 for the In operator"))
-        if value in seen:
-            errors.append(duplicate(f"{path}.values[{at}]", value))
-        seen.add(value)
-    if list(values) != sorted(values):
-        errors.append(invalid_value(f"{path}.values", values, "must be ordered"))
+    EXIT_CODES(codes, path, errors)
 
 
-def _validate_job_update(new: Obj, old: Obj) -> Errors:
-    errors: Errors = []
+NOT_INDEXED: Final = Table(
+    *(
+        Pointer(member, Refused("requires indexed completion mode"))
+        for member in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
+    )
+)
+
+#: the spec of a Job or of a CronJob's template, without its selector
+JOB_SPEC: Final = Table(
+    not_negative(
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ),
+    IfPresent("maxFailedIndexes", RequiredPointer("backoffLimitPerIndex", detail="when maxFailedIndexes is specified")),
+    Pointer("managedBy", partial(check_domain_path, longest=LONGEST_MANAGER)),
+    Pointer("completionMode", Enum("NonIndexed", "Indexed")),
+    When(
+        "completionMode",
+        "Indexed",
+        RequiredPointer("completions", detail="when completion mode is Indexed"),
+        Check(_check_failed_indexes),
+        Pointer(
+            "parallelism",
+            Maximum(MOST_INDEXED, f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"),
+        ),
+    ),
+    When("completionMode", "NonIndexed", NOT_INDEXED),
+    IfAbsent("completionMode", NOT_INDEXED),
+    IfPresent("podFailurePolicy", Check(_check_failure_policy), Pointer("podReplacementPolicy", Enum("Failed"))),
+    IfAbsent("podFailurePolicy", Pointer("podReplacementPolicy", Enum("Failed", "TerminatingOrFailed"))),
+    Always("template", check_template, zero={}),
+    Check(_check_restart),
+)
+
+
+def _check_job_change(new: Obj, old: Obj, errors: Errors) -> None:
     fresh, former = spec_of(new), spec_of(old)
     if not _resizes_indexed(fresh, former):
         check_immutable(fresh.get("completions"), former.get("completions"), "spec.completions", errors)
@@ -352,7 +369,6 @@ def _validate_job_update(new: Obj, old: Obj) -> Errors:
     check_immutable(template, former.get("template"), "spec.template", errors)
     for member in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
         check_immutable(fresh.get(member), former.get(member), f"spec.{member}", errors)
-    return errors
 
 
 def _resizes_indexed(fresh: Obj, former: Obj) -> bool:
@@ -378,13 +394,6 @@ def _template_for_comparison(fresh: Obj, former: Obj, old: Obj) -> Any:
     return {**template, "metadata": metadata, "spec": spec}
 
 
-def _validate_job_status(new: Obj, old: Obj) -> Errors:
-    errors: Errors = []
-    counts = ("active", "succeeded", "failed", "ready", "terminating")
-    check_not_negative(new.get("status") or {}, counts, "status", errors)
-    return errors
-
-
 def _job_warnings(new: Obj, old: Obj | None) -> list[str]:
     if old is not None and spec_of(old).get("template") == spec_of(new).get("template"):
         return []
@@ -393,13 +402,32 @@ def _job_warnings(new: Obj, old: Obj | None) -> list[str]:
 
 JOB_RULES: Final = Rules(
     name=names.dns_subdomain,
-    default=_default_job,
+    default=Defaults(
+        Default("spec", {}),
+        Struct(
+            "spec",
+            _default_counts,
+            Default("completionMode", "NonIndexed"),
+            Default("suspend", False),
+            Default("manualSelector", False),
+            Each("podFailurePolicy.rules", Each("onPodConditions", Default("status", "True"))),
+            _default_replacement_policy,
+            default_template,
+        ),
+        _default_own_labels,
+        Default("status", {}),
+    ),
     prepare_create=_prepare_job,
     prepare_update=keep_status,
     prepare_status=keep_spec,
-    validate=_validate_job,
-    validate_update=_validate_job_update,
-    validate_status=_validate_job_status,
+    validate=Validation(
+        Check(_check_generated_selector),
+        Always("spec", JOB_SPEC, _check_selector, zero={}),
+    ),
+    validate_update=Validation(Change(_check_job_change)),
+    validate_status=Validation(
+        not_negative("status.active", "status.succeeded", "status.failed", "status.ready", "status.terminating")
+    ),
     warnings=_job_warnings,
     generation=True,
 )
@@ -408,48 +436,12 @@ JOB_RULES: Final = Rules(
 # --- CronJob --------------------------------------------------------------------------------------
 
 
-def _default_cron_job(cron_job: Obj) -> None:
-    spec = cron_job.setdefault("spec", {})
-    spec.setdefault("concurrencyPolicy", "Allow")
-    spec.setdefault("suspend", False)
-    spec.setdefault("successfulJobsHistoryLimit", 3)
-    spec.setdefault("failedJobsHistoryLimit", 1)
-    template = spec.setdefault("jobTemplate", {})
-    template.setdefault("metadata", {})
-    default_template(template.setdefault("spec", {}))
-    cron_job.setdefault("status", {})
-
-
-def _prepare_cron_job(cron_job: Obj) -> None:
-    cron_job["status"] = {}
-
-
-def _validate_cron_job(cron_job: Obj) -> Errors:
-    errors: Errors = []
-    spec = spec_of(cron_job)
-    schedule = spec.get("schedule", "")
-    if not schedule:
-        errors.append(required("spec.schedule"))
-    elif "TZ" in schedule:
+def _check_schedule(schedule: str, field: str, errors: Errors) -> None:
+    if "TZ" in schedule:
         why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(invalid_value("spec.schedule", schedule, why))
+        errors.append(invalid_value(field, schedule, why))
     elif wrong := wrong_schedule(schedule):
-        errors.append(invalid_value("spec.schedule", schedule, wrong))
-    check_not_negative(spec, ("startingDeadlineSeconds",), "spec", errors)
-    if (zone := spec.get("timeZone")) is not None:
-        _check_time_zone(zone, "spec.timeZone", errors)
-    check_choice(spec.get("concurrencyPolicy", ""), CONCURRENCY_POLICIES, "spec.concurrencyPolicy", errors)
-    _check_job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec", errors)
-    check_not_negative(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), "spec", errors)
-    return errors
-
-
-def _check_job_template(spec: Obj, path: str, errors: Errors) -> None:
-    check_job_spec(spec, path, errors)
-    if spec.get("selector") is not None:
-        errors.append(invalid_value(f"{path}.selector", spec["selector"], "`selector` will be auto-generated"))
-    if spec.get("manualSelector"):
-        errors.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+        errors.append(invalid_value(field, schedule, wrong))
 
 
 def _check_time_zone(zone: str, field: str, errors: Errors) -> None:
@@ -476,13 +468,6 @@ def _is_zone(name: str) -> bool:
     return True
 
 
-def _validate_cron_job_create(cron_job: Obj) -> Errors:
-    name = (cron_job.get("metadata") or {}).get("name", "")
-    if len(name) > LONGEST_CRON_JOB_NAME:
-        return [invalid_value("metadata.name", name, names.at_most(LONGEST_CRON_JOB_NAME))]
-    return []
-
-
 def _cron_job_warnings(new: Obj, old: Obj | None) -> list[str]:
     if old is not None and old.get("spec") == new.get("spec"):
         return []
@@ -493,12 +478,39 @@ def _cron_job_warnings(new: Obj, old: Obj | None) -> list[str]:
 
 CRON_JOB_RULES: Final = Rules(
     name=names.dns_subdomain,
-    default=_default_cron_job,
-    prepare_create=_prepare_cron_job,
+    default=Defaults(
+        Default("spec.concurrencyPolicy", "Allow"),
+        Default("spec.suspend", False),
+        Default("spec.successfulJobsHistoryLimit", 3),
+        Default("spec.failedJobsHistoryLimit", 1),
+        Default("spec.jobTemplate.metadata", {}),
+        Default("spec.jobTemplate.spec", {}),
+        Struct("spec.jobTemplate.spec", default_template),
+        Default("status", {}),
+    ),
+    prepare_create=new_status({}),
     prepare_update=keep_status,
     prepare_status=keep_spec,
-    validate=_validate_cron_job,
-    validate_create=_validate_cron_job_create,
+    validate=Validation(
+        Required("spec.schedule", _check_schedule),
+        not_negative("spec.startingDeadlineSeconds"),
+        Pointer("spec.timeZone", _check_time_zone),
+        Required("spec.concurrencyPolicy", Enum("Allow", "Forbid", "Replace")),
+        Always(
+            "spec.jobTemplate.spec",
+            JOB_SPEC,
+            Pointer("selector", Refused("`selector` will be auto-generated")),
+            Optional("manualSelector", Enum("nil", "false")),
+            zero={},
+        ),
+        not_negative("spec.successfulJobsHistoryLimit", "spec.failedJobsHistoryLimit"),
+    ),
+    validate_create=Validation(
+        Always(
+            "metadata.name",
+            Invalid(f"len({{v}}) > {LONGEST_CRON_JOB_NAME}", names.at_most(LONGEST_CRON_JOB_NAME)),
+        )
+    ),
     warnings=_cron_job_warnings,
     generation=True,
 )

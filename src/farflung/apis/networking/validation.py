@@ -195,7 +195,7 @@ def _default_ingress_class(ingress_class: Obj) -> None:
 def _validate_ingress_class(ingress_class: Obj) -> Errors:
     errors: Errors = []
     spec = spec_of(ingress_class)
-    check_domain_path(spec.get("controller", ""), LONGEST_CONTROLLER, "spec.controller", errors)
+    check_domain_path(spec.get("controller", ""), "spec.controller", errors, longest=LONGEST_CONTROLLER)
     if (parameters := spec.get("parameters")) is not None:
         _check_parameters(parameters, "spec.parameters", errors)
     return errors
