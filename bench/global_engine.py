@@ -24,9 +24,9 @@ from itertools import count
 from figures import Figures
 from generators import percentile
 
-from farflung.scheduling.engine import SchedulingEngine
-from farflung.scheduling.policy import default_policy
-from farflung.scheduling.values import (
+from farflung.machines.engine.engine import SchedulingEngine
+from farflung.machines.engine.policy import default_policy
+from farflung.machines.engine.values import (
     Capacity,
     Flavor,
     FlavorChoice,

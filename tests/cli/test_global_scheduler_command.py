@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from fleet import PROVIDER, Fleet
-from machines import machines
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
@@ -19,15 +18,16 @@ from farflung.cli import global_scheduler
 from farflung.cli.controllers import GLOBAL, AccessOptions, read_settings
 from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.main import main
-from farflung.cli.reloader import Reloader
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.configuration import LoadedConfiguration, SchedulerConfiguration
-from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError, own_directory
 from farflung.lib.klog import Logger
+from farflung.machines.engine.policy import default_policy
+from farflung.machines.files.configuration import LoadedConfiguration, SchedulerConfiguration
+from farflung.machines.files.reloader import Reloader
+from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError, own_directory
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.manager import Manager
-from farflung.scheduling.policy import default_policy
+from machines import machines
 
 SAMPLES = Path(__file__).parents[2] / "conf"
 OPTIONS = {

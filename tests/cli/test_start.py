@@ -18,8 +18,8 @@ from farflung.cli.hub import HubSettings, database
 from farflung.cli.main import main
 from farflung.cli.plugins import contexts
 from farflung.cli.plugins.kubeconfig import change_files, load
-from farflung.controllers.global_scheduler.files import SchedulerFiles
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
+from farflung.machines.files.scheduler_files import SchedulerFiles
 from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.store.base import Unusable
 

@@ -13,9 +13,9 @@ from simulated_time import simulated_environment
 from translated import MAPS, NAMESPACES, PROD, config_map, namespace, world
 
 from farflung.cli.controllers import ALL, ControllerSettings, ProcessStatus, Servers, run_controllers
-from farflung.cli.reloader import Reloader
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
+from farflung.machines.files.reloader import Reloader
 
 KIND = re.compile(r"(/api/v1/\w+|/apis/[^/]+/v\w+/\w+)[^/]*$")
 pytestmark = pytest.mark.simulated_time

@@ -11,11 +11,11 @@ import pytest
 from asked_fleet import WORKSPACES
 from asked_hub import BINDINGS, custom
 from hub_process import Client, HubProcess, eventually
-from machines import CLUSTERS, PODS, cluster_spec, machine
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNCER_CONFIGS
 from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.machinery import times
+from machines import CLUSTERS, PODS, cluster_spec, machine
 
 pytestmark = pytest.mark.long
 

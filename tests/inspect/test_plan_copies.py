@@ -23,7 +23,6 @@ from farflung.inspect.manifests import Manifest
 from farflung.inspect.plan import check, is_change, plan
 from farflung.machinery.errors import Obj
 
-
 MAPS, SECRETS = inside("shop", "configmaps"), inside("shop", "secrets")
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
 HIDDEN = "dontshowthis"

@@ -34,7 +34,6 @@ from farflung.inspect.trace_source import machine_conclusion
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
 
-
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
 BINDING = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["kube"]}
 CONFIG_MAPS = Collection("", "v1", "configmaps", "ConfigMap")

@@ -11,18 +11,18 @@ from local_transport import LocalTransport
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS, FILES_ANNOTATION
 from farflung.apis.names import LEASES, PODS
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.statuses import bound_allocation_status, pod_conditions
-from farflung.controllers.global_scheduler.subjects import (
+from farflung.machinery.errors import Obj
+from farflung.machines.engine.values import MachineRequest, PlacedReplica, ResourceClaim, SchedulingDecision, SiteKey
+from farflung.machines.statuses import bound_allocation_status, pod_conditions
+from farflung.machines.subjects import (
     BOUND_CLUSTER,
     POD,
     ObservedSubject,
     PlacedSubject,
     SchedulingSubject,
 )
-from farflung.controllers.global_scheduler.subjects import BOUND_FLAVOR as FLAVOR_ID
-from farflung.machinery.errors import Obj
+from farflung.machines.subjects import BOUND_FLAVOR as FLAVOR_ID
 from farflung.runtime.cache import Key
-from farflung.scheduling.values import MachineRequest, PlacedReplica, ResourceClaim, SchedulingDecision, SiteKey
 
 FLAVOR = "c6.large.2"
 NOW = "2024-05-01T12:00:00Z"

@@ -20,13 +20,13 @@ from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
-from farflung.controllers.global_scheduler.controller import GlobalScheduler
-from farflung.controllers.global_scheduler.controller import GlobalSchedulerSetting as GlobalSetting
 from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.machines.controller import GlobalScheduler
+from farflung.machines.controller import GlobalSchedulerSetting as GlobalSetting
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits
 from farflung.runtime.exports import find_view

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hub_harness import MERGE_PATCH
-from machines import ALLOCATIONS, CLUSTERS, GROUP, PODS, Machines, allocation, cluster_spec, machine
 from platform_harness import MASTER
+
+from machines import ALLOCATIONS, CLUSTERS, GROUP, PODS, Machines, allocation, cluster_spec, machine
 
 FLAVORS = ["small", "large"]
 STACKS = ["x", "y"]

@@ -16,7 +16,7 @@ from platform_harness import APIS, MASTER, OPERATOR
 from farflung.client.transport import OutgoingRequest
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.scheduling.values import Flavor
+from farflung.machines.engine.values import Flavor
 
 GROUP = "globalscheduler.com"
 CLUSTERS = f"/apis/{GROUP}/v1/namespaces/default/clusters"

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import TypeAlias
 
-from farflung.scheduling.values import (
+from farflung.machines.engine.values import (
     Flavor,
     Health,
     LocalStrategy,

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from farflung.scheduling.policy import default_policy
-from farflung.scheduling.values import (
+from farflung.machines.engine.policy import default_policy
+from farflung.machines.engine.values import (
     Capacity,
     Flavor,
     FlavorChoice,

@@ -24,19 +24,19 @@ from farflung.cli.connection import describe_error
 from farflung.cli.environment import report_unless_closed, system_environment
 from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.identity import identity
-from farflung.cli.reloader import Reloader
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import ClientConfig, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.edge_scheduler.observe import observe
-from farflung.controllers.global_scheduler.configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
-from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError
 from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
 from farflung.lib import klog, memory, outlet
 from farflung.lib.klog import Logger
+from farflung.machines.files.configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
+from farflung.machines.files.reloader import Reloader
+from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits
 from farflung.runtime.exports import View, find_view, until_gone

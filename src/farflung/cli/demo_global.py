@@ -18,9 +18,9 @@ from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_stage import Demo, DemoDirectory, command_name, listed
 from farflung.cli.output import show_progress
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
+from farflung.machines.statuses import find_condition
 
 WORKSPACE: Final = "root:machines"
 EXPORTS: Final = ("kubernetes", GLOBALSCHEDULER_GROUP)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from farflung.apis.globalscheduler.names import FILES_ANNOTATION, GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp.names import COMPUTE, COMPUTE_EXPORT
-from farflung.cli.reloader import Reloader
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
-from farflung.controllers.global_scheduler.controller import (
+from farflung.lib.klog import Logger
+from farflung.machines.controller import (
     NAME,
     GlobalScheduler,
     GlobalSchedulerSetting,
 )
-from farflung.lib.klog import Logger
+from farflung.machines.files.configuration import SchedulerConfiguration
+from farflung.machines.files.reloader import Reloader
 from farflung.runtime.controller import Controller
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import Informer, SharedInformers

@@ -29,7 +29,6 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
-from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
@@ -40,6 +39,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.request.audit import Audit
 from farflung.lib import memory, outlet
+from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite.store import SqliteStore

@@ -186,7 +186,7 @@ SCHEDULER_FILES = (
 
 def configuration_directory(context: click.Context) -> str:
     """The directory of `--conf`.  A CONFIG_BASE of another program is ignored."""
-    from farflung.controllers.global_scheduler.files import own_directory
+    from farflung.machines.files.scheduler_files import own_directory
 
     named = str(context.params["conf"])
     from_environment = context.get_parameter_source("conf") is click.core.ParameterSource.ENVIRONMENT
@@ -253,7 +253,7 @@ def start(
         kubectl ws create shop --enter
     """
     from farflung.cli.hub import HubSettings, run
-    from farflung.controllers.global_scheduler.files import SchedulerFiles
+    from farflung.machines.files.scheduler_files import SchedulerFiles
     from farflung.placement.guard import WithdrawalLimits
 
     settings = HubSettings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True)
@@ -592,7 +592,7 @@ machine_options = options(*MACHINE, connected)  #: the object, and the files of 
 
 def scheduler_configuration(context: click.Context) -> Any:
     """The configuration files of the global scheduler, parsed."""
-    from farflung.controllers.global_scheduler.files import SchedulerFiles, SchedulerFilesError
+    from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 
     try:
         return SchedulerFiles(configuration_directory(context), context.params["policy_file"]).read()

@@ -12,11 +12,6 @@ from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, COMPUTE
 from farflung.apis.names import POD_SCHEDULED
 from farflung.client.errors import NotFound
-from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
-from farflung.controllers.global_scheduler.failover import add_refusal_reason
-from farflung.controllers.global_scheduler.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
-from farflung.controllers.global_scheduler.statuses import PLACED, SCORE, find_condition
-from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.inspect import scheduler_lease
 from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, workspace_name
@@ -24,9 +19,14 @@ from farflung.inspect.inventory import HiddenError
 from farflung.inspect.machine_documents import decision_document, placement_document, request_document, site_document
 from farflung.inspect.machine_world import KINDS, SchedulerSnapshot, kind_of, read
 from farflung.machinery.errors import Obj
+from farflung.machines.engine.evaluation import SchedulingExplanation, SiteVerdict
+from farflung.machines.engine.values import MachineRequest, Reservation, SchedulingDecision
+from farflung.machines.failover import add_refusal_reason
+from farflung.machines.files.configuration import SchedulerConfiguration
+from farflung.machines.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
+from farflung.machines.statuses import PLACED, SCORE, find_condition
+from farflung.machines.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.runtime.cache import Key
-from farflung.scheduling.evaluation import SchedulingExplanation, SiteVerdict
-from farflung.scheduling.values import MachineRequest, Reservation, SchedulingDecision
 
 BINDINGS: Final = {POD: f"{COMPUTE}:kubernetes", ALLOCATION: f"{COMPUTE}:globalscheduler.com"}
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from farflung.apis.globalscheduler.names import DELIVERED, TAKES_MACHINES
 from farflung.apis.names import POD_SCHEDULED
-from farflung.controllers.global_scheduler.failover import HEALTH_TAINTS, remove_refusal_reason
-from farflung.controllers.global_scheduler.inventory import TARGET
-from farflung.controllers.global_scheduler.statuses import PLACED
 from farflung.inspect import fields, scheduler_lease
 from farflung.machinery.errors import Obj
+from farflung.machines.failover import HEALTH_TAINTS, remove_refusal_reason
+from farflung.machines.inventory import TARGET
+from farflung.machines.statuses import PLACED
 
 UNWELL: Final = frozenset(health.value for health in HEALTH_TAINTS)
 UNKNOWN: Final = "Unknown"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.machinery.errors import Obj
-from farflung.scheduling.policy import SchedulerPolicy
-from farflung.scheduling.values import Item, LabelRule, MachineRequest, ResourceClaim, SchedulingDecision, SiteKey
+from farflung.machines.engine.policy import SchedulerPolicy
+from farflung.machines.engine.values import Item, LabelRule, MachineRequest, ResourceClaim, SchedulingDecision, SiteKey
 
 #: fields of a SiteSelector with another name in the output
 PRINTED: Final = {"affinity": "stackAffinity", "antiaffinity": "stackAntiAffinity", "preferred": "preferences"}

@@ -21,9 +21,15 @@ from farflung.apis.kcp.names import (
 from farflung.apis.names import PODS
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
-from farflung.controllers.global_scheduler.decide import SchedulerState
-from farflung.controllers.global_scheduler.failover import (
+from farflung.inspect import fields
+from farflung.inspect.hub import HubClient, server_time
+from farflung.inspect.inventory import everywhere
+from farflung.machinery.errors import Obj
+from farflung.machinery.times import format_seconds
+from farflung.machines.decide import SchedulerState
+from farflung.machines.engine.engine import SchedulingEngine
+from farflung.machines.engine.values import MachineToleration, Site, SiteKey
+from farflung.machines.failover import (
     HEALTH_TAINTS,
     UNHEALTHY,
     ClusterHealth,
@@ -31,7 +37,8 @@ from farflung.controllers.global_scheduler.failover import (
     find_causes,
     is_eviction_suspended,
 )
-from farflung.controllers.global_scheduler.inventory import (
+from farflung.machines.files.configuration import SchedulerConfiguration
+from farflung.machines.inventory import (
     ObservedCluster,
     ObservedTarget,
     TargetShare,
@@ -41,18 +48,11 @@ from farflung.controllers.global_scheduler.inventory import (
     merge_target,
     refusal_age,
 )
-from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
-from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
-from farflung.controllers.global_scheduler.triggers import TargetShares
-from farflung.inspect import fields
-from farflung.inspect.hub import HubClient, server_time
-from farflung.inspect.inventory import everywhere
-from farflung.machinery.errors import Obj
-from farflung.machinery.times import format_seconds
+from farflung.machines.object_readers import SubjectDecoder
+from farflung.machines.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
+from farflung.machines.triggers import TargetShares
 from farflung.placement.names import is_mailbox_name
 from farflung.runtime.cache import Key
-from farflung.scheduling.engine import SchedulingEngine
-from farflung.scheduling.values import MachineToleration, Site, SiteKey
 
 T = TypeVar("T")
 

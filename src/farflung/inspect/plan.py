@@ -19,7 +19,6 @@ from farflung.apis.names import LAST_APPLIED, NAMESPACES, Collection
 from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import ClientError, NotFound, Refused, UpdateConflict
 from farflung.controllers.edge_scheduler import decide
-from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
 from farflung.inspect import inventory, placement_model, plan_machines, scheduler_lease
 from farflung.inspect.customize import in_namespace
 from farflung.inspect.errors import InspectError
@@ -31,6 +30,7 @@ from farflung.inspect.plan_copies import CopyPlan, change_document
 from farflung.inspect.plan_machines import DryRunObject, is_machine_object
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
+from farflung.machines.files.configuration import SchedulerConfiguration
 from farflung.placement.resolve import Resolver
 from farflung.placement.types import destinations_of, parse_placement, previous
 

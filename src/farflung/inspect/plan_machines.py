@@ -8,15 +8,15 @@ from typing import NamedTuple
 import orjson
 
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
-from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
-from farflung.controllers.global_scheduler.inventory import ObservedCluster, decode_cluster
-from farflung.controllers.global_scheduler.subjects import ObservedSubject, SchedulingSubject
 from farflung.inspect.hub import HubClient
 from farflung.inspect.machine_documents import decision_document, placement_document
 from farflung.inspect.machine_world import SchedulerSnapshot, cluster_key, is_cluster, kind_of, read
 from farflung.machinery.errors import Obj
+from farflung.machines.engine.values import Reservation
+from farflung.machines.files.configuration import SchedulerConfiguration
+from farflung.machines.inventory import ObservedCluster, decode_cluster
+from farflung.machines.subjects import ObservedSubject, SchedulingSubject
 from farflung.runtime.cache import Key
-from farflung.scheduling.values import Reservation
 
 
 class DryRunObject(NamedTuple):

@@ -13,11 +13,11 @@ from farflung.apis.kcp.names import COMPUTE
 from farflung.apis.names import LEASES
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.configuration import SchedulerConfiguration
-from farflung.controllers.global_scheduler.controller import NAME
 from farflung.inspect import fields
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.machines.controller import NAME
+from farflung.machines.files.configuration import SchedulerConfiguration
 
 LONGEST: Final = 1000  #: characters of a problem
 SILENT: Final = timedelta(

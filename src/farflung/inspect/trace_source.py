@@ -14,13 +14,13 @@ from farflung.apis.names import NAMESPACES as NAMESPACE_COLLECTION
 from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.statuses import PLACED
-from farflung.controllers.global_scheduler.subjects import POD
 from farflung.inspect import fields
 from farflung.inspect.machine_world import kind_of
 from farflung.inspect.placement_model import Locations, PlacementModel, mailbox_of, observed_object
 from farflung.inspect.trace_steps import ObservedDestination, StepState, written_to
 from farflung.machinery.errors import Obj
+from farflung.machines.statuses import PLACED
+from farflung.machines.subjects import POD
 from farflung.placement import names
 from farflung.placement.index import Copy
 from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, Part, PlacementKey, category

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
-from farflung.controllers.global_scheduler.delivery import placement_name
-from farflung.controllers.global_scheduler.statuses import delivery_labels
 from farflung.controllers.status_summarizer.status_return import Returned, ReturnRequest, ReturnStep, next_step
+from farflung.machines.delivery import placement_name
+from farflung.machines.engine.values import SiteKey
+from farflung.machines.statuses import delivery_labels
 from farflung.placement.names import GroupResource
 from farflung.placement.project import COUNT
-from farflung.scheduling.values import SiteKey
 
 PODS = GroupResource("", "pods")
 SCHEDULED = {"type": "PodScheduled", "status": "True"}

@@ -13,12 +13,12 @@ from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Answer
 from platform_harness import ALICE, APIS, MASTER, OPERATOR, PlatformHub
 
 from farflung.apis.globalscheduler.names import DELIVERS_TO
-from farflung.controllers.global_scheduler.delivery import PREFIX, new_placement
-from farflung.controllers.global_scheduler.subjects import SyncTargetKey
 from farflung.controllers.status_summarizer.status_return import DELIVERY_PREFIX
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import Obj
-from farflung.scheduling.values import SiteKey
+from farflung.machines.delivery import PREFIX, new_placement
+from farflung.machines.engine.values import SiteKey
+from farflung.machines.subjects import SyncTargetKey
 
 PLACEMENTS = "/apis/edge.kcp.io/v1alpha1/edgeplacements"
 ELSEWHERE: Obj = {"where": "true"}

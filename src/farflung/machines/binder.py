@@ -1,0 +1,254 @@
+"""Writes bindings, and evicts machines."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from farflung.apis.globalscheduler.names import ALLOCATIONS
+from farflung.apis.names import PODS
+from farflung.client.errors import ClientError, NotFound, Refused, TooMany
+from farflung.client.rest import Client
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+from farflung.machines import statuses
+from farflung.machines.context import SchedulerContext
+from farflung.machines.engine.values import Site, SiteKey
+from farflung.machines.failover import MachineRef
+from farflung.machines.object_readers import (
+    InvalidRequestError,
+    read_pod_request,
+    read_pod_reservation,
+)
+from farflung.machines.subjects import (
+    ALLOCATION,
+    BOUND_CLUSTER,
+    POD,
+    ObservedSubject,
+    PlacedSubject,
+    SchedulingSubject,
+)
+from farflung.runtime.informer import Informer
+from farflung.runtime.recorder import InvolvedObject, Recorder
+
+NO_BINDING_API: Final = (404, 405)  #: answers of servers without the Binding subresource
+EVICTION_PERIOD: Final = 1.0  #: seconds between two rounds of evictions
+
+
+class MachineBinder:
+    """`client_of`: the API of a subject's workspace; `delivers`: whether machines at a site are delivered to a
+    SyncTarget."""
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        pods: Informer[ObservedSubject],
+        allocations: Informer[ObservedSubject],
+        client_of: Callable[[SchedulingSubject], Client],
+        delivers: Callable[[SiteKey], bool],
+    ) -> None:
+        self._state = context.state
+        self._informers = {True: pods, False: allocations}
+        self._client_of = client_of
+        self._delivers = delivers
+        self._env = context.env
+        self._now = context.now
+        self._log = context.log
+        self._has_binding_api = True  #: until a server refuses one
+
+    def _informer(self, subject: SchedulingSubject) -> Informer[ObservedSubject]:
+        return self._informers[subject.kind == POD]
+
+    async def bind(self, placed: PlacedSubject) -> bool:
+        """Whether it is bound.  An error that leaves the result open is retried: until then the reservation stays."""
+        failures, uid = 0, placed.request.uid
+        while self._state.is_in_progress(uid):
+            try:
+                await self._write(placed)
+            except ClientError as error:
+                if not _is_final(error):
+                    failures += 1
+                    self._log_error(placed.subject, error)
+                    await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
+                    continue
+                self._log.info("not bound", v=2, key=str(placed.subject.key), err=str(error))
+                await self.verify(placed.subject, uid)
+                return False
+            self._state.confirm_write(uid, self._env.monotonic())
+            return True
+        return False
+
+    async def verify(self, subject: SchedulingSubject, uid: str) -> None:
+        """Read the object after an unclear write: the cache gets its binding, or the write counts as failed."""
+        failures = 0
+        while self._state.is_in_progress(uid):
+            try:
+                found = await self.fetch(subject)
+            except ClientError as error:
+                if _is_final(error):
+                    break
+                failures += 1
+                self._log_error(subject, error)
+                await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
+            else:
+                self._informer(subject).assume(found)
+                break
+        self._state.fail_write(uid, self._env.monotonic())
+
+    async def fetch(self, subject: SchedulingSubject) -> Obj:
+        collection = PODS if subject.kind == POD else ALLOCATIONS
+        return await self._client_of(subject).get(collection, subject.key.name, subject.key.namespace)
+
+    async def unbind(self, subject: SchedulingSubject, found: Obj, refused_by: SiteKey | None = None) -> None:
+        """Unbind the Pod if it is unchanged.  `refused_by`: the Cluster that refused it."""
+        patch = statuses.unbind_patch(found, refused_by, self._now())
+        client = self._client_of(subject)
+        self._informer(subject).assume(await client.patch(PODS, subject.key.name, patch, subject.key.namespace))
+
+    # --- writes -----------------------------------------------------------------------------------
+
+    async def _write(self, placed: PlacedSubject) -> None:
+        if placed.subject.kind == POD:
+            await self._bind_pod(placed)
+        else:
+            await self._bind_allocation(placed)
+
+    async def _bind_pod(self, placed: PlacedSubject) -> None:
+        subject, chosen = placed.subject, placed.decision.chosen[0]
+        name, namespace = subject.key.name, subject.key.namespace
+        client, site = self._client_of(subject), self._state.engine.site(chosen.site) or Site(chosen.site)
+        await self._ensure_label(placed, statuses.delivery_label(chosen.site) if self._delivers(chosen.site) else None)
+        if self._has_binding_api:
+            binding = statuses.binding(subject.key, self._latest(placed), chosen, site)
+            try:
+                await client.create(PODS, binding, namespace, "binding")
+                return
+            except Refused as error:
+                if error.status not in NO_BINDING_API or (isinstance(error, NotFound) and error.is_about(name)):
+                    raise
+        patched = await client.patch(PODS, name, statuses.bind_patch(self._latest(placed), chosen, site), namespace)
+        self._has_binding_api = False  # the workspace and the Pod exist
+        self._informer(subject).assume(patched)  # the status writer sets PodScheduled
+
+    def _latest(self, placed: PlacedSubject) -> ObservedSubject:
+        """The latest observation, unless the request changed: then the old resourceVersion lets the server refuse the
+        write."""
+        observed = self._state.observed(placed.subject)
+        if observed is None or observed.request is None or observed.uid != placed.observed.uid:
+            return placed.observed
+        same = (observed.request.items, observed.request.selector) == (placed.request.items, placed.request.selector)
+        return observed if same else placed.observed
+
+    async def _ensure_label(self, placed: PlacedSubject, label: str | None) -> None:
+        """Set or remove the delivery label before the binding."""
+        observed = self._latest(placed)
+        if (observed.request or placed.request).labels.get(BOUND_CLUSTER) != label:
+            await self.set_label(placed.subject, observed, label)
+
+    async def set_label(self, subject: SchedulingSubject, observed: ObservedSubject, label: str | None) -> None:
+        """Set the delivery label if the Pod is unchanged; None removes it."""
+        patch = {
+            "metadata": {"uid": observed.uid, "resourceVersion": observed.version, "labels": {BOUND_CLUSTER: label}}
+        }
+        client, key = self._client_of(subject), subject.key
+        self._informer(subject).assume(await client.patch(PODS, key.name, patch, key.namespace))
+
+    async def _bind_allocation(self, placed: PlacedSubject) -> None:
+        subject = placed.subject
+        status = statuses.bound_allocation_status(placed, times.format_seconds(self._now()))
+        await self.write_status(subject, placed.observed, status)
+
+    async def write_status(self, subject: SchedulingSubject, observed: ObservedSubject, status: Obj) -> None:
+        """Raises Conflict if the object changed."""
+        collection = PODS if subject.kind == POD else ALLOCATIONS
+        patch = {"metadata": {"uid": observed.uid, "resourceVersion": observed.version}, "status": status}
+        client = self._client_of(subject)
+        written = await client.patch(collection, subject.key.name, patch, subject.key.namespace, "status")
+        self._informer(subject).assume(written)
+
+    def _log_error(self, subject: SchedulingSubject, error: ClientError) -> None:
+        self._log.error(error, "cannot bind", key=str(subject.key))
+
+
+def _is_final(error: ClientError) -> bool:
+    """Whether the server definitely refused the request, so that a retry is useless."""
+    return isinstance(error, Refused) and error.status < 500 and not isinstance(error, TooMany)
+
+
+def event_object(subject: SchedulingSubject, observed: ObservedSubject) -> InvolvedObject:
+    collection = PODS if subject.kind == POD else ALLOCATIONS
+    key = subject.key
+    return InvolvedObject(key.cluster, collection.api_version, collection.kind, key.name, key.namespace, observed.uid)
+
+
+class Evictor:
+    """`wake`: wakes the decision loop; `refuse`: records that a site refused a machine."""
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        binder: MachineBinder,
+        recorder: Recorder,
+        wake: Callable[[], None],
+        refuse: Callable[[SiteKey, MachineRef], Awaitable[None]],
+    ) -> None:
+        self._state = context.state
+        self._binder = binder
+        self._recorder = recorder
+        self._wake = wake
+        self._refuse = refuse
+        self._env = context.env
+        self._log = context.log
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await self._env.sleep(EVICTION_PERIOD)
+            now = self._env.monotonic()
+            for subject in self._state.unconfirmed(now):
+                observed = self._state.observed(subject)
+                if observed is not None:
+                    await self._binder.verify(subject, observed.uid)
+            if not self._state.may_evict:
+                continue
+            for subject, site in self._state.due_evictions(now):
+                try:
+                    await self.evict(subject, site)
+                except ClientError as error:
+                    self._log.error(error, f"cannot evict {subject.key}")
+            self._wake()
+
+    async def evict(self, subject: SchedulingSubject, site: SiteKey) -> None:
+        """Evict a machine from that site, if it is still there and due."""
+        observed, now = self._state.observed(subject), self._env.monotonic()
+        if observed is None or not self._state.is_eviction_due(subject, site, now):
+            return
+        if subject.kind != ALLOCATION:
+            await self._evict_pod(subject, observed, site, now)
+        elif observed.request is not None:
+            self._state.reschedule(observed.request, now)
+
+    async def _evict_pod(
+        self, subject: SchedulingSubject, observed: ObservedSubject, site: SiteKey, now: float
+    ) -> None:
+        """Unbind the Pod if it fits elsewhere, or its Cluster was deleted or refuses it."""
+        try:
+            found = await self._binder.fetch(subject)
+            request = read_pod_request(found, subject.key.cluster)
+        except (Refused, InvalidRequestError):
+            return
+        reservations = read_pod_reservation(found, subject.key.cluster, {})
+        is_there = reservations is not None and (reservations.uid, reservations.site) == (observed.uid, site)
+        if not is_there or not self._state.is_eviction_due(subject, site, now):
+            return  # one of them changed in the meantime
+        refused, gone = self._state.is_refused(subject, site), self._state.engine.site(site) is None
+        if refused or gone or self._state.fits_elsewhere(request, site, now):
+            by_name = self._state.has_name_conflict(subject, site)
+            if refused and not by_name:
+                await self._refuse(site, MachineRef(subject.key.cluster, observed.uid))
+            await self._binder.unbind(subject, found, site if refused and not by_name else None)
+            self._log.info("evicted", v=1, key=str(subject.key), cluster=str(site))
+            why = "refused it" if refused else "was deleted" if gone else "is unhealthy"
+            self._recorder.record(
+                event_object(subject, observed), "Warning", "Evicted", f"Evicted from {site}: the Cluster {why}"
+            )

@@ -1,0 +1,458 @@
+"""The global scheduler: wiring, the decision loop, and the workers that bind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNCER_CONFIGS
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.kcp.names import API_BINDINGS, SYNC_TARGETS, WORKSPACES
+from farflung.apis.names import PODS, Collection
+from farflung.client.rest import Client
+from farflung.controllers.mailbox.triggers import Mailboxes
+from farflung.lib.klog import Logger
+from farflung.machines import statuses
+from farflung.machines.binder import Evictor, MachineBinder
+from farflung.machines.clusters import ClusterController, ClusterHooks
+from farflung.machines.context import SchedulerContext
+from farflung.machines.decide import SchedulerState
+from farflung.machines.delivery import (
+    DeliveryController,
+    DeliveryHooks,
+    DeliveryLabels,
+    ExistingPlacement,
+    MailboxSetup,
+    TerminatingCopies,
+    decode_binding_phase,
+    decode_placement,
+)
+from farflung.machines.engine.engine import SchedulingEngine
+from farflung.machines.engine.policy import SchedulerPolicy, default_policy
+from farflung.machines.engine.values import Flavor, Site, SiteKey
+from farflung.machines.failover import FailoverOptions, add_refusal_reason
+from farflung.machines.inventory import decode_cluster, decode_target
+from farflung.machines.metrics import SchedulerMetrics
+from farflung.machines.object_readers import SubjectDecoder
+from farflung.machines.status_writer import (
+    DeliverySources,
+    DeliveryStatusWriter,
+    RefusedParts,
+    SchedulingStatusWriter,
+    decode_refusals,
+)
+from farflung.machines.subjects import (
+    ALLOCATION,
+    POD,
+    ObservedSubject,
+    PlacedSubject,
+    SchedulingSubject,
+    UnplacedSubject,
+)
+from farflung.placement.names import CONFIG, mailbox_name
+from farflung.placement.types import Workspace
+from farflung.runtime.cache import CacheChange, Key
+from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer, SharedInformers
+from farflung.runtime.manager import Manager
+from farflung.runtime.recorder import Recorder
+
+T = TypeVar("T")
+
+NAME: Final = "global-scheduler"
+DECISION_SLICE: Final = 0.004  #: seconds of decisions before other tasks run
+WAKE_PAUSE: Final = 0.05  #: seconds between two wake-ups of waiting requests
+WAKE_SHARE: Final = 0.1  #: largest share of time for wake-ups
+BIND_WORKERS: Final = 32  #: concurrent bindings
+STATUS_WORKERS: Final = 8  #: workers that write conditions of unplaced machines
+FEW_WAITING: Final = 64  #: with more pending requests, no Events are recorded and status writes wait
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalSchedulerSetting:
+    """The servers, views and configuration of the scheduler."""
+
+    everywhere: Client  #: all workspaces, with full access
+    provider: Client  #: the provider workspace, with the mailboxes below it
+    root: Client  #: a workspace with access to the views of root and root:compute
+    pods_view: str  #: URL of the view with Pods, which exists before a workspace binds the export
+    scheduler_view: str  #: with Clusters and Allocations
+    workload_view: str  #: with SyncTargets
+    edge_view: str  #: with EdgePlacements
+    now: Callable[[], datetime]
+    policy: SchedulerPolicy = field(default_factory=default_policy)
+    catalogue: Mapping[str, Flavor] = field(default_factory=dict)
+    sites: tuple[Site, ...] = ()  #: sites from files
+    failover: FailoverOptions = field(default_factory=FailoverOptions)
+
+
+class GlobalScheduler:
+    def __init__(
+        self,
+        setting: GlobalSchedulerSetting,
+        recorder: Recorder,
+        informers: SharedInformers,
+        log: Logger,
+        *,
+        workers: int = BIND_WORKERS,
+    ) -> None:
+        self._setting = setting
+        self._recorder = recorder
+        self._shared = informers
+        self._env = env = informers.env
+        self._log = log
+        self._workers = workers
+        self._clients: dict[tuple[str, str], Client] = {}
+        self._wakeup = asyncio.Event()
+        self._placed: asyncio.Queue[PlacedSubject] = asyncio.Queue(workers)
+        self._busy = 0  #: bindings in progress
+        self._next_wake = 0.0
+        self._synced = False
+        self.figures = SchedulerMetrics()
+        engine = SchedulingEngine(setting.policy, setting.catalogue)
+        self.state = SchedulerState(engine, setting.failover)
+        decoder = SubjectDecoder(setting.catalogue, self.state.expected)
+        scheduling, root = setting.root.view(setting.scheduler_view), setting.root
+        self.pods = self._informer(root.view(setting.pods_view), PODS, decoder.pod)
+        self.allocations = self._informer(scheduling, ALLOCATIONS, decoder.allocation)
+        self._clusters = self._informer(scheduling, CLUSTERS, decode_cluster)
+        self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, decode_target)
+        edge = setting.provider.view(setting.edge_view)
+        self._placements = self._informer(edge, EDGE_PLACEMENTS, decode_placement)
+        self._configs = self._informer(edge, SYNCER_CONFIGS, decode_refusals)
+        self._bindings = self._informer(setting.everywhere, API_BINDINGS, decode_binding_phase)
+        self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
+        context = SchedulerContext(self.state, env, setting.now, log, STATUS_WORKERS)
+        self.clusters = ClusterController(
+            context,
+            self._clusters,
+            self._targets,
+            ClusterHooks(
+                client_of=lambda cluster: self._client(setting.scheduler_view, cluster),
+                workspace_of=setting.everywhere.workspace,
+                is_busy=lambda: len(self.state.queue) > FEW_WAITING,
+                on_change=self._wakeup.set,
+                on_target=self._on_target_change,
+            ),
+        )
+        self._binder = MachineBinder(context, self.pods, self.allocations, self._client_of, self.clusters.names_target)
+        self._status_writer = SchedulingStatusWriter(context, self._binder, recorder)
+        self.evictor = Evictor(context, self._binder, recorder, self._wakeup.set, self.clusters.refuse)
+        self._labels = DeliveryLabels(context, self.clusters, self._binder, self._on_machines_change)
+        self._deliveries = DeliveryController(
+            context,
+            self._placements,
+            self.clusters,
+            MailboxSetup(setting.everywhere.workspace, env.monotonic),
+            DeliveryHooks(
+                view=lambda cluster: setting.provider.view(setting.edge_view, cluster),
+                mailbox_of=lambda site: self._cluster_of(self._mailbox_of(site)),
+                is_clearing=self._labels.is_clearing,
+                on_served=lambda site: self._delivery_status.update_site(site),
+            ),
+        )
+        self._delivery_status = DeliveryStatusWriter(
+            context,
+            self._binder,
+            recorder,
+            self._configs,
+            DeliverySources(
+                mailbox_of=self._mailbox_of,
+                cluster_of=self._cluster_of,
+                target_of=self.clusters.target_of,
+                unserved=self._deliveries.unserved,
+                displaced=self._labels.displaced,
+            ),
+        )
+        self._terminating_copies = TerminatingCopies(
+            context,
+            self.pods,
+            lambda cluster: self._mailboxes.of_cluster(cluster) is not None,
+            lambda site: self._cluster_of(self._mailbox_of(site)),
+            self._wakeup.set,
+            longest=setting.failover.tolerated,
+        )
+        self._mailboxes = Mailboxes()
+        self._subscribe()
+        for site in setting.sites:
+            self.state.put_site(site, env.monotonic())
+
+    def _informer(self, client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
+        return self._shared.informer(client, collection, decode, self._log_error)
+
+    def _subscribe(self) -> None:
+        self.pods.subscribe(lambda change: self._on_subject(SchedulingSubject(POD, change.key), change))
+        self.allocations.subscribe(lambda change: self._on_subject(SchedulingSubject(ALLOCATION, change.key), change))
+        self._clusters.subscribe(self._on_cluster)
+        self._targets.subscribe(self._on_target)
+        self._placements.subscribe(self._on_placement)
+        self._workspaces.subscribe(self._on_workspace)
+        self._configs.subscribe(self._on_config)
+        self._bindings.subscribe(self._on_binding)
+
+    def _log_error(self, what: str, error: Exception) -> None:
+        self._log.error(error, what, controller=NAME)
+
+    def _client(self, view: str, cluster: str) -> Client:
+        found = self._clients.get((view, cluster))
+        if found is None:
+            found = self._clients[view, cluster] = self._setting.root.view(view, cluster)
+        return found
+
+    def _client_of(self, subject: SchedulingSubject) -> Client:
+        """Pods are written with full access to their workspace: the view of an export serves no Bindings."""
+        cluster = subject.key.cluster
+        if subject.kind == ALLOCATION:
+            return self._client(self._setting.scheduler_view, cluster)
+        found = self._clients.get(("", cluster))
+        if found is None:
+            found = self._clients["", cluster] = self._setting.everywhere.workspace(cluster)
+        return found
+
+    # --- loop -----------------------------------------------------------------------------------------
+
+    def join(self, manager: Manager) -> None:
+        manager.adopt(self)
+
+    @property
+    def controllers(self) -> Sequence[Controller[Any]]:
+        several = (
+            self._status_writer,
+            self.clusters,
+            self._labels,
+            self._deliveries,
+            self._delivery_status,
+            self._terminating_copies,
+        )
+        return [one.controller for one in several]
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """Mailboxes first: Pods in them are copies."""
+        queued_at: list[Informer[Any]] = [self.pods, self.allocations, self._clusters, self._targets]
+        return [self._workspaces, *queued_at, self._placements, self._configs, self._bindings]
+
+    @property
+    def synced(self) -> bool:
+        return all(informer.synced.is_set() for informer in self.informers)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no work is pending."""
+        counts = self.state.queue.counts()
+        deciding = counts.ready or counts.held or self.state.has_changes or self._busy or not self._placed.empty()
+        return self.synced and not deciding and all(one.queue.idle for one in self.controllers)
+
+    def configure(self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
+        """Replace policy, catalogue and sites.  Bindings stay."""
+        self.state.configure(policy, catalogue, sites, self._env.monotonic())
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        self._log.info("starting controller", controller=NAME)
+        try:
+            await self._run()
+        finally:
+            for informer in self.informers:
+                informer.stop()  # also those that have not run yet: the next term has its own
+            self._log.info("shutting down controller", controller=NAME)
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers:
+                group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
+                if informer is self._workspaces:
+                    await informer.synced.wait()
+            await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
+            self._terminating_copies.check_all()
+            for controller in self.controllers:
+                group.create_task(controller.run(), name=controller.name)
+            for number in range(self._workers):
+                group.create_task(self._bind(), name=f"{NAME} bind {number}")
+            group.create_task(self._recorder.run(), name=f"{NAME} events")
+            group.create_task(self.evictor.run(), name=f"{NAME} failover")
+            group.create_task(self._decide(), name=NAME)
+
+    # --- triggers -------------------------------------------------------------------------------------
+
+    def _mailbox_of(self, site: SiteKey) -> str:
+        """The name of the site's mailbox; empty: none."""
+        target = self.clusters.target_of(site)
+        key = None if target is None else Key(target.cluster, "", target.name)
+        observed = None if key is None else self._targets.cache.get(key)
+        return "" if key is None or observed is None else mailbox_name(key.cluster, observed.uid)
+
+    def _cluster_of(self, mailbox: str) -> str:
+        """The logical cluster of a mailbox; empty: none."""
+        key = self._mailboxes.workspace(mailbox)
+        workspace = None if key is None else self._workspaces.cache.get(key)
+        return "" if workspace is None else workspace.cluster
+
+    def _on_workspace(self, change: CacheChange[Workspace]) -> None:
+        for name in self._mailboxes.on_workspace(change):
+            cluster = self._cluster_of(name)
+            if cluster and (change.old is None or change.old.cluster != cluster):
+                self._ignore_copies(cluster)
+            self._delivery_status.update_mailbox(name)
+            for site in self._delivery_status.sites_of(name):
+                self._deliveries.enqueue_site(site)
+
+    def _ignore_copies(self, mailbox: str) -> None:
+        """Pods in a mailbox are copies and are not scheduled."""
+        for key in [one for one in self.pods.cache if one.cluster == mailbox]:
+            self.state.observe(SchedulingSubject(POD, key), None, self._env.monotonic())
+
+    def _on_config(self, change: CacheChange[RefusedParts]) -> None:
+        name = self._mailboxes.of_cluster(change.key.cluster)
+        if name is not None and change.key.name == CONFIG and (change.old or {}) != (change.new or {}):
+            self._delivery_status.update_mailbox(name)
+
+    def _on_binding(self, change: CacheChange[bool]) -> None:
+        if change.new and not change.old:
+            self._deliveries.on_edge_api(change.key.cluster)
+
+    def _on_subject(self, subject: SchedulingSubject, change: CacheChange[ObservedSubject]) -> None:
+        observed = change.new if change.new is not None and change.new.uid else None
+        if self._mailboxes.of_cluster(subject.key.cluster) is not None:
+            self._terminating_copies.on_copy(subject.key, observed)
+            return
+        before = self.state.observed(subject)
+        left = None if before is None or subject.kind != POD else before.site
+        self.state.observe(subject, observed, self._env.monotonic())
+        if left is not None and self.state.has_target(left) and (observed is None or observed.site != left):
+            self._terminating_copies.on_left(subject.key, left)
+        if subject.kind == POD and observed is not None and observed.site is not None:
+            self._terminating_copies.on_bound(subject.key, observed.site)
+        if observed is None or not observed.pending:
+            self._status_writer.forget(subject)
+        elif observed.problem:
+            self._status_writer.report(subject, observed, statuses.INVALID, observed.problem)
+        self._labels.on_subject(subject, observed)
+        self._delivery_status.on_subject(subject, observed)
+        self._wakeup.set()
+
+    def _on_cluster(self, change: CacheChange[Any]) -> None:
+        self.clusters.on_cluster(change)
+        self._wakeup.set()
+
+    def _on_target(self, change: CacheChange[Any]) -> None:
+        self.clusters.on_target(change)
+        for site in self.clusters.users_of(change.key):
+            self._delivery_status.update_site(site)
+        self._wakeup.set()
+
+    def _on_placement(self, change: CacheChange[ExistingPlacement]) -> None:
+        for one in (change.old, change.new):
+            if one is not None and one.owner:
+                self._deliveries.on_placement(change.key, one)
+
+    # --- decisions ------------------------------------------------------------------------------------
+
+    async def _decide(self) -> None:
+        """Decides about one request after the other, until cancelled.  Does no I/O."""
+        monotonic = self._env.monotonic
+        while True:
+            self._wakeup.clear()
+            now = monotonic()
+            self._wake(now)
+            self._handle_touched()
+            until = now + DECISION_SLICE
+            while now < until:
+                found = self.state.next(now)
+                if found is None:
+                    break
+                self.figures.decided(monotonic() - now)
+                if isinstance(found, PlacedSubject):
+                    self.figures.waited(now - found.queued_at)
+                    await self._placed.put(found)
+                else:
+                    self._report_unplaced(found)
+                now = monotonic()
+            else:
+                await asyncio.sleep(0)
+                continue
+            await self._pause(monotonic())
+
+    def _wake(self, now: float) -> None:
+        if self.state.has_changes and self._next_wake <= now:
+            self.state.wake(now)
+            spent = self._env.monotonic() - now
+            self._next_wake = now + max(WAKE_PAUSE, spent / WAKE_SHARE)
+
+    def _on_target_change(self, site: SiteKey) -> None:
+        """The SyncTarget of the site is known or has changed."""
+        self._labels.on_target(site)
+        self._terminating_copies.on_target(site)
+
+    def _on_machines_change(self, site: SiteKey) -> None:
+        """The machines to deliver to the site changed."""
+        self._deliveries.enqueue_site(site)
+        self._delivery_status.update_site(site)
+
+    def _handle_touched(self) -> None:
+        touched, self.state.touched = self.state.touched, {}
+        for key in touched:
+            self.clusters.on_usage(key)
+            self._on_machines_change(key)
+
+    async def _pause(self, now: float) -> None:
+        """Until a change, or until the next request is due."""
+        next_at = self.state.queue.next_at()
+        if self.state.has_changes:
+            next_at = min(self._next_wake, next_at if next_at is not None else self._next_wake)
+        if next_at is None:
+            await self._wakeup.wait()
+            return
+        either = {
+            asyncio.create_task(self._wakeup.wait()),
+            asyncio.ensure_future(self._env.sleep(max(0.0, next_at - now))),
+        }
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in either:
+                one.cancel()
+
+    def _report_unplaced(self, refused: UnplacedSubject) -> None:
+        self.figures.refused(refused.reasons)
+        self._log.info("not placed", v=3, key=str(refused.subject.key), reason=refused.message)
+        if refused.observed.pending:
+            message = add_refusal_reason(refused.message, refused.reasons, refused.observed.refusal)
+            self._status_writer.report(refused.subject, refused.observed, statuses.UNSCHEDULABLE, message)
+            self._delivery_status.on_subject(refused.subject, refused.observed)
+
+    # --- bindings -------------------------------------------------------------------------------------
+
+    async def _bind(self) -> None:
+        while True:
+            placed = await self._placed.get()
+            self._busy += 1
+            try:
+                began = self._env.monotonic()
+                if await self._binder.bind(placed):
+                    now = self._env.monotonic()
+                    self.figures.bound(now - began, now - placed.queued_at)
+                    self._report_placed(placed)
+                else:
+                    self.figures.failed()
+            except Exception as error:  # a bug that concerns one machine must not stop the others
+                self.figures.failed()
+                self.state.fail_write(placed.request.uid, self._env.monotonic())
+                self._log_error(f"cannot bind {placed.subject.key}", error)
+            finally:
+                self._busy -= 1
+                self._wakeup.set()
+
+    def _report_placed(self, placed: PlacedSubject) -> None:
+        names = sorted({str(chosen.site) for chosen in placed.decision.chosen})
+        self._log.info("placed", v=3, key=str(placed.subject.key), clusters=",".join(names))
+        self._status_writer.forget(placed.subject)
+        if len(self.state.queue) <= FEW_WAITING:
+            message = f"Successfully assigned {placed.subject.key.namespace}/{placed.subject.key.name} to "
+            self._status_writer.record_scheduled(placed.subject, placed.observed, message + ", ".join(names))

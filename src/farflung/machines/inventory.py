@@ -1,0 +1,289 @@
+"""Clusters and the SyncTargets that represent them, and the status of Clusters.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import orjson
+
+from farflung.apis.globalscheduler.names import TAKES_MACHINES
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.machinery import quantity, times
+from farflung.machinery.errors import Obj
+from farflung.machines.engine.values import Health, Site, SiteKey
+from farflung.machines.failover import (
+    UNHEALTHY,
+    HealthCause,
+    RefusalRecord,
+    describe_cluster_refusals,
+    find_causes,
+    read_cluster_refusals,
+    write_cluster_refusals,
+)
+from farflung.machines.object_readers import read_site
+from farflung.machines.statuses import find_condition, remove_condition, set_condition
+from farflung.machines.subjects import UsageSummary
+
+READY: Final = "Ready"
+TARGET: Final = "SyncTarget"  #: condition of a Cluster with a SyncTarget: whether it exists
+MEBIBYTE: Final = 1 << 20
+HEALTHY: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
+
+
+class TargetShare(NamedTuple):
+    """The part of a SyncTarget's capacity that a Cluster has."""
+
+    first: SiteKey | None = None  #: the Cluster that uses the SyncTarget; None: this one
+    vcpus: int = 0  #: reserved by the other Clusters of this SyncTarget
+    memory: int = 0
+
+
+UNSHARED: Final = TargetShare()
+
+
+class SyncTargetRef(NamedTuple):
+    workspace: str  #: a path or a logical cluster; empty: that of the Cluster
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCluster:
+    site: Site  #: without its SyncTarget
+    version: str
+    created: str
+    generation: int
+    target: SyncTargetRef | None  #: the SyncTarget that represents it
+    status: Obj
+
+    @property
+    def refusals(self) -> RefusalRecord | None:
+        return read_cluster_refusals(self.status, self.generation)
+
+
+def decode_cluster(document: bytes) -> ObservedCluster:
+    """Raises ValueError."""
+    obj = orjson.loads(document)
+    metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    status = obj.get("status")
+    cluster = (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
+    generation = metadata.get("generation")
+    return ObservedCluster(
+        read_site(obj, cluster),
+        str(metadata.get("resourceVersion", "")),
+        str(metadata.get("creationTimestamp", "")),
+        generation if isinstance(generation, int) else 0,
+        _reference(spec.get("synctarget")),
+        status if isinstance(status, dict) else {},
+    )
+
+
+def _reference(value: object) -> SyncTargetRef | None:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
+        return None
+    workspace = value.get("workspace")
+    return SyncTargetRef(workspace if isinstance(workspace, str) else "", value["name"])
+
+
+# --- SyncTargets ----------------------------------------------------------------------------------
+
+
+class ObservedTarget(msgspec.Struct, frozen=True):
+    uid: str
+    ready: str  #: True, False or Unknown; empty: no condition
+    since: str  #: lastTransitionTime; empty: no condition
+    vcpus: int | None
+    memory: int | None  #: MiB
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: Any = None
+    allocatable: Any = None
+    capacity: Any = None
+
+
+class _Target(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_target: Final = msgspec.json.Decoder(_Target)
+
+
+def decode_target(document: bytes) -> ObservedTarget:
+    target = _target.decode(document)
+    condition = find_condition({"conditions": target.status.conditions}, READY)
+    ready, since = condition.get("status"), condition.get("lastTransitionTime")
+    amounts = target.status.allocatable or target.status.capacity
+    vcpus, memory = _amount(amounts, "cpu"), _amount(amounts, "memory")
+    return ObservedTarget(
+        target.metadata.uid,
+        ready if isinstance(ready, str) else "",
+        since if isinstance(since, str) else "",
+        vcpus,
+        None if memory is None else memory // MEBIBYTE,
+    )
+
+
+def _amount(amounts: object, name: str) -> int | None:
+    """Rounded down, and limited to the largest quantity."""
+    given = amounts.get(name) if isinstance(amounts, dict) else None
+    if not isinstance(given, str | int):
+        return None
+    try:
+        return min(max(0, quantity.parse(str(given)).nanos // quantity.ONE), quantity.LARGEST_BINARY)
+    except quantity.QuantityError:
+        return None
+
+
+def merge_target(cluster: ObservedCluster, target: ObservedTarget | None, share: TargetShare = UNSHARED) -> Site:
+    """The site with the health of its SyncTarget, and its capacity where the Cluster has none.  A Cluster whose
+    SyncTarget represents another Cluster is sold out."""
+    site = cluster.site
+    if cluster.target is None:
+        return replace(site, health=Health.READY) if _is_of_target(cluster) else site
+    if target is None:
+        return replace(site, health=Health.OFFLINE)
+    capacity = site.capacity
+    if capacity.vcpus is None and target.vcpus is not None:
+        capacity = replace(capacity, vcpus=target.vcpus)
+    if capacity.memory is None and target.memory is not None:
+        capacity = replace(capacity, memory=target.memory)
+    health, elsewhere = _health(target), {"vcpus": share.vcpus, "memory": share.memory}
+    if share.first is not None and health in HEALTHY:
+        health = Health.SELLOUT
+    return replace(site, health=health, capacity=capacity, used_elsewhere=elsewhere if any(elsewhere.values()) else {})
+
+
+def _is_of_target(cluster: ObservedCluster) -> bool:
+    """Whether a SyncTarget determined its phase."""
+    return bool(find_condition(cluster.status, TARGET))
+
+
+def _health(target: ObservedTarget) -> Health:
+    if target.ready in ("False", "Unknown"):
+        return Health.UNREACHABLE
+    return Health.READY if target.ready == "True" else Health.UNKNOWN
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def refusal_age(refusals: RefusalRecord | None, now: datetime) -> float:
+    """Seconds since the last refusal."""
+    return 0.0 if refusals is None else _age(refusals.last, now) or 0.0
+
+
+def cause_ages(
+    cluster: ObservedCluster, site: Site, target: ObservedTarget | None, now: datetime
+) -> dict[HealthCause, float]:
+    """For how long each cause of bad health has existed, in seconds.  The shorter time of Cluster and SyncTarget
+    counts:
+    the SyncTarget may have been ready while the scheduler was down."""
+    found = {cause: _age(taint.since, now) for cause, taint in find_causes(site) if cause != UNHEALTHY}
+    ready = find_condition(cluster.status, READY)
+    if site.health not in HEALTHY and ready.get("status") == "False":
+        known = [ready.get("lastTransitionTime"), *([] if target is None else [target.since])]
+        found[UNHEALTHY] = min((age for one in known if (age := _age(one, now)) is not None), default=None)
+    return {cause: age for cause, age in found.items() if age is not None}
+
+
+def _age(moment: object, now: datetime) -> float | None:
+    if not isinstance(moment, str):
+        return None
+    try:
+        return (now - times.parse(moment)).total_seconds()
+    except times.TimeError:
+        return None
+
+
+class TargetCondition(NamedTuple):
+    status: str
+    reason: str
+    message: str = ""
+
+
+def target_condition(
+    target: SyncTargetRef, *, found: bool, reached: bool = True, share: TargetShare = UNSHARED
+) -> TargetCondition:
+    """`found`: whether the SyncTarget exists; `reached`: whether its workspace may exist."""
+    if not reached:
+        return TargetCondition("False", "NotFound", f"no workspace {target.workspace}")
+    if not found:
+        where = f"workspace {target.workspace}" if target.workspace else "workspace of the Cluster"
+        return TargetCondition("False", "NotFound", f"no SyncTarget {target.name} in the {where}")
+    if share.first is None:
+        return TargetCondition("True", "Found")
+    message = f"SyncTarget {target.name} already represents the Cluster {share.first}"
+    where = f" (in the logical cluster {share.first.cluster})"
+    return TargetCondition("False", "Taken", f"{message}{where}; this Cluster accepts no new machines")
+
+
+def plan_status(
+    cluster: ObservedCluster,
+    site: Site,
+    usage: UsageSummary,
+    now: datetime,
+    condition: TargetCondition | None,
+    refusals: RefusalRecord | None = None,
+) -> Obj:
+    """The changed fields of the status; empty: no change.  `condition`: of its SyncTarget, if it names one.
+
+    Without a SyncTarget, the phase belongs to other writers, and is Ready until they set it.
+    """
+    before, written = cluster.status, times.format_seconds(now)
+    wanted: Obj = {
+        "stacks": usage.stacks,
+        "used": _used(usage),
+        "observedGeneration": cluster.generation,
+    }
+    if cluster.target is not None or _is_of_target(cluster) or not before.get("phase"):
+        wanted["phase"] = site.health.value
+    changed = {name: value for name, value in wanted.items() if before.get(name) != value}
+    if "used" in changed:
+        changed["used"] = _replacing(before.get("used"), wanted["used"])
+    status = {Health.READY: "True", Health.SELLOUT: "True", Health.UNKNOWN: "Unknown"}.get(site.health, "False")
+    conditions = set_condition(
+        before.get("conditions"), {"type": READY, "status": status, "reason": site.health.value}, written
+    )
+    if condition is not None:
+        conditions = set_condition(conditions, {"type": TARGET, **condition._asdict()}, written)
+    elif _is_of_target(cluster):
+        conditions = remove_condition(conditions, TARGET)
+    if refusals is not None and refusals.several:
+        text = describe_cluster_refusals(refusals)
+        taking = {"type": TAKES_MACHINES, "status": "False", "reason": "Refused", "message": text}
+        conditions = set_condition(conditions, taking, written)
+    elif find_condition(before, TAKES_MACHINES):
+        conditions = remove_condition(conditions, TAKES_MACHINES)
+    noted_now = None if refusals is None else write_cluster_refusals(refusals, cluster.generation)
+    if before.get("refusals") != noted_now:
+        changed["refusals"] = noted_now
+    if conditions != before.get("conditions"):
+        changed["conditions"] = conditions
+    return changed
+
+
+def _used(usage: UsageSummary) -> Obj:
+    return {
+        "flavors": dict(usage.flavors),
+        "vcpus": usage.vcpus,
+        "memory": usage.memory,
+        "storage": dict(usage.storage),
+        "eips": usage.eips,
+    }
+
+
+def _replacing(before: object, wanted: Obj) -> Obj:
+    """As a merge patch, with null for removed keys."""
+    found = dict(wanted)
+    for name in ("flavors", "storage"):
+        old = before.get(name) if isinstance(before, dict) else None
+        found[name] = {**dict.fromkeys(old if isinstance(old, dict) else {}, None), **wanted[name]}
+    return found
