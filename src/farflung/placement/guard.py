@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
-from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
-from farflung.placement.names import Part, PlacementKey, Source
-from farflung.placement.types import PlacementView
+
+if TYPE_CHECKING:  # a hub process needs only WithdrawalLimits, and starts without the engine
+    from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
+    from farflung.placement.names import Part, PlacementKey, Source
+    from farflung.placement.types import PlacementView
 
 Destination = TypeVar("Destination", bound=Hashable)
 Object = TypeVar("Object", bound=Hashable)
