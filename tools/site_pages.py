@@ -16,6 +16,7 @@ SHOWN = (
     "LICENSE",
     "docs/**/*.md",
     "docs/**/*.svg",
+    "docs/**/*.css",
     "tests/*/README.md",
     "tests/*/*/README.md",
     "tests/*/*differences.txt",
