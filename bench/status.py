@@ -50,7 +50,7 @@ from farflung.placement.types import (
     WorkspaceSpec,
     WorkspaceStatus,
     parse_object,
-    parse_placement_view,
+    parse_placement,
 )
 
 SUMMARIES = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
@@ -256,7 +256,7 @@ def world(count: int) -> tuple[PlacementState, Summaries]:
     known.on_object(CLUSTER, PART, seen(PART, deployment("nginx:1")))
     selecting = placement()
     selecting["metadata"]["uid"] = "p"
-    known.on_placement(KEY, parse_placement_view(orjson.dumps(selecting)))
+    known.on_placement(KEY, parse_placement(orjson.dumps(selecting)))
     places = tuple((mailbox(number), Route("inventory", "default", f"t{number:05}")) for number in range(count))
     for name, place in places:
         metadata = ObjectMeta(name=name, annotations={SYNC_TARGET_NAME: place.target})

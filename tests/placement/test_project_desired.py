@@ -11,7 +11,7 @@ from farflung.placement.index import CopyReason, by_mailbox
 from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import Selected
-from farflung.placement.types import LocationLabels, Route
+from farflung.placement.types import Location, Route
 
 PART = Part(GroupResource("", "configmaps"), "shop", "prices")
 EXPANDED = {"edge.kcp.io/expand-parameters": "true"}
@@ -23,8 +23,8 @@ def made(text: str, annotations: dict[str, str], tones: dict[str, str], *places:
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": text}}
     wanted = [CopyReason(PlacementKey("wmw", f"p{at}"), Selected(), place) for at, place in enumerate(places)]
 
-    def location(place: Route) -> LocationLabels:
-        return LocationLabels({"tone": tones[place.location]}, {})
+    def location(place: Route) -> Location:
+        return Location(PlacementKey(place.cluster, place.location), {"tone": tones[place.location]})
 
     def no_customizers(_: str) -> Customizer | None:
         return None

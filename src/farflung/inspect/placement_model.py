@@ -16,10 +16,10 @@ from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
-from farflung.placement.types import Destination, Location, LocationLabels, ObservedObject, Route, parse_object
+from farflung.placement.types import Destination, Location, ObservedObject, Route, parse_object
 
 NEWEST: Final = str(2**62)  #: resourceVersion of unwritten objects
-Locations = Mapping[tuple[str, str], LocationLabels]  #: by cluster and name
+Locations = Mapping[tuple[str, str], Location]  #: by cluster and name
 
 
 def mailbox_of(destination: Destination) -> str:
@@ -30,13 +30,8 @@ def places_of(destinations: Iterable[Destination]) -> dict[str, Route]:
     return by_mailbox((mailbox_of(one), Route(one.cluster, one.location, one.target)) for one in destinations)
 
 
-def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], LocationLabels]:
-    return {
-        (one.key.cluster, one.key.name): LocationLabels(
-            dict(one.labels), orjson.loads(one.document)["metadata"].get("annotations") or {}
-        )
-        for one in known
-    }
+def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], Location]:
+    return {(one.key.cluster, one.key.name): one for one in known}
 
 
 def observed_object(kind: GroupResource, obj: Obj) -> ObservedObject:
@@ -113,5 +108,5 @@ class PlacementModel:
     def _customizers_of(self, cluster: str) -> Callable[[str], Customizer | None]:
         return lambda name: self._customizers.get((cluster, name))
 
-    def _location(self, place: Route) -> LocationLabels | None:
+    def _location(self, place: Route) -> Location | None:
         return self._locations.get((place.cluster, place.location))

@@ -34,14 +34,14 @@ from farflung.placement.names import (
 )
 from farflung.placement.state import PlacementState, WorkKey
 from farflung.placement.types import (
-    LocationLabels,
+    Location,
     ObservedObject,
+    Placement,
     PlacementSlice,
-    PlacementView,
     Workspace,
-    parse_location_labels,
+    parse_location,
     parse_object,
-    parse_placement_view,
+    parse_placement,
     parse_slice,
 )
 from farflung.runtime.cache import CacheChange, Key
@@ -282,12 +282,12 @@ class PlacementFeed:
         self._group: asyncio.TaskGroup | None = None
         self._started = False
         edge = views.provider.view(views.edge)
-        self.placements = self.informer(edge, EDGE_PLACEMENTS, parse_placement_view, self._on_placement)
+        self.placements = self.informer(edge, EDGE_PLACEMENTS, parse_placement, self._on_placement)
         self.configs: Informer[bytes] = informers.informer(edge, SYNCER_CONFIGS, bytes, self.trouble)
         self._slices = self.informer(edge, SINGLE_PLACEMENT_SLICES, parse_slice, self._on_slice)
         self._customizers = self.informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
         locations = views.root.view(views.scheduling)
-        self.locations = self.informer(locations, LOCATIONS, parse_location_labels, self._on_location)
+        self.locations = self.informer(locations, LOCATIONS, parse_location, self._on_location)
         workspace = msgspec.json.Decoder(Workspace).decode
         self._workspaces = self.informer(views.provider, WORKSPACES, workspace, self._on_workspace)
         self.feeds = ObjectFeeds(
@@ -465,7 +465,7 @@ class PlacementFeed:
         if self._started:  # `begin` enqueues everything anyway
             self.rebuilder.attempt(source, lambda: self._notify(self.known.on_source(source)))
 
-    def _on_placement(self, change: CacheChange[PlacementView]) -> None:
+    def _on_placement(self, change: CacheChange[Placement]) -> None:
         self._notify(self.known.on_placement(PlacementKey(change.key.cluster, change.key.name), change.new))
         if self._started:
             self._update_informers()
@@ -478,7 +478,7 @@ class PlacementFeed:
         name = f"{change.key.namespace}/{change.key.name}"
         self._notify(self.known.on_customizer(change.key.cluster, name, customizer))
 
-    def _on_location(self, change: CacheChange[LocationLabels]) -> None:
+    def _on_location(self, change: CacheChange[Location]) -> None:
         self._notify(self.known.on_location(change.key.cluster, change.key.name, change.new))
 
     def _on_workspace(self, change: CacheChange[Workspace]) -> None:

@@ -12,7 +12,7 @@ from farflung.apis.edge.names import CONFIRM_WITHDRAWAL
 if TYPE_CHECKING:  # a hub process needs only WithdrawalLimits, and starts without the engine
     from farflung.placement.index import CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
     from farflung.placement.names import Part, PlacementKey, Source
-    from farflung.placement.types import PlacementView
+    from farflung.placement.types import Placement
 
 Destination = TypeVar("Destination", bound=Hashable)
 Object = TypeVar("Object", bound=Hashable)
@@ -84,7 +84,7 @@ class GuardedIndexes:
     engine: PlacementIndex
     offers: ServedKinds
     copies: CopyIndex
-    placements: Mapping[PlacementKey, PlacementView]
+    placements: Mapping[PlacementKey, Placement]
 
 
 class Withdrawals:

@@ -20,7 +20,7 @@ from farflung.machinery.names import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
 from farflung.placement.index import CopyReason
 from farflung.placement.names import NAMESPACES, Part, PlacementKey
-from farflung.placement.types import YES, LocationLabels, Projection, Route, projection_of
+from farflung.placement.types import YES, Location, Projection, Route, projection_of
 
 Section = Mapping[str, Any]
 SERVICE_FIELDS: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies", "ipFamilyPolicy")
@@ -659,7 +659,7 @@ def desired(
     wanted: Sequence[CopyReason],
     sources: Sequence[SourceObject],
     customizer_of: Callable[[str], CustomizerOf],
-    locations: Callable[[Route], LocationLabels | None],
+    locations: Callable[[Route], Location | None],
     kept: Iterable[PlacementKey] = (),
 ) -> Desired:
     """`sources`: stripped objects of the contributing clusters; `customizer_of`: the Customizers of a cluster; `kept`:
@@ -717,7 +717,7 @@ def _customizer(obj: Mapping[str, object], customizer_of: CustomizerOf) -> Custo
     return None if reference is None else customizer_of(str(reference))
 
 
-def _parameters(place: Route, locations: Callable[[Route], LocationLabels | None]) -> dict[str, str]:
+def _parameters(place: Route, locations: Callable[[Route], Location | None]) -> dict[str, str]:
     found = locations(place)
     labels, annotations = ({}, {}) if found is None else (found.labels, found.annotations)
     return parameters_of(labels, annotations, location=place.location, cluster=place.target, workspace=place.cluster)

@@ -33,7 +33,7 @@ from farflung.placement.names import (
     Source,
     is_mailbox_name,
 )
-from farflung.placement.types import LocationLabels, ObservedObject, PlacementSlice, PlacementView, Route, Workspace
+from farflung.placement.types import Location, ObservedObject, Placement, PlacementSlice, Route, Workspace
 
 SERVING_TIMEOUT: Final = 10.0  #: seconds that a binding or definition has to serve its kind before that is reported
 
@@ -123,8 +123,8 @@ class PlacementState:
         self.copies = CopyIndex()
         self.mailboxes: dict[str, str] = {}  #: logical cluster of each ready mailbox
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
-        self.locations: dict[tuple[str, str], LocationLabels] = {}
-        self.placements: dict[PlacementKey, PlacementView] = {}
+        self.locations: dict[tuple[str, str], Location] = {}
+        self.placements: dict[PlacementKey, Placement] = {}
         self.sources: Counter[Source] = Counter()  #: how many workspaces need each source, except builtin ones
         indexes = GuardedIndexes(self.world, self.engine, self.offers, self.copies, self.placements)
         self.withdrawals = Withdrawals(indexes, limits, is_listed, self.is_undecided)
@@ -198,7 +198,7 @@ class PlacementState:
 
     # --- placements and slices --------------------------------------------------------------------
 
-    def on_placement(self, key: PlacementKey, seen: PlacementView | None) -> set[WorkKey]:
+    def on_placement(self, key: PlacementKey, seen: Placement | None) -> set[WorkKey]:
         if seen is not None and not seen.alive:
             seen = None
         before = self.placements.pop(key, None)
@@ -209,8 +209,8 @@ class PlacementState:
             self.placements[key] = seen
             if key.cluster not in self.engine.sources():
                 works.add(DiscoveryKey(key.cluster))
-            if not seen.what.problem:
-                works |= self._with_withdrawals(self.engine.put_placement(key, seen.what))
+            if not seen.workload.problem:
+                works |= self._with_withdrawals(self.engine.put_placement(key, seen.workload))
         self._track_sources(key.cluster)
         if _decisive(before) != _decisive(seen):
             works |= self._update_routes(key) | self._unwanted(key)
@@ -285,11 +285,11 @@ class PlacementState:
     def mailbox_of(self, cluster: str) -> str | None:
         return self._names.get(cluster)
 
-    def on_location(self, cluster: str, name: str, seen: LocationLabels | None) -> set[WorkKey]:
+    def on_location(self, cluster: str, name: str, seen: Location | None) -> set[WorkKey]:
         before = self.locations.pop((cluster, name), None)
         if seen is not None:
             self.locations[cluster, name] = seen
-        if before == seen:
+        if _parameters(before) == _parameters(seen):
             return set()
         return {
             Copy(mailbox, part)
@@ -447,6 +447,11 @@ def _made_for(seen: ObservedObject | None) -> frozenset[PlacementKey]:
     return seen.placements if seen is not None and seen.alive else frozenset()
 
 
-def _decisive(seen: PlacementView | None) -> object:
+def _decisive(seen: Placement | None) -> object:
     """The part of a placement that decides about withdrawals."""
-    return None if seen is None else (seen.what, seen.uid, seen.generation, seen.annotations.get(CONFIRM_WITHDRAWAL))
+    return None if seen is None else (seen.workload, seen.uid, seen.generation, seen.annotations.get(CONFIRM_WITHDRAWAL))
+
+
+def _parameters(seen: Location | None) -> object:
+    """The part of a Location that decides about customization."""
+    return None if seen is None else (seen.labels, seen.annotations)

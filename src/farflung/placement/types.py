@@ -80,6 +80,7 @@ class Location(msgspec.Struct, frozen=True, gc=False):
     problem: str = ""  #: why it is invalid
     taints: tuple[Taint, ...] = ()
     document: bytes = EMPTY_DOCUMENT  #: JSON for `spec.where`
+    annotations: Mapping[str, str] = NOTHING
 
 
 class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
@@ -93,7 +94,7 @@ class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """The fields of an EdgePlacement that decide its destinations; `WorkloadSelector` has those that select objects."""
+    """An EdgePlacement."""
 
     key: ObjectKey
     uid: str = ""
@@ -103,19 +104,24 @@ class Placement(msgspec.Struct, frozen=True):
     spread_by: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     where: WhereFilter | None = None
-    problem: str = ""  #: why it is invalid; then the other fields are empty
+    problem: str = ""  #: why the fields above are invalid; then they are empty
+    workload: WorkloadSelector = WorkloadSelector()  #: the objects that it selects
+    annotations: Mapping[str, str] = NOTHING
+    alive: bool = True  #: it has no deletionTimestamp
+    document: bytes = EMPTY_DOCUMENT  #: JSON
 
 
 UNSEEN_ANNOTATIONS: Final = (LAST_APPLIED,)
 UNSEEN_STATUS: Final = ("lastSyncerHeartbeatTime",)  #: changes with every heartbeat
 
 
-class _Metadata(msgspec.Struct):
+class _Metadata(msgspec.Struct, rename="camel"):
     name: str
     uid: str = ""
     generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
 
 
 class _Object(msgspec.Struct):
@@ -166,28 +172,38 @@ _STATUS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 def parse_placement(obj: Obj | bytes, cluster: str = "") -> Placement:
     """`cluster`: by default that of the object's annotation.  Raises msgspec.ValidationError for objects that no server
     returns."""
-    found, key = _read(obj, cluster)
-    identity: dict[str, Any] = {"key": key, "uid": found.metadata.uid, "generation": found.metadata.generation}
+    document = obj if isinstance(obj, bytes) else msgspec.json.encode(obj)
+    found, key = _read(document, cluster)
     try:
-        return Placement(**identity, **_placement(_PLACEMENT.decode(found.spec) or _PlacementSpec()))
+        fields = _placement(_PLACEMENT.decode(found.spec) or _PlacementSpec())
     except InvalidFieldError as problem:
-        return Placement(**identity, problem=str(problem))
+        fields = {"problem": str(problem)}
     except msgspec.ValidationError as error:
-        return Placement(**identity, problem=describe_mismatch("spec", error))
+        fields = {"problem": describe_mismatch("spec", error)}
+    return Placement(
+        key,
+        found.metadata.uid,
+        found.metadata.generation,
+        workload=parse_workload_selector(document),
+        annotations=found.metadata.annotations or NOTHING,
+        alive=found.metadata.deletion_timestamp is None,
+        document=document,
+        **fields,
+    )
 
 
 def parse_location(obj: Obj | bytes, cluster: str = "") -> Location:
     found, key = _read(obj, cluster)
-    labels, document = found.metadata.labels or {}, _document(found)
+    labels, annotations, document = found.metadata.labels or {}, found.metadata.annotations or NOTHING, _document(found)
     try:
         spec = _LOCATION.decode(found.spec) or _LocationSpec()
     except msgspec.ValidationError as error:
-        return Location(key, labels, None, describe_mismatch("spec", error), document=document)
+        return Location(key, labels, None, describe_mismatch("spec", error), (), document, annotations)
     taints = tuple(_taints(spec.taints))
     try:
-        return Location(key, labels, _instances(spec), "", taints, document)
+        return Location(key, labels, _instances(spec), "", taints, document, annotations)
     except InvalidFieldError as problem:
-        return Location(key, labels, None, str(problem), taints, document)
+        return Location(key, labels, None, str(problem), taints, document, annotations)
 
 
 def parse_target(obj: Obj | bytes, cluster: str = "") -> ScheduledTarget:
@@ -424,30 +440,7 @@ def _made_for(annotations: Mapping[str, str]) -> frozenset[PlacementKey]:
     return frozenset(PlacementKey(cluster, name) for cluster, _, name in pairs if name)
 
 
-# --- placements and their slices ------------------------------------------------------------------
-
-
-class PlacementView(msgspec.Struct, frozen=True):
-    """The fields of an EdgePlacement that decide its copies.  Its destinations come from slices."""
-
-    document: bytes
-    what: WorkloadSelector
-    uid: str
-    generation: int
-    annotations: Mapping[str, str]
-    alive: bool
-
-
-def parse_placement_view(document: bytes) -> PlacementView:
-    metadata = _headed.decode(document).metadata
-    return PlacementView(
-        document,
-        parse_workload_selector(orjson.loads(document)),
-        metadata.uid,
-        metadata.generation,
-        metadata.annotations or {},
-        metadata.deletion_timestamp is None,
-    )
+# --- slices ------------------------------------------------------------------
 
 
 class _Destination(msgspec.Struct, frozen=True, rename="camel"):
@@ -490,21 +483,6 @@ def parse_slice(document: bytes) -> PlacementSlice:
         for one in found.destinations or ()
     )
     return PlacementSlice(owner.uid, owner.name or found.metadata.name, tuple(routes))
-
-
-# --- Locations ------------------------------------------------------------------------------------
-
-
-class LocationLabels(msgspec.Struct, frozen=True):
-    """The metadata of a Location for customization."""
-
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-
-
-def parse_location_labels(document: bytes) -> LocationLabels:
-    metadata = _headed.decode(document).metadata
-    return LocationLabels(metadata.labels or {}, metadata.annotations or {})
 
 
 FIELDS: Final = ("cluster", "locationName", "syncTargetName", "syncTargetUID")  #: of an entry

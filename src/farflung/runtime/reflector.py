@@ -119,6 +119,7 @@ class Reflector(Generic[T]):
         self._env = env
         self._selection = selection
         self._since = ""  #: the resourceVersion to watch from; empty: list first
+        self._decoded: tuple[bytes, Callable[[bytes], Any], Any] | None = None  #: document, decoder, value
         self._failures = 0  #: in a row
         self._lists = 0  #: lists since the last watch that worked
         self._turn: asyncio.Timeout | None = None  #: of a list or watch; expires when a sink is added
@@ -227,6 +228,7 @@ class Reflector(Generic[T]):
         if event.type not in EVENT_TYPES:
             raise InvalidResponse(f"an event of the type {event.type[:50]!r}")
         self._since = version
+        document = bytes(event.object)
         for reader in self._readers:
             if not reader.listed:
                 continue
@@ -236,14 +238,16 @@ class Reflector(Generic[T]):
                 if value is not None:
                     sink.remove(CachedObject(key, revision, value))
             elif event.type != "BOOKMARK" and sink.is_news(key, revision):
-                for known in self._known(reader, key, version, bytes(event.object)):
+                for known in self._known(reader, key, version, document):
                     sink.apply(known)
             sink.hear(revision)
 
     def _known(self, reader: _Reader[Any], key: Key, version: str, document: bytes) -> Iterator[CachedObject[Any]]:
         """Nothing if the object is invalid and no version of it was valid."""
         try:
-            value = reader.decode(document)
+            if self._decoded is None or self._decoded[:2] != (document, reader.decode):
+                self._decoded = document, reader.decode, reader.decode(document)
+            value = self._decoded[2]  # of an earlier reader, if it has the same decoder
         except DECODE_ERRORS as error:
             reader.sink.trouble(f"cannot decode {self._collection.plural} {key}", error)
             value = reader.sink.previous(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farflung.controllers.edge_scheduler.triggers import ParsedPlacement, ParsedSlice, Trigger, Triggers
+from farflung.controllers.edge_scheduler.triggers import ParsedSlice, Trigger, Triggers
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
 from farflung.placement.types import Location, Placement, ScheduledTarget
@@ -10,11 +10,11 @@ from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
 
 
-def seen(name: str, generation: int = 1) -> ParsedPlacement:
-    return ParsedPlacement(Placement(ObjectKey("wmw", name), "uid", generation, (EVERYTHING,)), b"{}")
+def seen(name: str, generation: int = 1) -> Placement:
+    return Placement(ObjectKey("wmw", name), "uid", generation, (EVERYTHING,))
 
 
-def placement(name: str, old: ParsedPlacement | None, new: ParsedPlacement | None) -> CacheChange[ParsedPlacement]:
+def placement(name: str, old: Placement | None, new: Placement | None) -> CacheChange[Placement]:
     return CacheChange(cache.Key("wmw", "", name), old, new)
 
 

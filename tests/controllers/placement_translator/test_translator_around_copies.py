@@ -36,7 +36,7 @@ from farflung.placement.index import Copy
 from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.state import SERVING_TIMEOUT, PlacementState
-from farflung.placement.types import ObservedObject, PlacementSlice, PlacementView, Route, Workspace
+from farflung.placement.types import ObservedObject, Placement, PlacementSlice, Route, Workspace
 
 WIDGETS = inside("shop", "widgets", "example.org/v1")
 BINDINGS = f"{APIS}/apibindings"
@@ -277,11 +277,9 @@ def seen(metadata: Obj, **parts: Obj) -> ObservedObject:
     return ObservedObject(document, 1, "v1", labels=metadata.get("labels") or {})
 
 
-def placed(**what: object) -> PlacementView:
+def placed(**what: object) -> Placement:
     spec = {"namespaceSelector": PROD, **what}
-    return PlacementView(
-        b"{}", parse_workload_selector({"metadata": {"name": "p"}, "spec": spec}), "u", 1, {}, alive=True
-    )
+    return Placement(PlacementKey("wmw", "p"), "u", 1, workload=parse_workload_selector({"metadata": {"name": "p"}, "spec": spec}))
 
 
 def mailbox(cluster: str) -> Workspace:

@@ -15,7 +15,7 @@ from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
-from farflung.controllers.edge_scheduler.triggers import ParsedPlacement, ParsedSlice, Trigger, Triggers
+from farflung.controllers.edge_scheduler.triggers import ParsedSlice, Trigger, Triggers
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
@@ -23,9 +23,7 @@ from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution
 from farflung.placement.types import (
     Destination,
-    Location,
     Placement,
-    ScheduledTarget,
     parse_location,
     parse_placement,
     parse_target,
@@ -121,10 +119,10 @@ class EdgeScheduler:
             return informers.informer(client, collection, decode, self._trouble)
 
         edge = setting.provider.view(setting.edge_view)
-        self._placements = informer(edge, EDGE_PLACEMENTS, decode_placement)
+        self._placements = informer(edge, EDGE_PLACEMENTS, parse_placement)
         self._slices = informer(edge, SINGLE_PLACEMENT_SLICES, decode_slice)
-        self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, _location)
-        self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, _target)
+        self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, parse_location)
+        self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, parse_target)
         self.controller: Controller[ObjectKey] = Controller(
             name, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
@@ -166,17 +164,17 @@ class EdgeScheduler:
         await self.rebuilder.clean.wait()
         if not self._begin():
             return 0.0
-        seen = self._placements.cache.get(cache.Key(key.cluster, "", key.name))
-        if seen is None:
+        placement = self._placements.cache.get(cache.Key(key.cluster, "", key.name))
+        if placement is None:
             self._log.info("EdgePlacement not found", v=1, controller=self._name, edgePlacement=key.name)
             self._decided.pop(key, None)
             self._pace.forget(key)
             return None
-        if not seen.alive:
+        if not placement.alive:
             return None
         if (wait := self._pace.wait(key)) > 0:
             return wait
-        placement, trigger = seen.value, self._triggers.last(key)
+        trigger = self._triggers.last(key)
         before = self._previous(placement)
         resolution = self._with_failing(self._triggers.engine.resolve(key, before), before)
         if (writes := self._writes(placement, resolution)) and (wait := self._hold(placement, resolution)) > 0:
@@ -186,7 +184,7 @@ class EdgeScheduler:
             writes = self._writes(placement, resolution)
         if not resolution.problem:
             self._decided[key] = Decided(placement.uid, resolution.destinations, self._versions(key))
-        document = orjson.loads(seen.document)
+        document = orjson.loads(placement.document)
         await self._apply(decide.plan_status(placement, document, resolution, self._timestamp()), trigger)
         return None
 
@@ -291,29 +289,5 @@ WORDS: Final = {
 }
 
 
-class _Deletable(msgspec.Struct, frozen=True, rename="camel"):
-    deletion_timestamp: str | None = None
-
-
-class _Headed(msgspec.Struct, frozen=True):
-    metadata: _Deletable
-
-
-_headed: Final = msgspec.json.Decoder(_Headed)
-
-
-def decode_placement(document: bytes) -> ParsedPlacement:
-    alive = _headed.decode(document).metadata.deletion_timestamp is None
-    return ParsedPlacement(parse_placement(document), document, alive)
-
-
 def decode_slice(document: bytes) -> ParsedSlice:
     return ParsedSlice(document, placements_of(orjson.loads(document)))
-
-
-def _location(document: bytes) -> Location:
-    return parse_location(document)
-
-
-def _target(document: bytes) -> ScheduledTarget:
-    return parse_target(document)

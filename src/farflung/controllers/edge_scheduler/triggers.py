@@ -21,14 +21,6 @@ from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
 
 
-class ParsedPlacement(msgspec.Struct, frozen=True):
-    """A decoded EdgePlacement and its document."""
-
-    value: Placement
-    document: bytes
-    alive: bool = True
-
-
 class ParsedSlice(msgspec.Struct, frozen=True):
     """The document of a SinglePlacementSlice and the placements that own it."""
 
@@ -60,14 +52,14 @@ class Triggers:
     def slices(self, key: ObjectKey) -> Iterable[cache.Key]:
         return sorted(self._slices.get(key, ()))
 
-    def on_placement(self, change: CacheChange[ParsedPlacement]) -> Iterator[ObjectKey]:
+    def on_placement(self, change: CacheChange[Placement]) -> Iterator[ObjectKey]:
         key = ObjectKey(change.key.cluster, change.key.name)
         if self._waiting is not None:
             self._waiting.pop(key, None)
             if change.new is not None:
-                self._waiting[key] = change.new.value
+                self._waiting[key] = change.new
         elif change.new is not None:
-            self.engine.put_placement(change.new.value)
+            self.engine.put_placement(change.new)
         else:
             self.engine.remove_placement(key)
         yield from self._because("EdgePlacement", key, (key,))

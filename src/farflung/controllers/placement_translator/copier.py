@@ -24,7 +24,7 @@ from farflung.placement.index import Copy, CopyReason
 from farflung.placement.names import NAMESPACES, GroupResource, Part, PlacementKey, Source
 from farflung.placement.project import Desired, ServedVersions, SourceObject, agreed, contributing_clusters, desired
 from farflung.placement.state import CONTAINER_KINDS
-from farflung.placement.types import LocationLabels, ObservedObject, Route
+from farflung.placement.types import Location, ObservedObject, Route
 from farflung.runtime.cache import Key
 
 MOST_STRIPPED: Final = 20_000  #: cached stripped objects
@@ -217,7 +217,7 @@ class Copier:
         def customizer_of(cluster: str) -> Callable[[str], Customizer | None]:
             return lambda name: known.customizers.get((cluster, name))
 
-        def location(place: Route) -> LocationLabels | None:
+        def location(place: Route) -> Location | None:
             return known.locations.get((place.cluster, place.location))
 
         return desired(part, wanted, read.sources, customizer_of, location, kept)

@@ -22,7 +22,7 @@ from farflung.placement.feeds import FeedViews
 from farflung.placement.index import Copy
 from farflung.placement.names import PlacementKey
 from farflung.placement.state import PlacementState, StatusKey
-from farflung.placement.types import PlacementView
+from farflung.placement.types import Placement
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import InvolvedObject, Recorder
@@ -43,7 +43,7 @@ class StatusWriter:
     def __init__(
         self,
         context: TranslatorContext,
-        placements: Informer[PlacementView],
+        placements: Informer[Placement],
         recorder: Recorder,
         changed: Callable[[StatusKey], None],
     ) -> None:
@@ -79,7 +79,7 @@ class StatusWriter:
         self._news.setdefault(key, []).extend(new)
         self._changed(StatusKey(key))
 
-    def _seen(self, key: PlacementKey) -> PlacementView | None:
+    def _seen(self, key: PlacementKey) -> Placement | None:
         """From the cache: the state lacks a placement with which the engine fails."""
         seen = self._placements.cache.get(Key(key.cluster, "", key.name))
         return seen if seen is not None and seen.alive else None
@@ -100,14 +100,14 @@ class StatusWriter:
         if status is None and self._known.withdrawals.is_confirmation_used_up(key):
             await self._use_up(key, seen)
 
-    def _check(self, key: PlacementKey, seen: PlacementView) -> None:
+    def _check(self, key: PlacementKey, seen: Placement) -> None:
         """Set the problems of the placement itself."""
-        self._put(key, "spec", [PlacementProblem(names.INVALID_SPEC, seen.what.problem)] if seen.what.problem else [])
+        self._put(key, "spec", [PlacementProblem(names.INVALID_SPEC, seen.workload.problem)] if seen.workload.problem else [])
         verdict = self._known.withdrawals.withdrawal(key)
         message = verdict.message(seen.generation)
         self._put(key, "withdrawal", [PlacementProblem(names.WITHDRAWAL_HELD, message)] if message else [])
 
-    def _record(self, key: PlacementKey, seen: PlacementView) -> None:
+    def _record(self, key: PlacementKey, seen: Placement) -> None:
         involved = InvolvedObject(
             key.cluster, EDGE_PLACEMENTS.api_version, EDGE_PLACEMENTS.kind, key.name, "", seen.uid
         )
@@ -115,7 +115,7 @@ class StatusWriter:
             self._log.info("Problem with EdgePlacement", v=1, edgePlacement=str(key), reason=problem.reason)
             self._recorder.record(involved, "Warning", problem.reason, problem.message)
 
-    async def _use_up(self, key: PlacementKey, seen: PlacementView) -> None:
+    async def _use_up(self, key: PlacementKey, seen: Placement) -> None:
         """Remove the confirmation, so that later withdrawals need a new one."""
         version = orjson.loads(seen.document)["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version, "annotations": {CONFIRM_WITHDRAWAL: None}}}

@@ -27,7 +27,7 @@ from farflung.placement.index import Copy
 from farflung.placement.names import Part, Source
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.syncer_config import THE_ONE
-from farflung.placement.types import LocationLabels, ObservedObject
+from farflung.placement.types import Location, ObservedObject
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -222,7 +222,7 @@ class StatusSummarizer:
         self._enqueue_copies(self._summaries.on_report(cluster, report))
         self._follow_age(cluster)  # before summaries with an unknown age are written
 
-    def _on_location(self, change: CacheChange[LocationLabels]) -> None:
+    def _on_location(self, change: CacheChange[Location]) -> None:
         self._enqueue_copies(self._summaries.on_location(change.key.cluster, change.key.name))
 
     def _on_collector(self, change: CacheChange[ParsedCollector]) -> None:
