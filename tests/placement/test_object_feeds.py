@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from typing import Any
 
 import orjson
@@ -12,10 +13,11 @@ from local_transport import LocalTransport
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
+from farflung.lib.klog import Logger
 from farflung.placement.feeds import ObjectFeeds
 from farflung.placement.names import GroupResource, Part, Source
-from farflung.placement.types import parse_object
 from farflung.runtime.informer import SharedInformers
+from farflung.runtime.rebuilder import Rebuilder
 from farflung.runtime.reflector import Environment
 
 MAPS = Source(GroupResource("", "configmaps"), "v1")
@@ -44,7 +46,8 @@ async def test_a_stopped_source_delivers_no_objects_of_a_watch_that_goes_on_for_
     def heard(cluster: str, part: Part, after: Any) -> None:
         (known.discard if after is None else known.add)(part.name)
 
-    feeds = ObjectFeeds(client, parse_object, heard, lambda source: None, shared, fail)
+    rebuilder = Rebuilder("test", lambda: None, ENV, Logger(io.StringIO()))
+    feeds = ObjectFeeds(client, heard, lambda source: None, shared, rebuilder, fail)
 
     def stop(change: Any) -> None:
         if change.key.name == "after":

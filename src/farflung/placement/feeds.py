@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -61,19 +61,19 @@ class ObjectFeeds:
     def __init__(
         self,
         everywhere: Client,
-        decode: Callable[[GroupResource, str, bytes], ObservedObject],
         notify: ObjectListener,
         changed: Callable[[Source], None],
         informers: SharedInformers,
+        rebuilder: Rebuilder,
         trouble: Callable[[str, Exception], None],
     ) -> None:
-        """`everywhere`: all workspaces; `notify` is called for every change, `changed` when a source has its first
-        list, and when it is stopped."""
+        """`everywhere`: all workspaces; `notify` is called for every change, guarded by the rebuilder; `changed` when a
+        source has its first list, and when it is stopped."""
         self._everywhere = everywhere
-        self._decode = decode
         self._notify = notify
         self._changed = changed
         self._shared = informers
+        self._rebuilder = rebuilder
         self._trouble = trouble
         self.is_assuming = False  #: the change being delivered is an own write
         self._informers: dict[Source, Informer[ObservedObject]] = {}
@@ -103,25 +103,31 @@ class ObjectFeeds:
         client = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
 
         def decode(document: bytes) -> ObservedObject:
-            return self._decode(source.kind, source.version, document)
+            return parse_object(source.kind, source.version, document)
 
         informer: Informer[ObservedObject] = self._shared.informer(client, source.collection(), decode, self._trouble)
-
-        def listener(change: CacheChange[ObservedObject]) -> None:
-            self._notify(*self._where(source, change.key), change.new)
-
-        informer.subscribe(listener)
+        informer.subscribe(self._rebuilder.guarded(str(source.kind), self._listener(source), source.cluster))
         return informer
 
-    def _where(self, source: Source, key: Key) -> tuple[str, Part]:
-        return key.cluster or source.cluster, Part(source.kind, key.namespace, key.name)
+    def _listener(self, source: Source) -> Callable[[CacheChange[ObservedObject]], None]:
+        def listener(change: CacheChange[ObservedObject]) -> None:
+            part = Part(source.kind, change.key.namespace, change.key.name)
+            self._notify(change.key.cluster or source.cluster, part, change.new)
+
+        return listener
+
+    def replay(self) -> None:
+        """Deliver all objects in the caches to a new engine."""
+        for source, informer in list(self._informers.items()):
+            self._rebuilder.replay(str(source.kind), informer.cache, self._listener(source), source.cluster)
 
     def _stop(self, source: Source) -> None:
         self._running.pop(source).cancel()
         informer = self._informers.pop(source)
         informer.stop()
-        for key in informer.cache:
-            self._notify(*self._where(source, key), None)
+        listener = self._rebuilder.guarded(str(source.kind), self._listener(source), source.cluster)
+        for key, seen in informer.cache.items():
+            listener(CacheChange(key, seen, None))
         self._changed(source)
 
     # --- caches -----------------------------------------------------------------------------------
@@ -133,12 +139,6 @@ class ObjectFeeds:
 
     def informers(self) -> Sequence[Informer[Any]]:
         return list(self._informers.values())
-
-    def objects(self) -> Iterator[tuple[str, Part, ObservedObject]]:
-        """All objects in the caches, with their clusters."""
-        for source, informer in self._informers.items():
-            for key, seen in informer.cache.items():
-                yield *self._where(source, key), seen
 
     async def synced(self, sources: Iterable[Source]) -> None:
         """Wait for the lists of these sources."""
@@ -291,7 +291,7 @@ class PlacementFeed:
         workspace = msgspec.json.Decoder(Workspace).decode
         self._workspaces = self.informer(views.provider, WORKSPACES, workspace, self._on_workspace)
         self.feeds = ObjectFeeds(
-            views.everywhere, parse_object, self._on_object, self._on_source, informers, self.trouble
+            views.everywhere, self._on_object, self._on_source, informers, self.rebuilder, self.trouble
         )
         self._listened: frozenset[Source] = frozenset()
         self.known = self._empty_state()
@@ -315,11 +315,7 @@ class PlacementFeed:
             one.reset(self.known)
         for informer, listener in self._listeners:
             self.rebuilder.replay(informer.collection.kind, informer.cache, listener)
-        for cluster, part, seen in list(self.feeds.objects()):
-            try:
-                self._deliver_object(cluster, part, seen)
-            except Exception as error:
-                self.rebuilder.failed_again((cluster, part), error)
+        self.feeds.replay()
         self.rebuilder.clean.set()
         if self._started:
             self.rebuilder.attempt("begin", lambda: self._notify(self.known.begin()))
@@ -331,10 +327,8 @@ class PlacementFeed:
         found: set[str] = set()
         for subject in self.rebuilder.failing:
             match subject:
-                case (str() as kind, Key(cluster=one) as key) if cluster in (one, None):
+                case (str() as kind, Key() as key) if cluster in (key.cluster, None):
                     found.add(f"{kind} {key.namespace}/{key.name}" if key.namespace else f"{kind} {key.name}")
-                case (str() as one, Part() as part) if cluster in (one, None):
-                    found.add(str(part))
         return sorted(found)
 
     def informer(
@@ -447,9 +441,6 @@ class PlacementFeed:
     # --- changes ----------------------------------------------------------------------------------
 
     def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
-        self.rebuilder.attempt((cluster, part), lambda: self._deliver_object(cluster, part, after))
-
-    def _deliver_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
         before = self.known.world.get(cluster, part)
         works = self.known.on_object(cluster, part, after)
         copy = Copy(self.known.mailbox_of(cluster) or "", part)

@@ -449,7 +449,9 @@ def _made_for(seen: ObservedObject | None) -> frozenset[PlacementKey]:
 
 def _decisive(seen: Placement | None) -> object:
     """The part of a placement that decides about withdrawals."""
-    return None if seen is None else (seen.workload, seen.uid, seen.generation, seen.annotations.get(CONFIRM_WITHDRAWAL))
+    return (
+        None if seen is None else (seen.workload, seen.uid, seen.generation, seen.annotations.get(CONFIRM_WITHDRAWAL))
+    )
 
 
 def _parameters(seen: Location | None) -> object:

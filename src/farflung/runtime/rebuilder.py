@@ -44,9 +44,10 @@ class Rebuilder(Controller[str]):
         self._suspects: set[Hashable] = set()  #: objects with which methods failed recently
         self._rebuilds = 0  #: recent ones
 
-    def guarded(self, kind: str, listener: Listener[T]) -> Listener[T]:
-        """A listener whose failure makes the engine dirty.  `kind`: of its objects."""
-        return lambda change: self.attempt((kind, change.key), lambda: listener(change))
+    def guarded(self, kind: str, listener: Listener[T], cluster: str = "") -> Listener[T]:
+        """A listener whose failure makes the engine dirty.  `kind`: of its objects; `cluster`: where they are, if their
+        keys do not have it."""
+        return lambda change: self.attempt((kind, _in_cluster(change.key, cluster)), lambda: listener(change))
 
     def attempt(self, subject: Hashable, call: Callable[[], None]) -> None:
         """Call the engine, unless it is dirty.  `subject`: the object concerned."""
@@ -74,18 +75,16 @@ class Rebuilder(Controller[str]):
             self.clean.clear()
             self.queue.add(REBUILD)
 
-    def replay(self, kind: str, cache: Mapping[Key, T], listener: Listener[T]) -> None:
+    def replay(self, kind: str, cache: Mapping[Key, T], listener: Listener[T], cluster: str = "") -> None:
         """Deliver all objects of a cache to the new engine, except those that fail."""
         for key, value in list(cache.items()):
             try:
                 listener(CacheChange(key, None, value))
             except Exception as error:
-                self.failed_again((kind, key), error)
-
-    def failed_again(self, subject: Hashable, error: BaseException) -> None:
-        """A method of a new engine failed, which is used without this object until the next rebuild."""
-        self._suspects.add(subject)
-        self.failed(subject, error)
+                # the new engine is used without this object until the next rebuild
+                subject = kind, _in_cluster(key, cluster)
+                self._suspects.add(subject)
+                self.failed(subject, error)
 
     async def _reconcile(self, key: str, worker: int) -> None:
         self._rebuilds += 1
@@ -94,3 +93,7 @@ class Rebuilder(Controller[str]):
         self._rebuild()
         self.clean.set()
         self._log.info("engine was rebuilt", controller=self.name)
+
+
+def _in_cluster(key: Key, cluster: str) -> Key:
+    return key if key.cluster else key._replace(cluster=cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -43,6 +43,10 @@ class WorkQueue(Generic[K]):
         if key not in self._held:
             self._waiting.append(key)
             self._wake()
+
+    def add_all(self, keys: Iterable[K]) -> None:
+        for key in keys:
+            self.add(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Queue the key after so many seconds, unless it is queued earlier."""

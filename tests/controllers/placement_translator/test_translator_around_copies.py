@@ -279,7 +279,9 @@ def seen(metadata: Obj, **parts: Obj) -> ObservedObject:
 
 def placed(**what: object) -> Placement:
     spec = {"namespaceSelector": PROD, **what}
-    return Placement(PlacementKey("wmw", "p"), "u", 1, workload=parse_workload_selector({"metadata": {"name": "p"}, "spec": spec}))
+    return Placement(
+        PlacementKey("wmw", "p"), "u", 1, workload=parse_workload_selector({"metadata": {"name": "p"}, "spec": spec})
+    )
 
 
 def mailbox(cluster: str) -> Workspace:

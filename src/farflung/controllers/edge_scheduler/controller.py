@@ -145,8 +145,7 @@ class EdgeScheduler:
     ) -> Callable[[CacheChange[T]], None]:
         def listener(change: CacheChange[T]) -> None:
             self._log.info(f"queueing {kind}", v=3, controller=self._name, key=change.key)
-            for key in trigger(self._triggers, change):
-                self.controller.queue.add(key)
+            self.controller.queue.add_all(trigger(self._triggers, change))
 
         return listener
 

@@ -87,8 +87,7 @@ class MailboxController:
 
     def _enqueuing(self, trigger: Callable[[CacheChange[T]], Iterable[str]]) -> Callable[[CacheChange[T]], None]:
         def listener(change: CacheChange[T]) -> None:
-            for name in trigger(change):
-                self.controller.queue.add(name)
+            self.controller.queue.add_all(trigger(change))
 
         return listener
 
@@ -96,9 +95,8 @@ class MailboxController:
         self._mailboxes.clear()
         for kind, source, trigger in self._sources:
             self.rebuilder.replay(kind, source.cache, self._enqueuing(trigger))
-        for name in self._mailboxes.names():
-            self._reporter.controller.queue.add(name)
-            self._releaser.controller.queue.add(name)
+        for controller in (self._reporter.controller, self._releaser.controller):
+            controller.queue.add_all(self._mailboxes.names())
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=NAME)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Final
@@ -83,16 +83,14 @@ class PlacementTranslator:
 
     def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
         """An own write needs no reconcile; other changes of the copy have their own events."""
+        keys = [work for work in works if work != assumed and not isinstance(work, StatusKey)]
+        if any(isinstance(work, ConfigKey) for work in keys):
+            self._config_writer.forget()
+        if keys:
+            self.controller.queue.add_all(keys)
         for work in works:
             if isinstance(work, StatusKey):
                 self._on_status(work)
-            elif work != assumed:
-                self._add(work)
-
-    def _add(self, work: Copy | ConfigKey | DiscoveryKey) -> None:
-        if isinstance(work, ConfigKey):
-            self._config_writer.forget()
-        self.controller.queue.add(work)
 
     def _on_status(self, status: StatusKey) -> None:
         if status.placement in self._known.placements:
@@ -129,11 +127,8 @@ class PlacementTranslator:
             return
         await self._discovery.ask(cluster)
         keys = [key for key in self._known.placements if key.cluster == cluster]
-        self._configure(mailbox for key in keys for mailbox in self._known.engine.routes(key))
-
-    def _configure(self, mailboxes: Iterable[str]) -> None:
-        for mailbox in mailboxes:
-            self._add(ConfigKey(mailbox))
+        self._config_writer.forget()
+        self.controller.queue.add_all(ConfigKey(mailbox) for key in keys for mailbox in self._known.engine.routes(key))
 
     async def _write_status(self, status: StatusKey, worker: int) -> float | None:
         """Write the status when no other key is queued: short problems are not reported.  At the start, all copies are

@@ -102,7 +102,9 @@ class StatusWriter:
 
     def _check(self, key: PlacementKey, seen: Placement) -> None:
         """Set the problems of the placement itself."""
-        self._put(key, "spec", [PlacementProblem(names.INVALID_SPEC, seen.workload.problem)] if seen.workload.problem else [])
+        self._put(
+            key, "spec", [PlacementProblem(names.INVALID_SPEC, seen.workload.problem)] if seen.workload.problem else []
+        )
         verdict = self._known.withdrawals.withdrawal(key)
         message = verdict.message(seen.generation)
         self._put(key, "withdrawal", [PlacementProblem(names.WITHDRAWAL_HELD, message)] if message else [])
