@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from farflung.lib.memory import remember
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, bad_request, go_quote
@@ -125,6 +127,67 @@ def selector_of(obj: Obj) -> LabelSelector:
         for one in obj.get("matchExpressions") or ()
     )
     return LabelSelector((*equal, *expressions))
+
+
+class SelectorExpression(msgspec.Struct):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class Selector(msgspec.Struct, rename="camel"):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[SelectorExpression] | None = None
+
+
+class InvalidFieldError(ValueError):
+    """The message begins with the path of the invalid field."""
+
+
+def describe_mismatch(path: str, error: msgspec.ValidationError) -> str:
+    """For example `spec.locationSelectors[0]: Expected …`.  `path`: of the decoded value."""
+    what, _, at = str(error).partition(" - at `$")
+    return f"{path}{at.rstrip('`')}: {what}"
+
+
+def parse_label_selector(selector: Selector, path: str) -> LabelSelector:
+    """Raises InvalidFieldError."""
+    requirements: list[Requirement] = []
+    for key, value in (selector.match_labels or {}).items():
+        check_key(key, f"{path}.matchLabels")
+        _check_value(value, f"{path}.matchLabels[{key}]")
+        requirements.append(Requirement(key, "in", (value,)))
+    for at, expression in enumerate(selector.match_expressions or ()):
+        requirements.append(_requirement(expression, f"{path}.matchExpressions[{at}]"))
+    return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
+
+
+def check_key(key: str, path: str) -> None:
+    """Raises InvalidFieldError if this is not a valid label key."""
+    if wrong := names.qualified_name(key):
+        raise InvalidFieldError(f"{path}: Invalid value: {go_quote(key)}: {'; '.join(wrong)}")
+
+
+def _requirement(expression: SelectorExpression, path: str) -> Requirement:
+    operator = IN_OBJECTS.get(expression.operator)
+    values = expression.values or ()
+    if operator is None:
+        why = "not a valid selector operator"
+        raise InvalidFieldError(f"{path}.operator: Invalid value: {go_quote(expression.operator)}: {why}")
+    if operator in ("in", "notin") and not values:
+        raise InvalidFieldError(f"{path}.values: Required value: must be specified when `operator` is 'In' or 'NotIn'")
+    if operator in ("exists", "!") and values:
+        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        raise InvalidFieldError(f"{path}.values: Forbidden: {why}")
+    check_key(expression.key, f"{path}.key")
+    for at, value in enumerate(values):
+        _check_value(value, f"{path}.values[{at}]")
+    return Requirement(expression.key, operator, tuple(values))
+
+
+def _check_value(value: str, path: str) -> None:
+    if wrong := names.label_value(value):
+        raise InvalidFieldError(f"{path}: Invalid value: {go_quote(value)}: {'; '.join(wrong)}")
 
 
 @remember(4096)

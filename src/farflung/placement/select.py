@@ -10,79 +10,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from farflung.apis.edge.names import DOWNSYNC_OVERWRITE
-from farflung.machinery import names
 from farflung.machinery.cel.language.budget import MOST_WORK, STEP, OverBudget
 from farflung.machinery.cel.language.types import BOOL, DYN
 from farflung.machinery.cel.language.values import EvaluationError
-from farflung.machinery.errors import Obj, go_quote
-from farflung.machinery.selectors import EVERYTHING, IN_OBJECTS, Labels, LabelSelector, Requirement
+from farflung.machinery.errors import Obj
+from farflung.machinery.selectors import (
+    EVERYTHING,
+    InvalidFieldError,
+    Labels,
+    LabelSelector,
+    Selector,
+    describe_mismatch,
+    parse_label_selector,
+)
 
 if TYPE_CHECKING:  # the compiler is loaded with the first expression
     from farflung.machinery.cel.compiler import Program
     from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.placement.names import GroupResource, Part
-
-
-class SelectorExpression(msgspec.Struct):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class Selector(msgspec.Struct, rename="camel"):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[SelectorExpression] | None = None
-
-
-class InvalidFieldError(ValueError):
-    """The message begins with the path of the invalid field."""
-
-
-def describe_mismatch(path: str, error: msgspec.ValidationError) -> str:
-    """For example `spec.locationSelectors[0]: Expected …`.  `path`: of the decoded value."""
-    what, _, at = str(error).partition(" - at `$")
-    return f"{path}{at.rstrip('`')}: {what}"
-
-
-def parse_label_selector(selector: Selector, path: str) -> LabelSelector:
-    """Raises InvalidFieldError."""
-    requirements: list[Requirement] = []
-    for key, value in (selector.match_labels or {}).items():
-        check_key(key, f"{path}.matchLabels")
-        _check_value(value, f"{path}.matchLabels[{key}]")
-        requirements.append(Requirement(key, "in", (value,)))
-    for at, expression in enumerate(selector.match_expressions or ()):
-        requirements.append(_requirement(expression, f"{path}.matchExpressions[{at}]"))
-    return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
-
-
-def check_key(key: str, path: str) -> None:
-    """Raises InvalidFieldError if this is not a valid label key."""
-    if wrong := names.qualified_name(key):
-        raise InvalidFieldError(f"{path}: Invalid value: {go_quote(key)}: {'; '.join(wrong)}")
-
-
-def _requirement(expression: SelectorExpression, path: str) -> Requirement:
-    operator = IN_OBJECTS.get(expression.operator)
-    values = expression.values or ()
-    if operator is None:
-        why = "not a valid selector operator"
-        raise InvalidFieldError(f"{path}.operator: Invalid value: {go_quote(expression.operator)}: {why}")
-    if operator in ("in", "notin") and not values:
-        raise InvalidFieldError(f"{path}.values: Required value: must be specified when `operator` is 'In' or 'NotIn'")
-    if operator in ("exists", "!") and values:
-        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        raise InvalidFieldError(f"{path}.values: Forbidden: {why}")
-    check_key(expression.key, f"{path}.key")
-    for at, value in enumerate(values):
-        _check_value(value, f"{path}.values[{at}]")
-    return Requirement(expression.key, operator, tuple(values))
-
-
-def _check_value(value: str, path: str) -> None:
-    if wrong := names.label_value(value):
-        raise InvalidFieldError(f"{path}: Invalid value: {go_quote(value)}: {'; '.join(wrong)}")
-
 
 MOST_ALTERNATIVES: Final = 1_000  #: clauses and selectors of a placement, all together
 _ALL: Final = ["*"]

@@ -15,19 +15,18 @@ from farflung.apis.kcp.names import CLUSTER_ANNOTATION, ExportReference
 from farflung.apis.names import LAST_APPLIED
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, go_quote
-from farflung.machinery.selectors import EVERYTHING, LabelSelector
-from farflung.placement import customize, select
-from farflung.placement.names import GroupResource, ObjectKey, PlacementKey, is_system, may_be_system
-from farflung.placement.select import (
+from farflung.machinery.selectors import (
+    EVERYTHING,
     InvalidFieldError,
+    LabelSelector,
     Selector,
-    WhereFilter,
-    WorkloadSelector,
     check_key,
     describe_mismatch,
     parse_label_selector,
-    parse_workload_selector,
 )
+from farflung.placement import customize, select
+from farflung.placement.names import GroupResource, ObjectKey, PlacementKey, is_system, may_be_system
+from farflung.placement.select import WhereFilter, WorkloadSelector, parse_workload_selector
 
 NOTHING: Final[Mapping[str, str]] = {}
 EMPTY_DOCUMENT: Final = b"{}"
