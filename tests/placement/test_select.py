@@ -269,31 +269,6 @@ def test_what_comes_back_is_told_as_it_was_written() -> None:
 # --- kinds ----------------------------------------------------------------------------------------
 
 
-def test_the_kinds_are_known_if_all_of_them_are_named() -> None:
-    bindings = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["x"]}
-    clause = {"apiGroup": "", "resources": ["configmaps", "pods"]}
-    pods = GroupResource("", "pods")
-    assert what(nonNamespacedObjects=[bindings], downsync=[clause]).kinds() == {BINDINGS, CONFIG_MAPS, pods}
-    assert what(downsync=[]).kinds() == frozenset()
-    assert WorkloadSelector(problem="x").kinds() == frozenset()
-    for more in ({"resources": ["pods"]}, {"apiGroup": ""}, {"apiGroup": "", "resources": ["*"], "objectNames": ["a"]}):
-        assert what(downsync=[clause, more]).kinds() is None
-    assert what(nonNamespacedObjects=[bindings]).kinds() is None
-
-
-def test_kinds_of_which_nothing_can_be_selected_are_told_apart() -> None:
-    bindings = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["x"]}
-    nothing = {"apiGroup": "apis.kcp.io", "resources": ["others"]}
-    read = what(nonNamespacedObjects=[bindings, nothing], downsync=[{"resources": ["pods"], "namespaces": ["ns"]}])
-    assert read.may_select(BINDINGS, namespaced=False)
-    assert not read.may_select(BINDINGS, namespaced=True)
-    assert not read.may_select(GroupResource("apis.kcp.io", "others"), namespaced=False)
-    assert read.may_select(GroupResource("any", "pods"), namespaced=True)
-    assert not read.may_select(GroupResource("any", "pods"), namespaced=False)
-    assert not read.may_select(CONFIG_MAPS, namespaced=True)
-    assert what().may_select(CONFIG_MAPS, namespaced=True)
-
-
 # --- what cannot be understood --------------------------------------------------------------------
 
 
@@ -482,9 +457,6 @@ def test_selecting_is_what_the_twin_says(
         found = read.selects(part, labels, around)
         assert found == naive(spec, part, labels, around or {})
         if found is not None:
-            kinds = read.kinds()
-            assert read.may_select(part.kind, namespaced=bool(part.namespace))
-            assert kinds is None or part.kind in kinds
             assert found.whole_namespace is (part.namespace != "" and read.selects_namespace(around or {}))
     for part, labels in objects:
         changes = {read.selects(part, labels, around) for around in namespaces.values()}

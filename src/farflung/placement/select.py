@@ -150,24 +150,6 @@ class WorkloadSelector:
         """Whether a namespace with these labels is selected as a whole."""
         return self.namespaces is not None and self.namespaces.matches(labels)
 
-    def may_select(self, kind: GroupResource, *, namespaced: bool) -> bool:
-        """Whether an object of the kind can be selected."""
-        return self._clauses_of(kind, namespaced=namespaced) is not None
-
-    def may_select_singly(self, kind: GroupResource, *, namespaced: bool) -> bool:
-        """Whether an object of the kind can be selected other than with its whole namespace."""
-        clauses = self._clauses_of(kind, namespaced=namespaced)
-        return clauses is not None and any(not one.selected.whole_namespace for one in clauses.downsynced)
-
-    def kinds(self) -> frozenset[GroupResource] | None:
-        """The kinds of which objects can be selected; None: any kind."""
-        kinds: set[GroupResource] = set()
-        for one in self.alternatives:
-            if one.group is None or one.resources is None:
-                return None
-            kinds.update(GroupResource(one.group, resource) for resource in one.resources)
-        return frozenset(kinds)
-
     def _clauses_of(self, kind: GroupResource, *, namespaced: bool) -> _KindClauses | None:
         """None: no object of the kind can be selected."""
         if (kind, namespaced) not in self._of_kinds:
