@@ -54,6 +54,10 @@ class Source(NamedTuple):
         plural = f"{self.kind.resource}:{self.identity}" if self.identity else self.kind.resource
         return Collection(self.kind.group, self.version, plural, "")
 
+    def collection_in(self, api_version: str) -> Collection:
+        """Where one workspace serves the kind in this version, with or without its group."""
+        return Collection(self.kind.group, api_version.rpartition("/")[2], self.kind.resource, "")
+
 
 NAMESPACES: Final = GroupResource("", "namespaces")
 DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")

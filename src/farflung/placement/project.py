@@ -19,8 +19,8 @@ from farflung.machinery.fields.sets import Fields, has, path
 from farflung.machinery.names import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
 from farflung.placement.index import CopyReason
-from farflung.placement.names import NAMESPACES, Part, PlacementKey
-from farflung.placement.types import YES, Location, Projection, Route, projection_of
+from farflung.placement.names import NAMESPACES, Part, PlacementKey, Source
+from farflung.placement.types import YES, Location, ObservedObject, Projection, Route, projection_of
 
 Section = Mapping[str, Any]
 SERVICE_FIELDS: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies", "ipFamilyPolicy")
@@ -635,6 +635,7 @@ def _dropped(offers: Sequence[ServedVersions], kept: Sequence[ServedVersions]) -
 
 
 CustomizerOf = Callable[[str], Customizer | None]  #: by `namespace/name`
+MOST_REMEMBERED: Final = 20_000  #: stripped objects, and copies that are equal in all mailboxes
 
 
 class Desired(NamedTuple):
@@ -721,3 +722,89 @@ def _parameters(place: Route, locations: Callable[[Route], Location | None]) -> 
     found = locations(place)
     labels, annotations = ({}, {}) if found is None else (found.labels, found.annotations)
     return parameters_of(labels, annotations, location=place.location, cluster=place.target, workspace=place.cluster)
+
+
+class CopyState(NamedTuple):
+    """What decides about one object of one mailbox."""
+
+    part: Part
+    cluster: str  #: of the mailbox
+    reasons: list[CopyReason]
+    served: Source | None  #: None: the mailbox does not serve the kind
+    observed: ObservedObject | None  #: the object in the mailbox
+    kept: list[PlacementKey]  #: undecided placements of the existing copy
+    sources: list[tuple[str, ObservedObject]]  #: the objects to merge, with their workspaces
+
+    @property
+    def placements(self) -> set[PlacementKey]:
+        return {one.placement for one in self.reasons}
+
+    @property
+    def is_customized(self) -> bool:
+        return any(seen.customizer or seen.expands for _, seen in self.sources)
+
+    @property
+    def has_several_versions(self) -> bool:
+        """Whether the sources were read in several versions of their API."""
+        return len({seen.api_version for _, seen in self.sources}) > 1
+
+
+class Projector:
+    """Computes copies: each source is stripped once, and copies that are equal in all mailboxes are made once."""
+
+    def __init__(
+        self,
+        customizers: Mapping[tuple[str, str], Customizer],
+        locations: Mapping[tuple[str, str], Location],
+    ) -> None:
+        """`customizers`: by cluster and `namespace/name`; `locations`: by cluster and name."""
+        self._customizers = customizers
+        self._locations = locations
+        self._stripped: dict[tuple[str, Part], tuple[int, str, Obj]] = {}
+        self._common: dict[Part, tuple[object, Desired]] = {}
+
+    def stripped(self, cluster: str, part: Part, seen: ObservedObject) -> SourceObject:
+        found = self.remembered(cluster, part, seen.version, seen.api_version)
+        if found is None:
+            found = self.remember(cluster, part, seen.version, seen.api_version, orjson.loads(seen.document))
+        return found
+
+    def remembered(self, cluster: str, part: Part, version: int, api_version: str) -> SourceObject | None:
+        found = self._stripped.get((cluster, part))
+        return SourceObject(cluster, version, found[2]) if found and found[:2] == (version, api_version) else None
+
+    def remember(self, cluster: str, part: Part, version: int, api_version: str, obj: Obj) -> SourceObject:
+        if len(self._stripped) >= MOST_REMEMBERED:
+            self._stripped.clear()
+        bare = stripped(obj)
+        self._stripped[cluster, part] = version, api_version, bare
+        return SourceObject(cluster, version, bare)
+
+    def desired(self, copy: CopyState, sources: Sequence[SourceObject] | None = None) -> Desired:
+        """`sources`: by default those of the copy, in the version in which they were observed."""
+        if sources is None:
+            sources = [self.stripped(cluster, copy.part, seen) for cluster, seen in copy.sources]
+        if copy.is_customized:
+            return self._compute(copy, sources)
+        why = (
+            [(one.placement, one.selected) for one in copy.reasons],
+            [(one.cluster, one.version, one.obj["apiVersion"]) for one in sources],
+            copy.kept,
+        )
+        remembered = self._common.get(copy.part)
+        if remembered is not None and remembered[0] == why:
+            return remembered[1]
+        want = self._compute(copy, sources)
+        if len(self._common) >= MOST_REMEMBERED:
+            self._common.clear()
+        self._common[copy.part] = why, want
+        return want
+
+    def _compute(self, copy: CopyState, sources: Sequence[SourceObject]) -> Desired:
+        def customizer_of(cluster: str) -> CustomizerOf:
+            return lambda name: self._customizers.get((cluster, name))
+
+        def location(place: Route) -> Location | None:
+            return self._locations.get((place.cluster, place.location))
+
+        return desired(copy.part, copy.reasons, sources, customizer_of, location, copy.kept)

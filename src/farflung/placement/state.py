@@ -33,6 +33,7 @@ from farflung.placement.names import (
     Source,
     is_mailbox_name,
 )
+from farflung.placement.project import CopyState, contributing_clusters
 from farflung.placement.types import Location, ObservedObject, Placement, PlacementSlice, Route, Workspace
 
 SERVING_TIMEOUT: Final = 10.0  #: seconds that a binding or definition has to serve its kind before that is reported
@@ -320,6 +321,44 @@ class PlacementState:
             for mailbox in self.engine.routes(key)
             if self.engine.is_desired_by(key, mailbox, part)
         }
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def copy_state(self, copy: Copy) -> CopyState | None:
+        """None if there is no such mailbox."""
+        cluster = self.mailboxes.get(copy.mailbox)
+        if cluster is None:
+            return None
+        part = copy.part
+        reasons, observed = self.engine.reasons(*copy), self.world.get(cluster, part)
+        others = (observed.placements if observed is not None else frozenset()) - {one.placement for one in reasons}
+        kept = sorted(key for key in others if self.is_undecided(key))
+        found = [(one, self.world.get(one, part)) for one in contributing_clusters(part, reasons, kept)]
+        sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
+        return CopyState(part, cluster, reasons, self.offers.source(cluster, part.kind), observed, kept, sources)
+
+    def is_occupied(self, copy: Copy, cluster: str) -> bool:
+        """Whether the deletion of a namespace, definition or binding would delete other objects."""
+        if not all(self._is_listed(source) for source in self.offers.of(cluster)):
+            return True
+        return any(True for _ in self._within(copy, cluster))
+
+    def is_being_emptied(self, copy: Copy, cluster: str) -> bool:
+        """Whether there are copies to delete in it first."""
+        return any(seen.ours and seen.alive for seen in self._within(copy, cluster))
+
+    def _within(self, copy: Copy, cluster: str) -> Iterator[ObservedObject]:
+        """Objects in a namespace, or of the kinds of a definition or binding; except wanted objects of
+        these kinds, which cannot exist without it."""
+        part = copy.part
+        if part.kind == NAMESPACES:
+            inside = (self.world.get(cluster, one) for one in self.world.inside(cluster, part.name))
+            yield from (seen for seen in inside if seen is not None and not seen.system)
+            return
+        served = {source.kind for source in self.offers.served_by(cluster, part)}
+        for one, seen in self.world.parts(cluster).items():
+            if one.kind in served and not (seen.ours and self.engine.is_desired(copy.mailbox, one)):
+                yield seen
 
     # --- withdrawals ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.controllers.placement_translator.copier import Copier, SourceReader
+from farflung.controllers.placement_translator.copier import Copier
 from farflung.controllers.placement_translator.status_writer import StatusWriter, TranslatorContext
 from farflung.controllers.placement_translator.syncer_config_writer import SyncerConfigWriter
 from farflung.placement.feeds import DiscoveryCache, PlacementFeed
@@ -77,8 +77,7 @@ class PlacementTranslator:
         context = TranslatorContext(known, feed.views, self._now, feed.log, feed.failing_objects)
         self._known = known
         self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._enqueue_status)
-        reader = SourceReader(self._discovery, feed.views.everywhere)
-        self._copier = Copier(context, feed.feeds, reader, self._status_writer.report)
+        self._copier = Copier(context, feed.feeds, self._discovery, self._status_writer.report)
         self._config_writer = SyncerConfigWriter(context, self._discovery, feed.configs)
 
     def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
