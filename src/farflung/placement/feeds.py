@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -176,9 +176,10 @@ class DiscoveryCache:
         self._workspace = workspace
         self._known: dict[str, DiscoveredKinds] = {}
 
-    def known(self, cluster: str) -> DiscoveredKinds | None:
-        """None if the discovery was not read yet."""
-        return self._known.get(cluster)
+    def namespaced(self, cluster: str) -> Mapping[GroupResource, str] | None:
+        """The versions of namespaced kinds; None if the discovery was not read yet."""
+        known = self._known.get(cluster)
+        return None if known is None else known.namespaced
 
     def forget(self, cluster: str) -> None:
         self._known.pop(cluster, None)

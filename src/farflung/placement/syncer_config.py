@@ -15,6 +15,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.index import ObjectIndex, PlacementIndex
 from farflung.placement.names import DEFINITIONS, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.select import UpsyncSet
+from farflung.placement.state import PlacementState
 from farflung.placement.types import StatusCondition
 
 
@@ -185,6 +186,45 @@ def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[GroupResource
         definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
         if world.get(cluster, definition) is not None:
             yield definition
+
+
+class SyncerSpecs:
+    """The desired spec of each SyncerConfig.  Mailboxes with the same placements share it."""
+
+    def __init__(self, known: PlacementState, namespaced: Callable[[str], Mapping[GroupResource, str] | None]) -> None:
+        """`namespaced`: the namespaced kinds of a workspace, with versions; None if its discovery was not read yet."""
+        self._known = known
+        self._namespaced = namespaced
+        self._combined: dict[tuple[PlacementKey, ...], tuple[SyncerSpec, frozenset[GroupResource]]] = {}
+        self._specs: dict[tuple[object, ...], tuple[SyncerSpec, Obj]] = {}
+
+    def forget(self) -> None:
+        """The spec of some SyncerConfig may have changed."""
+        self._combined.clear()
+        self._specs.clear()
+
+    def desired(self, mailbox: str, cluster: str, before: Mapping[str, Any], *, is_failing: bool) -> Obj | None:
+        """None: wait for the discovery of a workspace.  `before`: the current spec; `is_failing`: the engine may lack
+        objects."""
+        engine = self._known.engine
+        placements = tuple(key for key in engine.placements_at(mailbox) if engine.what(key) is not None)
+        kinds_of = {key.cluster: self._namespaced(key.cluster) for key in placements}
+        if None in kinds_of.values():
+            return None
+        if placements not in self._combined:
+            combined = combine_specs(engine, self._known.world, placements, lambda cluster: kinds_of[cluster] or {})
+            self._combined[placements] = combined, frozenset(part.kind for part in combined.parts)
+        combined, kinds = self._combined[placements]
+        served = ((kind, self._known.offers.source(cluster, kind)) for kind in kinds)
+        versions = {kind: source.version for kind, source in served if source is not None}
+        shared = placements, tuple(versions.items())
+        if shared not in self._specs:
+            wanted = combined._replace(versions={**versions, **combined.versions})
+            self._specs[shared] = wanted, wanted.spec()
+        wanted, spec = self._specs[shared]
+        if is_failing or self._known.has_undecided_copies(mailbox):
+            return parse_syncer_spec(before).joined(wanted).spec()  # held copies stay in the cluster too
+        return spec
 
 
 def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
