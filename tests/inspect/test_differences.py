@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from farflung.cli.plan_output import line
 from farflung.inspect.differences import differences
+from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 
 KEYS = st.sampled_from(["a", "b-c", "d.e", 'f"g'])
@@ -54,7 +55,7 @@ def changed(before: Any, found: list[Obj]) -> Any:
 @given(VALUES, VALUES)
 def test_the_differences_lead_from_the_one_to_the_other(before: Any, after: Any) -> None:
     found = differences(obj(before), obj(after))
-    assert _alike(changed(obj(before), found)["spec"], after)
+    assert _alike(changed(obj(before), as_document(found))["spec"], after)
     assert all(line(one) for one in found)
 
 

@@ -14,6 +14,7 @@ from farflung.client.errors import Forbidden
 from farflung.inspect.errors import InspectError
 from farflung.inspect.explain import explain
 from farflung.inspect.inventory import HiddenError
+from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 
 PROD = {"matchLabels": {"env": "prod"}}
@@ -83,7 +84,13 @@ async def test_how_many_locations_are_wanted_is_told() -> None:
     hub = await furnished()
     await hub.place(placement("p", {}, numberOfLocations=7))
     answer = await explain(hub.asked, "p")
-    assert answer["summary"] == {"locations": 2, "matching": 2, "wanted": 7, "chosen": 1, "destinations": 1}
+    assert as_document(answer)["summary"] == {
+        "locations": 2,
+        "matching": 2,
+        "wanted": 7,
+        "chosen": 1,
+        "destinations": 1,
+    }
     assert "EdgePlacement p: 1 of 2 Locations chosen, 2 matching, 7 wanted; 1 destination." in printed(answer, "table")
 
 
@@ -92,7 +99,7 @@ async def test_one_location_is_told_of_in_detail() -> None:
     await hub.target("other", env="dev")
     await hub.place(placement("p", {"matchLabels": {"env": "none"}}, PROD))
     answer = await explain(hub.asked, "p", "prod")
-    assert [one["name"] for one in answer["locations"]] == ["prod"]
+    assert [one["name"] for one in as_document(answer)["locations"]] == ["prod"]
     lines = [line.rstrip() for line in printed(answer, "table", detailed=True).splitlines()]
     assert lines[0:7] == [
         "Location:   prod",
@@ -116,7 +123,7 @@ async def test_one_location_is_told_of_in_detail() -> None:
 async def test_a_location_can_be_named_with_its_cluster() -> None:
     hub = await furnished()
     await hub.place(placement("p", {}))
-    assert len((await explain(hub.asked, "p", f"{hub.cluster}:prod"))["locations"]) == 1
+    assert len(as_document(await explain(hub.asked, "p", f"{hub.cluster}:prod"))["locations"]) == 1
     with pytest.raises(InspectError, match="Location elsewhere:prod not found"):
         await explain(hub.asked, "p", "elsewhere:prod")
 
@@ -134,11 +141,19 @@ async def test_it_says_what_the_scheduler_has_still_to_do() -> None:
     dev = placement("p", {"matchLabels": {"env": "dev"}})
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": dev["spec"]})
     stale = await explain(hub.asked, "p")
-    assert [stale["now"][key] for key in ("statusIsCurrent", "slicesAreCurrent", "missing")] == [False, False, []]
+    assert [as_document(stale)["now"][key] for key in ("statusIsCurrent", "slicesAreCurrent", "missing")] == [
+        False,
+        False,
+        [],
+    ]
     assert printed(stale, "table").splitlines()[-1] == f"- {hub.cluster}   prod   good"
     await hub.schedule()
     settled = await explain(hub.asked, "p")
-    assert [settled["now"][key] for key in ("statusIsCurrent", "slicesAreCurrent", "surplus")] == [True, True, []]
+    assert [as_document(settled)["now"][key] for key in ("statusIsCurrent", "slicesAreCurrent", "surplus")] == [
+        True,
+        True,
+        [],
+    ]
 
 
 async def test_a_slice_that_somebody_edited_is_not_current() -> None:
@@ -146,7 +161,7 @@ async def test_a_slice_that_somebody_edited_is_not_current() -> None:
     await hub.place(placement("p", PROD))
     await hub.schedule()
     await hub.client.patch(SINGLE_PLACEMENT_SLICES, "p", {"destinations": []})
-    now = (await explain(hub.asked, "p"))["now"]
+    now = as_document(await explain(hub.asked, "p"))["now"]
     assert (now["statusIsCurrent"], now["slicesAreCurrent"]) == (True, False)
 
 
@@ -155,9 +170,9 @@ async def test_what_is_there_already_may_stay_as_the_scheduler_sees_it() -> None
     await hub.place(placement("p", PROD))
     await hub.schedule()
     await hub.inventory.patch(SYNC_TARGETS, "good", {"spec": {"taints": [TAINT]}})
-    assert (await explain(hub.asked, "p"))["summary"]["destinations"] == 1
+    assert as_document(await explain(hub.asked, "p"))["summary"]["destinations"] == 1
     await hub.inventory.patch(SYNC_TARGETS, "good", {"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}})
-    assert (await explain(hub.asked, "p"))["summary"]["destinations"] == 0
+    assert as_document(await explain(hub.asked, "p"))["summary"]["destinations"] == 0
 
 
 async def test_a_placement_that_cannot_be_understood_names_the_path() -> None:
@@ -168,7 +183,7 @@ async def test_a_placement_that_cannot_be_understood_names_the_path() -> None:
     problem = (
         'spec.locationSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator'
     )
-    assert answer["problem"] == problem
+    assert as_document(answer)["problem"] == problem
     lines = printed(answer, "table", detailed=True).splitlines()
     assert lines[0] == f"EdgePlacement p is invalid, and its slices do not change: {problem}"
     assert lines[1:] == [
@@ -181,8 +196,8 @@ async def test_programs_get_the_same_in_json_and_yaml() -> None:
     hub = await furnished()
     await hub.place(placement("p", PROD))
     answer = await explain(hub.asked, "p")
-    assert orjson.loads(printed(answer, "json")) == yaml.safe_load(printed(answer, "yaml")) == answer
-    prod: Obj = answer["locations"][1]
+    assert orjson.loads(printed(answer, "json")) == yaml.safe_load(printed(answer, "yaml")) == as_document(answer)
+    prod: Obj = as_document(answer)["locations"][1]
     assert [(one["name"], one["chosen"]) for one in prod["syncTargets"]] == [("good", True), ("taken", False)]
 
 

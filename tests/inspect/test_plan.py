@@ -16,7 +16,8 @@ from farflung.apis.names import LAST_APPLIED
 from farflung.cli.plan_output import printed
 from farflung.inspect.errors import InspectError
 from farflung.inspect.manifests import Manifest
-from farflung.inspect.plan import applied, check, is_change, plan
+from farflung.inspect.plan import Plan, applied, check, plan
+from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 
 PROD, DEV = {"matchLabels": {"env": "prod"}}, {"matchLabels": {"env": "dev"}}
@@ -30,7 +31,7 @@ async def furnished() -> AskedHub:
     return hub
 
 
-async def planned(hub: AskedHub, *objs: Obj) -> Obj:
+async def planned(hub: AskedHub, *objs: Obj) -> Plan:
     return await plan(hub.asked, check([Manifest("x.yaml", obj) for obj in objs]))
 
 
@@ -62,7 +63,7 @@ async def test_an_edit_is_compared_with_the_slices_and_changes_nothing() -> None
     before = [*await hub.client.list(EDGE_PLACEMENTS), *await hub.client.list(SINGLE_PLACEMENT_SLICES)]
     answer = await planned(hub, placement("p", DEV))
     assert shown(hub, answer)[1:3] == ["+ C   dev    dev", "- C   prod   prod"]
-    assert is_change(answer)
+    assert answer.is_change
     assert [*await hub.client.list(EDGE_PLACEMENTS), *await hub.client.list(SINGLE_PLACEMENT_SLICES)] == before
     assert all("dryRun=All" in request.target for request in hub.transport.writes)
 
@@ -72,7 +73,7 @@ async def test_what_stays_is_counted_and_shown_on_demand() -> None:
     await hub.place(placement("p", PROD))
     await hub.schedule()
     answer = await planned(hub, placement("p", PROD))
-    assert not is_change(answer)
+    assert not answer.is_change
     assert shown(hub, answer) == ["EdgePlacement p (unchanged)", "0 added, 0 removed, 1 unchanged"]
     assert shown(hub, answer, verbose=True)[1] == "  C   prod   prod"
 
@@ -82,8 +83,8 @@ async def test_what_is_there_already_is_preferred_as_the_scheduler_does() -> Non
     await hub.place(placement("p", PROD))
     await hub.schedule()
     answer = await planned(hub, placement("p", {}, numberOfLocations=1))
-    assert [answer["summary"][key] for key in ("added", "removed", "unchanged", "errors")] == [0, 0, 1, 0]
-    other = (await planned(hub, placement("q", {}, numberOfLocations=1)))["placements"][0]
+    assert [as_document(answer)["summary"][key] for key in ("added", "removed", "unchanged", "errors")] == [0, 0, 1, 0]
+    other = as_document(await planned(hub, placement("q", {}, numberOfLocations=1)))["placements"][0]
     assert [one["locationName"] for one in other["added"]] == ["dev"]
 
 
@@ -108,7 +109,7 @@ async def test_a_placement_that_is_being_deleted_is_not_planned() -> None:
     held["metadata"]["finalizers"] = ["example.com/hold"]
     await hub.place(held)
     await hub.client.delete(EDGE_PLACEMENTS, "p")
-    assert (await planned(hub, placement("p", DEV)))["placements"][0]["error"] == "it is being deleted"
+    assert as_document(await planned(hub, placement("p", DEV)))["placements"][0]["error"] == "it is being deleted"
 
 
 async def test_the_plan_comes_true() -> None:
@@ -116,7 +117,7 @@ async def test_the_plan_comes_true() -> None:
     await hub.place(placement("p", PROD))
     await hub.schedule()
     obj = placement("p", {}, where="target.metadata.labels['env'] != 'prod'")
-    answer = (await planned(hub, obj))["placements"][0]
+    answer = as_document(await planned(hub, obj))["placements"][0]
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": obj["spec"]})
     await hub.schedule()
     [slice_] = await hub.client.list(SINGLE_PLACEMENT_SLICES)
@@ -145,7 +146,7 @@ async def test_several_placements_are_summed_up_and_an_error_of_one_harms_no_oth
 async def test_programs_get_the_same_in_json_and_yaml() -> None:
     hub = await furnished()
     answer = await planned(hub, placement("p", {}))
-    assert orjson.loads(printed(answer, "json")) == yaml.safe_load(printed(answer, "yaml")) == answer
+    assert orjson.loads(printed(answer, "json")) == yaml.safe_load(printed(answer, "yaml")) == as_document(answer)
 
 
 async def test_a_kind_that_the_workspace_does_not_serve_is_an_error() -> None:

@@ -20,7 +20,8 @@ from farflung.client.rest import Client
 from farflung.inspect.explain import explain
 from farflung.inspect.hub import HubClient, hub_client
 from farflung.inspect.manifests import Manifest
-from farflung.inspect.plan import check, is_change, plan
+from farflung.inspect.plan import Plan, check, plan
+from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 
 MAPS, SECRETS = inside("shop", "configmaps"), inside("shop", "secrets")
@@ -47,7 +48,7 @@ def asked(one: World, workload: int = 0) -> HubClient:
     return hub_client(Client(transport, f"/clusters/{one.workloads[workload]}", "farflung"))
 
 
-async def planned(one: World, *objs: Obj, workload: int = 0, **how: Any) -> Obj:
+async def planned(one: World, *objs: Obj, workload: int = 0, **how: Any) -> Plan:
     """Nothing is done."""
     hub = asked(one, workload)
     before = one.fleet.hub.store.revision
@@ -84,8 +85,8 @@ async def test_a_new_placement_brings_what_it_selects_and_what_that_needs() -> N
             "+ configmaps shop/prices",
             "+ namespaces shop",
         ]
-        assert answer["summary"]["createdCopies"] == 4
-        assert is_change(answer)
+        assert as_document(answer)["summary"]["createdCopies"] == 4
+        assert answer.is_change
 
 
 async def test_what_syncers_would_be_told_is_shown_where_it_is_different() -> None:
@@ -98,17 +99,19 @@ async def test_what_syncers_would_be_told_is_shown_where_it_is_different() -> No
             "~ syncerconfigs.edge.kcp.io the-one",
             f"    spec.upsync: {said} added",
         ]
-        assert answer["summary"]["changedSyncerConfigs"] == 1
-        assert is_change(answer)
+        assert as_document(answer)["summary"]["changedSyncerConfigs"] == 1
+        assert answer.is_change
         clause = {"apiGroup": "", "resources": ["configmaps"], "namespaces": ["shop"], "objectNames": ["prices"]}
         single = await planned(one, placement(namespaceSelector=MINE, downsync=[clause]))
-        assert [(each["path"], each["change"]) for each in single["destinations"][0]["syncerConfig"]] == [
+        assert [(each["path"], each["change"]) for each in as_document(single)["destinations"][0]["syncerConfig"]] == [
             ("spec.namespaceScope.namespaces", "removed"),
             *[("spec.namespaceScope.resources", "removed")] * KINDS,
             ("spec.namespacedObjects", "added"),
         ]
         assert "    spec.namespacedObjects: configmaps shop/prices added" in shown(single)
-        assert (await planned(one, config_map("prices", {"tea": "4"})))["summary"]["changedSyncerConfigs"] == 0
+        assert (
+            as_document(await planned(one, config_map("prices", {"tea": "4"})))["summary"]["changedSyncerConfigs"] == 0
+        )
 
 
 async def test_an_edit_of_an_object_shows_where_it_goes_and_how_each_copy_changes() -> None:
@@ -130,27 +133,31 @@ async def test_what_an_object_is_that_is_new_unchanged_or_goes_nowhere() -> None
     async with shop() as one:
         nowhere = config_map("other", {"a": "b"}, namespace="default")
         answer = await planned(one, config_map("fresh", {"a": "b"}), config_map("prices", {"tea": "3"}), nowhere)
-        assert [(obj["spec"], len(obj["goesTo"])) for obj in answer["objects"]] == [
+        assert [(obj["spec"], len(obj["goesTo"])) for obj in as_document(answer)["objects"]] == [
             ("new", 2),
             ("unchanged", 2),
             ("new", 0),
         ]
         assert "not placed: no EdgePlacement selects it" in shown(answer)
-        assert [len(obj["goesTo"]) for obj in (await planned(one, namespace("shop", env="prod")))["objects"]] == [2]
+        assert [
+            len(obj["goesTo"]) for obj in as_document(await planned(one, namespace("shop", env="prod")))["objects"]
+        ] == [2]
         assert shown(answer)[-1] == "+ configmaps shop/fresh"
 
 
 async def test_of_a_secret_only_keys_are_shown() -> None:
     async with shop() as one:
         answer = await planned(one, secret("key", {"pin": f"{HIDDEN}2", "more": HIDDEN}))
-        [differences] = {orjson.dumps(each["changed"][0]["differences"]) for each in answer["destinations"]}
+        [differences] = {
+            orjson.dumps(each["changed"][0]["differences"]) for each in as_document(answer)["destinations"]
+        }
         assert orjson.loads(differences) == [
             {"path": "data.more", "change": "added"},
             {"path": "data.pin", "change": "changed"},
         ]
         assert shown(answer)[-2:] == ["    data.more added", "    data.pin changed"]
         wrong = {**secret("key", {}), "data": {"pin": f"{HIDDEN}!"}}
-        assert "error" in (await planned(one, wrong))["objects"][0]
+        assert "error" in as_document(await planned(one, wrong))["objects"][0]
 
 
 async def test_a_deployment_is_compared_without_what_servers_add() -> None:
@@ -161,7 +168,7 @@ async def test_a_deployment_is_compared_without_what_servers_add() -> None:
         await one.fleet.eventually(lambda: one.has(one.boxes, f"{DEPLOYMENTS}/web"), "the Deployment")
         await one.at_rest()
         answer = await planned(one, deployment("web", "httpd:2"))
-        assert answer["destinations"][0]["changed"][0]["differences"] == [
+        assert as_document(answer)["destinations"][0]["changed"][0]["differences"] == [
             {"path": "spec.template.spec.containers[0].image", "before": "httpd:1", "after": "httpd:2"}
         ]
 
@@ -175,7 +182,7 @@ async def test_a_deletion_takes_the_copies_and_that_of_a_placement_all_of_them()
         assert shown(whole)[0] == "EdgePlacement p (deleted)"
         assert shown(whole)[-3:] == ["- configmaps shop/prices", "- namespaces shop", "- secrets shop/key"]
         missing = await planned(one, config_map("missing", {}), delete=True)
-        assert missing["objects"][0]["error"] == 'configmaps "missing" not found'
+        assert as_document(missing)["objects"][0]["error"] == 'configmaps "missing" not found'
 
 
 async def test_an_edit_of_a_placement_or_a_namespace_shows_what_is_withdrawn() -> None:
@@ -185,13 +192,13 @@ async def test_an_edit_of_a_placement_or_a_namespace_shows_what_is_withdrawn() -
         assert shown(await planned(one, namespace("shop", env="dev")))[-3:] == gone
         elsewhere = {"matchLabels": {"nowhere": "x"}}
         away = await planned(one, placement(namespaceSelector=PROD, locationSelectors=[elsewhere]))
-        assert (away["summary"]["removed"], away["summary"]["deletedCopies"]) == (2, 6)
+        assert (as_document(away)["summary"]["removed"], as_document(away)["summary"]["deletedCopies"]) == (2, 6)
 
 
 async def test_what_the_translator_would_hold_is_marked() -> None:
     async with shop(*(f"t{number:02}" for number in range(11))) as one:
         answer = await planned(one, placement(namespaceSelector=MINE))
-        assert answer["summary"]["heldCopies"] == answer["summary"]["deletedCopies"] == 33
+        assert as_document(answer)["summary"]["heldCopies"] == as_document(answer)["summary"]["deletedCopies"] == 33
         assert shown(answer)[-4:] == [
             "11 destinations: t00/t00, t01/t01, t02/t02, t03/t03, t04/t04 and 6 more",
             "- configmaps shop/prices (held until confirmed)",
@@ -200,9 +207,9 @@ async def test_what_the_translator_would_hold_is_marked() -> None:
         ]
         confirmed = placement(namespaceSelector=MINE)
         confirmed["metadata"]["annotations"] = {CONFIRM: "2/11"}
-        assert (await planned(one, confirmed))["summary"]["heldCopies"] == 0
+        assert as_document(await planned(one, confirmed))["summary"]["heldCopies"] == 0
         by_name = await planned(one, config_map("prices", {}), delete=True)
-        assert by_name["summary"]["heldCopies"] == 0
+        assert as_document(by_name)["summary"]["heldCopies"] == 0
 
 
 async def test_an_object_of_others_is_in_the_way() -> None:
@@ -212,7 +219,7 @@ async def test_an_object_of_others_is_in_the_way() -> None:
         assert shown(answer)[-1] == (
             "! configmaps shop/theirs: the mailbox has such an object that no placement created; it is not changed"
         )
-        assert not is_change(answer)
+        assert not answer.is_change
 
 
 async def test_what_a_syncer_still_holds_is_shown_as_being_withdrawn() -> None:
@@ -223,15 +230,15 @@ async def test_what_a_syncer_still_holds_is_shown_as_being_withdrawn() -> None:
         await one.fleet.eventually(lambda: one.lacks(["florin"], f"{SECRETS}/key"))
         await one.at_rest()
         explained = await explain(asked(one), "p", "florin")
-        [entry] = explained["locations"]
+        [entry] = as_document(explained)["locations"]
         assert [(copy["syncTarget"], copy["name"]) for copy in entry["beingWithdrawn"]] == [("florin", "prices")]
         text = printed_explanation(explained, "table", detailed=True)
         assert "SYNCTARGET   BEING WITHDRAWN\nflorin       configmaps shop/prices\n" in text
         back = await planned(one, namespace("shop", env="prod"))
         assert "+ configmaps shop/prices (being withdrawn, then created again)" in shown(back)
-        assert back["summary"]["createdCopies"] == 1, "the Secret; the namespace is there still"
+        assert as_document(back)["summary"]["createdCopies"] == 1, "the Secret; the namespace is there still"
         gone = await planned(one, config_map("prices", {}), delete=True)
-        assert not is_change(gone)
+        assert not gone.is_change
 
 
 async def test_what_another_workspace_brings_too_stays() -> None:
@@ -247,7 +254,7 @@ async def test_what_another_workspace_brings_too_stays() -> None:
         await one.fleet.eventually(both, "what both bring")
         await one.at_rest()
         answer = await planned(one, placement(), delete=True)
-        [destination] = answer["destinations"]
+        [destination] = as_document(answer)["destinations"]
         assert [each["name"] for each in destination["deleted"]] == ["key"]
         assert destination["changed"][0]["differences"] == [{"path": "data.tea", "before": "3"}]
 
@@ -281,8 +288,8 @@ async def test_who_cannot_see_mailboxes_is_told_so_and_sees_what_they_should_hav
         hub = asked(one)
         blind = HubClient(hub.workspace, hub.root, "root:nothing")
         answer = await plan(blind, check([Manifest("x.yaml", config_map("prices", {"tea": "4"}, namespace="shop"))]))
-        assert answer["destinations"][0]["changed"][0]["differences"][0]["path"] == "data.tea"
-        [remark] = answer["remarks"]
+        assert as_document(answer)["destinations"][0]["changed"][0]["differences"][0]["path"] == "data.tea"
+        [remark] = as_document(answer)["remarks"]
         assert remark.startswith("mailboxes are not visible; the plan assumes that they are up to date: ")
 
 
@@ -299,7 +306,7 @@ EDITS = [
 async def test_the_plan_comes_true(path: str, obj: Obj) -> None:
     async with shop("florin") as one:
         answer = await planned(one, obj)
-        copy_changes = answer["destinations"][0]
+        copy_changes = as_document(answer)["destinations"][0]
         await one.must_put(one.workloads[0], path, obj)
         await one.at_rest()
 
@@ -310,7 +317,7 @@ async def test_the_plan_comes_true(path: str, obj: Obj) -> None:
 
         await one.fleet.eventually(true, "the plan")
         again = await planned(one, obj)
-        assert not is_change(again), again
+        assert not again.is_change, again
 
 
 def path_of(copy: Obj) -> str:

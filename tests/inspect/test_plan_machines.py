@@ -9,11 +9,12 @@ from farflung.apis.globalscheduler.names import CLUSTERS
 from farflung.apis.names import PODS
 from farflung.cli.plan_output import printed
 from farflung.inspect.manifests import Manifest
-from farflung.inspect.plan import check, is_change, plan
+from farflung.inspect.plan import Plan, check, plan
+from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 
 
-async def planned(hub: MachineHub, *objs: Obj, delete: bool = False) -> Obj:
+async def planned(hub: MachineHub, *objs: Obj, delete: bool = False) -> Plan:
     return await plan(hub.hub.asked, check([Manifest("x.yaml", obj) for obj in objs]), delete=delete)
 
 
@@ -32,8 +33,8 @@ async def test_what_one_takes_the_next_one_has_not() -> None:
         "Pod default/c (new)",
         "not placed: 0/2 clusters fit: 1 out of c6.large.2, 1 wrong region",
     ]
-    assert answer["summary"]["unplaced"] == 1
-    assert is_change(answer)
+    assert as_document(answer)["summary"]["unplaced"] == 1
+    assert answer.is_change
     assert await hub.client.list(PODS) == []
 
 
@@ -80,7 +81,7 @@ async def test_what_is_bound_and_stays_the_same_stays() -> None:
     await hub.bind_allocation(await hub.make(obj), "az1", "az2")
     answer = await planned(hub, obj)
     assert lines(answer) == ["Allocation default/shop (unchanged)", "stays bound to az1, az2"]
-    assert not is_change(answer)
+    assert not answer.is_change
 
 
 async def test_one_that_changes_may_use_what_it_holds_and_stays_if_it_does_not_fit() -> None:
@@ -130,8 +131,8 @@ async def test_what_is_bound_to_a_cluster_that_would_be_deleted_is_told_of() -> 
         "Cluster default/az1 (deleted)",
         "Allocation default/shop, Pod default/demovm are bound to it and are evicted if they fit elsewhere",
     ]
-    assert is_change(answer)
-    assert not is_change(await planned(hub, await hub.client.get(CLUSTERS, "az1", "default")))
+    assert answer.is_change
+    assert not (await planned(hub, await hub.client.get(CLUSTERS, "az1", "default"))).is_change
 
 
 async def test_a_workspace_without_machines_is_named_with_what_binds_them() -> None:

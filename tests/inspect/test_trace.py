@@ -29,7 +29,8 @@ from farflung.cli.trace_output import named, printed
 from farflung.client.rest import Client
 from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, hub_client
-from farflung.inspect.trace import TraceRequest, is_stuck, trace
+from farflung.inspect.results import as_document
+from farflung.inspect.trace import Trace, TraceRequest, trace
 from farflung.inspect.trace_source import machine_conclusion
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
@@ -62,7 +63,7 @@ def asked(one: World) -> HubClient:
     return hub_client(Client(transport, f"/clusters/{one.workloads[0]}", "farflung"))
 
 
-async def traced(one: World, what: str = "deploy/web", *, later: float = 5.0, **request: Any) -> Obj:
+async def traced(one: World, what: str = "deploy/web", *, later: float = 5.0, **request: Any) -> Trace:
     """Nothing is written."""
     hub, now = asked(one), one.fleet.hub.now + timedelta(seconds=later)
     answer = await trace(hub, TraceRequest(*named([what]), **{"namespace": "shop", **request}), now)
@@ -125,7 +126,7 @@ async def test_an_object_is_followed_until_it_is_well_everywhere() -> None:
         assert (await told(one))[-1] == (
             "Under way to florin / florin: no status yet. 2 of 2 destinations are waiting."
         )
-        assert not is_stuck(await traced(one))
+        assert not (await traced(one)).is_stuck
         assert (await told(one, "cm/prices"))[-2:] == [
             "    edge        5s  applied; heartbeat 5s ago",
             "All 2 destinations are up to date.",
@@ -147,9 +148,9 @@ async def test_an_object_is_followed_until_it_is_well_everywhere() -> None:
 
 
 async def _programs_get_the_same(one: World) -> None:
-    answer = await traced(one)
-    now = one.fleet.hub.now
-    assert orjson.loads(printed(answer, "json", now)) == yaml.safe_load(printed(answer, "yaml", now)) == answer
+    found = await traced(one)
+    now, answer = one.fleet.hub.now, as_document(found)
+    assert orjson.loads(printed(found, "json", now)) == yaml.safe_load(printed(found, "yaml", now)) == answer
     assert [*answer] == ["object", "placements", "destinations", "leftOut", "summary", "remarks", "conclusion"]
     assert answer["object"]["changed"] == EARLY
     assert answer["summary"] == {"destinations": 2, "stuck": 0, "unknown": 0, "waiting": 0, "done": 2}
@@ -174,8 +175,8 @@ async def _the_worst_comes_first(one: World) -> None:
         "1 of 2 destinations is stuck.",
         "What to do: delete or rename one of the two, or let the syncer adopt existing objects (--adopt).",
     ]
-    assert is_stuck(await traced(one, destination="guilder"))
-    assert not is_stuck(await traced(one, destination="florin"))
+    assert (await traced(one, destination="guilder")).is_stuck
+    assert not (await traced(one, destination="florin")).is_stuck
     with pytest.raises(InspectError, match="destination nowhere not found"):
         await traced(one, destination="nowhere")
     await report(one, "guilder", problems=[])
@@ -218,7 +219,7 @@ async def test_without_controllers_nothing_goes_on_and_that_is_said_of_each(monk
         lines = await told(one, "configmap/prices", later=60.0)
         assert lines[4].startswith("    copied     60s  stuck: outdated, resourceVersion ")
         assert lines[-1] == "What to do: is the placement translator running?"
-        assert not is_stuck(await traced(one, "configmap/prices"))
+        assert not (await traced(one, "configmap/prices")).is_stuck
         await one.must_put(one.workloads[0], MAPS, config_map("new", {}))
         assert (await told(one, "configmap/new", later=60.0))[-2:] == [
             "Stuck at florin / florin: no copy yet.",
@@ -318,7 +319,7 @@ def test_a_machine_of_another_namespace_is_asked_about_there() -> None:
     elsewhere = {"metadata": {"name": "demovm", "namespace": "shop"}}
     concluded = machine_conclusion({**machine(), **elsewhere})
     assert concluded is not None
-    assert concluded[-1] == "`farflung explain pod demovm -n shop` explains why"
+    assert concluded.advice == "`farflung explain pod demovm -n shop` explains why"
 
 
 @given(ANYTHING)

@@ -417,7 +417,8 @@ CONCLUSIONS: dict[str, tuple[list[DestinationTrace], tuple[StepState, str]]] = {
 @pytest.mark.parametrize("case", CONCLUSIONS)
 def test_the_first_thing_that_is_stuck_is_concluded(case: str) -> None:
     findings, expected = CONCLUSIONS[case]
-    assert conclude(findings)[:2] == expected
+    conclusion = conclude(findings)
+    assert (conclusion.state, conclusion.message) == expected
 
 
 def test_a_destination_is_named_by_all_locations_that_lead_there() -> None:

@@ -5,102 +5,105 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
 from farflung.controllers.edge_scheduler.decide import READY
+from farflung.inspect.explain import (
+    CurrentState,
+    DestinationEntry,
+    InventoryTarget,
+    LocationVerdict,
+    PlacementExplanation,
+    TargetVerdict,
+)
 from farflung.lib.words import count
-from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
 
 BEHIND: Final = "the scheduler is behind or not running"
 
 
-def printed(answer: Obj, output: str, *, detailed: bool = False) -> str:
+def printed(answer: PlacementExplanation, output: str, *, detailed: bool = False) -> str:
     if output != TABLE:
         return machine_readable(answer, output)
     parts: list[str] = []
     if detailed:
-        parts += map(_detailed, answer["locations"])
-    elif answer["locations"]:
-        parts.append(table(_rows(answer["locations"])))
-    parts.append("\n".join([*_summary(answer), *_now(answer["now"])]))
+        parts += map(_detailed, answer.locations)
+    elif answer.locations:
+        parts.append(table(_rows(answer.locations)))
+    parts.append("\n".join([_summary(answer), *_now(answer.now)]))
     return "\n\n".join(parts)
 
 
-def _rows(locations: Iterable[Obj]) -> Iterator[list[str]]:
+def _rows(locations: Iterable[LocationVerdict]) -> Iterator[list[str]]:
     yield ["CLUSTER", "LOCATION", "SYNCTARGET", "CHOSEN", "REASON"]
     for location in locations:
-        head = [location["cluster"], location["name"]]
-        targets, reason = location["syncTargets"], location.get("reason", "")
-        if reason and [one.get("reason") for one in targets] != [reason]:
+        head = [location.cluster, location.name]
+        targets, reason = location.sync_targets, location.reason or ""
+        if reason and [one.reason for one in targets] != [reason]:
             yield [*head, NONE, "no", reason]
         for target in targets:
-            yield [*head, target["name"], _yes(target["chosen"]), target.get("reason", "")]
+            yield [*head, target.name, yes_or_no(target.chosen), target.reason or ""]
 
 
-def _detailed(location: Obj) -> str:
+def _detailed(location: LocationVerdict) -> str:
     facts = [
-        ("Location", location["name"]),
-        ("Cluster", location["cluster"]),
-        ("Labels", pairs(location["labels"].items())),
-        ("Taints", ",".join(location["taints"]) or NONE),
-        ("Chosen", "yes" if location["chosen"] else f"no: {location['reason']}"),
+        ("Location", location.name),
+        ("Cluster", location.cluster),
+        ("Labels", pairs((location.labels or {}).items())),
+        ("Taints", ",".join(location.taints or ()) or NONE),
+        ("Chosen", "yes" if location.chosen else f"no: {location.reason}"),
     ]
-    if spread := location["spread"]:
+    if spread := location.spread:
         facts.append(("Spread by", pairs((key, NONE if value is None else value) for key, value in spread.items())))
-    text = table([f"{name}:", value] for name, value in facts)
-    selectors = [[one["path"], _yes(one["matches"]), one.get("reason", "")] for one in location["selectors"]]
-    if selectors:
-        text += f"\n\n{table([['SELECTOR', 'MATCHES', 'REASON'], *selectors])}"
-    if location["inventory"]:
-        text += f"\n\n{table(_target_rows(location))}"
-    if gone := location.get("beingWithdrawn"):
-        rows = [[one["syncTarget"], str(_part(one))] for one in gone]
-        text += f"\n\n{table([['SYNCTARGET', 'BEING WITHDRAWN'], *rows])}"
-    if number := location.get("notAsked"):
-        text += (
-            f"\n\n{count(number, 'SyncTarget')} more may have copies that are being withdrawn; they were not checked."
-        )
-    return text
+    tables = [table([f"{name}:", value] for name, value in facts)]
+    if selectors := [[one.path, yes_or_no(one.matches), one.reason or ""] for one in location.selectors or ()]:
+        tables.append(table([["SELECTOR", "MATCHES", "REASON"], *selectors]))
+    if location.inventory:
+        tables.append(table(_target_rows(location, location.inventory)))
+    if copies := location.being_withdrawn:
+        parts = [Part(GroupResource(one.group, one.resource), one.namespace, one.name) for one in copies]
+        rows = [[one.sync_target, str(part)] for one, part in zip(copies, parts, strict=True)]
+        tables.append(table([["SYNCTARGET", "BEING WITHDRAWN"], *rows]))
+    if number := location.not_asked:
+        targets = count(number, "SyncTarget")
+        tables.append(f"{targets} more may have copies that are being withdrawn; they were not checked.")
+    return "\n\n".join(tables)
 
 
-def _part(one: Obj) -> Part:
-    return Part(GroupResource(one["group"], one["resource"]), one["namespace"], one["name"])
-
-
-def _target_rows(location: Obj) -> Iterator[list[str]]:
+def _target_rows(location: LocationVerdict, inventory: Iterable[InventoryTarget]) -> Iterator[list[str]]:
     yield ["SYNCTARGET", "LABELS", "TAINTS", "CHOSEN", "REASON"]
-    known = {one["name"]: one for one in location["syncTargets"]}
-    for target in location["inventory"]:
-        found = known.get(target["name"], {"chosen": False})
-        reason = found.get("reason", "")
-        if not target["selected"]:
+    known = {one.name: one for one in location.sync_targets}
+    for target in inventory:
+        found = known.get(target.name) or TargetVerdict(target.name)
+        reason = found.reason or ""
+        if not target.selected:
             reason = "the Location's spec.instanceSelector does not select it"
-        elif not found["chosen"] and not reason:
-            reason = location.get("reason", "")
-        taints = ",".join(target["taints"]) or NONE
-        yield [target["name"], pairs(target["labels"].items()), taints, _yes(found["chosen"]), reason]
+        elif not found.chosen and not reason:
+            reason = location.reason or ""
+        taints = ",".join(target.taints) or NONE
+        yield [target.name, pairs(target.labels.items()), taints, yes_or_no(found.chosen), reason]
 
 
-def _summary(answer: Obj) -> Iterator[str]:
-    name, summary = answer["placement"]["name"], answer["summary"]
-    if problem := answer.get("problem"):
-        yield f"EdgePlacement {name} is invalid, and its slices do not change: {problem}"
-        return
-    chosen = f"{summary['chosen']} of {count(summary['locations'], 'Location')} chosen"
-    destinations = count(summary["destinations"], "destination")
-    wanted = f", {summary['wanted']} wanted" if "wanted" in summary else ""
-    yield f"EdgePlacement {name}: {chosen}, {summary['matching']} matching{wanted}; {destinations}."
+def _summary(answer: PlacementExplanation) -> str:
+    name, summary = answer.placement.name, answer.summary
+    if answer.problem:
+        return f"EdgePlacement {name} is invalid, and its slices do not change: {answer.problem}"
+    chosen = f"{summary.chosen} of {count(summary.locations, 'Location')} chosen"
+    wanted = "" if summary.wanted is UNSET else f", {summary.wanted} wanted"
+    destinations = count(summary.destinations, "destination")
+    return f"EdgePlacement {name}: {chosen}, {summary.matching} matching{wanted}; {destinations}."
 
 
-def _now(now: Obj) -> Iterator[str]:
-    if now.get("deleted"):
+def _now(now: CurrentState) -> Iterator[str]:
+    if now.deleted:
         yield "It is being deleted; the scheduler ignores it."
         return
-    yield f"Status now: {_status(now['status'])}{_describe_state(now['statusIsCurrent'])}"
-    destinations = sum(one["destinations"] for one in now["slices"])
-    slices = f"{count(destinations, 'destination')} in {count(len(now['slices']), 'slice')}"
-    yield f"Slices now: {slices if now['slices'] else NONE}{_describe_state(now['slicesAreCurrent'])}"
-    yield from changes(("+", now["missing"]), ("-", now["surplus"]))
+    yield f"Status now: {_status(now.status)}{_describe_state(now.status_is_current)}"
+    destinations = sum(one.destinations for one in now.slices)
+    slices = f"{count(destinations, 'destination')} in {count(len(now.slices), 'slice')}"
+    yield f"Slices now: {slices if now.slices else NONE}{_describe_state(now.slices_are_current)}"
+    yield from changes(("+", now.missing), ("-", now.surplus))
 
 
 def _status(status: Mapping[str, Any]) -> str:
@@ -117,13 +120,11 @@ def _describe_state(current: bool) -> str:
     return "; up to date" if current else f"; {BEHIND}"
 
 
-def changes(*kinds: tuple[str, Iterable[Obj]]) -> list[str]:
+def changes(*kinds: tuple[str, Iterable[DestinationEntry]]) -> list[str]:
     """A line per destination: `+ cluster location syncTarget`."""
-    rows = [
-        [f"{sign} {one['cluster']}", one["locationName"], one["syncTargetName"]] for sign, some in kinds for one in some
-    ]
+    rows = [[f"{sign} {one.cluster}", one.location_name, one.sync_target_name] for sign, some in kinds for one in some]
     return table(rows).splitlines() if rows else []
 
 
-def _yes(value: bool) -> str:
+def yes_or_no(value: bool) -> str:
     return "yes" if value else "no"

@@ -703,13 +703,13 @@ def trace(
 
     question = trace.TraceRequest(*trace_output.named(words), namespace, destination, limit)
 
-    async def traced(hub: HubClient) -> tuple[Any, datetime]:
+    async def traced(hub: HubClient) -> tuple[trace.Trace, datetime]:
         now = await server_time(hub)
         return await trace.trace(hub, question, now, trace_output.show_reading), now
 
     answer, now = query(connection, traced)
     click.echo(trace_output.printed(answer, output, now))
-    if trace.is_stuck(answer):
+    if answer.is_stuck:
         raise click.exceptions.Exit(1)
 
 
@@ -778,9 +778,9 @@ def plan(
     configured = scheduler_configuration(click_context)
     answer = query(connection, lambda hub: plan.plan(hub, wanted, delete=delete, configured=configured))
     click.echo(plan_output.printed(answer, output, verbose=verbose))
-    if answer["summary"]["errors"]:
+    if answer.summary.errors:
         raise click.ClickException("some objects cannot be planned; see the errors above")
-    if detailed and plan.is_change(answer):
+    if detailed and answer.is_change:
         raise click.exceptions.Exit(2)
 
 

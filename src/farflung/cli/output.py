@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TextIO
 import orjson
 import yaml
 
+from farflung.inspect.results import as_document
 from farflung.machinery.codec.yaml import resolved
 
 TABLE: Final = "table"
@@ -26,7 +27,8 @@ def table(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def machine_readable(document: Any, output: str) -> str:
+def machine_readable(result: Any, output: str) -> str:
+    document = as_document(result)
     if output == "json":
         return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
     return yaml_text(document).removesuffix("\n")

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import orjson
+from msgspec import UNSET
 
 from farflung.apis.edge.names import EDGE_GROUP
 from farflung.cli.explain_output import changes
 from farflung.cli.machine_output import NAMED as CLUSTERS_NAMED
 from farflung.cli.machine_output import bound_to, decision_lines, names_of
 from farflung.cli.output import TABLE, machine_readable
-from farflung.inspect.plan import GONE
+from farflung.inspect.differences import Difference, SyncerConfigChange
+from farflung.inspect.plan import GONE, Plan, PlannedObject, PlannedPlacement
+from farflung.inspect.plan_copies import PlannedCopy, PlannedDestination
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
@@ -24,75 +27,76 @@ LONGEST: Final = 100  #: longest printed value
 SYNCER_CONFIGS: Final = GroupResource(EDGE_GROUP, "syncerconfigs")
 
 
-def printed(answer: Obj, output: str, *, verbose: bool = False) -> str:
+def printed(answer: Plan, output: str, *, verbose: bool = False) -> str:
     if output != TABLE:
         return machine_readable(answer, output)
-    parts = ["\n".join(_placement(one, verbose)) for one in answer["placements"]]
-    parts += ["\n".join(_object(one)) for one in answer["objects"]]
-    parts += ["\n".join(lines) for lines in copied(answer["destinations"])]
-    if len(answer["placements"]) > 1:
-        counts = [f"{answer['summary'][key]} {key}" for key in ("added", "removed", "unchanged")]
-        errors = sum("error" in one for one in answer["placements"])
+    parts = ["\n".join(_placement(one, verbose)) for one in answer.placements]
+    parts += ["\n".join(_object(one)) for one in answer.objects]
+    parts += ["\n".join(lines) for lines in copied(answer.destinations)]
+    if len(answer.placements) > 1:
+        summary = answer.summary
+        counts = f"{summary.added} added, {summary.removed} removed, {summary.unchanged} unchanged"
+        errors = sum(bool(one.error) for one in answer.placements)
         wrong = f"; {count(errors, 'placement')} cannot be planned" if errors else ""
-        parts.append(f"{count(len(answer['placements']), 'EdgePlacement')}: {', '.join(counts)}{wrong}.")
-    parts += [f"remark: {remark}" for remark in answer["remarks"]]
+        parts.append(f"{count(len(answer.placements), 'EdgePlacement')}: {counts}{wrong}.")
+    parts += [f"remark: {remark}" for remark in answer.remarks]
     return "\n\n".join(parts)
 
 
-def _placement(one: Obj, verbose: bool) -> Iterator[str]:
-    head = f"EdgePlacement {one['name']}"
-    if error := one.get("error"):
-        yield f"{head}: error: {error}"
+def _placement(one: PlannedPlacement, verbose: bool) -> Iterator[str]:
+    head = f"EdgePlacement {one.name}"
+    if one.error:
+        yield f"{head}: error: {one.error}"
         return
-    yield f"{head} ({one['spec']})"
-    yield from changes(("+", one["added"]), ("-", one["removed"]), (" ", one["unchanged"] if verbose else ()))
-    if warning := one.get("warning"):
-        yield f"warning: {warning}"
-    yield ", ".join(f"{len(one[key])} {key}" for key in ("added", "removed", "unchanged"))
+    added, removed, unchanged = one.added or [], one.removed or [], one.unchanged or []
+    yield f"{head} ({one.spec})"
+    yield from changes(("+", added), ("-", removed), (" ", unchanged if verbose else ()))
+    if one.warning:
+        yield f"warning: {one.warning}"
+    yield f"{len(added)} added, {len(removed)} removed, {len(unchanged)} unchanged"
 
 
-def _object(one: Obj) -> Iterator[str]:
-    within = f"{one['namespace']}/{one['name']}" if one["namespace"] else one["name"]
-    head = f"{one['kind']} {within}"
-    if error := one.get("error"):
-        yield f"{head}: error: {error}"
+def _object(one: PlannedObject) -> Iterator[str]:
+    head = f"{one.kind} {one.namespace}/{one.name}" if one.namespace else f"{one.kind} {one.name}"
+    if one.error:
+        yield f"{head}: error: {one.error}"
         return
-    yield f"{head} ({one['spec']})"
-    yield from _machine(one.get("decision", {}))
-    number = len(one.get("goesTo", ()))
-    if one["spec"] != GONE and (number or "decision" not in one):
+    yield f"{head} ({one.spec})"
+    yield from _machine(one.decision or {})
+    number = len(one.goes_to or ())
+    if one.spec != GONE and (number or one.decision is UNSET):
         yield f"placed on {count(number, 'destination')}" if number else "not placed: no EdgePlacement selects it"
 
 
-def copied(destinations: Sequence[Obj]) -> Iterator[list[str]]:
+def copied(destinations: Iterable[PlannedDestination]) -> Iterator[list[str]]:
     """Destinations with equal changes in one entry."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for one in destinations:
-        alike.setdefault(tuple(_copies(one)), []).append(f"{one['locationName']}/{one['syncTargetName']}")
+        alike.setdefault(tuple(_copies(one)), []).append(f"{one.location_name}/{one.sync_target_name}")
     for lines, names in alike.items():
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         yield [f"{count(len(names), 'destination')}: {', '.join(names[:NAMED])}{more}", *lines]
 
 
-def _copies(one: Obj) -> Iterator[str]:
-    if one["syncerConfig"]:
+def _copies(one: PlannedDestination) -> Iterator[str]:
+    if one.syncer_config:
         yield f"~ {Part(SYNCER_CONFIGS, '', THE_ONE)}"
-        yield from (f"    {each}" for each in syncer_config_lines(one["syncerConfig"]))
-    for copy in one["created"]:
+        yield from (f"    {each}" for each in syncer_config_lines(one.syncer_config))
+    for copy in one.created:
         yield f"+ {_named(copy)}"
-    for copy in one["changed"]:
+    for copy in one.changed:
         yield f"~ {_named(copy)}"
-        yield from (f"    {line(each)}" for each in copy["differences"])
-    for copy in one["deleted"]:
-        yield f"- {_named(copy)}{' (held until confirmed)' if copy['held'] else ''}"
-    for copy in one["beingWithdrawn"]:
-        anew = ", then created again" if copy["anew"] else ""
+        yield from (f"    {line(each)}" for each in copy.differences or ())
+    for copy in one.deleted:
+        yield f"- {_named(copy)}{' (held until confirmed)' if copy.held else ''}"
+    for copy in one.being_withdrawn:
+        anew = ", then created again" if copy.anew else ""
         yield f"{'+' if anew else '-'} {_named(copy)} (being withdrawn{anew})"
-    yield from (f"! {problem}" for problem in one["problems"])
+    yield from (f"! {problem}" for problem in one.problems)
 
 
-def _named(copy: Obj) -> str:
-    return str(Part(GroupResource(copy["group"], copy["resource"]), copy["namespace"], copy["name"]))
+def _named(copy: PlannedCopy) -> str:
+    return str(Part(GroupResource(copy.group, copy.resource), copy.namespace, copy.name))
 
 
 def _machine(decision: Obj) -> Iterator[str]:
@@ -119,15 +123,15 @@ def _leaving(names: Sequence[str]) -> str:
     return f"{', '.join(names[:CLUSTERS_NAMED])}{more} {verb} elsewhere"
 
 
-def line(one: Obj) -> str:
+def line(one: Difference) -> str:
     """`spec.replicas: 1 → 3`"""
-    if "change" in one:
-        return f"{one['path']} {one['change']}"
-    if "before" not in one:
-        return f"{one['path']}: {_shown(one['after'])} added"
-    if "after" not in one:
-        return f"{one['path']}: {_shown(one['before'])} removed"
-    return f"{one['path']}: {_shown(one['before'])} → {_shown(one['after'])}"
+    if one.change:
+        return f"{one.path} {one.change}"
+    if one.before is UNSET:
+        return f"{one.path}: {_shown(one.after)} added"
+    if one.after is UNSET:
+        return f"{one.path}: {_shown(one.before)} removed"
+    return f"{one.path}: {_shown(one.before)} → {_shown(one.after)}"
 
 
 def _shown(value: Any) -> str:
@@ -135,11 +139,11 @@ def _shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def syncer_config_lines(found: Iterable[Obj]) -> Iterator[str]:
+def syncer_config_lines(found: Iterable[SyncerConfigChange]) -> Iterator[str]:
     """`spec.clusterScope: clusterroles.rbac.authorization.k8s.io r added`.  Many kinds are only counted."""
     together: dict[tuple[str, str], list[str]] = {}
     for one in found:
-        together.setdefault((one["path"], one["change"]), []).append(one["what"])
+        together.setdefault((one.path, one.change), []).append(one.what)
     for (path, change), some in together.items():
         if path.endswith(".resources") and len(some) > KINDS_NAMED:
             yield f"{path}: {count(len(some), 'kind')} {change}"

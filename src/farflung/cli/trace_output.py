@@ -12,73 +12,64 @@ import click
 
 from farflung.cli.output import TABLE, machine_readable, show_progress
 from farflung.inspect import fields
-from farflung.inspect.trace import MANY
+from farflung.inspect.results import as_document
+from farflung.inspect.trace import MANY, Destination, ObjectState, Trace
+from farflung.inspect.trace_source import TracedPlacement
 from farflung.inspect.trace_steps import StepState, age
 from farflung.lib.words import count
-from farflung.machinery.errors import Obj
 
 LONGEST: Final = 500  #: characters of a message
 
 
-def printed(answer: Obj, output: str, now: datetime) -> str:
-    if output != TABLE:
-        return machine_readable(answer, output)
-    return "\n".join(_lines(answer, now))
+def printed(answer: Trace, output: str, now: datetime) -> str:
+    return "\n".join(_lines(answer, now)) if output == TABLE else machine_readable(answer, output)
 
 
-def _lines(answer: Obj, now: datetime) -> Iterator[str]:
-    yield _object(answer["object"], now)
-    for one in answer["placements"]:
-        yield from _placement(one, now)
-    for one in answer["destinations"]:
-        yield from _destination(one, now)
-    if more := _left_out(answer["leftOut"]):
-        yield more
-    yield from (f"remark: {remark}" for remark in answer["remarks"])
-    conclusion = answer["conclusion"]
-    yield fields.line(conclusion["message"], LONGEST)
-    if advice := fields.line(conclusion["advice"], LONGEST):
+def _lines(answer: Trace, now: datetime) -> Iterator[str]:
+    yield _object(answer.object, now)
+    for placement in answer.placements:
+        yield from _placement(placement, now)
+    for destination in answer.destinations:
+        yield from _destination(destination, now)
+    if left_out := answer.left_out.destinations:
+        counts = as_document(answer.left_out)
+        others = [f"{counts[state]} {state}" for state in StepState if state is not StepState.DONE and counts[state]]
+        yield f"  … and {left_out} more, {', '.join(others) or 'without problems'}"
+    yield from (f"remark: {remark}" for remark in answer.remarks)
+    yield fields.line(answer.conclusion.message, LONGEST)
+    if advice := fields.line(answer.conclusion.advice, LONGEST):
         yield f"What to do: {advice}{'' if advice.endswith('?') else '.'}"
 
 
-def _object(one: Obj, now: datetime) -> str:
-    name = f"{one['kind']} {one['namespace']}/{one['name']}" if one["namespace"] else f"{one['kind']} {one['name']}"
-    if not one["exists"]:
+def _object(one: ObjectState, now: datetime) -> str:
+    name = f"{one.kind} {one.namespace}/{one.name}" if one.namespace else f"{one.kind} {one.name}"
+    if not one.exists:
         return f"{name} not found"
-    generation = f", generation {one['generation']}" if one["generation"] else ""
-    deleted = f", deleted {age(one['deleted'], now)} ago" if "deleted" in one else ""
-    return f"{name}{generation}, changed {age(one['changed'], now)} ago{deleted}"
+    generation = f", generation {one.generation}" if one.generation else ""
+    deleted = f", deleted {age(one.deleted, now)} ago" if one.deleted else ""
+    return f"{name}{generation}, changed {age(one.changed or '', now)} ago{deleted}"
 
 
-def _placement(one: Obj, now: datetime) -> Iterator[str]:
-    head = f"EdgePlacement {one['name']}"
-    if "problem" in one:
-        yield f"{head} is invalid: {fields.line(one['problem'], LONGEST)}"
+def _placement(one: TracedPlacement, now: datetime) -> Iterator[str]:
+    head = f"EdgePlacement {one.name}"
+    if one.problem:
+        yield f"{head} is invalid: {fields.line(one.problem, LONGEST)}"
         return
-    by = f" by {' and '.join(one['clauses'])}" if one["clauses"] else ""
-    yield f"{head} selects it{by}, with {count(one['destinations'], 'destination')}"
-    for problem in one["problems"]:
-        since = f", for {age(problem['since'], now)}" if age(problem["since"], now) else ""
-        message = fields.line(problem["message"], LONGEST) if problem["concerns"] else "because of other objects"
-        yield f"  {problem['type']} is False ({problem['reason']}){since}: {message}"
+    by = f" by {' and '.join(one.clauses)}" if one.clauses else ""
+    yield f"{head} selects it{by}, with {count(one.destinations, 'destination')}"
+    for problem in one.problems:
+        since = f", for {age(problem.since, now)}" if age(problem.since, now) else ""
+        message = fields.line(problem.message, LONGEST) if problem.concerns else "because of other objects"
+        yield f"  {problem.type} is False ({problem.reason}){since}: {message}"
 
 
-def _destination(one: Obj, now: datetime) -> Iterator[str]:
-    locations = ", ".join(filter(None, [one["locationName"], *one.get("furtherLocationNames", ())]))
-    yield f"  {' / '.join(filter(None, [locations, one['syncTargetName']]))}"
-    for step in one["steps"]:
-        if step["step"] == "mailbox" and step["state"] == StepState.DONE:
+def _destination(one: Destination, now: datetime) -> Iterator[str]:
+    yield f"  {one.name}"
+    for step in one.steps:
+        if step.name == "mailbox" and step.state is StepState.DONE:
             continue
-        state = "" if step["state"] == StepState.DONE else f"{step['state']}: "
-        yield f"    {step['step']:<8} {age(step['time'] or '', now):>5}  {state}{fields.line(step['message'], LONGEST)}"
-
-
-def _left_out(counts: Obj) -> str:
-    number = counts["destinations"]
-    if not number:
-        return ""
-    others = [f"{counts[state]} {state}" for state in StepState if state is not StepState.DONE and counts[state]]
-    return f"  … and {number} more, {', '.join(others) if others else 'without problems'}"
+        state = "" if step.state is StepState.DONE else f"{step.state}: "
+        yield f"    {step.name:<8} {age(step.time or '', now):>5}  {state}{fields.line(step.message, LONGEST)}"
 
 
 @contextlib.contextmanager

@@ -7,28 +7,46 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
+from msgspec import UNSET, UnsetType
 
 from farflung.apis.edge.names import PROJECTION
 from farflung.apis.names import LAST_APPLIED
+from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement.names import Category, category
 from farflung.placement.syncer_config import SyncerSpec, parse_syncer_spec
 
-MISSING: Final = object()
+
+class Difference(Result, frozen=True):
+    """A field that differs.  A field that was added has no value before; one that was removed has none after."""
+
+    path: str
+    before: Any = UNSET
+    after: Any = UNSET
+    change: str | UnsetType = UNSET  #: of the content of a Secret, instead of values
+    keys: list[str] | UnsetType = UNSET
+
+
+class SyncerConfigChange(Result, frozen=True):
+    path: str
+    what: str
+    change: str  #: added or removed
+
+
 PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*").fullmatch
 DEEPEST: Final = 64  #: deeper levels are compared as a whole
 SHOWN: Final = ("name", "namespace", "labels", "annotations")  #: metadata fields
 HIDDEN: Final = ("data", "stringData")  #: fields of Secrets
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Obj]:
-    """Each has a `path`, and the values `before` and `after`, one of which is missing if the field was added or
-    removed.  The content of a Secret has `change` instead of values."""
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+    """The content of a Secret is concealed."""
     secret = (after.get("apiVersion"), after.get("kind")) == ("v1", "Secret")
-    found = [_entry(*one) for one in _differences((), _comparable(before), _comparable(after))]
+    compared = _differences((), _comparable(before), _comparable(after))
+    found = [Difference(_written(path), was, will_be) for path, was, will_be in compared]
     if not secret:
         return found
-    return [one if one["path"].startswith("metadata.") else _concealed(one) for one in found]
+    return [one if one.path.startswith("metadata.") else _concealed(one) for one in found]
 
 
 def _comparable(obj: Mapping[str, Any]) -> Obj:
@@ -44,23 +62,14 @@ def _differences(path: tuple[str | int, ...], before: Any, after: Any) -> Iterat
     """Compares types too, because True equals 1 in Python."""
     if isinstance(before, dict) and isinstance(after, dict) and len(path) < DEEPEST:
         for key in sorted({*before, *after}):
-            yield from _differences((*path, key), before.get(key, MISSING), after.get(key, MISSING))
+            yield from _differences((*path, key), before.get(key, UNSET), after.get(key, UNSET))
     elif isinstance(before, list) and isinstance(after, list) and len(path) < DEEPEST:
         for at in range(max(len(before), len(after))):
-            one = before[at] if at < len(before) else MISSING
-            other = after[at] if at < len(after) else MISSING
+            one = before[at] if at < len(before) else UNSET
+            other = after[at] if at < len(after) else UNSET
             yield from _differences((*path, at), one, other)
     elif before != after or type(before) is not type(after):
         yield path, before, after
-
-
-def _entry(path: tuple[str | int, ...], before: Any, after: Any) -> Obj:
-    entry: Obj = {"path": _written(path)}
-    if before is not MISSING:
-        entry["before"] = before
-    if after is not MISSING:
-        entry["after"] = after
-    return entry
 
 
 def _written(path: tuple[str | int, ...]) -> str:
@@ -73,17 +82,16 @@ def _written(path: tuple[str | int, ...]) -> str:
     return text
 
 
-def _concealed(one: Obj) -> Obj:
-    change = "changed" if "before" in one and "after" in one else "added" if "after" in one else "removed"
-    keys = [key for side in ("before", "after") if isinstance(one.get(side), dict) for key in one[side]]
-    return {"path": one["path"], "change": change} | ({"keys": sorted(keys)} if keys and one["path"] in HIDDEN else {})
+def _concealed(one: Difference) -> Difference:
+    change = "added" if one.before is UNSET else "removed" if one.after is UNSET else "changed"
+    keys = [key for side in (one.before, one.after) if isinstance(side, dict) for key in side]
+    return Difference(one.path, change=change, keys=sorted(keys) if keys and one.path in HIDDEN else UNSET)
 
 
-def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[Obj]:
-    """Each has a `path` in the SyncerConfig, `what` changed there, and `added` or `removed`."""
+def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[SyncerConfigChange]:
     was, will = _entries(parse_syncer_spec(before.spec())), _entries(parse_syncer_spec(after.spec()))
     return [
-        {"path": path, "what": what, "change": change}
+        SyncerConfigChange(path, what, change)
         for path in will
         for some, others, change in ((will, was, "added"), (was, will, "removed"))
         for what in sorted(some[path] - others[path])

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
 from farflung.apis.edge.names import PROJECTED
 from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
@@ -17,6 +21,7 @@ from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, get_placement, workspace_name
 from farflung.inspect.inventory import Inventory
 from farflung.inspect.placement_model import observed_object
+from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement import resolve
 from farflung.placement.feeds import travelling
@@ -32,11 +37,107 @@ from farflung.placement.types import (
     previous,
 )
 
+
+class TargetVerdict(Result, frozen=True):
+    """Whether a destination has this SyncTarget, or why not."""
+
+    name: str
+    uid: str | UnsetType = UNSET
+    chosen: bool = False
+    reason: str | UnsetType = UNSET
+
+
+class SelectorVerdict(Result, frozen=True):
+    path: str
+    matches: bool
+    reason: str | UnsetType = UNSET
+
+
+class InventoryTarget(Result, frozen=True):
+    name: str
+    labels: dict[str, str]
+    taints: list[str]
+    selected: bool  #: by the Location
+
+
+class WithdrawnCopy(Result, frozen=True):
+    sync_target: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+
+class LocationVerdict(Result, frozen=True):
+    """Whether a Location is chosen, or why not.  The last fields are set if one Location is explained."""
+
+    cluster: str
+    name: str
+    chosen: bool
+    reason: str | UnsetType
+    sync_targets: list[TargetVerdict]
+    labels: dict[str, str] | UnsetType = UNSET
+    taints: list[str] | UnsetType = UNSET
+    selectors: list[SelectorVerdict] | UnsetType = UNSET
+    spread: dict[str, str | None] | UnsetType = UNSET
+    inventory: list[InventoryTarget] | UnsetType = UNSET
+    being_withdrawn: list[WithdrawnCopy] | UnsetType = UNSET
+    not_asked: int | UnsetType = UNSET  #: SyncTargets that were not checked for withdrawals
+
+
+class PlacementName(Result, frozen=True):
+    workspace: str
+    name: str
+    generation: int
+
+
+class PlacementSummary(Result, frozen=True):
+    locations: int
+    matching: int
+    wanted: int | UnsetType
+    chosen: int
+    destinations: int
+
+
+class SliceSummary(Result, frozen=True):
+    name: str
+    destinations: int
+
+
+class DestinationEntry(Result, frozen=True):
+    """As in slices."""
+
+    cluster: str
+    location_name: str
+    sync_target_name: str
+    uid: str = msgspec.field(name="syncTargetUID")
+
+
+class CurrentState(Result, frozen=True):
+    """The status and the slices, and whether the scheduler would write the same."""
+
+    status: Obj
+    status_is_current: bool
+    slices: list[SliceSummary]
+    slices_are_current: bool
+    missing: list[DestinationEntry]
+    surplus: list[DestinationEntry]
+    deleted: bool | UnsetType = UNSET  #: the placement is being deleted
+
+
+class PlacementExplanation(Result, frozen=True):
+    placement: PlacementName
+    problem: str | UnsetType
+    locations: list[LocationVerdict]
+    summary: PlacementSummary
+    now: CurrentState
+
+
 ASKED: Final = 50  #: mailboxes per Location that are checked for withdrawals
 
 
-async def explain(hub: HubClient, name: str, location: str = "") -> Obj:
-    """The result for JSON and YAML.  `location`: restricts it to NAME or CLUSTER:NAME."""
+async def explain(hub: HubClient, name: str, location: str = "") -> PlacementExplanation:
+    """`location`: restricts it to NAME or CLUSTER:NAME."""
     document = await get_placement(hub, name)
     if document is None:
         raise InspectError(f"EdgePlacement {name} not found in the workspace {workspace_name(hub)}")
@@ -48,35 +149,28 @@ async def explain(hub: HubClient, name: str, location: str = "") -> Obj:
     if location and not locations and not explained.resolution.problem:
         raise InspectError(f"Location {location} not found")
     if location:
-        await _add_withdrawn(hub, explained, locations)
-    return {
-        "placement": {"workspace": workspace_name(hub), "name": name, "generation": explained.placement.generation},
-        **({"problem": explained.resolution.problem} if explained.resolution.problem else {}),
-        "locations": locations,
-        "summary": explained.summary(),
-        "now": explained.now(),
-    }
+        locations = [await _with_withdrawn(hub, explained, one) for one in locations]
+    return PlacementExplanation(
+        PlacementName(workspace_name(hub), name, explained.placement.generation),
+        explained.resolution.problem or UNSET,
+        locations,
+        explained.summary(),
+        explained.now(),
+    )
 
 
-async def _add_withdrawn(hub: HubClient, explained: ExplainedPlacement, locations: Iterable[Obj]) -> None:
-    """Copies that are being withdrawn from these Locations; selected SyncTargets first, limited in number."""
-    for one in locations:
-        selected = {target["name"] for target in one["inventory"] if target["selected"]}
-        targets = sorted(explained.targets_of(one["cluster"]), key=lambda target: target.key.name not in selected)
-        names = {f"{one['cluster']}-mb-{target.uid}": target.key.name for target in targets[:ASKED]}
-        found = await being_withdrawn(hub, names, PlacementKey(*explained.placement.key))
-        one["beingWithdrawn"] = [
-            {
-                "syncTarget": names[mailbox],
-                "group": part.kind.group,
-                "resource": part.kind.resource,
-                "namespace": part.namespace,
-                "name": part.name,
-            }
-            for mailbox in sorted(found, key=lambda name: names[name])
-            for part in found[mailbox]
-        ]
-        one["notAsked"] = len(targets[ASKED:])
+async def _with_withdrawn(hub: HubClient, explained: ExplainedPlacement, one: LocationVerdict) -> LocationVerdict:
+    """With the copies that are being withdrawn from it; selected SyncTargets first, limited in number."""
+    selected = {target.name for target in one.inventory or () if target.selected}
+    targets = sorted(explained.targets_of(one.cluster), key=lambda target: target.key.name not in selected)
+    names = {f"{one.cluster}-mb-{target.uid}": target.key.name for target in targets[:ASKED]}
+    found = await being_withdrawn(hub, names, PlacementKey(*explained.placement.key))
+    copies = [
+        WithdrawnCopy(names[mailbox], *part.kind, part.namespace, part.name)
+        for mailbox in sorted(found, key=lambda name: names[name])
+        for part in found[mailbox]
+    ]
+    return replace(one, being_withdrawn=copies, not_asked=len(targets[ASKED:]))
 
 
 class ExplainedPlacement:
@@ -95,83 +189,75 @@ class ExplainedPlacement:
     def targets_of(self, cluster: str) -> list[ScheduledTarget]:
         return self._inventory.targets_of(cluster)
 
-    def locations(self, wanted: str = "") -> Iterator[Obj]:
+    def locations(self, wanted: str = "") -> Iterator[LocationVerdict]:
         cluster, _, name = wanted.rpartition(":")
         for one in self._engine.explain(self.placement.key, self._previous):
             if name in ("", one.location.name) and cluster in ("", one.location.cluster):
-                yield self._location(one) | (self._details(one) if wanted else {})
+                verdict = self._location(one)
+                yield self._detailed(one, verdict) if wanted else verdict
 
-    def _location(self, one: Explanation) -> Obj:
-        chosen = [{"name": to.target, "uid": to.uid, "chosen": True} for to in one.destinations]
-        refused = [{"name": target, "chosen": False, "reason": reason} for target, reason in one.refused]
-        return {
-            "cluster": one.location.cluster,
-            "name": one.location.name,
-            "chosen": bool(one.destinations),
-            **({"reason": one.reason} if one.reason else {}),
-            "syncTargets": sorted([*chosen, *refused], key=lambda target: target["name"]),
-        }
+    def _location(self, one: Explanation) -> LocationVerdict:
+        chosen = [TargetVerdict(to.target, to.uid, chosen=True) for to in one.destinations]
+        refused = [TargetVerdict(target, reason=reason) for target, reason in one.refused]
+        return LocationVerdict(
+            one.location.cluster,
+            one.location.name,
+            bool(one.destinations),
+            one.reason or UNSET,
+            sorted([*chosen, *refused], key=lambda target: target.name),
+        )
 
-    def _details(self, one: Explanation) -> Obj:
+    def _detailed(self, one: Explanation, verdict: LocationVerdict) -> LocationVerdict:
         location = self._engine.location(one.location)
         assert location is not None
-        selectors = [
-            {"path": f"spec.locationSelectors[{at}]", "matches": not reason, **({"reason": reason} if reason else {})}
-            for at, selector in enumerate(self.placement.selectors)
-            for reason in [resolve.unmet(selector, location.labels)]
-        ]
-        targets = [
-            {
-                "name": target.key.name,
-                "labels": dict(target.labels),
-                "taints": list(map(str, target.taints)),
-                "selected": location.instances is not None and location.instances.matches(target.labels),
-            }
-            for target in self.targets_of(one.location.cluster)
-        ]
-        return {
-            "labels": dict(location.labels),
-            "taints": list(map(str, location.taints)),
-            "selectors": selectors,
-            "spread": {key: location.labels.get(key) for key in self.placement.spread_by},
-            "inventory": targets,
-        }
+        reasons = [resolve.unmet(selector, location.labels) for selector in self.placement.selectors]
+        return replace(
+            verdict,
+            labels=dict(location.labels),
+            taints=list(map(str, location.taints)),
+            selectors=[
+                SelectorVerdict(f"spec.locationSelectors[{at}]", not reason, reason or UNSET)
+                for at, reason in enumerate(reasons)
+            ],
+            spread={key: location.labels.get(key) for key in self.placement.spread_by},
+            inventory=[
+                InventoryTarget(
+                    target.key.name,
+                    dict(target.labels),
+                    list(map(str, target.taints)),
+                    location.instances is not None and location.instances.matches(target.labels),
+                )
+                for target in self.targets_of(one.location.cluster)
+            ],
+        )
 
-    def summary(self) -> Obj:
-        return {
-            "locations": len(self._inventory.locations),
-            "matching": self.resolution.matching,
-            **({} if self.placement.number is None else {"wanted": self.placement.number}),
-            "chosen": self.resolution.chosen,
-            "destinations": len(self.resolution.destinations),
-        }
+    def summary(self) -> PlacementSummary:
+        return PlacementSummary(
+            len(self._inventory.locations),
+            self.resolution.matching,
+            UNSET if self.placement.number is None else self.placement.number,
+            self.resolution.chosen,
+            len(self.resolution.destinations),
+        )
 
-    def now(self) -> Obj:
-        """The current status and slices, and whether the scheduler would write the same."""
+    def now(self) -> CurrentState:
         wanted = decide.desired(self.placement, self.resolution)
         before = {destination for obj in self._observed for destination in destinations_of(obj)}
         after = before if self.resolution.problem else set(self.resolution.destinations)
         status = self._document.get("status")
-        return {
-            "status": status or {},
-            "statusIsCurrent": decide.status(self.placement, self.resolution, status, "") is None,
-            "slices": [
-                {"name": obj["metadata"]["name"], "destinations": len(obj.get("destinations") or ())}
-                for obj in self._observed
-            ],
-            "slicesAreCurrent": not decide.plan(self.placement, wanted, self._observed),
-            "missing": entries(after - before),
-            "surplus": entries(before - after),
-            **({"deleted": True} if self._document["metadata"].get("deletionTimestamp") else {}),
-        }
+        return CurrentState(
+            status or {},
+            decide.status(self.placement, self.resolution, status, "") is None,
+            [SliceSummary(one["metadata"]["name"], len(one.get("destinations") or ())) for one in self._observed],
+            not decide.plan(self.placement, wanted, self._observed),
+            entries(after - before),
+            entries(before - after),
+            bool(self._document["metadata"].get("deletionTimestamp")) or UNSET,
+        )
 
 
-def entries(destinations: Iterable[Destination]) -> list[Obj]:
-    """In the format of slices."""
-    return [
-        {"cluster": cluster, "locationName": location, "syncTargetName": target, "syncTargetUID": uid}
-        for cluster, location, target, uid in sorted(destinations)
-    ]
+def entries(destinations: Iterable[Destination]) -> list[DestinationEntry]:
+    return [DestinationEntry(*one) for one in sorted(destinations)]
 
 
 COPIES: Final = ListOptions(labels=f"{PROJECTED}={YES}")

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
@@ -22,17 +25,93 @@ from farflung.controllers.edge_scheduler import decide
 from farflung.inspect import inventory, placement_model, plan_machines, scheduler_lease
 from farflung.inspect.customize import in_namespace
 from farflung.inspect.errors import InspectError
-from farflung.inspect.explain import entries
+from farflung.inspect.explain import DestinationEntry, entries
 from farflung.inspect.hub import HubClient, get_placement, workspace_name
 from farflung.inspect.inventory import slices_of
 from farflung.inspect.manifests import Manifest
-from farflung.inspect.plan_copies import CopyPlan, change_document
+from farflung.inspect.plan_copies import CopyPlan, PlannedDestination
 from farflung.inspect.plan_machines import DryRunObject, is_machine_object
+from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 from farflung.machines.files.configuration import SchedulerConfiguration
+from farflung.placement.names import Part
 from farflung.placement.resolve import Resolver
 from farflung.placement.types import destinations_of, parse_placement, previous
+
+
+class PlannedPlacement(Result, frozen=True):
+    """Its destinations, or why it cannot be planned."""
+
+    name: str
+    source: str
+    error: str | UnsetType = UNSET
+    spec: str | UnsetType = UNSET  #: NEW, CHANGED, SAME or GONE
+    matching: int | UnsetType = UNSET
+    chosen: int | UnsetType = UNSET
+    added: list[DestinationEntry] | UnsetType = UNSET
+    removed: list[DestinationEntry] | UnsetType = UNSET
+    unchanged: list[DestinationEntry] | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
+
+
+class PlannedObject(Result, frozen=True):
+    kind: str
+    namespace: str
+    name: str
+    source: str
+    error: str | UnsetType = UNSET
+    spec: str | UnsetType = UNSET
+    decision: Obj | UnsetType = UNSET  #: about virtual machines, Allocations and Clusters
+    goes_to: list[str] | UnsetType = UNSET  #: mailboxes
+
+
+class PlanSummary(Result, frozen=True):
+    """Numbers of destinations, copies and problems."""
+
+    added: int
+    removed: int
+    unchanged: int
+    errors: int
+    unplaced: int
+    created_copies: int
+    changed_copies: int
+    deleted_copies: int
+    held_copies: int
+    changed_syncer_configs: int
+    problems: int
+
+
+class Plan(Result, frozen=True):
+    workspace: str
+    placements: list[PlannedPlacement]
+    objects: list[PlannedObject]
+    destinations: list[PlannedDestination]
+    remarks: list[str]
+    summary: PlanSummary
+
+    @property
+    def is_change(self) -> bool:
+        summary = self.summary
+        return any(plan_machines.is_change(one.decision) for one in self.objects if one.decision) or any(
+            (
+                summary.added,
+                summary.removed,
+                summary.created_copies,
+                summary.changed_copies,
+                summary.deleted_copies,
+                summary.changed_syncer_configs,
+            )
+        )
+
+
+@dataclass(slots=True)
+class ObjectDryRun:
+    """What is known of an object before copies and machines are planned."""
+
+    result: PlannedObject
+    part: Part | None = None  #: None: there are no placements
+    machine: DryRunObject | None = None
 
 
 async def plan(
@@ -41,15 +120,16 @@ async def plan(
     *,
     delete: bool = False,
     configured: SchedulerConfiguration | None = None,
-) -> Obj:
-    """The result for JSON and YAML.  `wanted`: checked; `configured`: of the global scheduler."""
+) -> Plan:
+    """`wanted`: checked; `configured`: of the global scheduler."""
     placements, others = _sorted_out(wanted)
     served = await discover(hub.workspace)
     cluster, configured = await _cluster(hub), configured or SchedulerConfiguration()
     new = {one.obj["metadata"]["name"] for one in others if one.obj["kind"] == "Namespace"}
     if _needs_no_placements(served, wanted):
-        about_objects = [await _about(hub, served, None, one, new, delete=delete) for one in others]
-        return _result(hub, [], about_objects, [], await _place_machines(hub, cluster, about_objects, configured))
+        dry_runs = [await _about(hub, served, None, one, new, delete=delete) for one in others]
+        remarks = await _place_machines(hub, cluster, dry_runs, configured)
+        return _result(hub, [], [one.result for one in dry_runs], [], remarks)
     await get_placement(
         hub, placements[0].obj["metadata"]["name"] if placements else "-"
     )  # fails if the workspace has no edge API
@@ -58,10 +138,11 @@ async def plan(
     await copies.read(hub.workspace, served, cluster)
     engine = known.engine()
     about_placements = [await _planned(hub, engine, copies, one, delete=delete) for one in placements]
-    about_objects = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
-    remarks = await _place_machines(hub, cluster, about_objects, configured)
-    destinations = await _destinations(copies, about_objects)
-    return _result(hub, about_placements, about_objects, destinations, [*sorted(set(copies.remarks)), *remarks])
+    dry_runs = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
+    remarks = await _place_machines(hub, cluster, dry_runs, configured)
+    destinations = await _destinations(copies)
+    objects = [replace(one.result, goes_to=copies.goes_to(one.part)) if one.part else one.result for one in dry_runs]
+    return _result(hub, about_placements, objects, destinations, [*sorted(set(copies.remarks)), *remarks])
 
 
 def _needs_no_placements(served: ServedResources, wanted: Sequence[Manifest]) -> bool:
@@ -72,60 +153,49 @@ def _needs_no_placements(served: ServedResources, wanted: Sequence[Manifest]) ->
 
 
 def _result(
-    hub: HubClient, placements: list[Obj], objects: list[Obj], destinations: list[Obj], remarks: Sequence[str]
-) -> Obj:
-    return {
-        "workspace": workspace_name(hub),
-        "placements": placements,
-        "objects": objects,
-        "destinations": destinations,
-        "remarks": list(remarks),
-        "summary": _summary(placements, objects, destinations),
-    }
+    hub: HubClient,
+    placements: list[PlannedPlacement],
+    objects: list[PlannedObject],
+    destinations: list[PlannedDestination],
+    remarks: list[str],
+) -> Plan:
+    summary = PlanSummary(
+        added=sum(len(one.added or ()) for one in placements),
+        removed=sum(len(one.removed or ()) for one in placements),
+        unchanged=sum(len(one.unchanged or ()) for one in placements),
+        errors=sum(bool(one.error) for one in placements) + sum(bool(one.error) for one in objects),
+        unplaced=sum(not (one.decision or {}).get("placed", True) for one in objects),
+        created_copies=sum(len(one.created) for one in destinations),
+        changed_copies=sum(len(one.changed) for one in destinations),
+        deleted_copies=sum(len(one.deleted) for one in destinations),
+        held_copies=sum(bool(copy.held) for one in destinations for copy in one.deleted),
+        changed_syncer_configs=sum(bool(one.syncer_config) for one in destinations),
+        problems=sum(len(one.problems) for one in destinations),
+    )
+    return Plan(workspace_name(hub), placements, objects, destinations, remarks, summary)
 
 
 async def _place_machines(
-    hub: HubClient, cluster: str, objects: Iterable[Obj], configured: SchedulerConfiguration
+    hub: HubClient, cluster: str, dry_runs: Iterable[ObjectDryRun], configured: SchedulerConfiguration
 ) -> list[str]:
     """Adds decisions to virtual machines, Allocations and Clusters; returns remarks."""
-    machines = [one for one in objects if "dry_run" in one]
+    machines = [(one, one.machine) for one in dry_runs if one.machine is not None]
     if not machines:
         return []
-    found = await plan_machines.decisions(hub, cluster, [one.pop("dry_run") for one in machines], configured)
-    for one, decision in zip(machines, found, strict=True):
-        one["decision"] = decision
+    found = await plan_machines.decisions(hub, cluster, [machine for _, machine in machines], configured)
+    for (one, _), decision in zip(machines, found, strict=True):
+        one.result = replace(one.result, decision=decision)
     return await scheduler_lease.remarks(hub.root, configured)
 
 
-async def _destinations(copies: CopyPlan, about_objects: Iterable[Obj]) -> list[Obj]:
+async def _destinations(copies: CopyPlan) -> list[PlannedDestination]:
     copy_changes = await copies.copy_changes()
-    for one in about_objects:
-        one |= {"goesTo": copies.goes_to(one.pop("part"))} if "part" in one else {}
-    told = copies.changed_syncer_configs(copy_changes)
+    configs = copies.changed_syncer_configs(copy_changes)
     destinations = [
-        {
-            **copies.destination(mailbox),
-            **change_document(copy_changes.get(mailbox, [])),
-            "syncerConfig": told.get(mailbox, []),
-        }
-        for mailbox in copy_changes.keys() | told.keys()
+        copies.destination(mailbox, copy_changes.get(mailbox, []), configs.get(mailbox, []))
+        for mailbox in copy_changes.keys() | configs.keys()
     ]
-    destinations.sort(key=lambda one: [one[key] for key in ("locationName", "syncTargetName", "mailbox")])
-    return destinations
-
-
-def _summary(placements: Sequence[Obj], objects: Sequence[Obj], destinations: Sequence[Obj]) -> Obj:
-    good = [one for one in placements if "error" not in one]
-    wrong = sum("error" in one for one in (*placements, *objects))
-    return {
-        **{key: sum(len(one[key]) for one in good) for key in ("added", "removed", "unchanged")},
-        "errors": wrong,
-        "unplaced": sum(not one.get("decision", {}).get("placed", True) for one in objects),
-        **{f"{key}Copies": sum(len(one[key]) for one in destinations) for key in ("created", "changed", "deleted")},
-        "heldCopies": sum(copy["held"] for one in destinations for copy in one["deleted"]),
-        "changedSyncerConfigs": sum(bool(one["syncerConfig"]) for one in destinations),
-        "problems": sum(len(one["problems"]) for one in destinations),
-    }
+    return sorted(destinations, key=lambda one: (one.location_name, one.sync_target_name, one.mailbox))
 
 
 def _sorted_out(wanted: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
@@ -173,24 +243,22 @@ def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Man
 
 async def _about(
     hub: HubClient, served: ServedResources, copies: CopyPlan | None, manifest: Manifest, new: Set[str], *, delete: bool
-) -> Obj:
-    """`new`: namespaces that are created too.  Includes input of `_place_machines` and `_destinations`."""
+) -> ObjectDryRun:
+    """`new`: namespaces that are created too."""
     metadata = manifest.obj["metadata"]
-    names = {"namespace": metadata.get("namespace") or "", "name": metadata["name"], "source": manifest.source}
-    head = {"kind": manifest.obj["kind"], **names}
+    head = PlannedObject(manifest.obj["kind"], metadata.get("namespace") or "", metadata["name"], manifest.source)
     try:
         resource = _resource(hub, served, manifest.obj)
         obj = manifest.obj if resource.namespaced else _without_namespace(manifest.obj)
         result = await dry_run_object(hub, resource.collection, obj, new, delete=delete)
     except (DryRunRefused, Refused) as error:
-        return {**head, "error": _quotable(manifest.obj, error)}
-    gone = result.spec == GONE
-    about = {**head, "namespace": result.document["metadata"].get("namespace") or "", "spec": result.spec}
-    if copies is not None:
-        about["part"] = copies.change(resource.collection, result.document, gone=gone)
-    if is_machine_object(result.document):
-        about["dry_run"] = DryRunObject(result.document, gone)
-    return about
+        return ObjectDryRun(replace(head, error=_quotable(manifest.obj, error)))
+    gone, namespace = result.spec == GONE, result.document["metadata"].get("namespace") or ""
+    return ObjectDryRun(
+        replace(head, namespace=namespace, spec=result.spec),
+        None if copies is None else copies.change(resource.collection, result.document, gone=gone),
+        DryRunObject(result.document, gone) if is_machine_object(result.document) else None,
+    )
 
 
 def _resource(hub: HubClient, served: ServedResources, obj: Obj) -> DiscoveredResource:
@@ -222,32 +290,25 @@ def _quotable(obj: Obj, error: Exception) -> str:
 # --- one placement --------------------------------------------------------------------------------
 
 
-async def _planned(hub: HubClient, engine: Resolver, copies: CopyPlan, manifest: Manifest, *, delete: bool) -> Obj:
-    name = manifest.obj["metadata"]["name"]
+async def _planned(
+    hub: HubClient, engine: Resolver, copies: CopyPlan, manifest: Manifest, *, delete: bool
+) -> PlannedPlacement:
     try:
-        change = await (_deletion(hub, copies, name) if delete else _change(hub, engine, copies, manifest.obj))
-        return {"name": name, "source": manifest.source, **change}
+        return await (_deletion(hub, copies, manifest) if delete else _change(hub, engine, copies, manifest))
     except (DryRunRefused, Refused) as error:
-        return {"name": name, "source": manifest.source, "error": str(error)}
+        return PlannedPlacement(manifest.obj["metadata"]["name"], manifest.source, str(error))
 
 
-async def _deletion(hub: HubClient, copies: CopyPlan, name: str) -> Obj:
+async def _deletion(hub: HubClient, copies: CopyPlan, manifest: Manifest) -> PlannedPlacement:
+    name = manifest.obj["metadata"]["name"]
     await hub.workspace.delete(EDGE_PLACEMENTS, name)
     before = {one for obj in await slices_of(hub.workspace, name) for one in destinations_of(obj)}
     copies.place(name, None, ())
-    nothing: list[Obj] = []
-    return {
-        "spec": GONE,
-        "matching": 0,
-        "chosen": 0,
-        "added": nothing,
-        "removed": entries(before),
-        "unchanged": nothing,
-    }
+    return PlannedPlacement(name, manifest.source, UNSET, GONE, 0, 0, [], entries(before), [])
 
 
-async def _change(hub: HubClient, engine: Resolver, copies: CopyPlan, wanted: Obj) -> Obj:
-    what, document = await dry_run_placement(hub, wanted)
+async def _change(hub: HubClient, engine: Resolver, copies: CopyPlan, manifest: Manifest) -> PlannedPlacement:
+    what, document = await dry_run_placement(hub, manifest.obj)
     placement = parse_placement(document)
     if placement.problem:
         raise DryRunRefused(placement.problem)
@@ -259,20 +320,19 @@ async def _change(hub: HubClient, engine: Resolver, copies: CopyPlan, wanted: Ob
     before = {destination for obj in observed for destination in destinations_of(obj)}
     after = set(resolution.destinations)
     copies.place(placement.key.name, document, after)
-    return {
-        "spec": what,
-        "matching": resolution.matching,
-        "chosen": resolution.chosen,
-        "added": entries(after - before),
-        "removed": entries(before - after),
-        "unchanged": entries(before & after),
-        **_warning(decide.status(placement, resolution, None, "")),
-    }
-
-
-def _warning(status: Obj | None) -> dict[str, str]:
+    status = decide.status(placement, resolution, None, "")
     ready = status["conditions"][0] if status else {}
-    return {"warning": ready["message"]} if ready.get("status") == "False" else {}
+    return PlannedPlacement(
+        placement.key.name,
+        manifest.source,
+        spec=what,
+        matching=resolution.matching,
+        chosen=resolution.chosen,
+        added=entries(after - before),
+        removed=entries(before - after),
+        unchanged=entries(before & after),
+        warning=ready["message"] if ready.get("status") == "False" else UNSET,
+    )
 
 
 # --- dry runs -------------------------------------------------------------------------------------
@@ -358,10 +418,3 @@ def _content(obj: Obj) -> Obj:
     annotations = {key: text for key, text in (obj["metadata"].get("annotations") or {}).items() if key != LAST_APPLIED}
     metadata = {"labels": obj["metadata"].get("labels"), "annotations": annotations}
     return {**{key: value for key, value in obj.items() if key not in ("metadata", "status")}, "metadata": metadata}
-
-
-def is_change(answer: Obj) -> bool:
-    summary = answer["summary"]
-    kinds = ("added", "removed", "createdCopies", "changedCopies", "deletedCopies", "changedSyncerConfigs")
-    moved = any(plan_machines.is_change(one["decision"]) for one in answer["objects"] if "decision" in one)
-    return moved or any(summary[key] for key in kinds)

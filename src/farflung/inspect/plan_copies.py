@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+import msgspec
 import orjson
+from msgspec import UNSET, UnsetType
 
 from farflung.apis.edge.names import (
     CUSTOMIZERS,
@@ -25,8 +27,9 @@ from farflung.apis.names import Collection
 from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.inspect.differences import differences, syncer_config_changes
+from farflung.inspect.differences import Difference, SyncerConfigChange, differences, syncer_config_changes
 from farflung.inspect.placement_model import Locations, PlacementModel, observed_object
+from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
 from farflung.placement.feeds import travelling
@@ -34,7 +37,7 @@ from farflung.placement.index import Copy, Output
 from farflung.placement.names import NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
-from farflung.placement.types import Destination, ObservedObject, destinations_of
+from farflung.placement.types import Destination, ObservedObject, Route, destinations_of
 
 T = TypeVar("T")
 
@@ -44,26 +47,54 @@ DEFAULT: Final = Part(NAMESPACES, "", "default")  #: exists in every workspace
 FOREIGN: Final = "the mailbox has such an object that no placement created; it is not changed"
 
 
+class PlannedCopy(Result, frozen=True):
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    differences: list[Difference] | UnsetType = UNSET  #: of a changed copy
+    held: bool | UnsetType = UNSET  #: a deletion that must be confirmed
+    anew: bool | UnsetType = UNSET  #: a withdrawn copy that is created again
+
+
+class PlannedDestination(Result, frozen=True):
+    """The changes of one mailbox."""
+
+    cluster: str
+    location_name: str
+    sync_target_name: str
+    uid: str = msgspec.field(name="syncTargetUID")
+    mailbox: str
+    created: list[PlannedCopy]
+    changed: list[PlannedCopy]
+    deleted: list[PlannedCopy]
+    being_withdrawn: list[PlannedCopy]
+    problems: list[str]
+    syncer_config: list[SyncerConfigChange]
+
+
 @dataclass(slots=True)
 class CopyChange:
     """The change of one copy."""
 
     part: Part
     what: str = ""  #: CREATED, CHANGED, DELETED, WITHDRAWN (already deleted, kept by a syncer's finalizer) or empty
-    differences: list[Obj] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
     problem: str = ""  #: why it is not as desired
     held: bool = False  #: until the withdrawal is confirmed
     anew: bool = False  #: it is created again after the deletion
 
-    def document(self) -> Obj:
+    def result(self) -> PlannedCopy:
         kind, namespace, name = self.part
-        head: Obj = {"group": kind.group, "resource": kind.resource, "namespace": namespace, "name": name}
-        more: dict[str, Obj] = {
-            CHANGED: {"differences": self.differences},
-            DELETED: {"held": self.held},
-            WITHDRAWN: {"anew": self.anew},
-        }
-        return head | more.get(self.what, {})
+        return PlannedCopy(
+            kind.group,
+            kind.resource,
+            namespace,
+            name,
+            self.differences if self.what == CHANGED else UNSET,
+            self.held if self.what == DELETED else UNSET,
+            self.anew if self.what == WITHDRAWN else UNSET,
+        )
 
 
 class CopyPlan:
@@ -147,15 +178,35 @@ class CopyPlan:
         pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.routes(key))
         return sorted({mailbox for key, mailbox in pairs if engine.is_desired_by(key, mailbox, part)})
 
-    def destination(self, mailbox: str) -> Obj:
-        """In the format of slices."""
+    def destination(
+        self, mailbox: str, copy_changes: list[CopyChange], syncer_config: list[SyncerConfigChange]
+    ) -> PlannedDestination:
+        place = self._place(mailbox)
+        created, changed, deleted, withdrawn = (
+            [change.result() for change in copy_changes if change.what == what]
+            for what in (CREATED, CHANGED, DELETED, WITHDRAWN)
+        )
+        return PlannedDestination(
+            place.cluster if place else "",
+            place.location if place else "",
+            place.target if place else "",
+            mailbox.rpartition("-mb-")[2] if place else "",
+            mailbox,
+            created,
+            changed,
+            deleted,
+            withdrawn,
+            [f"{change.part}: {change.problem}" for change in copy_changes if change.problem],
+            syncer_config,
+        )
+
+    def _place(self, mailbox: str) -> Route | None:
+        """The first destination with this mailbox."""
         for world in (self.after, self.before):
             for key in sorted(world.placements):
                 if (place := world.engine.routes(key).get(mailbox)) is not None:
-                    uid = mailbox.rpartition("-mb-")[2]
-                    names = {"cluster": place.cluster, "locationName": place.location, "syncTargetName": place.target}
-                    return {**names, "syncTargetUID": uid, "mailbox": mailbox}
-        return {"cluster": "", "locationName": "", "syncTargetName": "", "syncTargetUID": "", "mailbox": mailbox}
+                    return place
+        return None
 
     # --- result -----------------------------------------------------------------------------------
 
@@ -171,7 +222,7 @@ class CopyPlan:
                 found.setdefault(copy.mailbox, []).append(change)
         return found
 
-    def changed_syncer_configs(self, copy_changes: dict[str, list[CopyChange]]) -> dict[str, list[Obj]]:
+    def changed_syncer_configs(self, copy_changes: dict[str, list[CopyChange]]) -> dict[str, list[SyncerConfigChange]]:
         """Changes of SyncerConfigs by mailbox.  Held copies stay in them."""
         mailboxes = {one.mailbox for one in self._outputs} | copy_changes.keys()
         found = {
@@ -180,7 +231,7 @@ class CopyPlan:
         }
         return {mailbox: changes for mailbox, changes in found.items() if changes}
 
-    def _changed_syncer_config(self, mailbox: str, copy_changes: list[CopyChange]) -> list[Obj]:
+    def _changed_syncer_config(self, mailbox: str, copy_changes: list[CopyChange]) -> list[SyncerConfigChange]:
         before, after = (
             self._in_versions(one.syncer_spec(mailbox, self._namespaced)) for one in (self.before, self.after)
         )
@@ -296,7 +347,7 @@ class CopyPlan:
                     decided[Copy(mailbox, part)].held = True
 
 
-def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Obj]:
+def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Difference]:
     """The changed fields of a copy.  An up-to-date copy is compared as the translator writes it, without fields of its
     server."""
     changed = project.updated(observed, after)
@@ -324,10 +375,3 @@ def _part(kind: GroupResource, obj: Obj) -> Part:
 def _is_of(one: Obj, placement: Obj) -> bool:
     owners = one["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == placement["metadata"]["uid"] for owner in owners)
-
-
-def change_document(copy_changes: list[CopyChange]) -> Obj:
-    """For JSON and YAML."""
-    kinds = (CREATED, CHANGED, DELETED, WITHDRAWN)
-    parts = {what: [change.document() for change in copy_changes if change.what == what] for what in kinds}
-    return {**parts, "problems": [f"{change.part}: {change.problem}" for change in copy_changes if change.problem]}

@@ -7,13 +7,15 @@ time.  Nothing is written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
+import msgspec
 import orjson
+from msgspec import UNSET, UnsetType
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNC_TARGET_NAME, SYNCER_CONFIGS
 from farflung.apis.kcp.names import WORKSPACES
@@ -27,8 +29,16 @@ from farflung.inspect.errors import InspectError
 from farflung.inspect.explain import ExplainedPlacement
 from farflung.inspect.hub import HubClient, find_resource, get_placement, workspace_name
 from farflung.inspect.inventory import HiddenError, Inventory
-from farflung.inspect.trace_source import TraceSources, machine_conclusion
-from farflung.inspect.trace_steps import DestinationTrace, HiddenObject, ObservedDestination, StepState, TracedObject
+from farflung.inspect.results import Result
+from farflung.inspect.trace_source import TracedPlacement, TraceSources, machine_conclusion
+from farflung.inspect.trace_steps import (
+    Conclusion,
+    DestinationTrace,
+    HiddenObject,
+    ObservedDestination,
+    StepState,
+    TracedObject,
+)
 from farflung.machinery.errors import Obj
 from farflung.placement.names import CONFIG, Category, GroupResource, Part, category, cluster_of, is_mailbox_name
 from farflung.placement.types import Route, parse_placement
@@ -51,10 +61,76 @@ class TraceRequest:
     limit: int = 20  #: destinations to print; 0: all
 
 
+class ObjectState(Result, frozen=True):
+    """The traced object."""
+
+    workspace: str
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespace: str
+    name: str
+    exists: bool
+    generation: int
+    changed: str | None
+    deleted: str | UnsetType = UNSET  #: its deletionTimestamp
+
+
+class Step(Result, frozen=True):
+    name: str = msgspec.field(name="step")
+    state: StepState
+    time: str | None
+    message: str
+    advice: str | UnsetType = UNSET
+
+
+class Destination(Result, frozen=True):
+    cluster: str
+    location_name: str
+    sync_target_name: str
+    uid: str = msgspec.field(name="syncTargetUID")
+    further_location_names: list[str] | UnsetType
+    mailbox: str
+    placements: list[str]
+    state: StepState
+    steps: list[Step]
+
+    @property
+    def name(self) -> str:
+        """Its Locations and its SyncTarget."""
+        locations = ", ".join(filter(None, [self.location_name, *(self.further_location_names or ())]))
+        return " / ".join(filter(None, [locations, self.sync_target_name]))
+
+
+class StateCounts(Result, frozen=True):
+    """Numbers of destinations by state."""
+
+    destinations: int
+    stuck: int
+    unknown: int
+    waiting: int
+    done: int
+
+
+class Trace(Result, frozen=True):
+    object: ObjectState
+    placements: list[TracedPlacement]
+    destinations: list[Destination]
+    left_out: StateCounts
+    summary: StateCounts
+    remarks: list[str]
+    conclusion: Conclusion
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.conclusion.state is StepState.STUCK
+
+
 async def trace(
     hub: HubClient, request: TraceRequest, now: datetime, progress: Progress = lambda number: nullcontext()
-) -> Obj:
-    """The result for JSON and YAML.  `progress`: shown while this number of mailboxes is read."""
+) -> Trace:
+    """`progress`: shown while this number of mailboxes is read."""
     served = await discover(hub.workspace)
     resource = find_resource(served, request.kind)
     has_placements = served.find_kind(EDGE_PLACEMENTS.group, EDGE_PLACEMENTS.version, EDGE_PLACEMENTS.kind) is not None
@@ -89,7 +165,7 @@ class Tracer:
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._remarks: list[str] = []
 
-    async def traced(self) -> Obj:
+    async def traced(self) -> Trace:
         known = await self._inventory()
         locations = placement_model.locations_of(known.locations) if known else {}
         sources = TraceSources(self._part, self._collection, locations)
@@ -99,22 +175,16 @@ class Tracer:
             raise InspectError(f"{self._part} not found in the workspace {workspace_name(self._hub)}")
         findings = sorted((trace_steps.find(self._subject, one, self._now) for one in facts), key=lambda one: one.rank)
         placements = sources.placements(cluster)
-        return {
-            "object": self._object(sources.object(cluster)),
-            "placements": placements,
-            **self._result(findings),
-            "remarks": sorted(set(self._remarks)),
-            **_conclusion(sources.object(cluster), sources.why_not_placed(cluster), placements, findings),
-        }
+        conclusion = _conclusion(sources.object(cluster), sources.why_not_placed(cluster), placements, findings)
+        return self._result(sources.object(cluster), placements, findings, conclusion)
 
-    async def machine(self) -> Obj | None:
+    async def machine(self) -> Trace | None:
         """The result in a workspace without placements; None: the object is no machine."""
         obj = await _read(self._hub.workspace, self._collection, self._part.name, self._part.namespace)
-        about = machine_conclusion(obj) if isinstance(obj, dict) else None
-        if not isinstance(obj, dict) or about is None:
+        conclusion = machine_conclusion(obj) if isinstance(obj, dict) else None
+        if not isinstance(obj, dict) or conclusion is None:
             return None
-        conclusion = _concluded(*about)
-        return {"object": self._object(obj), "placements": [], **self._result([]), "remarks": [], **conclusion}
+        return self._result(obj, [], [], conclusion)
 
     async def _inventory(self) -> Inventory | None:
         try:
@@ -228,76 +298,78 @@ class Tracer:
 
     # --- result ---------------------------------------------------------------------------------------
 
-    def _object(self, obj: Obj | None) -> Obj:
+    def _result(
+        self,
+        obj: Obj | None,
+        placements: list[TracedPlacement],
+        findings: Sequence[DestinationTrace],
+        conclusion: Conclusion,
+    ) -> Trace:
+        shown = findings[: self._request.limit] if self._request.limit else findings
+        return Trace(
+            self._object(obj),
+            placements,
+            list(map(_destination, shown)),
+            _counted(findings[len(shown) :]),
+            _counted(findings),
+            sorted(set(self._remarks)),
+            conclusion,
+        )
+
+    def _object(self, obj: Obj | None) -> ObjectState:
         kind, namespace, name = self._part
         metadata = (obj or {}).get("metadata") or {}
-        return {
-            "workspace": workspace_name(self._hub),
-            "group": kind.group,
-            "version": self._collection.version,
-            "resource": kind.resource,
-            "kind": self._collection.kind,
-            "namespace": namespace,
-            "name": name,
-            "exists": obj is not None,
-            "generation": metadata.get("generation") or 0,
-            "changed": trace_steps.written_to(obj) if obj else None,
-            **({"deleted": metadata["deletionTimestamp"]} if metadata.get("deletionTimestamp") else {}),
-        }
-
-    def _result(self, findings: Sequence[DestinationTrace]) -> Obj:
-        shown = findings[: self._request.limit] if self._request.limit else findings
-        return {
-            "destinations": [_destination(one) for one in shown],
-            "leftOut": _counted(findings[len(shown) :]),
-            "summary": _counted(findings),
-        }
+        return ObjectState(
+            workspace_name(self._hub),
+            kind.group,
+            self._collection.version,
+            kind.resource,
+            self._collection.kind,
+            namespace,
+            name,
+            obj is not None,
+            metadata.get("generation") or 0,
+            trace_steps.written_to(obj) if obj else None,
+            metadata.get("deletionTimestamp") or UNSET,
+        )
 
 
-def _destination(one: DestinationTrace) -> Obj:
-    names = {"cluster": one.place.cluster, "locationName": one.place.location, "syncTargetName": one.place.target}
-    return {
-        **names,
-        "syncTargetUID": _target_of(one.mailbox),
-        **({"furtherLocationNames": list(one.place.others)} if one.place.others else {}),
-        "mailbox": one.mailbox,
-        "placements": list(one.placements),
-        "state": one.state.value,
-        "steps": [_step(step) for step in one.steps],
-    }
+def _destination(one: DestinationTrace) -> Destination:
+    return Destination(
+        one.place.cluster,
+        one.place.location,
+        one.place.target,
+        _target_of(one.mailbox),
+        list(one.place.others) or UNSET,
+        one.mailbox,
+        list(one.placements),
+        one.state,
+        list(map(_step, one.steps)),
+    )
 
 
-def _step(step: trace_steps.TraceStep) -> Obj:
-    step_fields = {"step": step.name, "state": step.state.value, "time": step.time or None, "message": step.message}
-    return {**step_fields, **({"advice": step.advice} if step.advice and step.state is StepState.STUCK else {})}
+def _step(step: trace_steps.TraceStep) -> Step:
+    advice = step.advice if step.state is StepState.STUCK else ""
+    return Step(step.name, step.state, step.time or None, step.message, advice or UNSET)
 
 
-def _counted(findings: Sequence[DestinationTrace]) -> Obj:
-    states = {state.value: sum(one.state is state for one in findings) for state in StepState}
-    return {"destinations": len(findings), **states}
+def _counted(findings: Sequence[DestinationTrace]) -> StateCounts:
+    return StateCounts(len(findings), *(sum(one.state is state for one in findings) for state in StepState))
 
 
-def _conclusion(obj: Obj | None, going: str, placements: Sequence[Obj], findings: Sequence[DestinationTrace]) -> Obj:
+def _conclusion(
+    obj: Obj | None, going: str, placements: Sequence[TracedPlacement], findings: Sequence[DestinationTrace]
+) -> Conclusion:
     """`going`: why no placement selects the object; empty: one does."""
     if findings:
-        at = {"destination": findings[0].name, "step": findings[0].culprit.name}
-        return _concluded(*trace_steps.conclude(findings), at)
+        return trace_steps.conclude(findings)
     if not going:
-        names = ", ".join(one["name"] for one in placements if one["selects"])
+        names = ", ".join(one.name for one in placements if one.selects)
         advice = f"`farflung explain placement {names.partition(',')[0]}` explains why"
-        return _concluded(StepState.STUCK, f"Not placed: EdgePlacement {names} has no destination.", advice)
-    nowhere = StepState.STUCK, f"Not placed: {going}.", ""
-    return _concluded(*((machine_conclusion(obj) if obj else None) or nowhere))
-
-
-def _concluded(state: StepState, message: str, advice: str, at: Mapping[str, str] | None = None) -> Obj:
-    """`at`: the destination and step, unless everything is done."""
-    where = at if at and state is not StepState.DONE else {}
-    return {"conclusion": {"state": state.value, **where, "message": message, "advice": advice}}
-
-
-def is_stuck(answer: Obj) -> bool:
-    return bool(answer["conclusion"]["state"] == StepState.STUCK)
+        message = f"Not placed: EdgePlacement {names} has no destination."
+        return Conclusion(StepState.STUCK, message=message, advice=advice)
+    nowhere = Conclusion(StepState.STUCK, message=f"Not placed: {going}.")
+    return (machine_conclusion(obj) if obj else None) or nowhere
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from farflung.apis.edge.names import CUSTOMIZERS, EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, WORKLOAD_PROJECTED
 from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.names import NAMESPACES as NAMESPACE_COLLECTION
@@ -17,7 +20,8 @@ from farflung.client.rest import Client
 from farflung.inspect import fields
 from farflung.inspect.machine_world import kind_of
 from farflung.inspect.placement_model import Locations, PlacementModel, mailbox_of, observed_object
-from farflung.inspect.trace_steps import ObservedDestination, StepState, written_to
+from farflung.inspect.results import Result
+from farflung.inspect.trace_steps import Conclusion, ObservedDestination, StepState, written_to
 from farflung.machinery.errors import Obj
 from farflung.machines.statuses import PLACED
 from farflung.machines.subjects import POD
@@ -26,6 +30,26 @@ from farflung.placement.index import Copy
 from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, Part, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import destinations_of, owners
+
+
+class PlacementProblem(Result, frozen=True):
+    """A condition that is False."""
+
+    type: str
+    reason: str
+    message: str
+    since: str
+    concerns: bool = True  #: it is about the traced object
+
+
+class TracedPlacement(Result, frozen=True):
+    name: str
+    selects: bool
+    clauses: list[str]  #: paths of the fields that select the object
+    changed: str
+    destinations: int
+    problems: list[PlacementProblem]
+    problem: str | UnsetType = UNSET  #: why it is invalid
 
 
 @dataclass(slots=True)
@@ -136,8 +160,8 @@ class TraceSources:
         uid = _metadata(source.placements[name]).get("uid")
         return [one for one in source.slices if any(owner.get("uid") == uid for owner in owners(one))]
 
-    def placements(self, cluster: str) -> list[Obj]:
-        """Placements that select the object or are invalid, for JSON and YAML."""
+    def placements(self, cluster: str) -> list[TracedPlacement]:
+        """Placements that select the object or are invalid."""
         source, selecting = self._known[cluster], {key.name for key, _, _ in self.selecting(cluster)}
         found = []
         for name, document in sorted(source.placements.items()):
@@ -145,22 +169,22 @@ class TraceSources:
             if name in selecting or what.problem:
                 places = self._imagined.engine.routes(PlacementKey(cluster, name))
                 found.append(
-                    {
-                        "name": name,
-                        "selects": name in selecting,
-                        "clauses": self._clauses(source, document, what) if name in selecting else [],
-                        "changed": written_to(document),
-                        "destinations": len(places),
-                        "problems": [self._about(one) for one in _problems(document)],
-                        **({"problem": what.problem} if what.problem else {}),
-                    }
+                    TracedPlacement(
+                        name,
+                        name in selecting,
+                        self._clauses(source, document, what) if name in selecting else [],
+                        written_to(document),
+                        len(places),
+                        [self._about(one) for one in _problems(document)],
+                        what.problem or UNSET,
+                    )
                 )
         return found
 
-    def _about(self, problem: Obj) -> Obj:
-        """`concerns`: whether the problem is about the object; problems of copies name them."""
-        named = f"{self._part} in " in problem["message"]
-        return {**problem, "concerns": named or "-mb-" not in problem["message"]}
+    def _about(self, problem: PlacementProblem) -> PlacementProblem:
+        """Whether the problem is about the object; problems of copies name them."""
+        concerns = f"{self._part} in " in problem.message or "-mb-" not in problem.message
+        return msgspec.structs.replace(problem, concerns=concerns)
 
     def _clauses(self, source: _Source, document: Obj, what: WorkloadSelector) -> list[str]:
         """Paths of the fields of a placement that select the object."""
@@ -229,7 +253,7 @@ class TraceSources:
             self._known[key.cluster].placements.get(key.name) for key in made_for if key.cluster in self._known
         ]
         said = [one for document in documents if document is not None for one in _problems(document)]
-        return next((one["message"] for one in said if one["reason"] == names.WITHDRAWAL_HELD), "")
+        return next((one.message for one in said if one.reason == names.WITHDRAWAL_HELD), "")
 
     def _complaints(self, copy: Copy, cluster: str) -> tuple[str, ...]:
         """Problems of this copy in conditions of placements."""
@@ -239,19 +263,21 @@ class TraceSources:
                 said.removeprefix(head)
                 for document in self._known[cluster].placements.values()
                 for one in _problems(document)
-                if one["type"] == WORKLOAD_PROJECTED and one["reason"] not in names.HARMLESS
-                for said in one["message"].split("; ")
+                if one.type == WORKLOAD_PROJECTED and one.reason not in names.HARMLESS
+                for said in one.message.split("; ")
                 if said.startswith(head)
             )
         )
 
 
-def _problems(document: Obj) -> Iterator[Obj]:
+def _problems(document: Obj) -> Iterator[PlacementProblem]:
     """Conditions that are False."""
     for one in fields.objects(document, "status", "conditions"):
         if one.get("status") == "False":
-            texts = {name: fields.text(one, name) for name in ("type", "reason", "message")}
-            yield {**texts, "since": fields.text(one, "lastTransitionTime")}
+            type, reason, message, since = (
+                fields.text(one, name) for name in ("type", "reason", "message", "lastTransitionTime")
+            )
+            yield PlacementProblem(type, reason, message, since)
 
 
 def _listing(slices: Iterable[Obj]) -> dict[str, dict[str, str]]:
@@ -280,7 +306,7 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
     return None
 
 
-def machine_conclusion(obj: Obj) -> tuple[StepState, str, str] | None:
+def machine_conclusion(obj: Obj) -> Conclusion | None:
     """As for placed objects; None: it is no machine."""
     kind = kind_of(obj)
     if not kind:
@@ -290,12 +316,14 @@ def machine_conclusion(obj: Obj) -> tuple[StepState, str, str] | None:
     advice = f"`farflung explain {kind.lower()} {fields.name_of(obj)}{where}` explains why"
     bound, why = _bound(obj), _refusal(obj, POD_SCHEDULED if kind == POD else PLACED)
     if not bound:
-        return StepState.STUCK, f"Not bound to a Cluster{f': {why}' if why else '.'}", advice
-    if undelivered := _refusal(obj, DELIVERED):
-        return StepState.STUCK, f"Bound to {bound} and not delivered: {undelivered}", advice
-    if why:
-        return StepState.STUCK, f"Bound to {bound} for an earlier spec: {why}", advice
-    return StepState.DONE, f"Bound to {bound}; {advice}.", ""
+        message = f"Not bound to a Cluster{f': {why}' if why else '.'}"
+    elif undelivered := _refusal(obj, DELIVERED):
+        message = f"Bound to {bound} and not delivered: {undelivered}"
+    elif why:
+        message = f"Bound to {bound} for an earlier spec: {why}"
+    else:
+        return Conclusion(StepState.DONE, message=f"Bound to {bound}; {advice}.")
+    return Conclusion(StepState.STUCK, message=message, advice=advice)
 
 
 def _refusal(obj: Obj, type: str) -> str:

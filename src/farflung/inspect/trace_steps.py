@@ -13,10 +13,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from msgspec import UNSET, UnsetType
+
 from farflung.apis.edge.names import SYNCER_FINALIZER, SYNCER_MANAGER
 from farflung.controllers.status_summarizer.health import Digest
 from farflung.inspect import fields, syncer_report
 from farflung.inspect.plan_copies import FOREIGN
+from farflung.inspect.results import Result
 from farflung.inspect.syncer_report import EdgeReport
 from farflung.lib.words import count
 from farflung.machinery import times
@@ -48,6 +51,16 @@ class StepState(StrEnum):
 
 
 ORDER: Final = list(StepState)
+
+
+class Conclusion(Result, frozen=True):
+    """The state of all destinations together."""
+
+    state: StepState
+    destination: str | UnsetType = UNSET  #: the first one with this state, unless everything is done
+    step: str | UnsetType = UNSET
+    message: str = ""
+    advice: str = ""
 
 
 class TraceStep(NamedTuple):
@@ -341,20 +354,20 @@ def _brief(digest: Digest) -> str:
 # --- all of them ----------------------------------------------------------------------------------
 
 
-def conclude(findings: Sequence[DestinationTrace]) -> tuple[StepState, str, str]:
-    """StepState, message and advice for all destinations together."""
+def conclude(findings: Sequence[DestinationTrace]) -> Conclusion:
     number = len(findings)
     counts = {state: sum(one.state is state for one in findings) for state in StepState}
     first = min(findings, key=lambda one: one.rank)
     state = first.state
     if state is StepState.DONE:
         all_of_them = "The only destination is" if number == 1 else f"All {number} destinations are"
-        return state, f"{all_of_them} up to date.", ""
+        return Conclusion(state, message=f"{all_of_them} up to date.")
     sentence = f"{_HEADS[state]} {first.name}: {first.culprit.message}."
     if number > 1:
         verb = "is" if counts[state] == 1 else "are"
         sentence += f" {counts[state]} of {number} destinations {verb} {state.value}."
-    return state, sentence, first.culprit.advice if state is StepState.STUCK else ""
+    advice = first.culprit.advice if state is StepState.STUCK else ""
+    return Conclusion(state, first.name, first.culprit.name, sentence, advice)
 
 
 _HEADS: Final = {StepState.STUCK: "Stuck at", StepState.UNKNOWN: "Partly unknown at", StepState.WAITING: "Under way to"}

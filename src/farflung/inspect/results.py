@@ -1,0 +1,16 @@
+"""Results of the engines: frozen values, with their names in JSON and YAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Result(msgspec.Struct, frozen=True, rename="camel"):
+    """Fields that are UNSET are omitted."""
+
+
+def as_document(result: Any) -> Any:
+    """For JSON and YAML."""
+    return msgspec.to_builtins(result)
