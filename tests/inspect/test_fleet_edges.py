@@ -10,7 +10,8 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.inspect.fleet_edges import EdgeHealth, edges, is_well, state_of
+from farflung.inspect.fleet_edges import EdgeHealth, edges, state_of
+from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -72,10 +73,10 @@ def test_an_edge_says_why_it_is_not_ready() -> None:
         *describe(HeartbeatHealthy=YES, EdgeReachable=NO),
         {"type": "Ready", "reason": "Refused", "message": "no\nway"},
     ]
-    assert one(target(conditions=cut))["problems"] == ["Refused: no way"]
-    assert one(target(heard=None))["problems"] == ["no syncer has reported yet"]
-    assert one(target())["problems"] == ["no reason in its conditions"]
-    assert one(target(conditions=describe(Ready=NO, HeartbeatHealthy=NO)))["problems"] == []
+    assert one(target(conditions=cut)).problems == ["Refused: no way"]
+    assert one(target(heard=None)).problems == ["no syncer has reported yet"]
+    assert one(target()).problems == ["no reason in its conditions"]
+    assert one(target(conditions=describe(Ready=NO, HeartbeatHealthy=NO))).problems == []
 
 
 def test_what_a_syncer_reports_is_counted_and_the_first_problem_told() -> None:
@@ -84,32 +85,32 @@ def test_what_a_syncer_reports_is_counted_and_the_first_problem_told() -> None:
     found = one(
         target(conditions=describe(Ready=YES)), report(wrong, conditions=[changed], synced=7, failing=2, orphaned=1)
     )
-    assert found["problems"] == [
+    assert found.problems == [
         "2 objects failing; deployments.apps shop/web: Forbidden",
         "1 object orphaned",
         "Another: another hub",
     ]
-    assert found["objects"] == {"synced": 7, "pending": 0, "failing": 2, "orphaned": 1, "upsynced": 0}
-    assert not is_well(found)
-    assert is_well(one(target(conditions=describe(Ready=YES)), report(synced=7, pending=3)))
+    assert as_document(found.objects) == {"synced": 7, "pending": 0, "failing": 2, "orphaned": 1, "upsynced": 0}
+    assert not found.is_well
+    assert one(target(conditions=describe(Ready=YES)), report(synced=7, pending=3)).is_well
 
 
 def test_what_somebody_wants_is_remarked_and_no_problem() -> None:
     retired = target(conditions=describe(Ready=YES), unschedulable=True, evictAfter="2024-05-01T11:00:00Z")
     retired["metadata"]["deletionTimestamp"] = BEAT
     found = one(retired)
-    assert found["remarks"] == ["unschedulable", "evicting", "being deleted"]
-    assert is_well(found)
+    assert found.remarks == ["unschedulable", "evicting", "being deleted"]
+    assert found.is_well
     later = target(conditions=describe(Ready=YES), evictAfter="2024-05-02T11:00:00Z")
-    assert one(later)["remarks"] == []
+    assert one(later).remarks == []
 
 
 def test_an_edge_without_a_mailbox_is_not_well() -> None:
     document = target(conditions=describe(Ready=YES))
     [found] = edges([document], [], {}, {}, NOW)
-    assert found["problems"] == ["it has no mailbox yet"]
+    assert found.problems == ["it has no mailbox yet"]
     [unseen] = edges([document], None, None, None, NOW)
-    assert (unseen["problems"], unseen["objects"], unseen["locations"]) == ([], None, None)
+    assert (unseen.problems, unseen.objects, unseen.locations) == ([], None, None)
 
 
 def test_locations_are_those_of_the_workspace_that_select_it() -> None:
@@ -123,7 +124,7 @@ def test_locations_are_those_of_the_workspace_that_select_it() -> None:
         {"spec": []},
     ]
     [found] = edges([document], places, BOX, {}, NOW)
-    assert found["locations"] == ["any", "prod"]
+    assert found.locations == ["any", "prod"]
 
 
 def test_the_worst_come_first() -> None:
@@ -134,7 +135,7 @@ def test_the_worst_come_first() -> None:
         target("a", conditions=describe(Ready=NO, HeartbeatHealthy=NO)),
         target("cut", conditions=describe(Ready=NO, EdgeReachable=NO)),
     ]
-    assert [edge["name"] for edge in edges(some, [], BOX, report(synced=1), NOW)] == ["a", "b", "cut", "never", "well"]
+    assert [edge.name for edge in edges(some, [], BOX, report(synced=1), NOW)] == ["a", "b", "cut", "never", "well"]
 
 
 ANYTHING = st.recursive(
@@ -151,5 +152,5 @@ def test_no_nonsense_is_too_much(status: Any, spec: Any, metadata: Any, told: An
     named = target(conditions=[status, {"type": "Ready", "reason": spec}]) | {"spec": spec}
     reports = {"box": {"status": told}, "": {"status": {"problems": [told], "objects": {"failing": 1}}}}
     for found in edges([document, named], [{"metadata": where, "spec": spec}, where], BOX, reports, NOW):
-        assert EdgeHealth(found["state"])
-        assert all(isinstance(problem, str) and problem.isprintable() for problem in found["problems"])
+        assert EdgeHealth(found.state)
+        assert all(isinstance(problem, str) and problem.isprintable() for problem in found.problems)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from farflung.apis.globalscheduler.names import CLUSTERS
 from farflung.apis.names import LEASES
 from farflung.cli.status_output import machine_lines, printed
-from farflung.inspect.fleet_machines import is_well, machines
+from farflung.inspect.fleet_machines import machines
 from farflung.inspect.fleet_status import status
+from farflung.inspect.results import as_document
 from farflung.machinery import times
 
 NOW = times.parse("2024-05-01T12:00:00Z")
@@ -34,7 +35,7 @@ async def test_clusters_are_counted_by_phase_and_machines_by_what_became_of_them
     await hub.make(machine("five"))
     await hub.bind_allocation(await hub.make(allocation("shop", 1)), "az1")
     answer = await status(hub.hub.asked, NOW)
-    assert not answer["well"]
+    assert not answer.well
     assert printed(answer, "table", NOW).splitlines()[-3:] == [
         "2 Clusters: 1 Down, 1 Unknown (unhealthy: az2)",
         "6 virtual machines and stacks: 3 bound, 3 waiting",
@@ -49,8 +50,8 @@ async def test_a_cluster_that_took_none_of_the_last_machines_is_told_of() -> Non
     ready = {"status": {"phase": "Ready", "conditions": [taking]}}
     await hub.client.patch(CLUSTERS, "az2", ready, "default", "status")
     answer = await status(hub.hub.asked, NOW)
-    assert not answer["well"]
-    assert answer["machines"]["clusters"]["unwell"] == ["az2"]
+    assert not answer.well
+    assert as_document(answer)["machines"]["clusters"]["unwell"] == ["az2"]
     assert f"  az2: {why}" in printed(answer, "table", NOW).splitlines()
 
 
@@ -60,7 +61,7 @@ async def test_a_fleet_without_clusters_is_asked_about_them_once() -> None:
         await hub.client.delete(CLUSTERS, name, "default")
     hub.hub.transport.requests.clear()
     answer = await status(hub.hub.asked, NOW)
-    assert answer["machines"] is None
+    assert answer.machines is None
     assert not [one for one in hub.hub.transport.requests if "/pods" in one.target or "/allocations" in one.target]
 
 
@@ -73,8 +74,8 @@ async def test_files_of_the_scheduler_are_counted_by_their_sites_and_told_of_whe
     wrong = {"problem": "/etc/conf/policy.yaml: there is no plugin 'Luck'", "since": "2024-05-01T11:30:00Z"}
     await hub.lease("somebody", orjson.dumps(said | wrong).decode())
     answer = await status(hub.hub.asked, NOW)
-    assert not answer["well"]
-    assert answer["machines"]["scheduler"]["files"] == said | wrong
+    assert not answer.well
+    assert as_document(answer)["machines"]["scheduler"]["files"] == said | wrong
     assert printed(answer, "table", NOW).splitlines()[-3:] == [
         "2 sites from files (--conf /etc/conf)",
         "The files of the global scheduler are invalid since 2024-05-01T11:30:00Z: /etc/conf/policy.yaml: there is no "
@@ -88,7 +89,7 @@ async def test_what_is_said_of_files_and_makes_no_sense_is_not_told(said: str) -
     hub = await MachineHub.started()
     await hub.lease("somebody", said)
     answer = await status(hub.hub.asked, NOW)
-    assert answer["well"] and answer["machines"]["scheduler"]["files"] is None
+    assert answer.well and as_document(answer)["machines"]["scheduler"]["files"] is None
 
 
 @pytest.mark.parametrize(("holder", "renewed"), [("", "2024-05-01T11:59:59Z"), ("somebody", "2024-05-01T11:58:00Z")])
@@ -96,7 +97,7 @@ async def test_without_a_scheduler_at_work_a_fleet_with_clusters_is_not_well(hol
     hub = await MachineHub.started()
     await hub.lease(holder, "", renewed.replace("Z", ".000000Z"))
     answer = await status(hub.hub.asked, NOW)
-    assert not answer["well"]
+    assert not answer.well
     assert printed(answer, "table", NOW).splitlines()[-1] == (
         f"No global scheduler is running; the last renewal was at {renewed}"
     )
@@ -109,7 +110,7 @@ def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() 
     wrong = {"type": "SyncTarget", "status": "False", "reason": "Taken", "message": "it is that of az2"}
     cluster = {"metadata": {"name": "az1"}, "status": {"phase": "Sellout", "conditions": [wrong]}}
     found = machines([cluster], [], [])
-    assert found is not None and not is_well(found)
+    assert found is not None and not found.is_well
     assert list(machine_lines(found)) == ["1 Cluster: 1 Sellout (unhealthy: az1)", "  az1: it is that of az2"]
 
 
@@ -132,7 +133,7 @@ def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
     ]
     found = machines([], pods, [])
     assert found is not None
-    assert not is_well(found)
+    assert not found.is_well
     assert list(machine_lines(found)) == [
         "3 virtual machines and stacks: 1 undelivered, 1 failed, 1 ended",
         "  1 undelivered: no [31m",
@@ -145,7 +146,7 @@ def test_an_allocation_that_finds_no_place_for_what_it_asks_for_now_is_not_well(
     conditions = [{"type": "Scheduled", "status": "False", "message": why}]
     found = machines([], [], [{"status": {"phase": "Bound", "placements": [{"replica": 0}], "conditions": conditions}}])
     assert found is not None
-    assert not is_well(found)
+    assert not found.is_well
     assert list(machine_lines(found)) == ["1 virtual machine or stack: 1 outdated", f"  1 outdated: {why}"]
 
 
@@ -171,8 +172,7 @@ def test_a_stack_that_is_bound_is_listed_with_its_clusters() -> None:
     placements = [{"cluster": {"name": name}} for name in ("az2", "az1", "az2", "b", "c", "d", "e")]
     found = machines([], [], [{"metadata": {"name": "shop"}, "status": {"placements": placements}}])
     assert found is not None
-    assert found["machines"]["listed"][0]["boundTo"] == ["az2", "az1", "az2", "b", "c", "d", "e"]
-    found["machines"]["listed"][0]["workspace"] = "root:web"
+    assert found.machines.listed[0].bound_to == ["az2", "az1", "az2", "b", "c", "d", "e"]
     assert "az2 (2 times), az1, b, c, d and 1 more" in list(machine_lines(found, everything=True))[-1]
 
 

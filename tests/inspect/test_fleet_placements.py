@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from farflung.controllers.placement_translator.decide import PlacementProblem, condition
-from farflung.inspect.fleet_placements import has_problems, placements, summaries
+from farflung.inspect.fleet_placements import placements, summaries
+from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import Withdrawal
 from farflung.placement.names import REFUSED, WITHDRAWAL_HELD
@@ -23,7 +24,7 @@ def placement(name: str, *conditions: Any, generation: Any = 3, seen: Any = 3, *
 
 def reasons(document: Obj) -> list[tuple[str, str]]:
     [found] = placements([document])
-    return [(one["severity"], one["reason"]) for one in found["problems"]]
+    return [(one.severity, one.reason) for one in found.problems]
 
 
 NO_DESTINATIONS = {
@@ -61,13 +62,13 @@ def test_what_is_held_comes_first_with_what_confirms_it() -> None:
     message = Withdrawal(12, 14, {"a": {"x"}}).message(3)
     held = condition([PlacementProblem(WITHDRAWAL_HELD, message), PlacementProblem(REFUSED, "no")])
     found = placements([placement("a", *GOOD), placement("b", GOOD[0], BROKEN), placement("c", GOOD[0], held)])
-    assert [(one["name"], one["confirmation"]) for one in found] == [("c", "3/12"), ("b", ""), ("a", "")]
+    assert [(one.name, one.confirmation) for one in found] == [("c", "3/12"), ("b", ""), ("a", "")]
 
 
 def test_a_confirmation_is_nothing_but_two_numbers() -> None:
     message = 'edge.kcp.io/confirm-withdrawal: "3/12; rm -rf /"'
     [found] = placements([placement("p", {"type": "X", "status": "False", "message": message})])
-    assert found["confirmation"] == ""
+    assert found.confirmation == ""
 
 
 # --- copies ---------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ def test_the_most_broken_come_first() -> None:
         summary("odd", expected="many", broken=[1], stale=-3),
     ]
     found = summaries(some)
-    assert [(one["object"], has_problems(one)) for one in found] == [
+    assert [(one.object, one.has_problems) for one in found] == [
         ("worse", True),
         ("bad", True),
         ("late", True),
@@ -105,8 +106,8 @@ def test_the_most_broken_come_first() -> None:
 def test_the_first_broken_copy_is_told() -> None:
     first = {"cluster": "c", "syncTargetName": "florin", "reason": "Unavailable", "message": 3, "since": "x"}
     [found] = summaries([summary("web", None, first, broken=1)])
-    assert found["first"] == {**first, "locationName": "", "message": ""}
-    assert (found["kind"], found["namespace"], found["placement"]) == ("Deployment", "shop", "p")
+    assert as_document(found.first) == {**first, "locationName": "", "message": ""}
+    assert (found.kind, found.namespace, found.placement) == ("Deployment", "shop", "p")
 
 
 def test_a_summary_is_of_the_placement_that_owns_it() -> None:
@@ -119,4 +120,4 @@ def test_a_summary_is_of_the_placement_that_owns_it() -> None:
         {"kind": "EdgePlacement", "name": long},
     ]
     [found] = summaries([document])
-    assert (found["placement"], found["object"]) == (long, "shop/web")
+    assert (found.placement, found.object) == (long, "shop/web")

@@ -15,6 +15,7 @@ from hub_harness import USER_TOKEN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_transport import LocalTransport
+from msgspec.structs import replace
 
 from farflung.cli.main import main
 from farflung.cli.status_output import printed
@@ -22,8 +23,9 @@ from farflung.client.rest import Client
 from farflung.controllers.placement_translator.decide import PlacementProblem, condition
 from farflung.inspect.errors import InspectError
 from farflung.inspect.fleet_reader import Fleet
-from farflung.inspect.fleet_status import status, summarize
+from farflung.inspect.fleet_status import FleetStatus, status, summarize, with_paths
 from farflung.inspect.hub import HubClient, hub_client
+from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import Withdrawal
 from farflung.placement.names import WITHDRAWAL_HELD
@@ -179,12 +181,17 @@ async def test_who_may_see_little_sees_that_and_is_told_what_is_missing() -> Non
 async def test_programs_get_the_same_in_json_and_yaml() -> None:
     hub = await furnished()
     answer = await status(asked(hub), NOW)
-    assert orjson.loads(printed(answer, "json", NOW)) == yaml.safe_load(printed(answer, "yaml", NOW)) == answer
-    assert (answer["well"], [one["name"] for one in answer["edges"]]) == (False, ["guilder"])
-    assert answer["counts"]["edges"]["states"]["stale"] == 1
+    assert (
+        orjson.loads(printed(answer, "json", NOW))
+        == yaml.safe_load(printed(answer, "yaml", NOW))
+        == as_document(answer)
+    )
+    assert (answer.well, [one.name for one in answer.edges or ()]) == (False, ["guilder"])
+    assert as_document(answer)["counts"]["edges"]["states"]["stale"] == 1
     await hub.judge("guilder", Ready="True")
-    await report(hub.client.workspace(f"root:espw:{answer['edges'][0]['mailbox']}"), objects={"failing": None})
-    assert (await status(asked(hub), NOW))["well"]
+    [edge] = answer.edges or []
+    await report(hub.client.workspace(f"root:espw:{edge.mailbox}"), objects={"failing": None})
+    assert (await status(asked(hub), NOW)).well
 
 
 # --- many -----------------------------------------------------------------------------------------
@@ -194,24 +201,22 @@ def target(number: int) -> Obj:
     return {"metadata": {"name": f"edge-{number:04}", "uid": str(number), "annotations": {"kcp.io/cluster": "c"}}}
 
 
-def named(answer: Obj) -> Obj:
+def located(found: FleetStatus) -> FleetStatus:
     """With what a hub adds."""
-    for one in [*answer["edges"], *answer["placements"], *answer["summaries"]]:
-        one |= {"workspace": one["cluster"], "confirmWith": ""}
-    return {"server": SERVER, "workspace": "*", **answer}
+    return replace(with_paths(found, {}), server=SERVER)
 
 
 def test_of_many_the_first_are_shown() -> None:
     placements = [{"metadata": {"name": f"p-{number:04}"}} for number in range(30)]
     summaries = [{"metadata": {"name": f"s-{number:04}"}, "destinations": {"broken": number}} for number in range(50)]
     fleet = Fleet(list(map(target, range(1_000))), [], placements, summaries, {}, {})
-    lines = printed(named(summarize(fleet, NOW)), "table", NOW).splitlines()
+    lines = printed(located(summarize(fleet, NOW)), "table", NOW).splitlines()
     assert [line for line in lines if line.startswith("  …")] == [
         "  … and 980 more; --all lists them",
         "  … and 10 more; --all lists them",
         "  … and 39 more; --all lists them",
     ]
-    every = named(summarize(fleet, NOW, everything=True))
+    every = located(summarize(fleet, NOW, everything=True))
     assert len(printed(every, "table", NOW, everything=True).splitlines()) == 1_087
 
 
@@ -242,9 +247,9 @@ DOCUMENTS = st.lists(
 def test_whatever_objects_say_there_is_an_answer(targets: Any, placements: Any, summaries: Any) -> None:
     fleet = Fleet(targets, placements, placements, summaries, {"-mb-": "box"}, {"box": {"status": targets}})
     for everything in (False, True):
-        answer = named(summarize(fleet, NOW, everything=everything))
+        answer = located(summarize(fleet, NOW, everything=everything))
         assert printed(answer, "table", NOW, everything=everything).startswith("Hub ")
-        assert orjson.loads(printed(answer, "json", NOW)) == answer
+        assert orjson.loads(printed(answer, "json", NOW)) == as_document(answer)
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ async def furnished(*upsync: Obj) -> tuple[AskedFleet, Client, Client]:
 
 async def names(hub: AskedFleet, *query: str) -> list[str]:
     found = await upsynced(hub.asked, UpsyncQuery(*query))
-    return [f"{item['syncTarget']} {item['object']['metadata']['name']}" for item in found["items"]]
+    return [f"{item.sync_target} {item.object['metadata']['name']}" for item in found.items]
 
 
 async def test_what_all_edges_made_is_listed_with_where_it_is_from() -> None:
@@ -96,13 +96,13 @@ async def test_it_is_said_why_nothing_can_come_back() -> None:
     hub, _, _ = await furnished()
     secrets = await upsynced(hub.asked, UpsyncQuery("secrets"))
     reason = "no EdgePlacement of the workspace root:web upsyncs secrets (spec.upsync)"
-    assert (secrets["items"], secrets["remarks"]) == ([], [reason])
+    assert (secrets.items, secrets.remarks) == ([], [reason])
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"locationSelectors": [{"matchLabels": {"no": "place"}}]}})
     await hub.schedule()
-    nowhere = (await upsynced(hub.asked, UpsyncQuery("widgets")))["remarks"]
+    nowhere = (await upsynced(hub.asked, UpsyncQuery("widgets"))).remarks
     assert nowhere == ["the EdgePlacements of the workspace root:web with spec.upsync have no destination"]
     await hub.client.patch(EDGE_PLACEMENTS, "p", {"spec": {"upsync": None}})
-    nothing = (await upsynced(hub.asked, UpsyncQuery("widgets")))["remarks"]
+    nothing = (await upsynced(hub.asked, UpsyncQuery("widgets"))).remarks
     assert nothing == ["no EdgePlacement of the workspace root:web has spec.upsync"]
     with pytest.raises(InspectError, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` in that workspace"):
         await upsynced(hub_client(hub.inventory), UpsyncQuery("widgets"))
@@ -116,7 +116,7 @@ async def test_a_mailbox_that_has_another_version_is_read_in_that_one() -> None:
     await born(florin, widget("a", 1))
     await born(guilder, widget("a", 1))
     found = await upsynced(hub.asked, UpsyncQuery("widgets"))
-    versions = {item["syncTarget"]: item["object"]["apiVersion"] for item in found["items"]}
+    versions = {item.sync_target: item.object["apiVersion"] for item in found.items}
     assert versions == {"florin": "example.org/v2", "guilder": "example.org/v1"}
 
 
@@ -126,7 +126,7 @@ async def test_a_mailbox_that_is_not_made_yet_has_nothing() -> None:
     await hub.schedule()
     await born(florin, widget("a", 1))
     found = await upsynced(hub.asked, UpsyncQuery("widgets"))
-    assert (len(found["items"]), found["remarks"]) == (1, [])
+    assert (len(found.items), found.remarks) == (1, [])
 
 
 async def test_what_one_may_not_see_is_said() -> None:
@@ -145,8 +145,8 @@ async def test_what_one_may_not_see_is_said() -> None:
     see = {"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["list"]}
     await hub.grant(florin.prefix.removeprefix("/clusters/"), "see", ENTER, see)
     found = await upsynced(hub.asked_by_somebody, UpsyncQuery("widgets"))
-    assert [item["syncTarget"] for item in found["items"]] == ["florin"]
-    assert found["remarks"][0].startswith("1 of 2 mailboxes are not visible and are ignored: ")
+    assert [item.sync_target for item in found.items] == ["florin"]
+    assert found.remarks[0].startswith("1 of 2 mailboxes are not visible and are ignored: ")
 
 
 def test_the_command_says_what_it_takes() -> None:

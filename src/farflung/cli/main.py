@@ -534,13 +534,13 @@ def status(everything: bool, check: bool, output: str, connection: ServerOptions
     from farflung.inspect import fleet_status
     from farflung.inspect.hub import HubClient, server_time
 
-    async def read_status(hub: HubClient) -> tuple[Any, datetime]:
+    async def read_status(hub: HubClient) -> tuple[fleet_status.FleetStatus, datetime]:
         now = await server_time(hub)
         return await fleet_status.status(hub, now, only=bool(connection.workspace), everything=everything), now
 
     answer, now = query(replace(connection, anywhere=True), read_status)
     click.echo(status_output.printed(answer, output, now, everything=everything))
-    if check and not answer["well"]:
+    if check and not answer.well:
         raise click.exceptions.Exit(1)
 
 

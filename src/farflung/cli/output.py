@@ -27,6 +27,12 @@ def table(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def named(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """`a, b and 3 more`"""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{separator.join(names[:most])}{more}"
+
+
 def machine_readable(result: Any, output: str) -> str:
     document = as_document(result)
     if output == "json":

@@ -12,14 +12,13 @@ import msgspec
 from farflung.apis.edge.names import EDGE_REACHABLE, ORPHANS_PRESENT
 from farflung.apis.kcp.names import HEARTBEAT_HEALTHY
 from farflung.inspect import fields
+from farflung.inspect.results import Result
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.label_index import SelectorIndex
 from farflung.machinery.times import format_seconds
 from farflung.placement.names import GroupResource, Part, mailbox_name
 from farflung.placement.types import parse_location
-
-OBJECTS: Final = ("synced", "pending", "failing", "orphaned", "upsynced")
 
 
 class EdgeHealth(StrEnum):
@@ -30,6 +29,36 @@ class EdgeHealth(StrEnum):
     NOT_READY = "not ready"  #: for a reason that the SyncTarget has
     OFFLINE = "offline"  #: no heartbeat yet
     READY = "ready"
+
+
+class ObjectCounts(Result, frozen=True):
+    """Objects at an edge."""
+
+    synced: int
+    pending: int
+    failing: int
+    orphaned: int
+    upsynced: int
+
+
+class Edge(Result, frozen=True):
+    """None: not visible."""
+
+    name: str
+    cluster: str
+    uid: str
+    mailbox: str
+    locations: list[str] | None
+    state: EdgeHealth
+    heard: str | None
+    objects: ObjectCounts | None
+    problems: list[str]
+    remarks: list[str]
+    workspace: str = ""
+
+    @property
+    def is_well(self) -> bool:
+        return self.state is EdgeHealth.READY and not self.problems
 
 
 RANKS: Final = {state: rank for rank, state in enumerate(EdgeHealth)}
@@ -54,18 +83,12 @@ def edges(
     mailboxes: Mapping[str, str] | None,
     reports: Mapping[str, Obj] | None,
     now: datetime,
-) -> list[Obj]:
-    """The worst first, for JSON and YAML.  `mailboxes`: name → logical cluster; `reports`: SyncerConfigs by logical
+) -> list[Edge]:
+    """The worst first.  `mailboxes`: name → logical cluster; `reports`: SyncerConfigs by logical
     cluster; None: not visible."""
     selecting = None if locations is None else LocationIndex(locations)
     found = [_edge(one, selecting, mailboxes, reports, now) for one in targets]
-    return sorted(
-        found, key=lambda one: (RANKS[EdgeHealth(one["state"])], not one["problems"], one["cluster"], one["name"])
-    )
-
-
-def is_well(edge: Obj) -> bool:
-    return bool(edge["state"] == EdgeHealth.READY and not edge["problems"])
+    return sorted(found, key=lambda one: (RANKS[one.state], not one.problems, one.cluster, one.name))
 
 
 class LocationIndex:
@@ -99,32 +122,33 @@ def _edge(
     mailboxes: Mapping[str, str] | None,
     reports: Mapping[str, Obj] | None,
     now: datetime,
-) -> Obj:
+) -> Edge:
     cluster, uid, state = fields.cluster_of(target), fields.text(target, "metadata", "uid"), state_of(target)
     mailbox = mailbox_name(cluster, uid)
     inside = (mailboxes or {}).get(mailbox, "")
     report = (reports or {}).get(inside) if inside else None
     heard = fields.moment(target, "status", "lastSyncerHeartbeatTime")
     missing = [] if mailboxes is None or mailbox in mailboxes else ["it has no mailbox yet"]
-    return {
-        "name": fields.name_of(target),
-        "cluster": cluster,
-        "uid": uid,
-        "mailbox": mailbox,
-        "locations": None if selecting is None else selecting.locations_of(target),
-        "state": state.value,
-        "heard": None if heard is None else format_seconds(heard),
-        "objects": _objects(report),
-        "problems": [*_why(target, state), *missing, *_reported(report)],
-        "remarks": list(_remarks(target, now)),
-    }
+    return Edge(
+        fields.name_of(target),
+        cluster,
+        uid,
+        mailbox,
+        None if selecting is None else selecting.locations_of(target),
+        state,
+        None if heard is None else format_seconds(heard),
+        _objects(report),
+        [*_why(target, state), *missing, *_reported(report)],
+        list(_remarks(target, now)),
+    )
 
 
-def _objects(report: Obj | None) -> Obj | None:
+def _objects(report: Obj | None) -> ObjectCounts | None:
     """None if there is no report."""
     if not isinstance(fields.at(report, "status", "objects"), dict):
         return None
-    return {one: fields.number(report, "status", "objects", one) for one in OBJECTS}
+    names = ObjectCounts.__struct_fields__
+    return ObjectCounts(*(fields.number(report, "status", "objects", name) for name in names))
 
 
 def _why(target: Obj, state: EdgeHealth) -> Iterator[str]:
@@ -137,7 +161,11 @@ def _why(target: Obj, state: EdgeHealth) -> Iterator[str]:
 
 def describe(condition: Obj) -> str:
     """`Reason: message`"""
-    return fields.line(": ".join(filter(None, (fields.text(condition, key) for key in ("reason", "message")))))
+    return describe_reason(fields.text(condition, "reason"), fields.text(condition, "message"))
+
+
+def describe_reason(reason: str, message: str) -> str:
+    return fields.line(": ".join(filter(None, (reason, message))))
 
 
 def _reported(report: Obj | None) -> Iterator[str]:

@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec.structs import replace
+
 from farflung.apis.globalscheduler.names import DELIVERED, TAKES_MACHINES
 from farflung.apis.names import POD_SCHEDULED
-from farflung.inspect import fields, scheduler_lease
+from farflung.inspect import fields
+from farflung.inspect.results import Result
+from farflung.inspect.scheduler_lease import SchedulerState
 from farflung.machinery.errors import Obj
 from farflung.machines.failover import HEALTH_TAINTS, remove_refusal_reason
 from farflung.machines.inventory import TARGET
@@ -24,89 +28,142 @@ STATES: Final = (BOUND, "undelivered", OUTDATED, WAITING, "failed", "ended")
 WRONG: Final = ("undelivered", OUTDATED, WAITING)
 
 
+class ClusterHealth(Result, frozen=True):
+    """A Cluster of the global scheduler."""
+
+    cluster: str
+    namespace: str
+    name: str
+    phase: str
+    stacks: int
+    why: str
+    workspace: str = ""
+
+    @property
+    def is_well(self) -> bool:
+        return self.phase not in UNWELL and not self.why
+
+
+class MachineHealth(Result, frozen=True):
+    """A virtual machine or an Allocation."""
+
+    kind: str
+    cluster: str
+    namespace: str
+    name: str
+    state: str
+    bound_to: list[str]  #: names of Clusters
+    why: str
+    workspace: str = ""
+
+    @property
+    def is_well(self) -> bool:
+        return self.state not in WRONG
+
+
+class ClustersHealth(Result, frozen=True):
+    all: int
+    phases: dict[str, int]
+    unwell: list[str]
+    listed: list[ClusterHealth]
+
+
+class MachinesHealth(Result, frozen=True):
+    all: int
+    states: dict[str, int]
+    listed: list[MachineHealth]
+
+
+class CommonReason(Result, frozen=True):
+    state: str
+    message: str
+    number: int
+
+
+class SchedulingHealth(Result, frozen=True):
+    clusters: ClustersHealth
+    machines: MachinesHealth
+    reasons: list[CommonReason]
+    scheduler: SchedulerState | None  #: None: not visible
+
+    @property
+    def is_well(self) -> bool:
+        if self.scheduler is not None and not self.scheduler.is_well:
+            return False
+        return not self.clusters.unwell and not any(self.machines.states[state] for state in WRONG)
+
+    def without_healthy(self) -> SchedulingHealth:
+        clusters = [one for one in self.clusters.listed if not one.is_well]
+        machines = [one for one in self.machines.listed if not one.is_well]
+        return replace(
+            self, clusters=replace(self.clusters, listed=clusters), machines=replace(self.machines, listed=machines)
+        )
+
+
 def machines(
-    clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable[Obj], scheduler: Obj | None = None
-) -> Obj | None:
-    """Everything, without workspace paths.  None: no Clusters, machines or files.  `scheduler`: its Lease; None: not
-    visible."""
+    clusters: Iterable[Obj],
+    pods: Iterable[Obj],
+    allocations: Iterable[Obj],
+    scheduler: SchedulerState | None = None,
+) -> SchedulingHealth | None:
+    """Everything, without workspace paths.  None: no Clusters, machines or files."""
     there = sorted(map(_cluster, clusters), key=_order)
     found = [_machine(one, "Pod", *_pod(one)) for one in pods if _is_machine(one)]
     found += [_machine(one, "Allocation", *_allocation(one)) for one in allocations]
-    if not there and not found and not (scheduler and scheduler["files"]):
+    if not there and not found and not (scheduler and scheduler.files):
         return None
-    states = Counter(one["state"] for one in found)
-    return {
-        "clusters": {
-            "all": len(there),
-            "phases": dict(sorted(Counter(one["phase"] for one in there).items())),
-            "unwell": sorted({one["name"] for one in there if not _is_well(one)}),
-            "listed": there,
-        },
-        "machines": {
-            "all": len(found),
-            "states": {state: states[state] for state in STATES},
-            "listed": sorted(found, key=lambda one: (one["state"] not in WRONG, *_order(one))),
-        },
-        "reasons": _reasons(found),
-        "scheduler": scheduler,
-    }
+    states = Counter(one.state for one in found)
+    return SchedulingHealth(
+        ClustersHealth(
+            len(there),
+            dict(sorted(Counter(one.phase for one in there).items())),
+            sorted({one.name for one in there if not one.is_well}),
+            there,
+        ),
+        MachinesHealth(
+            len(found),
+            {state: states[state] for state in STATES},
+            sorted(found, key=lambda one: (one.is_well, *_order(one))),
+        ),
+        _reasons(found),
+        scheduler,
+    )
 
 
-def without_healthy(found: Obj) -> Obj:
-    """The same, without healthy entries."""
-    clusters = [one for one in found["clusters"]["listed"] if not _is_well(one)]
-    machines = [one for one in found["machines"]["listed"] if one["state"] in WRONG]
-    return {
-        **found,
-        "clusters": {**found["clusters"], "listed": clusters},
-        "machines": {**found["machines"], "listed": machines},
-    }
-
-
-def _reasons(found: Iterable[Obj]) -> list[Obj]:
+def _reasons(found: Iterable[MachineHealth]) -> list[CommonReason]:
     """Reasons of problems, the most frequent first.  Reasons that differ only in the machine's name count as one."""
-    alike: dict[tuple[str, str], list[Obj]] = {}
+    alike: dict[tuple[str, str], list[MachineHealth]] = {}
     for one in found:
-        if one["state"] in WRONG and one["why"]:
-            why = remove_refusal_reason(one["why"])
-            message = why.replace(f'"{one["name"]}"', "NAME") if one["name"] else why
-            alike.setdefault((one["state"], message), []).append(one)
+        if not one.is_well and one.why:
+            why = remove_refusal_reason(one.why)
+            message = why.replace(f'"{one.name}"', "NAME") if one.name else why
+            alike.setdefault((one.state, message), []).append(one)
     common = sorted(alike.items(), key=lambda each: (-len(each[1]), each[0]))
     return [
-        {"state": state, "message": some[0]["why"] if len(some) == 1 else message, "number": len(some)}
-        for (state, message), some in common
+        CommonReason(state, some[0].why if len(some) == 1 else message, len(some)) for (state, message), some in common
     ]
 
 
-def _order(one: Obj) -> tuple[str, str, str]:
-    return one["cluster"], one["namespace"], one["name"]
+def _order(one: ClusterHealth | MachineHealth) -> tuple[str, str, str]:
+    return one.cluster, one.namespace, one.name
 
 
-def _head(obj: Obj) -> Obj:
-    return {
-        "cluster": fields.cluster_of(obj),
-        "namespace": fields.text(obj, "metadata", "namespace"),
-        "name": fields.name_of(obj),
-    }
+def _key(obj: Obj) -> tuple[str, str, str]:
+    return fields.cluster_of(obj), fields.text(obj, "metadata", "namespace"), fields.name_of(obj)
 
 
-def _cluster(obj: Obj) -> Obj:
+def _cluster(obj: Obj) -> ClusterHealth:
     phase = fields.text(obj, "status", "phase") or UNKNOWN
-    stacks = fields.number(obj, "status", "stacks")
     why = _message(obj, TARGET) or _message(obj, TAKES_MACHINES)
-    return {**_head(obj), "phase": phase, "stacks": stacks, "why": why}
-
-
-def _is_well(cluster: Obj) -> bool:
-    return cluster["phase"] not in UNWELL and not cluster["why"]
+    return ClusterHealth(*_key(obj), phase, fields.number(obj, "status", "stacks"), why)
 
 
 def _is_machine(pod: Obj) -> bool:
     return isinstance(fields.at(pod, "spec", "virtualMachine"), dict)
 
 
-def _machine(obj: Obj, kind: str, state: str, why: str) -> Obj:
-    return {"kind": kind, **_head(obj), "state": state, "boundTo": _places(obj), "why": why}
+def _machine(obj: Obj, kind: str, state: str, why: str) -> MachineHealth:
+    return MachineHealth(kind, *_key(obj), state, _places(obj), why)
 
 
 def _places(obj: Obj) -> list[str]:
@@ -114,12 +171,6 @@ def _places(obj: Obj) -> list[str]:
     at = fields.text(obj, "spec", "nodeName") or fields.text(obj, "spec", "clusterName")
     placements = fields.objects(obj, "status", "placements")
     return [at] if at else [name for one in placements if (name := fields.text(one, "cluster", "name"))]
-
-
-def is_well(found: Obj) -> bool:
-    if found["scheduler"] is not None and not scheduler_lease.is_well(found["scheduler"]):
-        return False
-    return not found["clusters"]["unwell"] and not any(found["machines"]["states"][state] for state in WRONG)
 
 
 def _pod(pod: Obj) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from farflung.apis.names import LEASES
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.inspect import fields
+from farflung.inspect.results import Result
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.machines.controller import NAME
@@ -23,6 +24,26 @@ LONGEST: Final = 1000  #: characters of a problem
 SILENT: Final = timedelta(
     minutes=1
 )  #: without renewal, after which the holder counts as dead; tolerates clock differences
+
+
+class ScheduledFiles(Result, frozen=True):
+    """The configuration files of the running scheduler."""
+
+    options: list[str]
+    sites: int
+    when: str  #: they were last valid
+    problem: str
+    since: str
+
+
+class SchedulerState(Result, frozen=True):
+    works: bool  #: the Lease is held
+    heard: str  #: the last renewal
+    files: ScheduledFiles | None
+
+    @property
+    def is_well(self) -> bool:
+        return self.works and not (self.files and self.files.problem)
 
 
 async def lease_of(root: Client) -> Obj | None:
@@ -35,16 +56,14 @@ async def lease_of(root: Client) -> Obj | None:
         return None
 
 
-def read_lease(lease: Obj, now: datetime) -> Obj:
-    """`works`: whether it is held; `heard`: the last renewal; `files`: their `options`, number of `sites`, `when` they
-    were valid, `problem` and `since`."""
+def read_lease(lease: Obj, now: datetime) -> SchedulerState:
     heard = fields.moment(lease, "spec", "renewTime")
     is_held = bool(fields.text(lease, "spec", "holderIdentity"))
     works = is_held and (heard is None or now - heard < SILENT)
-    return {"works": works, "heard": "" if heard is None else times.format_seconds(heard), "files": _files(lease)}
+    return SchedulerState(works, "" if heard is None else times.format_seconds(heard), _files(lease))
 
 
-def _files(lease: Obj) -> Obj | None:
+def _files(lease: Obj) -> ScheduledFiles | None:
     """None: no files, or the Lease is not held."""
     if not fields.text(lease, "spec", "holderIdentity"):
         return None
@@ -56,21 +75,17 @@ def _files(lease: Obj) -> Obj | None:
     if not isinstance(found, dict):
         return None
     options = found.get("options")
-    return {
-        "options": [one for one in options if isinstance(one, str)] if isinstance(options, list) else [],
-        "sites": fields.number(found, "sites"),
-        **{name: fields.text(found, name) for name in ("when", "problem", "since")},
-    }
-
-
-def is_well(lease: Obj) -> bool:
-    return lease["works"] and not (lease["files"] or {}).get("problem")
+    return ScheduledFiles(
+        [one for one in options if isinstance(one, str)] if isinstance(options, list) else [],
+        fields.number(found, "sites"),
+        *(fields.text(found, name) for name in ("when", "problem", "since")),
+    )
 
 
 def has_sites(lease: Obj | None) -> bool:
     """Whether machines may be bound although there are no Clusters."""
     files = _files(lease or {})
-    return files is not None and files["sites"] > 0
+    return files is not None and files.sites > 0
 
 
 async def remarks(root: Client, configured: SchedulerConfiguration) -> list[str]:
@@ -79,12 +94,12 @@ async def remarks(root: Client, configured: SchedulerConfiguration) -> list[str]
     return [] if files is None else list(_remarks(files, named=configured != SchedulerConfiguration()))
 
 
-def _remarks(files: Obj, *, named: bool) -> Iterator[str]:
+def _remarks(files: ScheduledFiles, *, named: bool) -> Iterator[str]:
     if not named:
-        yield f"the global scheduler uses {fields.line(' '.join(files['options']))}; this command does not"
-    if files["problem"]:
-        yield f"its files are invalid since {fields.line(files['since'])}: {describe_problem(files)}"
+        yield f"the global scheduler uses {fields.line(' '.join(files.options))}; this command does not"
+    if files.problem:
+        yield f"its files are invalid since {fields.line(files.since)}: {describe_problem(files)}"
 
 
-def describe_problem(files: Obj) -> str:
-    return f"{fields.line(files['problem'], LONGEST)}; the version of {fields.line(files['when'])} stays in use"
+def describe_problem(files: ScheduledFiles) -> str:
+    return f"{fields.line(files.problem, LONGEST)}; the version of {fields.line(files.when)} stays in use"

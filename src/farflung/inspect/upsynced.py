@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
@@ -19,6 +19,7 @@ from farflung.inspect import fields
 from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, find_resource, get_placement, workspace_name
 from farflung.inspect.placement_model import mailbox_of, places_of
+from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
 from farflung.placement.select import UpsyncSet, parse_workload_selector
@@ -39,27 +40,30 @@ class UpsyncQuery:
     labels: str = ""  #: selector
 
 
-async def upsynced(hub: HubClient, query: UpsyncQuery) -> Obj:
-    """The result for JSON and YAML."""
+class UpsyncedObject(Result, frozen=True):
+    location: str
+    other_locations: list[str]
+    sync_target: str
+    mailbox: str
+    object: Obj
+
+
+class UpsyncedObjects(Result, frozen=True):
+    workspace: str
+    kind: str
+    items: list[UpsyncedObject]
+    remarks: list[str]
+
+
+async def upsynced(hub: HubClient, query: UpsyncQuery) -> UpsyncedObjects:
     await get_placement(hub, "-")  # fails if the workspace has no edge API
-    found = await UpsyncReader(hub, query).read()
-    return {
-        "workspace": workspace_name(hub),
-        "kind": query.kind,
-        "items": sorted(found.items, key=_order),
-        "remarks": found.remarks,
-    }
+    items, remarks = await UpsyncReader(hub, query).read()
+    return UpsyncedObjects(workspace_name(hub), query.kind, sorted(items, key=_order), remarks)
 
 
-def _order(item: Obj) -> list[str]:
-    metadata = item["object"]["metadata"]
-    return [metadata.get("namespace") or "", metadata["name"], item["location"], item["syncTarget"], item["mailbox"]]
-
-
-@dataclass(slots=True)
-class UpsyncResult:
-    items: list[Obj] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+def _order(item: UpsyncedObject) -> list[str]:
+    metadata = item.object["metadata"]
+    return [metadata.get("namespace") or "", metadata["name"], item.location, item.sync_target, item.mailbox]
 
 
 class UpsyncReader:
@@ -69,22 +73,23 @@ class UpsyncReader:
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._hidden: dict[str, Forbidden] = {}  #: by mailbox
 
-    async def read(self) -> UpsyncResult:
+    async def read(self) -> tuple[list[UpsyncedObject], list[str]]:
+        """The objects, and remarks."""
         placements, slices = await asyncio.gather(
             *(self._hub.workspace.list(one) for one in (EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES))
         )
         routes = upsync_routes(placements, slices)
         if not routes:
-            return UpsyncResult(remarks=[self._explain_nothing(placements)])
+            return [], [self._explain_nothing(placements)]
         there = await self._existing(routes)
         resource = await self._resource(there)
         kind = GroupResource(resource.collection.group, resource.collection.plural)
         asked = {name: route for name, route in there.items() if route.may_upsync(kind)}
         if not asked:
             reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} upsyncs {kind} (spec.upsync)"
-            return UpsyncResult(remarks=[reason])
+            return [], [reason]
         lists = await asyncio.gather(*(self._read_mailbox(name, route, resource) for name, route in asked.items()))
-        return UpsyncResult([item for some in lists for item in some], self._remarks(len(asked)))
+        return [item for some in lists for item in some], self._remarks(len(asked))
 
     def _explain_nothing(self, placements: list[Obj]) -> str:
         where = f"of the workspace {workspace_name(self._hub)}"
@@ -119,7 +124,9 @@ class UpsyncReader:
     def _mailbox(self, name: str) -> Client:
         return self._hub.root.workspace(f"{self._hub.provider}:{name}")
 
-    async def _read_mailbox(self, mailbox: str, route: UpsyncRoute, resource: DiscoveredResource) -> list[Obj]:
+    async def _read_mailbox(
+        self, mailbox: str, route: UpsyncRoute, resource: DiscoveredResource
+    ) -> list[UpsyncedObject]:
         async with self._turns:
             try:
                 objects = await self._listed(self._mailbox(mailbox), resource)
@@ -127,8 +134,11 @@ class UpsyncReader:
                 self._hidden[mailbox] = error
                 return []
         kind = GroupResource(resource.collection.group, resource.collection.plural)
+        place = route.place
         return [
-            _item(mailbox, route.place, one) for one in objects if is_upsynced(one) and route.upsyncs(_part(kind, one))
+            UpsyncedObject(place.location, list(place.others), place.target, mailbox, one)
+            for one in objects
+            if is_upsynced(one) and route.upsyncs(_part(kind, one))
         ]
 
     async def _listed(self, mailbox: Client, resource: DiscoveredResource) -> list[Obj]:
@@ -153,16 +163,6 @@ class UpsyncReader:
 
 def _part(kind: GroupResource, obj: Obj) -> Part:
     return Part(kind, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
-
-
-def _item(mailbox: str, place: Route, obj: Obj) -> Obj:
-    return {
-        "location": place.location,
-        "otherLocations": list(place.others),
-        "syncTarget": place.target,
-        "mailbox": mailbox,
-        "object": obj,
-    }
 
 
 class UpsyncRoute(NamedTuple):
