@@ -219,6 +219,13 @@ def test_defaults_fill_in_absent_fields_and_create_the_structs_around_them() -> 
     assert first["status"] is not second["status"], "objects do not share a default"
 
 
+def test_a_null_field_gets_the_default_and_an_empty_one_keeps_its_value() -> None:
+    defaults = Defaults(Default("scope", "Cluster"), Default("shares", 30))
+    obj: Obj = {"scope": None, "shares": 0}
+    defaults(obj)
+    assert obj == {"scope": "Cluster", "shares": 0}
+
+
 def test_an_immutable_field_keeps_its_value() -> None:
     check = immutable("spec.selector", "data")
     assert check({"spec": {"selector": 1}}, {"spec": {"selector": 1}}) == []

@@ -321,3 +321,31 @@ async def test_a_webhook_is_stored_with_a_warning_that_nobody_calls_it(hub: Loca
     )
     assert answer.status == 201
     assert answer.warnings == ['299 - "webhooks are stored, but this server does not call them"']
+
+
+@pytest.mark.parametrize(
+    ("plural", "spec", "parent", "member", "default"),
+    [
+        (
+            "networking.k8s.io/v1/ingressclasses",
+            {"controller": "ex.test/c", "parameters": {"kind": "K", "name": "n"}},
+            "parameters",
+            "scope",
+            "Cluster",
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
+            {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
+            "limited",
+            "nominalConcurrencyShares",
+            30,
+        ),
+    ],
+)
+async def test_a_field_that_is_written_as_null_when_it_is_absent_gets_its_default(
+    hub: LocalHub, plural: str, spec: dict[str, object], parent: str, member: str, default: object
+) -> None:
+    created = await hub.post(f"/apis/{plural}", {"metadata": {"name": "a"}, "spec": spec})
+
+    assert created.status == 201, created.json
+    assert created.json["spec"][parent][member] == default

@@ -467,7 +467,7 @@ class Change:
 
 
 class Default:
-    """Sets an absent field; with `empty`, also a field that is empty.  Structs around it are created."""
+    """Sets a field that is absent or null; with `empty`, also one that is empty.  Structs around it are created."""
 
     def __init__(self, path: str, value: Any, *, empty: bool = False) -> None:
         self.path = path
@@ -476,11 +476,9 @@ class Default:
 
     def write_row(self, source: Source, holder: str, prefix: str) -> None:
         parent, last = source.holder(holder, self.path, create=True)
-        if self._empty:
-            with source.block(f'if not {parent}.get("{last}"):'):
-                source.line(f'{parent}["{last}"] = {self._value!r}')
-        else:
-            source.line(f'{parent}.setdefault("{last}", {self._value!r})')
+        condition = f'not {parent}.get("{last}")' if self._empty else f'{parent}.get("{last}") is None'
+        with source.block(f"if {condition}:"):
+            source.line(f'{parent}["{last}"] = {self._value!r}')
 
 
 def _write_rows(rows: Collection[Row | Callable[..., object]], source: Source, holder: str, prefix: str) -> None:

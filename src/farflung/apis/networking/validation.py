@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from farflung.apis.rows import Default, Defaults, Struct
 from farflung.apis.validation import (
     PROTOCOLS,
     Errors,
@@ -186,12 +187,6 @@ INGRESS_RULES: Final = Rules(
 # --- IngressClass ---------------------------------------------------------------------------------
 
 
-def _default_ingress_class(ingress_class: Obj) -> None:
-    parameters = ingress_class.setdefault("spec", {}).get("parameters")
-    if parameters is not None:
-        parameters.setdefault("scope", "Cluster")
-
-
 def _validate_ingress_class(ingress_class: Obj) -> Errors:
     errors: Errors = []
     spec = spec_of(ingress_class)
@@ -225,7 +220,7 @@ def _validate_ingress_class_update(new: Obj, old: Obj) -> Errors:
 
 INGRESS_CLASS_RULES: Final = Rules(
     name=names.dns_subdomain,
-    default=_default_ingress_class,
+    default=Defaults(Default("spec", {}), Struct("spec.parameters", Default("scope", "Cluster"))),
     validate=_validate_ingress_class,
     validate_update=_validate_ingress_class_update,
     generation=True,
