@@ -232,3 +232,6 @@ def test_an_immutable_field_keeps_its_value() -> None:
     assert [str(error) for error in check({}, {"spec": {"selector": 1}})] == [
         "spec.selector: Invalid value: null: field is immutable"
     ]
+    assert [str(error) for error in immutable("type", zero="")({}, {"type": "a"})] == [
+        'type: Invalid value: "": field is immutable'
+    ]

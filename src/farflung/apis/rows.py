@@ -41,7 +41,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from farflung.apis.validation import NOT_NEGATIVE, POSITIVE, Errors
+from farflung.apis.validation import IMMUTABLE, NOT_NEGATIVE, POSITIVE, Errors
 from farflung.machinery import names
 from farflung.machinery.errors import (
     Obj,
@@ -549,25 +549,24 @@ def not_negative(*paths: str) -> Table:
     return Table(*(Pointer(path, NotNegative) for path in paths))
 
 
-def immutable(*paths: str, detail: str = "field is immutable") -> Callable[[Obj, Obj], Errors]:
-    """A `validate_update` under which these fields keep their values."""
+def immutable(*paths: str, zero: Any = None, detail: str = IMMUTABLE) -> Callable[[Obj, Obj], Errors]:
+    """A `validate_update` under which these fields keep their values; an absent one has the value `zero`."""
     fields = [(path, path.split(".")) for path in paths]
+
+    def value(obj: Obj, members: list[str]) -> Any:
+        found: Any = obj
+        for member in members:
+            found = (found or {}).get(member)
+        return zero if found is None else found
 
     def check(new: Obj, old: Obj) -> Errors:
         return [
             invalid_value(path, after, detail)
             for path, members in fields
-            if (after := _value(new, members)) != _value(old, members)
+            if (after := value(new, members)) != value(old, members)
         ]
 
     return check
-
-
-def _value(obj: Obj, members: list[str]) -> Any:
-    value: Any = obj
-    for member in members:
-        value = (value or {}).get(member)
-    return value
 
 
 def new_status(status: Mapping[str, Any]) -> Callable[[Obj], None]:
