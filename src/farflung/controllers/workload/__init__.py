@@ -2,7 +2,8 @@
 
     change ──► keys ──► reconcile one owner ──► decide (pure) ──steps──► WorkloadClient ──► API
 
-Each folder except `model/` has one controller; `edge/workload_controllers.py` starts them.  A reconcile compares the
-observed state with the spec and performs the next step.  The caches assume each write at once, and the change queues
-the owner again until nothing is left to do.
+Each folder except `model/` has one controller; `edge/workload_controllers.py` starts them.  `owner_controller.py` has
+the loop of those that own objects: it adopts and releases children, and the controller takes one step.  A step compares
+the observed state with the spec.  The caches assume each write at once, and the change queues the owner again until
+nothing is left to do.
 """

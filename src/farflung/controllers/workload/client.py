@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,14 +23,8 @@ from farflung.apis.names import (
 )
 from farflung.client.errors import AlreadyExists, ClientError, Forbidden, NotFound, Refused, UpdateConflict
 from farflung.client.rest import Client
-from farflung.controllers.workload.model.ownership import (
-    ChildIndex,
-    ClaimedChildren,
-    OwnerIndex,
-    claim_children,
-    controller_reference,
-)
-from farflung.controllers.workload.model.steps import EventText, WriteStep, count_collision
+from farflung.controllers.workload.model.ownership import ChildIndex, OwnerIndex, controller_reference
+from farflung.controllers.workload.model.steps import EventText, WriteStep
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
@@ -145,17 +139,6 @@ class WorkloadClient:
         env = self._env
         return Controller(name, reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=self.log)
 
-    def watch_owners(self, controller: Controller[Key], owners: WorkloadCache, *children: WorkloadCache) -> None:
-        """Queue owners when they or their children change."""
-        owners.informer.subscribe(lambda change: controller.queue.add(change.key))
-
-        def listener(change: CacheChange[Obj]) -> None:
-            for key in owners.owners.affected_by(change):
-                controller.queue.add(key)
-
-        for cache in children:
-            cache.informer.subscribe(listener)
-
     def join(self, manager: Manager, controller: Controller[Key]) -> None:
         manager.add(controller, [cache.informer for cache in self._caches.values()])
 
@@ -165,21 +148,13 @@ class WorkloadClient:
         """The objects that this owner controls."""
         return [self._with_deletion(obj) for obj in cache.children_of(uid, self.now())]
 
-    def claim(
-        self,
-        owner: Obj,
-        owners: WorkloadCache,
-        children: WorkloadCache,
-        belongs: Callable[[Obj], bool] = lambda child: True,
-    ) -> ClaimedChildren:
-        """Match the children of one kind with the owner's selector and `belongs`; adopt or release as needed."""
+    def candidates(self, owner: Obj, children: WorkloadCache) -> Iterator[Obj]:
+        """The objects of one kind that the owner controls, and the orphans of its namespace."""
         metadata = owner["metadata"]
-        orphans = (children.get(key) for key in children.children.orphans(metadata["namespace"]))
-        candidates = (
-            *self.children_of(metadata["uid"], children),
-            *(self._with_deletion(obj) for obj in orphans if obj is not None),
-        )
-        return claim_children(owner, owners.collection, children.collection, candidates, belongs)
+        yield from self.children_of(metadata["uid"], children)
+        for key in children.children.orphans(metadata["namespace"]):
+            if (obj := children.get(key)) is not None:
+                yield self._with_deletion(obj)
 
     def _with_deletion(self, obj: Obj) -> Obj:
         """The object with a deletionTimestamp, if this client deleted it."""
@@ -207,56 +182,22 @@ class WorkloadClient:
             unknown.pop(0)
         self._unknown.pop(owner_uid, None)
 
-    async def perform(self, component: str, owner: Obj, collection: Collection, steps: Iterable[WriteStep]) -> bool:
-        """False if a step was abandoned: its object does not exist, or its namespace is terminating.  Raises
-        ClientError if a step failed."""
+    async def perform(self, component: str, owner: Obj, collection: Collection, steps: Iterable[WriteStep]) -> None:
+        """Stop at a step whose object does not exist, or whose namespace is terminating.  Raises ClientError if a step
+        failed."""
         for step in steps:
             try:
                 await self._write(step, owner["metadata"]["uid"])
             except NotFound:
-                return False
+                return
             except ClientError as error:
                 if _is_namespace_terminating(error):
-                    return False
+                    return
                 if step.failed is not None and not isinstance(error, UpdateConflict):
                     self.record_event(component, owner, collection, step.failed, str(error))
                 raise
             if step.done is not None:
                 self.record_event(component, owner, collection, step.done)
-        return True
-
-    async def try_perform(
-        self, component: str, owner: Obj, collection: Collection, steps: Iterable[WriteStep]
-    ) -> Refused | None:
-        """Like `perform`, but return the error if the server refused a step, so that the status can report it."""
-        try:
-            await self.perform(component, owner, collection, steps)
-        except (UpdateConflict, AlreadyExists):
-            raise
-        except Refused as error:
-            return error
-        return None
-
-    async def perform_hashed(
-        self,
-        component: str,
-        owner: Obj,
-        collection: Collection,
-        steps: Sequence[WriteStep],
-        same: Callable[[Obj], bool],
-    ) -> bool:
-        """Like `perform`, for a first step that creates an object with a hash in its name.  If an object of that name
-        exists and is not the owner's own, `collisionCount` is increased, which changes the next hash."""
-        try:
-            return await self.perform(component, owner, collection, steps)
-        except AlreadyExists:
-            write = steps[0].write
-            found = await self.api.get(write.collection, write.name, write.namespace)
-            reference = controller_reference(found)
-            ours = reference is not None and reference.get("uid") == owner["metadata"]["uid"]
-            if not ours or not same(found):
-                await self.perform(component, owner, collection, [count_collision(collection, owner)])
-            raise
 
     def record_event(self, component: str, owner: Obj, collection: Collection, text: EventText, more: str = "") -> None:
         metadata = owner["metadata"]

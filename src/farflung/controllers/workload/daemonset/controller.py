@@ -1,10 +1,10 @@
-"""Wiring and reconcile loop of the DaemonSet controller."""
+"""The step of the DaemonSet controller."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from farflung.apis.names import DAEMON_SETS
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.daemonset.decide import (
     REVISION,
@@ -16,65 +16,38 @@ from farflung.controllers.workload.daemonset.decide import (
 )
 from farflung.controllers.workload.model.node_fitness import changes_node
 from farflung.controllers.workload.model.objects import is_terminating
-from farflung.controllers.workload.model.revisions import (
-    find_current,
-    record_template,
-    revision_data,
-    revision_hash,
-    truncate_history,
-)
+from farflung.controllers.workload.model.revisions import revision_hash, truncate_history
+from farflung.controllers.workload.model.steps import WorkloadPlan
+from farflung.controllers.workload.owner_controller import OwnerController
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import CacheChange, Key
-from farflung.runtime.manager import Manager
+from farflung.runtime.cache import CacheChange
 
 NAME: Final = "daemonset-controller"
 
 
-class DaemonSetController:
+class DaemonSetController(OwnerController):
     def __init__(self, client: WorkloadClient) -> None:
-        self._client = client
-        self.controller = client.controller(NAME, self.reconcile)
-        client.watch_owners(self.controller, client.daemon_sets, client.pods, client.revisions)
+        super().__init__(client, NAME, client.daemon_sets, client.revisions, client.pods)
         client.nodes.informer.subscribe(self._on_node)
-
-    def join(self, manager: Manager) -> None:
-        self._client.join(manager, self.controller)
 
     def _on_node(self, change: CacheChange[Obj]) -> None:
         if changes_node(change):
-            for key in self._client.daemon_sets.owners.all_keys():
-                self.controller.queue.add(key)
+            self.controller.queue.add_all(self.owners.owners.all_keys())
 
-    async def reconcile(self, key: Key, worker: int) -> float | None:
-        client, cache = self._client, self._client.daemon_sets
-        owner = cache.get(key)
-        if owner is None or is_terminating(owner):
+    async def step(self, owner: Obj, *children: tuple[Obj, ...]) -> float | None:
+        revisions, pods = children
+        if is_terminating(owner) or (update := await self.current_revision(owner, revisions, REVISION)) is None:
             return None
-        await client.resolve_unknown_writes(owner["metadata"]["uid"])
-        revisions = client.claim(owner, cache, client.revisions)
-        pods = client.claim(owner, cache, client.pods)
-        if steps := (*revisions.steps, *pods.steps):
-            await client.perform(NAME, owner, DAEMON_SETS, steps)
-            return None
-        if (step := record_template(owner, DAEMON_SETS, revisions.owned, REVISION)) is not None:
-            data = revision_data(owner)
-            await client.perform_hashed(NAME, owner, DAEMON_SETS, [step], lambda found: bool(found.get("data") == data))
-            return None
-        update = find_current(owner, revisions.owned)
-        assert update is not None
-        return await self._maintain(self._observe(owner, pods.owned, revision_hash(update, REVISION)), revisions.owned)
+        hashed = revision_hash(update, REVISION)
+        before = self._observe(owner, pods, hashed)
 
-    def _observe(self, owner: Obj, pods: tuple[Obj, ...] | list[Obj], hashed: str) -> DaemonSetState:
-        nodes = [node for node in self._client.nodes.all() if not is_terminating(node)]
-        return observe(owner, pods, nodes, hashed, self._client.now())
+        def plan(pods: list[Obj], failure: str) -> WorkloadPlan:
+            after = plan_status(self._observe(owner, pods, hashed))
+            history = truncate_history(owner, revisions, revisions_in_use(before, revisions))
+            return WorkloadPlan((*after.steps, *history), after.requeue_after)
 
-    async def _maintain(self, state: DaemonSetState, revisions: tuple[Obj, ...]) -> float | None:
-        client, owner = self._client, state.owner
-        refusal = await client.try_perform(NAME, owner, DAEMON_SETS, plan_pods(state, client.suffix))
-        pods = client.children_of(owner["metadata"]["uid"], client.pods)
-        plan = plan_status(self._observe(owner, pods, state.hashed))
-        steps = (*plan.steps, *truncate_history(owner, revisions, revisions_in_use(state, revisions)))
-        await client.perform(NAME, owner, DAEMON_SETS, steps)
-        if refusal is not None:
-            raise refusal
-        return plan.requeue_after
+        return await self.maintain_pods(owner, plan_pods(before, self.client.suffix), plan)
+
+    def _observe(self, owner: Obj, pods: Iterable[Obj], hashed: str) -> DaemonSetState:
+        nodes = [node for node in self.client.nodes.all() if not is_terminating(node)]
+        return observe(owner, pods, nodes, hashed, self.client.now())

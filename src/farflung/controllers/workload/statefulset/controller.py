@@ -1,15 +1,16 @@
-"""Wiring and reconcile loop of the StatefulSet controller."""
+"""The step of the StatefulSet controller."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.names import CONTROLLER_HASH, STATEFUL_SETS
+from farflung.apis.names import CONTROLLER_HASH, PODS, Collection
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.model.objects import is_terminating
-from farflung.controllers.workload.model.revisions import find_current, record_template, revision_data, truncate_history
+from farflung.controllers.workload.model.revisions import truncate_history
+from farflung.controllers.workload.model.steps import WorkloadPlan
+from farflung.controllers.workload.owner_controller import OwnerController
 from farflung.controllers.workload.statefulset.decide import (
-    StatefulSetState,
     observe,
     ordinal,
     plan_pods,
@@ -17,57 +18,34 @@ from farflung.controllers.workload.statefulset.decide import (
     revisions_in_use,
 )
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Key
-from farflung.runtime.manager import Manager
 
 NAME: Final = "statefulset-controller"
 
 
-class StatefulSetController:
+class StatefulSetController(OwnerController):
     def __init__(self, client: WorkloadClient) -> None:
-        self._client = client
-        self.controller = client.controller(NAME, self.reconcile)
-        client.watch_owners(self.controller, client.stateful_sets, client.pods, client.revisions)
+        super().__init__(client, NAME, client.stateful_sets, client.revisions, client.pods)
 
-    def join(self, manager: Manager) -> None:
-        self._client.join(manager, self.controller)
+    def may_own(self, owner: Obj, collection: Collection, child: Obj) -> bool:
+        return collection != PODS or ordinal(owner, child) is not None
 
-    async def reconcile(self, key: Key, worker: int) -> float | None:
-        client, cache = self._client, self._client.stateful_sets
-        owner = cache.get(key)
-        if owner is None or is_terminating(owner):
+    async def step(self, owner: Obj, *children: tuple[Obj, ...]) -> float | None:
+        revisions, pods = children
+        if is_terminating(owner) or (update := await self.current_revision(owner, revisions, CONTROLLER_HASH)) is None:
             return None
-        await client.resolve_unknown_writes(owner["metadata"]["uid"])
-        revisions = client.claim(owner, cache, client.revisions)
-        pods = client.claim(owner, cache, client.pods, lambda pod: ordinal(owner, pod) is not None)
-        if steps := (*revisions.steps, *pods.steps):
-            await client.perform(NAME, owner, STATEFUL_SETS, steps)
-            return None
-        if (step := record_template(owner, STATEFUL_SETS, revisions.owned, CONTROLLER_HASH)) is not None:
-            data = revision_data(owner)
-            await client.perform_hashed(
-                NAME, owner, STATEFUL_SETS, [step], lambda found: bool(found.get("data") == data)
-            )
-            return None
-        update = find_current(owner, revisions.owned)
-        assert update is not None
-        return await self._maintain(observe(owner, pods.owned, revisions.owned, update, client.now()), revisions.owned)
+        before = observe(owner, pods, revisions, update, self.client.now())
 
-    async def _maintain(self, state: StatefulSetState, revisions: tuple[Obj, ...]) -> float | None:
-        client, owner = self._client, state.owner
-        refusal = await client.try_perform(NAME, owner, STATEFUL_SETS, plan_pods(state, self._claims(owner)))
-        pods = client.children_of(owner["metadata"]["uid"], client.pods)
-        plan = plan_status(observe(owner, pods, revisions, state.update, client.now()))
-        steps = (*plan.steps, *truncate_history(owner, revisions, revisions_in_use(state)))
-        await client.perform(NAME, owner, STATEFUL_SETS, steps)
-        if refusal is not None:
-            raise refusal
-        return plan.requeue_after
+        def plan(pods: list[Obj], failure: str) -> WorkloadPlan:
+            after = plan_status(observe(owner, pods, revisions, update, self.client.now()))
+            history = truncate_history(owner, revisions, revisions_in_use(before))
+            return WorkloadPlan((*after.steps, *history), after.requeue_after)
+
+        return await self.maintain_pods(owner, plan_pods(before, self._claims(owner)), plan)
 
     def _claims(self, owner: Obj) -> frozenset[str]:
         """Names of the claims in its namespace; empty if it has no claim templates."""
         if not owner["spec"].get("volumeClaimTemplates"):
             return frozenset()
         namespace = owner["metadata"]["namespace"]
-        claims = (claim["metadata"] for claim in self._client.claims.all())
+        claims = (claim["metadata"] for claim in self.client.claims.all())
         return frozenset(metadata["name"] for metadata in claims if metadata["namespace"] == namespace)
