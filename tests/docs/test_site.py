@@ -14,6 +14,7 @@ from executable import ROOT
 
 #: elements that a browser loads with the page → their attribute
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "srcset"}
+BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"url\(['\"]?(https?:|//)|@import ['\"]?(https?:|//)")
 
 
@@ -62,6 +63,13 @@ def test_pages_of_the_site_load_nothing_but_files_of_the_site(site: Path) -> Non
     styles = list(site.rglob("*.css"))
     assert styles
     assert [str(path) for path in styles if ADDRESS.search(path.read_text())] == []
+
+
+def test_lists_and_blocks_in_lists_are_indented_as_the_site_needs_it() -> None:
+    """By four columns: with fewer, they end the list, and the next item is number 1 again."""
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        text = BLOCK.sub("", document.read_text())
+        assert re.findall(r"^ {1,3}(?:[-*] |\d+\. |```).*", text, re.MULTILINE) == [], document
 
 
 def test_the_site_can_be_searched(site: Path) -> None:
