@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.hub.catalog import objects
-from farflung.hub.registry.namespaces import is_terminating
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry
 
@@ -37,4 +36,4 @@ metadata = st.fixed_dictionaries(
 def test_bytes_say_what_the_object_says(described: Obj) -> None:
     expected = "deletionTimestamp" in described
     entry = Entry("", objects.encode(NAMESPACE, {"metadata": described}), 1)
-    assert is_terminating(entry) == expected
+    assert objects.is_terminating(entry) == expected

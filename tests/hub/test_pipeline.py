@@ -168,4 +168,4 @@ def test_the_registry_names_no_kind_but_the_namespace_and_the_definition_that_an
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in kinds
     }
-    assert named == {("namespaces.py", "namespaces")}
+    assert named == {("pipeline.py", "namespaces")}

@@ -13,7 +13,7 @@ from farflung.apis.apiextensions import conditions
 from farflung.apis.apiextensions.conditions import mark_deleted, naming, terminating, with_status
 from farflung.apis.apiextensions.kinds import RESOURCES
 from farflung.apis.apiextensions.validation import GROUP, KIND, RULES
-from farflung.hub.catalog.shapes import shape_of
+from farflung.hub.catalog.kinds import shape_of
 from farflung.machinery.errors import Obj
 
 RULES_OF_DEFINITIONS = RULES[GROUP, KIND]

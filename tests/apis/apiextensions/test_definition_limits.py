@@ -16,7 +16,7 @@ from farflung.apis.apiextensions import kinds
 from farflung.apis.apiextensions.conditions import with_status
 from farflung.apis.apiextensions.kinds import RESOURCES
 from farflung.apis.apiextensions.validation import GROUP, KIND, RULES
-from farflung.hub.catalog.shapes import shape_of
+from farflung.hub.catalog.kinds import shape_of
 from farflung.machinery.errors import Malformed, Obj, invalid
 
 RULES_OF_DEFINITIONS = RULES[GROUP, KIND]

@@ -10,7 +10,7 @@ import pytest
 from farflung.apis.apiextensions.kinds import RESOURCES
 from farflung.apis.apiextensions.validation import GROUP, KIND, RULES
 from farflung.apis.metadata import validate_metadata
-from farflung.hub.catalog.shapes import shape_of
+from farflung.hub.catalog.kinds import shape_of
 from farflung.machinery.errors import Obj
 
 RULES_OF_DEFINITIONS = RULES[GROUP, KIND]

@@ -22,8 +22,7 @@ from farflung.apis.apiextensions import kinds
 from farflung.apis.metadata import OBJECT_META
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.custom_rules import CustomScaling, rules_of
-from farflung.hub.catalog.kinds import NEVER, Conversion, Kind, same
-from farflung.hub.catalog.shapes import Shape
+from farflung.hub.catalog.kinds import NEVER, Conversion, Kind, Shape, same
 from farflung.machinery.codec.json import NAMES
 from farflung.machinery.errors import Malformed, Obj
 from farflung.machinery.schema.conform import Conformed
@@ -136,7 +135,8 @@ class Definition:
         version = self._versions[resource.version]
         schema = apply_schema(version.schema, definitions.schema)
         conformer = CustomConformer(version.structural)
-        shape = Shape(self.group, version.name, resource.kind, resource.definition, schema, conformer, custom=True)
+        definition = resource.definition
+        shape = Shape(self.group, resource.api_version, resource.kind, definition, schema, conformer, custom=True)
         paths = self._scales[version.name]
         scaling = None if paths is None else CustomScaling(resource, paths)
         rules = rules_of(resource, version.structural, version.validations, scaling)

@@ -1,14 +1,16 @@
-"""A kind: its resource, shape, rules, storage form and conversion.  Each is compiled once."""
+"""A kind: its resource, the shape of its bodies, rules, storage form and conversion.  Each is compiled once."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import Final, Protocol
 
 import orjson
 
+from farflung.apis import definitions, wire
 from farflung.apis.autoscaling import validation as autoscaling
 from farflung.apis.autoscaling.scale import BuiltinScaling, Scaling
 from farflung.apis.builtin.catalog import Catalog
@@ -17,8 +19,8 @@ from farflung.apis.core import events
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.shapes import Shape, shape_of
 from farflung.machinery.errors import Obj, too_large
+from farflung.machinery.schema.conform import Conformed, compile
 from farflung.machinery.schema.model import Schema
 from farflung.store.base import Entry, Revision
 
@@ -26,6 +28,36 @@ Convert = Callable[[Obj], Obj]
 
 NEVER: Final[Revision] = sys.maxsize
 LARGEST: Final = 3 * 1024 * 1024  #: bytes of an object
+
+
+class Conforms(Protocol):
+    def conform(self, obj: Obj) -> Conformed:
+        """Raises Malformed if a value does not fit its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The schema of a type of the API, and the conformer of its objects."""
+
+    group: str
+    api_version: str
+    kind: str
+    definition: str
+    schema: Schema
+    conformer: Conforms
+    custom: bool = False  #: defined by a CustomResourceDefinition
+    merging: Schema | None = None  #: for strategic merge patches of a custom resource; None: not supported
+    encoded: str = ""  #: the definition for protobuf bodies of a custom resource; empty: not supported
+
+
+@cache
+def builtin_shape(group: str, api_version: str, kind: str, definition: str) -> Shape:
+    schema = definitions.schema(definition)
+    return Shape(group, api_version, kind, definition, schema, compile(schema, wire.fields))
+
+
+def shape_of(resource: Resource) -> Shape:
+    return builtin_shape(resource.group, resource.api_version, resource.kind, resource.definition)
 
 
 def same(obj: Obj) -> Obj:

@@ -39,7 +39,9 @@ METADATA_ORDER: Final = (
 )
 REVISION: Final = b'"resourceVersion":"'
 UID: Final = b'"uid":"'
-
+CREATED: Final = b'"creationTimestamp":"'
+DELETED: Final = b'"deletionTimestamp"'
+TIMESTAMP_LENGTH: Final = len("2006-01-02T15:04:05Z") + len('",')
 
 EVERY_CLUSTER: Final = "*"
 
@@ -54,6 +56,14 @@ def prefix(resource: Resource, cluster: str, namespace: str = "") -> str:
 
 def key(resource: Resource, cluster: str, namespace: str, name: str) -> str:
     return prefix(resource, cluster, namespace) + name
+
+
+def namespace_key(cluster: str, name: str) -> str:
+    return f"/core/namespaces/{cluster}/{name}"
+
+
+def definition_key(cluster: str, group: str, plural: str) -> str:
+    return f"/apiextensions.k8s.io/customresourcedefinitions/{cluster}/{plural}.{group}"
 
 
 def name_in(key: str) -> tuple[str, str]:
@@ -124,6 +134,13 @@ def uid_of(entry: Entry) -> str:
     """The first uid in an encoded object is its own: only names come before."""
     start = entry.value.index(UID) + len(UID)
     return entry.value[start : entry.value.index(b'"', start)].decode()
+
+
+def is_terminating(entry: Entry) -> bool:
+    """Whether an object has a deletionTimestamp.  In encoded metadata it directly follows the creationTimestamp, and
+    no text of a client comes before."""
+    value = entry.value
+    return value.startswith(DELETED, value.index(CREATED) + len(CREATED) + TIMESTAMP_LENGTH)
 
 
 # --- selecting ------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.custom_kinds import Definition, is_established
 from farflung.hub.catalog.discovery import Documents
-from farflung.hub.catalog.kinds import Kind, builtin_kind
-from farflung.hub.catalog.shapes import Shape, shape_of
+from farflung.hub.catalog.kinds import Kind, Shape, builtin_kind, shape_of
 from farflung.hub.request.target import Target
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Revision, Store

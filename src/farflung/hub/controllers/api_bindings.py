@@ -20,7 +20,6 @@ from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
-from farflung.hub.registry.namespaces import is_terminating
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy.api_bindings import BINDINGS
 from farflung.hub.tenancy.api_exports import (
@@ -222,7 +221,7 @@ class APIBindingController:
                     await self._store.delete(key, expect=entry.revision)
             elif key.startswith(EXPORTS):
                 await self._update_export(entry)
-            elif is_terminating(entry):
+            elif objects.is_terminating(entry):
                 await self._finalize(entry, objects.decode(entry))
             else:
                 await self._update_binding(entry)
@@ -306,7 +305,7 @@ class APIBindingController:
 
     async def _delete_all(self, prefix: str, resource: Resource) -> None:
         entries = self._store.list(prefix).entries
-        for namespace in {name_in(entry.key)[0] for entry in entries if not is_terminating(entry)}:
+        for namespace in {name_in(entry.key)[0] for entry in entries if not objects.is_terminating(entry)}:
             await self._client.delete_all(collection_path(resource, cluster_in(prefix), namespace))
 
     async def _remove_finalizer(self, entry: Entry, binding: Obj) -> None:

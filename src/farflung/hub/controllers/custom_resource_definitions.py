@@ -21,7 +21,6 @@ from farflung.hub.controllers.garbage_collector import GarbageCollector
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds, StoredKindsWatch
-from farflung.hub.registry.namespaces import is_terminating
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription
@@ -58,7 +57,7 @@ class CRDController:
     def start(self) -> None:
         self._subscription = self._store.subscribe(DEFINITIONS, self._on_changes)
         for entry in self._store.list(DEFINITIONS).entries:
-            if is_terminating(entry) or not is_established(objects.decode(entry)):
+            if objects.is_terminating(entry) or not is_established(objects.decode(entry)):
                 self.queue.add(entry.key)
 
     def stop(self) -> None:
@@ -70,7 +69,7 @@ class CRDController:
 
     def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if change.entry is not None and is_terminating(change.entry):
+            if change.entry is not None and objects.is_terminating(change.entry):
                 self.queue.add(change.key)
             elif change.previous is not None:
                 self._enqueue_unaccepted(change.key)
@@ -108,7 +107,7 @@ class CRDController:
         if entry is None:
             return
         definition = objects.decode(entry)
-        if not is_terminating(entry):
+        if not objects.is_terminating(entry):
             await self._accept_names(entry, definition)
         elif CLEANUP in (definition["metadata"].get("finalizers") or ()):
             await self._finalize(entry, definition)
@@ -164,7 +163,7 @@ class CRDController:
                 if not objects.decode(entry)["metadata"].get("finalizers"):
                     await self._store.delete(entry.key, expect=entry.revision)
             return
-        for namespace in {objects.name_in(entry.key)[0] for entry in entries if not is_terminating(entry)}:
+        for namespace in {objects.name_in(entry.key)[0] for entry in entries if not objects.is_terminating(entry)}:
             await self._client.delete_all(collection_path(resource, cluster_in(prefix), namespace))
 
 

@@ -31,7 +31,6 @@ from farflung.hub.controllers.owner_graph import (
 )
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import KindsChange, StoredKinds, StoredKindsWatch
-from farflung.hub.registry.namespaces import is_terminating
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.machinery.times import format_seconds
@@ -203,7 +202,7 @@ class GarbageCollector:
     def _is_untouched(self, key: str) -> bool:
         """An object with finalizers counts as dealt with once it is marked as deleted."""
         entry = self._store.get(key)
-        if entry is None or is_terminating(entry):
+        if entry is None or objects.is_terminating(entry):
             return False
         references = ownership_of(entry).references
         return all(self._owner_state(key, one) is not OwnerState.UNCLEAR for one in references)

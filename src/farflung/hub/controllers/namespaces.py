@@ -17,7 +17,6 @@ from farflung.hub.controllers.loopback import LoopbackClient, collection_path, o
 from farflung.hub.controllers.owner_graph import is_concerned, ownership_of
 from farflung.hub.controllers.reconcile_queue import STALE, ReconcileQueue, Unfinished
 from farflung.hub.controllers.stored_kinds import KindsChange, StoredKinds, StoredKindsWatch
-from farflung.hub.registry.namespaces import is_terminating, namespace_key
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription
@@ -76,7 +75,7 @@ class NamespaceController:
     def start(self) -> None:
         self._subscription = self._store.subscribe(NAMESPACES, self._on_changes)
         for entry in self._store.list(NAMESPACES).entries:
-            if is_terminating(entry):
+            if objects.is_terminating(entry):
                 self._terminate(entry, after=0)
 
     def stop(self) -> None:
@@ -93,7 +92,7 @@ class NamespaceController:
                 if not self._terminating:
                     self._content.stop()
                 self.queue.forget(namespace_ref(change.key))  # a new namespace of that name has its own grace
-            elif is_terminating(change.entry):
+            elif objects.is_terminating(change.entry):
                 self._terminate(change.entry, after=self._pace.grace)
 
     def _terminate(self, entry: Entry, *, after: float) -> None:
@@ -123,9 +122,9 @@ class NamespaceController:
     # --- reconciling ------------------------------------------------------------------------------
 
     async def _reconcile(self, scope: NamespaceRef) -> None:
-        key = namespace_key(*scope)
+        key = objects.namespace_key(*scope)
         entry = self._store.get(key)
-        if entry is None or not is_terminating(entry) or not finalizers_of(objects.decode(entry)):
+        if entry is None or not objects.is_terminating(entry) or not finalizers_of(objects.decode(entry)):
             return
         remains = await self._delete_content(scope)
         await self._report(key, remains)

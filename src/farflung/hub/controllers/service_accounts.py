@@ -21,7 +21,6 @@ from farflung.hub.controllers.loopback import LoopbackClient, collection_path, o
 from farflung.hub.controllers.namespaces import NAMESPACES, NamespaceRef, namespace_ref
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
-from farflung.hub.registry.namespaces import is_terminating, namespace_key
 from farflung.machinery.errors import ApiError
 from farflung.store.base import Change, Entry, Store, Subscription
 
@@ -90,8 +89,8 @@ class ServiceAccountsController:
                     raise
 
     def _is_active(self, scope: NamespaceRef) -> bool:
-        namespace = self._store.get(namespace_key(*scope))
-        return namespace is not None and not is_terminating(namespace)
+        namespace = self._store.get(objects.namespace_key(*scope))
+        return namespace is not None and not objects.is_terminating(namespace)
 
     async def _ensure_account(self, scope: NamespaceRef) -> None:
         if self._store.get(objects.key(self._accounts, *scope, ACCOUNT)) is None:

@@ -10,7 +10,6 @@ from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
-from farflung.hub.registry.namespaces import is_terminating
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Store, Subscription
 
@@ -39,7 +38,7 @@ class VolumeProtectionController:
         ]
         for prefix in (CLAIMS, VOLUMES):
             for entry in self._store.list(prefix).entries:
-                if is_terminating(entry):
+                if objects.is_terminating(entry):
                     self.queue.add(entry.key)
 
     def stop(self) -> None:
@@ -48,7 +47,7 @@ class VolumeProtectionController:
 
     def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if change.entry is not None and is_terminating(change.entry):
+            if change.entry is not None and objects.is_terminating(change.entry):
                 self.queue.add(change.key)
 
     def _on_pods(self, changes: Sequence[Change]) -> None:
@@ -61,7 +60,7 @@ class VolumeProtectionController:
 
     async def _reconcile(self, key: str) -> None:
         entry = self._store.get(key)
-        if entry is None or not is_terminating(entry):
+        if entry is None or not objects.is_terminating(entry):
             return
         is_claim = key.startswith(CLAIMS)
         resource, finalizer = (self._claims, CLAIM) if is_claim else (self._volumes, VOLUME)

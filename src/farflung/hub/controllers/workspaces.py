@@ -42,7 +42,6 @@ from farflung.hub.controllers.manager import HubController, ManagerOptions
 from farflung.hub.controllers.owner_graph import ownership_of
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.sync_targets import SyncTargetController
-from farflung.hub.registry.namespaces import is_terminating
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.direct_writes import encode_stored, gather_writes
 from farflung.hub.tenancy.hashes import NAME_LENGTH
@@ -189,7 +188,7 @@ class WorkspaceController:
         workspace = objects.decode(entry)
         cluster = workspace.get("spec", {}).get("cluster", "")
         logical_cluster = self._store.get(logical_cluster_key(cluster)) if cluster else None
-        if is_terminating(entry):
+        if objects.is_terminating(entry):
             await self._finalize_workspace(entry, workspace, cluster if logical_cluster else "")
         elif not cluster:
             await self._schedule(entry, workspace)
@@ -244,15 +243,15 @@ class WorkspaceController:
             await self._write(entry, logical_cluster)
 
     def _is_deleted(self, cluster: str, entry: Entry) -> bool:
-        if is_terminating(entry) or cluster in self._abandoned:
+        if objects.is_terminating(entry) or cluster in self._abandoned:
             return True
         owner = self._tenancy.clusters.owner_of(cluster)
         workspace = None if owner is None else self._store.get(workspace_key(owner.cluster, owner.name))
-        return workspace is not None and is_terminating(workspace)
+        return workspace is not None and objects.is_terminating(workspace)
 
     async def _delete_content(self, cluster: str, entry: Entry, logical_cluster: Obj) -> None:
         plan = plan_deletion(self._store, cluster)
-        if plan.held and not is_terminating(entry):
+        if plan.held and not objects.is_terminating(entry):
             # controllers with finalizers must be able to tell that the whole workspace is deleted
             states.mark_deleted(logical_cluster, self._tenancy.context.now())
             await self._write(entry, logical_cluster)
@@ -270,7 +269,7 @@ class WorkspaceController:
 
     async def _mark_deleted(self, plan: DeletionPlan) -> None:
         """Set the deletionTimestamp of objects that must wait."""
-        waiting = [*(entry for entry in plan.workspaces if not is_terminating(entry)), *plan.unmarked()]
+        waiting = [*(entry for entry in plan.workspaces if not objects.is_terminating(entry)), *plan.unmarked()]
         for start in range(0, len(waiting), BATCH):
             await gather_writes(self._mark_entry(entry) for entry in waiting[start : start + BATCH])
 
@@ -333,7 +332,7 @@ class WorkspaceController:
 
     async def _report(self, entry: Entry, logical_cluster: Obj, plan: DeletionPlan) -> None:
         now = self._tenancy.context.now()
-        if not is_terminating(entry):
+        if not objects.is_terminating(entry):
             states.mark_deleted(logical_cluster, now)
         remaining = states.remaining_condition(plan.remaining())
         states.set_condition(logical_cluster.setdefault("status", {}), WORKSPACE_CONTENT_DELETED, remaining, now)
@@ -412,7 +411,7 @@ class DeletionPlan:
 
     def unmarked(self) -> list[Entry]:
         """Objects that must wait and are not marked as deleted."""
-        return [entry for entry in (*self.held, *self.namespaces) if not is_terminating(entry)]
+        return [entry for entry in (*self.held, *self.namespaces) if not objects.is_terminating(entry)]
 
     def remaining(self) -> Counter[tuple[str, str]]:
         """(plural, group) → number of objects that hold the cluster.  Namespaces stand for the objects in them."""

@@ -11,9 +11,8 @@ import msgspec
 
 from farflung.apis.names import POD_SCHEDULED
 from farflung.http.messages import Answer
-from farflung.hub.catalog import objects, shapes
-from farflung.hub.catalog.kinds import Kind
-from farflung.hub.catalog.shapes import Shape
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.kinds import Kind, Shape, builtin_shape
 from farflung.hub.registry import delete, respond
 from farflung.hub.registry.bodies import Body, decode_object
 from farflung.hub.registry.call import Call
@@ -46,11 +45,11 @@ SCALED: Final = {"ReplicaSet": "apps", "StatefulSet": "apps", "ReplicationContro
 
 
 def binding_shape() -> Shape:
-    return shapes.shape("", "v1", "Binding", "io.k8s.api.core.v1.Binding")
+    return builtin_shape("", "v1", "Binding", "io.k8s.api.core.v1.Binding")
 
 
 def eviction_shape() -> Shape:
-    return shapes.shape("policy", "v1", "Eviction", "io.k8s.api.policy.v1.Eviction")
+    return builtin_shape("policy", "policy/v1", "Eviction", "io.k8s.api.policy.v1.Eviction")
 
 
 def received(call: Call, shape: Shape, options: WriteOptions) -> Body:

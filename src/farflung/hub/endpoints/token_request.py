@@ -17,13 +17,12 @@ from farflung.hub.auth.service_account_tokens import (
     ServiceAccount,
     ServiceAccountTokens,
 )
-from farflung.hub.catalog import objects, shapes
-from farflung.hub.catalog.shapes import Shape
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.kinds import Shape, builtin_shape
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import decode_object
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.namespaces import check_open
-from farflung.hub.registry.pipeline import Write, manager_of, set_namespace
+from farflung.hub.registry.pipeline import Write, check_open, manager_of, set_namespace
 from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import write_options
 from farflung.machinery.codec import protobuf
@@ -48,7 +47,8 @@ LONGEST_LIFETIME: Final = 1 << 32
 
 
 def shape() -> Shape:
-    return shapes.shape(AUTHENTICATION_GROUP, "v1", KIND, "io.k8s.api.authentication.v1.TokenRequest")
+    api_version = f"{AUTHENTICATION_GROUP}/v1"
+    return builtin_shape(AUTHENTICATION_GROUP, api_version, KIND, "io.k8s.api.authentication.v1.TokenRequest")
 
 
 def create_token(accounts: ServiceAccountTokens, call: Call) -> Answer:

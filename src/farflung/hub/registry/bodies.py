@@ -15,8 +15,7 @@ import orjson
 
 from farflung.apis import wire
 from farflung.http.messages import Request
-from farflung.hub.catalog import shapes
-from farflung.hub.catalog.shapes import Shape
+from farflung.hub.catalog.kinds import Shape, builtin_shape
 from farflung.hub.request import media_types
 from farflung.hub.request.negotiation import ACCEPTED
 from farflung.hub.request.options import WriteOptions
@@ -354,4 +353,5 @@ def _check_applied_type(shape: Shape, value: Obj) -> None:
 
 
 def delete_options(request: Request) -> Obj:
-    return decode_options(request, shapes.delete_options())
+    definition = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    return decode_options(request, builtin_shape("", "v1", "DeleteOptions", definition))

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from farflung.apis.resource import Resource
 from farflung.http.messages import Answer, Request
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.kinds import Kind
+from farflung.hub.catalog.kinds import Kind, Shape
 from farflung.hub.catalog.served import Kinds
-from farflung.hub.catalog.shapes import Shape
 from farflung.hub.request.attributes import Authorization
 from farflung.hub.request.audit import Trail
 from farflung.hub.request.target import Query, Target, parse_query

@@ -10,8 +10,15 @@ from farflung.hub.catalog import objects
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import decode_object
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.namespaces import check_open
-from farflung.hub.registry.pipeline import CREATE, GENERATED_ATTEMPTS, Write, generate_name, manager_of, note_name
+from farflung.hub.registry.pipeline import (
+    CREATE,
+    GENERATED_ATTEMPTS,
+    Write,
+    check_open,
+    generate_name,
+    manager_of,
+    note_name,
+)
 from farflung.hub.request.options import write_options
 from farflung.machinery.errors import ApiError, already_exists
 from farflung.store.base import ABSENT, Conflict, Entry

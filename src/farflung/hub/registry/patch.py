@@ -7,7 +7,7 @@ from collections.abc import Callable
 import orjson
 
 from farflung.http.messages import Answer
-from farflung.hub.catalog.shapes import Shape
+from farflung.hub.catalog.kinds import Shape
 from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import Body, PatchContext, conform_patched, decode_applied, media_type, parse_patch
 from farflung.hub.registry.call import Call

@@ -18,9 +18,9 @@ import orjson
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.metadata import validate_metadata, validate_metadata_update
 from farflung.apis.validation import no_change, no_changes, no_warnings
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.namespaces import check_open
 from farflung.hub.request.options import FIELD_MANAGER_LIMIT, WriteOptions
 from farflung.lib.memory import remember
 from farflung.machinery.errors import (
@@ -33,6 +33,8 @@ from farflung.machinery.errors import (
     go_quote,
     invalid,
     invalid_value,
+    method_not_allowed,
+    not_found,
 )
 from farflung.machinery.fields import managed
 from farflung.machinery.fields.sets import Fields, path, union
@@ -243,6 +245,36 @@ def deduplicate_owners(metadata: Obj, warnings: list[str]) -> None:
             "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
             + ", ".join(dict.fromkeys(duplicates))
         )
+
+
+def check_open(call: Call, name: str = "") -> None:
+    """Raises an error unless the namespace exists and neither it nor the kind's definition is being deleted."""
+    resource, cluster, namespace = call.resource, call.target.cluster, call.target.namespace
+    if resource.namespaced:
+        entry = call.store.get(objects.namespace_key(cluster, namespace))
+        if entry is None:
+            raise not_found("", "namespaces", namespace)
+        if objects.is_terminating(entry):
+            raise terminating(call, namespace, name)
+    if resource.custom and "create" not in resource.verbs:
+        raise method_not_allowed()  # its APIBinding is being deleted
+    if resource.custom and not resource.identity:
+        definition = call.store.get(objects.definition_key(cluster, resource.group, resource.plural))
+        if definition is not None and objects.is_terminating(definition):
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource.group, resource.plural, name, why)
+
+
+def terminating(call: Call, namespace: str, name: str) -> ApiError:
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    error = forbidden(call.resource.group, call.resource.plural, name, why)
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    error.details = (error.details or {}) | {"causes": [cause]}
+    return error
 
 
 def check_preconditions(write: Write) -> None:

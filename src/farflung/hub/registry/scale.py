@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from farflung.apis.autoscaling.kinds import SCALES
 from farflung.apis.autoscaling.scale import Scaling
 from farflung.http.messages import Answer
-from farflung.hub.catalog import shapes
+from farflung.hub.catalog.kinds import Shape, builtin_shape
 from farflung.hub.registry import patch, respond, update
 from farflung.hub.registry.bodies import PatchContext, conform_patched, decode_applied, decode_object, media_type
 from farflung.hub.registry.call import Call
@@ -21,6 +21,10 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.fields import managed
 from farflung.machinery.patch import apply as server_side_apply
 from farflung.store.base import Entry
+
+
+def scale_shape() -> Shape:
+    return builtin_shape("autoscaling", "autoscaling/v1", "Scale", "io.k8s.api.autoscaling.v1.Scale")
 
 
 def get_scale(call: Call) -> Answer:
@@ -45,7 +49,7 @@ def scale_answer(call: Call, representation: Representation, entry: Entry, warni
 
 async def update_scale(call: Call) -> Answer:
     options = write_options("UpdateOptions", call.request.query)
-    scale = decode_object(call.request, shapes.scale(), options, call.shape).obj
+    scale = decode_object(call.request, scale_shape(), options, call.shape).obj
     update.check_name(call, scale.setdefault("metadata", {}))
     return await write_scale(call, options, lambda present: scale)
 
@@ -54,7 +58,7 @@ async def patch_scale(call: Call) -> Answer:
     if media_type(call.request) == APPLY_PATCH:
         return await apply_scale(call)
     options = write_options("PatchOptions", call.request.query)
-    patched = patch.patcher(call, shapes.scale(), options)
+    patched = patch.patcher(call, scale_shape(), options)
     return await write_scale(call, options, lambda present: patched(present).obj)
 
 
@@ -62,7 +66,7 @@ async def apply_scale(call: Call) -> Answer:
     """The manager that applies a Scale owns the number of replicas in the object."""
     options = write_options("PatchOptions", call.request.query, apply=True)
     representation = respond.negotiated(call, many=False)
-    applied = decode_applied(call.request, shapes.scale(), options)
+    applied = decode_applied(call.request, scale_shape(), options)
     patch.check_identity(call, applied)
     scaling = scaling_of(call)
 
@@ -84,7 +88,7 @@ async def apply_scale(call: Call) -> Answer:
 
 
 def applied_scale(call: Call, live: Obj, applied: Obj, options: WriteOptions) -> Obj:
-    shape = shapes.scale()
+    shape = scale_shape()
     result = server_side_apply.apply(
         live,
         applied,

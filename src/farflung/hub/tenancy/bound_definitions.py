@@ -13,8 +13,7 @@ from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.globalscheduler.pods import machine_cells
 from farflung.apis.resource import ALL_VERBS, Resource, Subresource
 from farflung.hub.catalog.custom_kinds import Definition
-from farflung.hub.catalog.kinds import Kind
-from farflung.hub.catalog.shapes import shape_of
+from farflung.hub.catalog.kinds import Kind, shape_of
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.hub.tenancy.resource_schemas import as_definition
 from farflung.hub.tenancy.virtual_machines import PODS, machine_rules

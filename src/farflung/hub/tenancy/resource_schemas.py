@@ -14,7 +14,7 @@ from farflung.apis.apiextensions.validation import MOST_VERSIONS, check_names, c
 from farflung.apis.kcp import kinds as kcp
 from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.validation import Errors
-from farflung.hub.catalog.shapes import shape
+from farflung.hub.catalog.kinds import builtin_shape
 from farflung.machinery import names
 from farflung.machinery.errors import (
     ApiError,
@@ -62,8 +62,8 @@ def as_definition(schema: Obj) -> Obj:
 
 def _version(version: Obj) -> Obj:
     """The kind APIResourceSchema allows any object as schema."""
-    conformer = shape("apiextensions.k8s.io", "v1", "JSONSchemaProps", JSON_SCHEMA).conformer
-    return {**version, "schema": {"openAPIV3Schema": conformer.conform(version.get("schema") or {}).obj}}
+    shape = builtin_shape("apiextensions.k8s.io", "apiextensions.k8s.io/v1", "JSONSchemaProps", JSON_SCHEMA)
+    return {**version, "schema": {"openAPIV3Schema": shape.conformer.conform(version.get("schema") or {}).obj}}
 
 
 def stored_versions(schema: Obj) -> list[str]:

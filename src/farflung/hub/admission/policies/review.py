@@ -18,7 +18,6 @@ from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, same
 from farflung.hub.catalog.served import path_of
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.namespaces import namespace_key
 from farflung.hub.request.attributes import Attributes, Decision
 from farflung.hub.request.user import SERVICE_ACCOUNT, User, user_info
 from farflung.machinery.errors import Obj
@@ -59,7 +58,7 @@ class AdmissionRequest:
             return None
         if self.of_namespace and not self._call.target.subresource and self._new is not None:
             return labels_of(self._new)
-        entry = self._call.store.get(namespace_key(self._call.target.cluster, self.namespace))
+        entry = self._call.store.get(objects.namespace_key(self._call.target.cluster, self.namespace))
         return {} if entry is None else objects.labels_of(entry)
 
     # --- what expressions are given ---------------------------------------------------------------
@@ -119,7 +118,7 @@ class AdmissionRequest:
     def _namespace(self) -> Obj | None:
         if not self._call.target.namespace:
             return None
-        entry = self._call.store.get(namespace_key(self._call.target.cluster, self._call.target.namespace))
+        entry = self._call.store.get(objects.namespace_key(self._call.target.cluster, self._call.target.namespace))
         if entry is None:
             return None
         namespace = objects.decode(entry)
