@@ -60,8 +60,10 @@ def with_entry(
     call: Call, representation: Representation, entry: Entry, *, status: int = 200, warnings: Sequence[str] = ()
 ) -> Response:
     """Respond with one object.  Each warning is a header."""
-    body = call.kind.document(entry) if representation is PLAIN else Presenter(call, representation).whole(entry)
-    return Response(status, body, representation.content_type, warning_headers(call, warnings))
+    headers = warning_headers(call, warnings)
+    if representation is PLAIN:
+        return Response(status, call.kind.document(entry), headers=headers)
+    return Response(status, Presenter(call, representation).whole(entry), representation.content_type, headers)
 
 
 def warning_headers(call: Call, warnings: Sequence[str] = ()) -> list[tuple[str, str]]:

@@ -110,13 +110,13 @@ class WorkspaceRoutes:
             raise access_denied(
                 user, asked, ACCESS_DENIED.reason
             )  # roles and policies name resources without identities
-        if initializing.is_initializer_view(view):
+        if not view:
+            self._authorizer.check(cluster, user, asked)
+        elif initializing.is_initializer_view(view):
             self._initializers.check(view, user, asked)
-        elif view:
+        else:
             home, _, export = view.partition("/")
             self._authorizer.check_view(home, export, user, asked)
-        else:
-            self._authorizer.check(cluster, user, asked)
         if cluster != WILDCARD:
             return
         if not view:
