@@ -1,6 +1,6 @@
 """The walk through an object that makes a new one: each value is converted by the type of its field.
 
-Go types (`conform.py`) and structural schemas (`structural/conform.py`) are compiled to the same objects, lists and
+Go types (`conform.py`) and structural schemas (`structural/structural.py`) are compiled to the same objects, lists and
 maps.  They differ in the fields that a new object gets, in the values of unset fields, and in the result for a value of
 another type: Go refuses it, and a structural schema leaves it to validation.
 """

@@ -6,7 +6,7 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from farflung.machinery.schema.structural.numbers import canonical_number
+from farflung.machinery.schema.structural.json_values import canonical_number
 
 numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
 

@@ -9,19 +9,19 @@ from typing import Any, Final
 import orjson
 
 from farflung.machinery.errors import FieldError, Obj, invalid_value
-from farflung.machinery.schema.structural.conform import EnabledSteps, compile_values
 from farflung.machinery.schema.structural.embedded import (
     MetadataRules,
     UnreadableMetadata,
     conform_embedded,
     embedded_errors,
 )
-from farflung.machinery.schema.structural.node import IDENTITY, SchemaNode, finder, read
+from farflung.machinery.schema.structural.node import IDENTITY, NodeValue, SchemaNode, finder, no_values, read
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 from farflung.machinery.schema.structural.report import ErrorReport, ordered
+from farflung.machinery.schema.structural.structural import ONLY_PRUNE, compile_values
 from farflung.machinery.schema.walk import Problems
 
-Wrap = Callable[[Any], Any]  #: a value at some place of an object → the object around it
+Wrap = Callable[[Any], Any]  #: the value of a nested field → the object around it
 
 PLAIN: Final[Obj] = {"apiVersion": "validation/v1", "kind": "Validation"}
 
@@ -38,19 +38,19 @@ def _below(
     if node.embedded:
         inside = None
     if node.has_default:
-        found = _wrong(node, f"{field}.default", metadata)
-        yield from _wrong_identity(node, f"{field}.default", metadata, *inside) if inside else found
+        found = _value_errors(node, f"{field}.default", metadata)
+        yield from _identity_errors(node, f"{field}.default", metadata, *inside) if inside else found
     if node.items is not None:
         yield from _below(node.items, f"{field}.items", metadata, _wrapped(inside, lambda value: [value]))
     for name, one in node.properties.items():
         around = inside
         if node.embedded and name in IDENTITY:
             around = (node, lambda value: value)
-        deeper = _wrapped(around, _as_field(name))
+        deeper = _wrapped(around, in_field(name))
         yield from _below(one, f"{field}.properties[{name}]", metadata, deeper)
 
 
-def _as_field(name: str) -> Wrap:
+def in_field(name: str) -> Wrap:
     return lambda value: {name: value}
 
 
@@ -61,50 +61,36 @@ def _wrapped(inside: tuple[SchemaNode, Wrap] | None, wrap: Wrap) -> tuple[Schema
     return root, lambda value: around(wrap(value))
 
 
-def _wrong(node: SchemaNode, field: str, metadata: MetadataRules) -> list[FieldError]:
+def _value_errors(node: SchemaNode, field: str, metadata: MetadataRules) -> list[FieldError]:
     errors: list[FieldError] = []
-    if not _is_pruned(node):
+    unknown: Problems = []
+    compile_values(node, ONLY_PRUNE).convert(node.default, None, unknown)
+    if unknown:
         errors.append(invalid_value(field, ordered(node.default), "must not have unknown fields"))
+    find = finder(node, lambda one: one.embedded) or no_values
+    found = list(find(_copy(node.default), field))
     try:
-        value = _copy(node.default)
-        find = finder(node, lambda one: one.embedded)
-        places = list(find(value, field)) if find is not None else []
-        for place in places:
-            conform_embedded(place, metadata)
-        wrong = [error for place in places for error in embedded_errors(place, metadata)]
+        for embedded in found:
+            conform_embedded(embedded, metadata)
+        wrong = [error for embedded in found for error in embedded_errors(embedded, metadata)]
     except UnreadableMetadata as unreadable:
         return [*errors, unreadable.error]
-    return [*errors, *(wrong or _invalid(node, field))]
+    return [*errors, *(wrong or ErrorReport(QuickCheck(), field).errors(node, node.default))]
 
 
-def _wrong_identity(
+def _identity_errors(
     node: SchemaNode, field: str, metadata: MetadataRules, root: SchemaNode, wrap: Wrap
 ) -> list[FieldError]:
-    obj = {**PLAIN, **wrap(_copy(node.default))}
-    find = finder(root, lambda one: one is root)
-    assert find is not None, "a node finds itself"
-    why = ""
+    embedded = NodeValue(root, {**PLAIN, **wrap(_copy(node.default))}, "")
     try:
-        for place in find(obj, ""):
-            conform_embedded(place, metadata)
-            wrong = embedded_errors(place, metadata)
-            why = ", ".join(map(str, wrong)) if len(wrong) < 2 else f"[{', '.join(map(str, wrong))}]"
+        conform_embedded(embedded, metadata)
+        wrong = embedded_errors(embedded, metadata)
+        why = ", ".join(map(str, wrong)) if len(wrong) < 2 else f"[{', '.join(map(str, wrong))}]"
     except UnreadableMetadata as unreadable:
         why = str(unreadable.error)
     if why:
         return [invalid_value(field, ordered(node.default), f"must result in valid metadata: {why}")]
-    return _invalid(node, field)
-
-
-def _invalid(node: SchemaNode, field: str) -> list[FieldError]:
-    fitting = QuickCheck()
-    return [] if fitting.fits(node, node.default) else ErrorReport(fitting, field).errors(node, node.default)
-
-
-def _is_pruned(node: SchemaNode) -> bool:
-    unknown: Problems = []
-    compile_values(node, EnabledSteps(prune=True, default=False)).convert(node.default, None, unknown)
-    return not unknown
+    return ErrorReport(QuickCheck(), field).errors(node, node.default)
 
 
 def _copy(value: Any) -> Any:

@@ -18,20 +18,20 @@ class MetadataRules:
     """Conversion and validation of ObjectMeta."""
 
     conform: Callable[[Obj], Conformed]  #: as the type ObjectMeta; raises Malformed
-    validate: Callable[[Obj], list[FieldError]]  #: what is wrong with it; fields are `metadata.labels` and so on
+    validate: Callable[[Obj], list[FieldError]]  #: its errors; fields are `metadata.labels` and so on
 
 
 class UnreadableMetadata(Malformed):
-    """The identity of an embedded object is not what every object's is."""
+    """apiVersion, kind or metadata of an embedded object do not fit their types."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-def conform_embedded(place: NodeValue, metadata: MetadataRules) -> list[str]:
-    """Bring the metadata into the form of its type.  Tells what was dropped; raises Unreadable."""
-    _, value, path = place
+def conform_embedded(embedded: NodeValue, metadata: MetadataRules) -> list[str]:
+    """Conform the metadata to ObjectMeta, in place.  Returns the dropped fields.  Raises UnreadableMetadata."""
+    _, value, path = embedded
     if type(value) is not dict:
         return []
     for name in ("apiVersion", "kind"):
@@ -48,17 +48,12 @@ def conform_embedded(place: NodeValue, metadata: MetadataRules) -> list[str]:
     value["metadata"] = conformed.obj
     if conformed.obj.get("creationTimestamp", "") is None:
         del conformed.obj["creationTimestamp"]
-    return [_moved(problem, where) for problem in conformed.problems]
+    # `unknown field "x"` → `unknown field "spec.template.metadata.x"`
+    return [problem.replace('"', f"{go_quote(where)[:-1]}.", 1) for problem in conformed.problems]
 
 
-def _moved(problem: str, path: str) -> str:
-    """`unknown field "x"` → `unknown field "spec.emb.metadata.x"`"""
-    what, _, field = problem.partition('"')
-    return f"{what}{go_quote(path)[:-1]}.{field}"
-
-
-def embedded_errors(place: NodeValue, metadata: MetadataRules) -> list[FieldError]:
-    _, value, path = place
+def embedded_errors(embedded: NodeValue, metadata: MetadataRules) -> list[FieldError]:
+    _, value, path = embedded
     if type(value) is not dict:
         return []
     missing = [required(below(path, name)) for name in ("apiVersion", "kind") if name not in value]

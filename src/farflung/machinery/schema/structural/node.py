@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural import formats
 from farflung.machinery.schema.structural.formats import SchemaPattern
+from farflung.machinery.schema.structural.json_values import is_number
 
 DEEPEST: Final = 120  #: nodes below each other; a body has 254 levels, and a schema needs two for a node
-TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean"})
-IDENTITY: Final = frozenset({"apiVersion", "kind", "metadata"})  #: what every object has, whatever its schema says
+TYPES: Final = ("object", "array", "string", "integer", "number", "boolean")
+IDENTITY: Final = frozenset({"apiVersion", "kind", "metadata"})  #: fields of every object, whatever its schema contains
 NO_DEFAULT: Final = object()
 
 Number = int | float
@@ -24,21 +25,21 @@ Number = int | float
 
 @dataclass(frozen=True)
 class SchemaNode:
-    """One schema.  Limits that are not there are None."""
+    """One schema.  Limits that it does not set are None."""
 
     types: tuple[str, ...] = ()  #: empty: any type
     nullable: bool = False
     properties: Mapping[str, SchemaNode] = field(default_factory=dict)
-    values: SchemaNode | None = None  #: of the keys that are no properties, if the schema speaks of them
-    open: bool = False  #: it speaks of them at all: `additionalProperties`
+    values: SchemaNode | None = None  #: the schema of additionalProperties
+    open: bool = False  #: allows additionalProperties
     items: SchemaNode | None = None
     required: tuple[str, ...] = ()
-    preserving: bool = False  #: fields that are not known stay
-    embedded: bool = False  #: an object with apiVersion, kind and metadata of its own
+    preserving: bool = False  #: keeps unknown fields
+    embedded: bool = False  #: an object with its own apiVersion, kind and metadata
     list_type: str = ""
     list_keys: tuple[str, ...] = ()
     default: Any = NO_DEFAULT  #: NO_DEFAULT if there is none
-    format: str = ""  #: empty if the API does not know it
+    format: str = ""  #: empty: not validated
     pattern: SchemaPattern | None = None
     enum: Sequence[Any] | None = None
     multiple_of: Number | None = None
@@ -68,7 +69,7 @@ class SchemaNode:
         return ",".join(self.types)
 
     def field(self, name: str) -> SchemaNode | None:
-        """The schema of a field, if there is one."""
+        """The schema of a field; None if it has none."""
         return self.properties.get(name, self.values)
 
 
@@ -77,76 +78,68 @@ def read(schema: Any, depth: int = DEEPEST) -> SchemaNode:
     if not isinstance(schema, dict) or not depth:
         return ANYTHING
     get = schema.get
-    additional = get("additionalProperties")
+    type_, pattern, additional, factor = get("type"), get("pattern"), get("additionalProperties"), get("multipleOf")
     integer_or_string = get("x-kubernetes-int-or-string") is True
-    list_keys = get("x-kubernetes-list-map-keys")
+
+    def node(value: Any) -> SchemaNode | None:
+        return read(value, depth - 1) if isinstance(value, dict) else None
+
+    def nodes(value: Any) -> tuple[SchemaNode, ...]:
+        return tuple(read(one, depth - 1) for one in sequence(value))
+
     return SchemaNode(
-        types=("integer", "string") if integer_or_string else _types(get("type")),
+        types=("integer", "string") if integer_or_string else (type_,) if type_ in TYPES else (),
         nullable=get("nullable") is True,
-        properties={name: read(one, depth - 1) for name, one in _mapping(get("properties")).items()},
-        values=read(additional, depth - 1) if isinstance(additional, dict) else None,
+        properties={name: read(one, depth - 1) for name, one in mapping(get("properties")).items()},
+        values=node(additional),
         open=isinstance(additional, dict) or additional is True,
-        items=read(get("items"), depth - 1) if isinstance(get("items"), dict) else None,
-        required=tuple(one for one in _sequence(get("required")) if isinstance(one, str)),
+        items=node(get("items")),
+        required=texts(get("required")),
         preserving=get("x-kubernetes-preserve-unknown-fields") is True,
         embedded=get("x-kubernetes-embedded-resource") is True,
         list_type=str(get("x-kubernetes-list-type") or ""),
-        list_keys=tuple(one for one in _sequence(list_keys) if isinstance(one, str)),
+        list_keys=texts(get("x-kubernetes-list-map-keys")),
         default=NO_DEFAULT if get("default") is None else get("default"),
         format=formats.known(get("format")),
-        pattern=_pattern(get("pattern")),
-        enum=list(_sequence(get("enum"))) or None,
-        multiple_of=_positive(get("multipleOf")),
-        minimum=_number(get("minimum")),
-        maximum=_number(get("maximum")),
+        pattern=SchemaPattern(pattern) if pattern and isinstance(pattern, str) else None,
+        enum=list(sequence(get("enum"))) or None,
+        multiple_of=factor if is_number(factor) and factor > 0 else None,
+        minimum=number(get("minimum")),
+        maximum=number(get("maximum")),
         exclusive_minimum=get("exclusiveMinimum") is True,
         exclusive_maximum=get("exclusiveMaximum") is True,
-        min_length=_count(get("minLength")),
-        max_length=_count(get("maxLength")),
-        min_items=_count(get("minItems")),
-        max_items=_count(get("maxItems")),
+        min_length=count(get("minLength")),
+        max_length=count(get("maxLength")),
+        min_items=count(get("minItems")),
+        max_items=count(get("maxItems")),
         unique_items=get("uniqueItems") is True,
-        min_properties=_count(get("minProperties")),
-        max_properties=_count(get("maxProperties")),
-        any_of=_nodes(schema, "anyOf", depth),
-        one_of=_nodes(schema, "oneOf", depth),
-        all_of=_nodes(schema, "allOf", depth),
-        none_of=read(get("not"), depth - 1) if isinstance(get("not"), dict) else None,
+        min_properties=count(get("minProperties")),
+        max_properties=count(get("maxProperties")),
+        any_of=nodes(get("anyOf")),
+        one_of=nodes(get("oneOf")),
+        all_of=nodes(get("allOf")),
+        none_of=node(get("not")),
     )
 
 
-def _nodes(schema: Obj, junctor: str, depth: int) -> tuple[SchemaNode, ...]:
-    return tuple(read(one, depth - 1) for one in _sequence(schema.get(junctor)))
-
-
-def _types(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) and value in TYPES else ()
-
-
-def _mapping(value: Any) -> Obj:
+def mapping(value: Any) -> Obj:
     return value if isinstance(value, dict) else {}
 
 
-def _sequence(value: Any) -> Sequence[Any]:
+def sequence(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _pattern(value: Any) -> SchemaPattern | None:
-    return SchemaPattern(value) if value and isinstance(value, str) else None
+def texts(value: Any) -> tuple[str, ...]:
+    return tuple(one for one in sequence(value) if isinstance(one, str))
 
 
-def _number(value: Any) -> Number | None:
-    return value if type(value) is int or type(value) is float else None
+def number(value: Any) -> Number | None:
+    return value if is_number(value) else None
 
 
-def _positive(value: Any) -> Number | None:
-    number = _number(value)
-    return number if number is not None and number > 0 else None
-
-
-def _count(value: Any) -> int | None:
-    number = _number(value)
-    return None if number is None else int(number)
+def count(value: Any) -> int | None:
+    return int(value) if is_number(value) else None
 
 
 ANYTHING: Final = SchemaNode(nullable=True, preserving=True)
@@ -187,6 +180,10 @@ def finder(node: SchemaNode, wanted: Callable[[SchemaNode], bool]) -> Find | Non
                 yield from items(item, f"{path}[{index}]")
 
     return find
+
+
+def no_values(value: Any, path: str) -> Iterator[NodeValue]:
+    return iter(())
 
 
 def below(path: str, name: str) -> str:

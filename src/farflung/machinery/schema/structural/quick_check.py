@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from farflung.machinery.schema.structural import formats
-from farflung.machinery.schema.structural.identity import identical, same
+from farflung.machinery.schema.structural.json_values import LEAST, MOST, identical, is_multiple, is_whole, same
 from farflung.machinery.schema.structural.node import SchemaNode
-from farflung.machinery.schema.structural.numbers import LEAST, MOST, is_multiple, is_whole
 from farflung.machinery.schema.walk import LARGEST_PLAN, MOST_PLANS
 
 Fits = Callable[[Any], bool]

@@ -25,9 +25,20 @@ from farflung.machinery.errors import (
 )
 from farflung.machinery.patch.apply import go_json
 from farflung.machinery.schema.structural import formats
-from farflung.machinery.schema.structural.identity import by_key, identical, key_of, same, unchanged
+from farflung.machinery.schema.structural.json_values import (
+    OF_TYPE,
+    by_key,
+    identical,
+    is_multiple,
+    is_number,
+    key_of,
+    kind_of,
+    limit_text,
+    plain,
+    same,
+    unchanged,
+)
 from farflung.machinery.schema.structural.node import NodeValue, SchemaNode
-from farflung.machinery.schema.structural.numbers import OF_TYPE, is_multiple, is_number, kind_of, limit_text, plain
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 
 UNKNOWN: Final = object()  #: the old value is unknown
@@ -47,12 +58,14 @@ class ValueErrors(NamedTuple):
 class ErrorReport:
     """The errors of one value.  `base` is where the value is, if it is not the whole object."""
 
-    def __init__(self, fitting: QuickCheck, base: str = "") -> None:
-        self._fitting = fitting
+    def __init__(self, quick_check: QuickCheck, base: str = "") -> None:
+        self._quick_check = quick_check
         self._base = base
         self._seen = 0
 
     def errors(self, node: SchemaNode, value: Any, old: Any = UNKNOWN) -> list[FieldError]:
+        if self._quick_check.fits(node, value):
+            return []
         return list(self._found(node, value, "", old).errors.values())
 
     # --- places and errors ------------------------------------------------------------------------
@@ -79,7 +92,7 @@ class ErrorReport:
         if old is not UNKNOWN and unchanged(old, value):
             return ValueErrors({}, 1)
         self._seen += 1
-        if self._seen > ALL and self._fitting.fits(node, value):
+        if self._seen > ALL and self._quick_check.fits(node, value):
             return ValueErrors({}, 1)
         if self._seen > ALL + WRONG:
             return ValueErrors(dict([self._invalid(name, "", "is wrong")]), 0)
@@ -280,24 +293,16 @@ def _items_before(node: SchemaNode, value: list[Any], old: Any) -> Callable[[Any
 MOST_DUPLICATES: Final = 1000  #: errors of one list
 
 
-def is_arranged(node: SchemaNode) -> bool:
-    return node.list_type in ("set", "map")
-
-
-def duplicates(place: NodeValue) -> Iterator[FieldError]:
-    """Errors for duplicates in lists of type set or map."""
-    node, value, path = place
+def duplicates(found: NodeValue) -> Iterator[FieldError]:
+    """Errors for duplicates in a list of type set or map."""
+    node, value, path = found
     if type(value) is not list:
         return
-    if node.list_type == "set":
-        yield from _set_errors(value, path)
-    else:
+    if node.list_type == "map":
         yield from _map_errors(value, path, node)
-
-
-def _set_errors(value: list[Any], path: str) -> Iterator[FieldError]:
-    keys = [identical(item) for item in value]
-    yield from (duplicate(f"{path}[{index}]", ordered(value[index])) for index in _second_times(keys))
+        return
+    for index in _second_times([identical(item) for item in value]):
+        yield duplicate(f"{path}[{index}]", ordered(value[index]))
 
 
 def _map_errors(value: list[Any], path: str, node: SchemaNode) -> Iterator[FieldError]:

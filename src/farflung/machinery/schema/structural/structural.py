@@ -4,40 +4,70 @@
     problems = structural.conform(obj)      prunes, drops nulls and sets defaults, in place
     errors = structural.validate(obj, old)
 
-Nothing here fails or recurses without bound, whatever the object: what is followed is the schema.
+Kubernetes prunes, drops nulls and sets defaults one after the other.  Each of these walks from the root to the leaves
+and handles one object at a time, so here one walk does all three to an object before its fields.  Values of another
+type than their schema's stay: validation refuses them.
+
+The walk follows the schema, so no object makes it fail or recurse without bound.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import orjson
 
 from farflung.machinery.errors import FieldError, Obj, go_quote
 from farflung.machinery.schema.model import Lookup, Schema
-from farflung.machinery.schema.structural.conform import EnabledSteps, compile_default, compile_objects
 from farflung.machinery.schema.structural.embedded import MetadataRules, conform_embedded, embedded_errors
-from farflung.machinery.schema.structural.node import ANYTHING, SchemaNode, finder, read
+from farflung.machinery.schema.structural.json_values import canonical_number, canonicalize_numbers
+from farflung.machinery.schema.structural.node import ANYTHING, IDENTITY, SchemaNode, finder, no_values, read
 from farflung.machinery.schema.structural.quick_check import QuickCheck
-from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport, duplicates, is_arranged
-from farflung.machinery.schema.walk import MOST_PROBLEMS, Convert, Make, Problems, path_text, steps_of
+from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport, duplicates
+from farflung.machinery.schema.walk import (
+    MOST_PROBLEMS,
+    Convert,
+    FieldWalk,
+    Items,
+    Make,
+    ObjectWalk,
+    Path,
+    Problems,
+    list_walk,
+    map_walk,
+    path_text,
+    steps_of,
+    unchanged,
+)
 
 STATUS: Final = "status"
+
+
+class EnabledSteps(NamedTuple):
+    """The steps of a walk."""
+
+    prune: bool  #: drop the fields that the schema does not have
+    default: bool  #: drop nulls, set defaults, and write numbers as Go does
+
+
 ALL_STEPS: Final = EnabledSteps(prune=True, default=True)
 ONLY_PRUNE: Final = EnabledSteps(prune=True, default=False)
 
 
 class Structural:
-    """One version's schema."""
+    """The schema of one version.  The metadata of whole objects is conformed and validated elsewhere."""
 
     def __init__(self, node: SchemaNode, metadata: MetadataRules) -> None:
         self._node = node
         self._status = node.properties.get(STATUS, ANYTHING)
         self._metadata = metadata
         self._conform = compile_objects(node, ALL_STEPS)
-        self._fitting = QuickCheck()
-        self._fits = self._fitting.table(node, True)[dict]
-        self._embedded = finder(node, lambda one: one.embedded)
-        self._arranged = finder(node, is_arranged)
+        self._quick_check = QuickCheck()
+        self._fits = self._quick_check.table(node, True)[dict]
+        self._embedded = finder(node, lambda one: one.embedded) or no_values
+        self._keyed_lists = finder(node, lambda one: one.list_type in ("set", "map")) or no_values
         #: makes the status of an object without one, if it gets a default
         self.default_status: Final[Make | None] = compile_default(self._status, ALL_STEPS)
 
@@ -45,72 +75,62 @@ class Structural:
     def _prune(self) -> Convert:
         return compile_objects(self._node, ONLY_PRUNE)
 
-    # --- what an object becomes -------------------------------------------------------------------
+    # --- conforming -------------------------------------------------------------------------------
 
     def conform(self, obj: Obj) -> list[str]:
-        """Prune, drop nulls and default, in place.  Tells what was pruned, `unknown field "spec.x"`; raises Malformed
-        if an embedded object's metadata cannot be read.  The object's own metadata is not checked."""
-        return self._changed(self._conform, obj)
+        """Prune, drop nulls and set defaults, in place.  Returns the pruned fields, `unknown field "spec.x"`.  Raises
+        Malformed if the metadata of an embedded object does not fit its type."""
+        return self._convert(self._conform, obj)
 
     def prune(self, obj: Obj) -> list[str]:
-        """The first third of `conform`."""
-        return self._changed(self._prune, obj)
+        """Only prune, in place."""
+        return self._convert(self._prune, obj)
 
-    def _changed(self, convert: Convert, obj: Obj) -> list[str]:
+    def _convert(self, convert: Convert, obj: Obj) -> list[str]:
         unknown: Problems = []
         converted = convert(obj, None, unknown)
         obj.clear()
         obj.update(converted)
         names = sorted({path_text((*steps_of(path), name)) for path, name in unknown})
         problems = [f"unknown field {go_quote(name)}" for name in names[:MOST_PROBLEMS]]
-        if self._embedded is not None:
-            for place in self._embedded(obj, ""):
-                problems += conform_embedded(place, self._metadata)
+        for embedded in self._embedded(obj, ""):
+            problems += conform_embedded(embedded, self._metadata)
         return problems
 
-    # --- what is wrong with it --------------------------------------------------------------------
+    # --- validation -------------------------------------------------------------------------------
 
     def validate(self, new: Obj, old: Obj | None = None) -> list[FieldError]:
-        """Validation errors of a new object, or of an update.  Its metadata is checked elsewhere, but
-        for what the schema says of it."""
+        """The errors of a new object, or of an update."""
         if self._fits(new):
             return self._embedded_errors(new)
-        errors = self._reported(self._node, new, UNKNOWN if old is None else old)
-        return [*errors, *self._embedded_errors(new), *self._duplicates(new, old)]
+        errors = ErrorReport(self._quick_check).errors(self._node, new, UNKNOWN if old is None else old)
+        return [*errors, *self._embedded_errors(new), *self._new_duplicates(new, old)]
 
     def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
-        """The same for a change of the status alone: of the schema, only what it says of the status counts."""
+        """The errors of an update of the status.  The schema of other fields does not count."""
         if self._fits(new):
             return self._embedded_errors(new)
         errors: list[FieldError] = []
         if STATUS in new:
-            errors = self._reported(self._status, new[STATUS], old.get(STATUS, UNKNOWN), STATUS)
-        return [*errors, *self._embedded_errors(new), *self._duplicates(new, old)]
-
-    def _reported(self, node: SchemaNode, value: Any, old: Any, base: str = "") -> list[FieldError]:
-        if self._fitting.fits(node, value):
-            return []
-        return ErrorReport(self._fitting, base).errors(node, value, old)
+            before = old.get(STATUS, UNKNOWN)
+            errors = ErrorReport(self._quick_check, STATUS).errors(self._status, new[STATUS], before)
+        return [*errors, *self._embedded_errors(new), *self._new_duplicates(new, old)]
 
     def _embedded_errors(self, obj: Obj) -> list[FieldError]:
-        """Kubernetes makes no difference between new and changed ones."""
-        if self._embedded is None:
-            return []
-        return [error for place in self._embedded(obj, "") for error in embedded_errors(place, self._metadata)]
+        """Kubernetes refuses updates for errors that the stored object already has, too."""
+        return [error for embedded in self._embedded(obj, "") for error in embedded_errors(embedded, self._metadata)]
 
-    def _duplicates(self, new: Obj, old: Obj | None) -> list[FieldError]:
-        """None are new if there were some before."""
-        found = self._duplicates_in(new)
-        return [] if found and old is not None and self._duplicates_in(old) else found
+    def _new_duplicates(self, new: Obj, old: Obj | None) -> list[FieldError]:
+        """The duplicates in lists of type set or map, unless the stored object has duplicates, too."""
+        errors = self._duplicates(new)
+        return [] if errors and old is not None and self._duplicates(old) else errors
 
-    def _duplicates_in(self, obj: Obj) -> list[FieldError]:
-        if self._arranged is None:
-            return []
-        return [error for place in self._arranged(obj, "") for error in duplicates(place)]
+    def _duplicates(self, obj: Obj) -> list[FieldError]:
+        return [error for found in self._keyed_lists(obj, "") for error in duplicates(found)]
 
 
 def compile_structural(schema: Any, metadata: MetadataRules) -> Structural:
-    """`schema` is the openAPIV3Schema of a version; `metadata` is what is known of all objects' metadata."""
+    """`schema`: the openAPIV3Schema of a version; `metadata`: the conforming and validation of ObjectMeta."""
     return Structural(read(schema), metadata)
 
 
@@ -118,8 +138,8 @@ OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def apply_schema(schema: Any, lookup: Lookup) -> Schema:
-    """The root node of a version's openAPIV3Schema.  Metadata is that of every object, whatever the schema says of it;
-    `lookup` finds its definition."""
+    """The root node of a version's openAPIV3Schema.  Its metadata is ObjectMeta, whatever the schema contains;
+    `lookup` finds the definition."""
     definition: Obj = schema if isinstance(schema, dict) else {}
     properties = definition.get("properties")
     identity = {
@@ -129,3 +149,151 @@ def apply_schema(schema: Any, lookup: Lookup) -> Schema:
     }
     known = {**(properties if isinstance(properties, dict) else {}), **identity}
     return Schema({**definition, "type": "object", "properties": known}, lookup)
+
+
+# --- pruning, nulls and defaults ----------------------------------------------------------------------
+
+
+def compile_objects(node: SchemaNode, steps: EnabledSteps) -> Convert:
+    """The conversion of a whole object; apiVersion, kind and metadata are never pruned."""
+    return _object(node, steps, unchanged, root=True, kept=False)
+
+
+def compile_values(node: SchemaNode, steps: EnabledSteps, *, kept: bool = False) -> Items:
+    """The conversion of any value of a node.  `kept`: unknown fields stay, because an enclosing list preserves them."""
+    convert: Convert = _canonical if steps.default and may_be_number(node) else unchanged
+    if not node.types or "array" in node.types:
+        convert = _list(node, steps, convert, kept=kept)
+    if not node.types or "object" in node.types:
+        convert = _object(node, steps, convert, root=False, kept=kept)
+    unset = _unset(node, convert, present=True) if steps.default else _null
+    return Items(EXACT.get(node.types), convert, unset)
+
+
+def compile_default(node: SchemaNode, steps: EnabledSteps) -> Make | None:
+    """The value of a missing field; None if it gets none."""
+    return _unset(node, compile_values(node, steps).convert, present=False)
+
+
+#: the Python type of values that are never changed
+EXACT: Final[Mapping[tuple[str, ...], type]] = {("string",): str, ("boolean",): bool, ("integer", "string"): str}
+NUMBER_TYPES: Final = frozenset({"integer", "number"})
+
+
+def may_be_number(node: SchemaNode) -> bool:
+    return not node.types or not NUMBER_TYPES.isdisjoint(node.types)
+
+
+def _unset(node: SchemaNode, convert: Convert, *, present: bool) -> Make | None:
+    """The value of a null, if the field is `present`, or of a missing field; None if the field is omitted."""
+    if present and node.nullable:
+        return _null
+    if not node.has_default:
+        return None
+    if type(node.default) not in (dict, list):
+        default = convert(node.default, None, [])
+        return lambda: default
+    encoded = orjson.dumps(node.default)
+    return lambda: convert(orjson.loads(encoded), None, [])
+
+
+def _null() -> None:
+    return None
+
+
+def _object(node: SchemaNode, steps: EnabledSteps, misfit: Convert, *, root: bool, kept: bool) -> Convert:
+    if node.values is not None and not node.properties:
+        return map_walk(compile_values(node.values, steps), misfit, sort=False)
+    emptied = steps.prune and (node.open or not (kept or node.preserving))
+    if not (node.properties or node.values or root or node.embedded or emptied):
+        return _only(dict, _any_json if steps.default else unchanged, misfit)  # the schema says nothing about fields
+    return StructuralObject(node, steps, misfit, root=root, kept=kept).convert
+
+
+def _list(node: SchemaNode, steps: EnabledSteps, misfit: Convert, *, kept: bool) -> Convert:
+    kept = kept or node.preserving
+    if node.items is not None:
+        return list_walk(compile_values(node.items, steps, kept=kept), misfit)
+    return _only(list, _emptied if steps.prune and not kept else _any_json if steps.default else unchanged, misfit)
+
+
+def _only(exact: type, convert: Convert, misfit: Convert) -> Convert:
+    if convert is misfit:
+        return convert
+    return lambda value, path, problems: (convert if type(value) is exact else misfit)(value, path, problems)
+
+
+class StructuralObject(ObjectWalk):
+    """An object with properties.  A new object has the order of the old one, and then the defaults."""
+
+    __slots__ = ("_closed", "_known", "_missing", "_node", "_present", "_rest", "_steps")
+
+    def __init__(self, node: SchemaNode, steps: EnabledSteps, misfit: Convert, *, root: bool, kept: bool) -> None:
+        super().__init__(misfit)
+        identity = IDENTITY if root or node.embedded else frozenset()
+        self._node = node
+        self._steps = steps
+        self._known = identity.union(node.properties)
+        self._closed = steps.prune and not (kept or node.preserving or node.open)
+        self._present: dict[str, FieldWalk] = {}
+        self._missing: dict[str, FieldWalk] = {}
+        for name, one in node.properties.items():
+            exact, convert, unset = compile_values(one, steps._replace(prune=steps.prune and name not in identity))
+            self._present[name] = FieldWalk(name, exact, True, unset, convert)
+            if steps.default and one.has_default:
+                self._missing[name] = FieldWalk(name, exact, True, _unset(one, convert, present=False), convert)
+        self._rest = self._compile_rest()
+
+    def _compile_rest(self) -> Items:
+        """Fields that are no properties.  If additional properties have no schema, they are emptied."""
+        if self._node.values is not None:
+            return compile_values(self._node.values, self._steps)
+        if self._node.open and self._steps.prune:
+            return Items(None, _emptied_or_canonical if self._steps.default else _emptied, _null)
+        return Items(None, _any_json if self._steps.default else unchanged, _null)
+
+    def known(self) -> Set[str]:
+        return self._known
+
+    def closed(self) -> bool:
+        return self._closed
+
+    def fields(self, names: tuple[str, ...]) -> list[FieldWalk]:
+        present = [self._field(name) for name in names if not self._closed or name in self._known]
+        return present + [field for name, field in self._missing.items() if name not in names]
+
+    def _field(self, name: str) -> FieldWalk:
+        if name in self._present:
+            return self._present[name]
+        exact, convert, unset = self._rest
+        if name in self._known:  # apiVersion, kind or metadata, which the schema does not describe
+            exact, convert = None, unchanged
+        return FieldWalk(name, exact, True, unset, convert)
+
+
+# --- values without a schema ------------------------------------------------------------------------
+
+
+def _canonical(value: Any, path: Path, problems: Problems) -> Any:
+    return canonical_number(value) if type(value) is float or type(value) is int else value
+
+
+def _any_json(value: Any, path: Path, problems: Problems) -> Any:
+    if type(value) is dict or type(value) is list:
+        canonicalize_numbers(value)
+        return value
+    return _canonical(value, path, problems)
+
+
+def _emptied(value: Any, path: Path, problems: Problems) -> Any:
+    """Without the fields of an object, and of those in a list: nothing is known of them."""
+    if type(value) is dict:
+        problems += [(path, name) for name in value]
+        return {}
+    if type(value) is list:
+        return [_emptied(item, (path, index), problems) for index, item in enumerate(value)]
+    return value
+
+
+def _emptied_or_canonical(value: Any, path: Path, problems: Problems) -> Any:
+    return _canonical(_emptied(value, path, problems), path, problems)

@@ -1,10 +1,15 @@
-"""JSON types as the API distinguishes them, above all 64-bit integers and floats; and numbers as Go prints them."""
+"""JSON values in custom resources: their types, equality and keys, and numbers as Go writes them.
+
+Kubernetes distinguishes 64-bit integers from floats.  In Python, 1 equals 1.0 and True.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
+
+import orjson
 
 LEAST: Final = -(2**63)
 MOST: Final = 2**63 - 1
@@ -19,7 +24,7 @@ def is_integer(value: Any) -> bool:
     return type(value) is float and is_whole(value)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     return type(value) is int or type(value) is float
 
 
@@ -125,3 +130,50 @@ def canonical_number(number: int | float) -> int | float:
         return number
     whole = int(Decimal(repr(number)))
     return whole if whole >= LEAST else number  # the least one is written with other digits at its end
+
+
+# --- equality and keys ----------------------------------------------------------------------------
+
+
+def identical(value: Any) -> str | bytes:
+    """A hashable key, equal for equal values only; 1 and 1.0 are different."""
+    if type(value) is str:
+        return value
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):  # an integer beyond 64 bits, or nested too deeply
+        pass
+    try:
+        return repr(value).encode("utf-8", "surrogatepass")
+    except RecursionError:
+        return b"%d" % id(value)
+
+
+def unchanged(old: Any, new: Any) -> bool:
+    """Whether two values are identical JSON."""
+    return old is new or (old == new and identical(old) == identical(new))
+
+
+def same(value: Any, other: Any) -> bool:
+    """Equal, numbers by their value."""
+    if is_number(value) and is_number(other):
+        return bool(value == other)
+    return type(value) is type(other) and unchanged(value, other)
+
+
+Key = tuple[str | bytes | None, ...]
+
+
+def key_of(item: Any, names: Sequence[str]) -> Key:
+    """Two items of a list have the same key if and only if they have the same values of the named fields."""
+    if type(item) is not dict:
+        return (None,) * len(names)
+    return tuple(identical(item[name]) if name in item else None for name in names)
+
+
+def by_key(items: Iterable[Any], names: Sequence[str]) -> dict[Key, Any]:
+    """Items by key; of duplicates, the first."""
+    index: dict[Key, Any] = {}
+    for item in items:
+        index.setdefault(key_of(item, names), item)
+    return index
