@@ -335,7 +335,8 @@ class Connection(asyncio.Protocol):
         while True:
             while self._ready:
                 if self._answering or self.writing_paused or self._closing:
-                    self._hold()
+                    if self._unparsed is not None or len(self._ready) >= self.shared.limits.pipelined:
+                        self._pause_reading()
                     return
                 self._answer(self._ready.pop(0))
                 answered += 1
@@ -351,17 +352,14 @@ class Connection(asyncio.Protocol):
         if not (self._answering or self.writing_paused or self._closing):
             self._await_client()
 
-    def _hold(self) -> None:
-        """Pause reading if too many requests wait."""
-        if self._unparsed is not None or len(self._ready) >= self.shared.limits.pipelined:
-            self._pause_reading()
-
     def _await_client(self) -> None:
         """All requests are answered."""
         parser = self._parser
         if parser is None or self._half_closed:
             if self._last_words is not None:
-                self._say(self._last_words)
+                response, self._last_words = self._last_words, None
+                body = cast(bytes, response.body)
+                self.write(self.shared.heads.head(response, len(body), CLOSE) + body)
             self._finish()
             return
         if parser.awaits_continue:
@@ -509,11 +507,6 @@ class Connection(asyncio.Protocol):
         sink.start()
 
     # Closing.
-
-    def _say(self, response: Response) -> None:
-        body = cast(bytes, response.body)
-        self._last_words = None
-        self.write(self.shared.heads.head(response, len(body), CLOSE) + body)
 
     def _finish(self) -> None:
         """Send our end, and wait briefly for the client's."""

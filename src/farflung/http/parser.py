@@ -228,18 +228,15 @@ class RequestParser:
                     raise bad_request(f"malformed HTTP request: {error}") from None
             break
         if self.stage != BETWEEN and not self._progressed:
-            self._count_silent(len(data))
+            # llhttp called nothing: half a header, or a chunk extension
+            self._silent_bytes += len(data)
+            if self._silent_bytes > self._limits.header_bytes + self._limits.request_line:
+                raise headers_too_large()
 
     def close(self) -> None:
         """Break the reference cycle with llhttp.  The parser cannot be used afterwards."""
         self.finished = True
         del self._llhttp
-
-    def _count_silent(self, size: int) -> None:
-        """Limit bytes for which llhttp calls nothing, such as half a header or a chunk extension."""
-        self._silent_bytes += size
-        if self._silent_bytes > self._limits.header_bytes + self._limits.request_line:
-            raise headers_too_large()
 
     def _stay_with_http(self) -> None:
         """Upgrades are ignored.  llhttp then skips the rest of the input as another protocol, so a new parser reads the

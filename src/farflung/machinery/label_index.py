@@ -78,7 +78,9 @@ class LabelIndex:
         for key, values in selector.barred.items():
             if not found:
                 break
-            found -= _united(self._named(key, values))
+            named = list(self._named(key, values))
+            if named:
+                found -= BitMap.union(*named)
         return found
 
     def _wanted(self, selector: LabelSelector) -> BitMap:
@@ -129,11 +131,6 @@ class LabelIndex:
             self._with_label[key].discard(id)
             if not values:
                 del self._by_label[key], self._with_label[key]
-
-
-def _united(parts: Iterable[BitMap]) -> BitMap:
-    found = list(parts)
-    return BitMap.union(*found) if found else _NONE
 
 
 Places: TypeAlias = tuple[tuple[str, str | None], ...]  #: labels and values; None: any value

@@ -232,13 +232,12 @@ def config_key(text: str) -> Sequence[str]:
     """A key of a ConfigMap or Secret, which may become a file's name."""
     if len(text) <= DNS_SUBDOMAIN_LENGTH and _matches_plain_key(text):
         return GOOD
-    return [*_config_key_letters(text), *_upwards(text)]
-
-
-def _upwards(text: str) -> Sequence[str]:
+    errors = list(_config_key_letters(text))
     if text in (".", ".."):
-        return (f"must not be '{text}'",)
-    return ("must not start with '..'",) if text.startswith("..") else GOOD
+        errors.append(f"must not be '{text}'")
+    elif text.startswith(".."):
+        errors.append("must not start with '..'")
+    return errors
 
 
 _matches_variable: Final = re.compile("[ -<>-~]+").fullmatch

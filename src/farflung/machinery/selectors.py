@@ -50,7 +50,10 @@ class LabelSelector:
         for one in self.requirements:
             by_key.setdefault(one.key, []).append(one)
         wanted = {key: _wanted(ones) for key, ones in by_key.items()}
-        barred = {key: _named(ones, "notin") for key, ones in by_key.items()}
+        barred = {
+            key: frozenset(value for one in ones if one.operator == "notin" for value in one.values)
+            for key, ones in by_key.items()
+        }
         unwanted = frozenset(one.key for one in self.requirements if one.operator == "!")
         object.__setattr__(self, "wanted", tuple((key, found) for key, found in wanted.items() if found is not None))
         object.__setattr__(self, "barred", {key: values for key, values in barred.items() if values})
@@ -106,10 +109,6 @@ def _wanted(requirements: Iterable[Requirement]) -> LabelRequirement | None:
         max(bounds["gt"], default=None),
         min(bounds["lt"], default=None),
     )
-
-
-def _named(requirements: Iterable[Requirement], operator: str) -> frozenset[str]:
-    return frozenset(value for one in requirements if one.operator == operator for value in one.values)
 
 
 EVERYTHING: Final = LabelSelector()

@@ -141,10 +141,7 @@ class CurrentState:
             keys = [key for key in keys if key not in past]
             keys = sorted(keys + [key for key, entry in past.items() if entry is not None])
             keys = keys[:limit] if limit > 0 else keys
-        entries = [undone.get(key) or self._entries[key] for key in keys] if undone else self._all(keys)
+        present = self._entries
+        entries = [undone.get(key) or present[key] for key in keys] if undone else [present[key] for key in keys]
         remaining = total - len(entries)
         return Page(entries, revision, after=keys[-1] if remaining and keys else "", remaining=remaining)
-
-    def _all(self, keys: Sequence[str]) -> list[Entry]:
-        entries = self._entries
-        return [entries[key] for key in keys]

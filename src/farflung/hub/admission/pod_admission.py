@@ -53,7 +53,11 @@ def add_account(pod: Obj, account: Obj | None, suffix: str) -> None:
 
 def _mount_token(spec: Obj, suffix: str) -> None:
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    without = [container for container in containers if not _mounts_token(container)]
+    without = [
+        container
+        for container in containers
+        if all(mount.get("mountPath") != TOKEN_PATH for mount in container.get("volumeMounts") or ())
+    ]
     if not without:
         return
     existing = next(
@@ -66,10 +70,6 @@ def _mount_token(spec: Obj, suffix: str) -> None:
         container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
     if existing is None:
         spec["volumes"] = [*(spec.get("volumes") or ()), _token_volume(name)]
-
-
-def _mounts_token(container: Obj) -> bool:
-    return any(mount.get("mountPath") == TOKEN_PATH for mount in container.get("volumeMounts") or ())
 
 
 def _token_volume(name: str) -> Obj:

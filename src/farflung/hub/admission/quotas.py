@@ -149,12 +149,10 @@ def exceeded(hard: Amounts, used: Amounts, wanted: Amounts) -> list[str]:
 
 def exceeded_text(name: str, hard: Amounts, used: Amounts, wanted: Amounts, names: Iterable[str]) -> str:
     names = list(names)
-    requested, taken, limited = (_shown(amounts, names) for amounts in (wanted, used, hard))
+    requested, taken, limited = (
+        ",".join(f"{resource}={amounts.get(resource, ZERO)}" for resource in names) for amounts in (wanted, used, hard)
+    )
     return f"exceeded quota: {name}, requested: {requested}, used: {taken}, limited: {limited}"
-
-
-def _shown(amounts: Amounts, names: Iterable[str]) -> str:
-    return ",".join(f"{name}={amounts.get(name, ZERO)}" for name in names)
 
 
 def growth(after: Amounts, before: Amounts) -> dict[str, Quantity]:

@@ -80,13 +80,10 @@ class Authenticator:
         except InvalidToken:
             raise unauthorized() from None
         if len(token) <= LONGEST:
-            self._cache(f"Bearer {token}", found)  # only the usual spelling, because there is no limit to others
+            if len(self._verified) >= CACHED:
+                del self._verified[next(iter(self._verified))]
+            self._verified[f"Bearer {token}"] = found  # other spellings of the header could fill the cache
         return user
-
-    def _cache(self, header: str, found: StaticToken | VerifiedToken) -> None:
-        if len(self._verified) >= CACHED:
-            del self._verified[next(iter(self._verified))]
-        self._verified[header] = found
 
     def _find(self, token: str) -> StaticToken | VerifiedToken:
         """Raises InvalidToken for a token that the hub did not issue."""

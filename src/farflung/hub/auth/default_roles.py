@@ -108,7 +108,10 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 def default_roles() -> list[Obj]:
     """Aggregated roles are last."""
-    return [_role(name, rules=_rules(text)) for name, text in RULES.items()] + [
+    granted = {
+        name: [_rule(*line.split()) for line in text.split("\n") if line.strip()] for name, text in RULES.items()
+    }
+    return [_role(name, rules=rules) for name, rules in granted.items()] + [
         _role(name, rules=None, selectors=[{"matchLabels": {f"{AGGREGATE}{name}": "true"}}])
         for name in ("view", "edit", "admin")
     ]
@@ -136,14 +139,11 @@ def _object(kind: str, name: str, labels: dict[str, str]) -> Obj:
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata}
 
 
-def _rules(text: str) -> list[Obj]:
-    return [_rule(*line.split()) for line in text.split("\n") if line.strip()]
-
-
-def _rule(verbs: str, *about: str) -> Obj:
+def _rule(verbs: str, *objects: str) -> Obj:
+    """`objects`: paths, or a group, its resources and names."""
     rule: Obj = {"verbs": VERBS.get(verbs, verbs).split(",")}
-    if len(about) == 1:
-        return rule | {"nonResourceURLs": about[0].split(",")}
-    group, resources, *names = about
+    if len(objects) == 1:
+        return rule | {"nonResourceURLs": objects[0].split(",")}
+    group, resources, *names = objects
     rule |= {"apiGroups": ["" if group == "core" else group], "resources": resources.split(",")}
     return rule | {"resourceNames": names[0].split(",")} if names else rule

@@ -71,14 +71,8 @@ class PolicyRule:
 
 
 def rule_of(obj: Obj) -> PolicyRule:
-    return PolicyRule(*(_words(obj.get(part)) for part in ("verbs", "apiGroups", "resources", "resourceNames", PATHS)))
-
-
-PATHS = "nonResourceURLs"
-
-
-def _words(texts: Iterable[str] | None) -> OrderedSet:
-    return dict.fromkeys(texts or ())
+    parts = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+    return PolicyRule(*(dict.fromkeys(obj.get(part) or ()) for part in parts))
 
 
 class Role:
@@ -158,13 +152,11 @@ class RoleBinding:
         """The decision for one of its subjects, with Kubernetes' reason.  Cached."""
         decision = self._decisions.get(at)
         if decision is None:
-            decision = self._decisions[at] = self._allows(at)
+            kind, name = ("RoleBinding", f"{self.name}/{self.namespace}") if self.namespace else (CLUSTER, self.name)
+            role = f"{self.role_kind} {go_quote(self.role_name)}"
+            reason = f"RBAC: allowed by {kind} {go_quote(name)} of {role} to {self.subjects[at]}"
+            decision = self._decisions[at] = Decision(True, reason)
         return decision
-
-    def _allows(self, at: int) -> Decision:
-        kind, name = ("RoleBinding", f"{self.name}/{self.namespace}") if self.namespace else (CLUSTER, self.name)
-        role = f"{self.role_kind} {go_quote(self.role_name)}"
-        return Decision(True, f"RBAC: allowed by {kind} {go_quote(name)} of {role} to {self.subjects[at]}")
 
 
 CLUSTER: Final = "ClusterRoleBinding"

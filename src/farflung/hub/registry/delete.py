@@ -54,7 +54,10 @@ class DeleteOptions(msgspec.Struct):
 
 def delete_options(call: Call) -> DeleteOptions:
     """From the body; without a body, from the query."""
-    options = _from_body(call) if call.request.body else _from_query(call.request.query)
+    if call.request.body:
+        options = msgspec.convert(bodies.delete_options(call.request), DeleteOptions)
+    else:
+        options = _from_query(call.request.query)
     check_options(call, options)
     return options
 
@@ -73,10 +76,6 @@ def check_options(call: Call, options: DeleteOptions) -> None:
         raise invalid(META, "DeleteOptions", "", errors)
     if call.trail is not None and options.dryRun:
         call.trail.dry_run = True
-
-
-def _from_body(call: Call) -> DeleteOptions:
-    return msgspec.convert(bodies.delete_options(call.request), DeleteOptions)
 
 
 def _from_query(query: str) -> DeleteOptions:

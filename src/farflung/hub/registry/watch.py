@@ -210,7 +210,12 @@ class Audience:
     async def state(self) -> list[bytes]:
         """The current objects as ADDED events."""
         selection = self.topic.selection
-        entries = self._only() if self.topic.only else self._store.list(self.topic.prefix).entries
+        entries: Sequence[Entry]
+        if self.topic.only:
+            entry = self._store.get(self.topic.only)
+            entries = () if entry is None else (entry,)
+        else:
+            entries = self._store.list(self.topic.prefix).entries
         events: list[bytes] = []
         for start in range(0, len(entries), TURN):
             if start:
@@ -226,10 +231,6 @@ class Audience:
                 await asyncio.sleep(0)
             events += self.encoded(changes[start : start + TURN])
         return events
-
-    def _only(self) -> Sequence[Entry]:
-        entry = self._store.get(self.topic.only)
-        return () if entry is None else (entry,)
 
     def _event(self, kind: str, entry: Entry) -> bytes:
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._present.encoded(entry))

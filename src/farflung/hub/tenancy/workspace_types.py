@@ -152,34 +152,23 @@ def _relation_errors(side: RelationLimit, types: TypeLineage, by: TypeLineage) -
     """Messages about a relation that types do not allow."""
     messages = []
     for one in by:
-        limit, who = side.limit(one), _which(by[-1], one)
-        if limit is None or _allows(limit, types):
+        limit = side.limit(one)
+        if limit is None or (not limit.none and any(type_.qualified in limit.types for type_ in types)):
             continue
+        extends = "" if one is by[-1] else f" extends {one.qualified}, which"
+        limiting = f"workspace type {by[-1].qualified}{extends}"
         if limit.none:
-            messages.append(f"{who} cannot have any {side.some}")
+            messages.append(f"{limiting} cannot have any {side.some}")
         else:
             messages.append(
-                f"{who} only allows {_names(limit.types)} {side.one} workspaces, but {side.one} type "
-                f"{types[-1].qualified} only implements {_implemented(types)}"
+                f"{limiting} only allows {_names(limit.types)} {side.one} workspaces, but {side.one} type "
+                f"{types[-1].qualified} only implements {_names(type_.qualified for type_ in types)}"
             )
     return messages
 
 
-def _which(one: WorkspaceType, limiting: WorkspaceType) -> str:
-    extends = "" if one is limiting else f" extends {limiting.qualified}, which"
-    return f"workspace type {one.qualified}{extends}"
-
-
-def _allows(limit: TypeLimit, types: TypeLineage) -> bool:
-    return not limit.none and any(one.qualified in limit.types for one in types)
-
-
 def _names(types: Iterable[str]) -> str:
     return f"[{' '.join(sorted(set(types)))}]"
-
-
-def _implemented(types: TypeLineage) -> str:
-    return _names(one.qualified for one in types)
 
 
 def initializers(types: TypeLineage) -> list[str]:

@@ -74,15 +74,18 @@ _BROKEN = re.compile(
 
 
 def tokens(text: str) -> tuple[list[Token], list[Issue]]:
-    """All tokens, ended by one that is END, and what could not be read."""
+    """All tokens, ended by one that is END, and what is no token."""
     found: list[Token] = []
     issues: list[Issue] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            end = _broken_end(text, at)
-            issues.append(Issue(at, f"Syntax error: token recognition error at: '{_visible(text[at:end])}'"))
+            broken = _BROKEN.match(text, at)
+            assert broken is not None, "the last alternative always matches"
+            end = min(broken.end() + 1, len(text))
+            shown = text[at:end].replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+            issues.append(Issue(at, f"Syntax error: token recognition error at: '{shown}'"))
             at = end
             continue
         at = match.end()
@@ -93,16 +96,6 @@ def tokens(text: str) -> tuple[list[Token], list[Issue]]:
         found.append(Token(word if kind == "symbol" or word in WORDS else str(kind), word, match.start()))
     found.append(Token(END, END, len(text)))
     return found, issues
-
-
-def _broken_end(text: str, at: int) -> int:
-    match = _BROKEN.match(text, at)
-    assert match is not None, "the last alternative matches always"
-    return min(match.end() + 1, len(text))
-
-
-def _visible(text: str) -> str:
-    return text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
 _RESERVED: Final = re.compile(r"no viable alternative at input '\.(true|false|null)'")

@@ -177,13 +177,9 @@ class Message:
             return lambda obj: b"".join([tag + value_writer(value) for value in obj.get(name) or ()])
         if member.pointer or member.type == "bytes":
             return lambda obj: b"" if obj.get(name) is None else tag + value_writer(obj[name])
-        never_set = tag + value_writer(self._never_set(member.type))
-        return lambda obj: never_set if obj.get(name) is None else tag + value_writer(obj[name])
-
-    def _never_set(self, type_: str) -> Any:
-        if type_ in SCALARS:
-            return SCALARS[type_]
-        return SPECIAL.get(type_, {})
+        zero = SCALARS[member.type] if member.type in SCALARS else SPECIAL.get(member.type, {})
+        unset = tag + value_writer(zero)
+        return lambda obj: unset if obj.get(name) is None else tag + value_writer(obj[name])
 
     def _value_writer(self, type_: str) -> WriteValue:
         """Reads the value after the tag."""

@@ -139,7 +139,8 @@ class _Reader:
             value_event = next(self._events)
             value = self._value(value_event, depth)
             if (type(key), key) in seen:
-                self._duplicates.append(f"line {_line(value_event)}: key {_go_literal(key)} already set in map")
+                shown = go_quote(key) if isinstance(key, str) else _key_text(key)
+                self._duplicates.append(f"line {_line(value_event)}: key {shown} already set in map")
             seen.add((type(key), key))
             mapping[_key_text(key)] = value
         return {**merged, **mapping} if merged else mapping
@@ -202,16 +203,13 @@ def scalar(event: ScalarEvent) -> Any:
     if tag == "float" and type(value) is int:
         return float(value)
     if not isinstance(value, TYPES[tag]):
-        raise Malformed(f"yaml: cannot decode !!{_tag_of(value)} `{text}` as a !!{tag}")
+        resolved_tag = next((name for name, type_ in TYPES.items() if type(value) is type_), "str")
+        raise Malformed(f"yaml: cannot decode !!{resolved_tag} `{text}` as a !!{tag}")
     return value
 
 
 #: tags that say what a scalar has to be
 TYPES: Final[dict[str, type]] = {"bool": bool, "int": int, "float": float, "null": type(None)}
-
-
-def _tag_of(value: Any) -> str:
-    return next((tag for tag, type_ in TYPES.items() if type(value) is type_), "str")
 
 
 def _binary(text: str) -> str:
@@ -285,7 +283,3 @@ def _key_text(key: str | bool | int | float) -> str:
             return f"{key:.6g}" if float(f"{key:.6g}") == key else f"{key:.9g}"
         case _:
             return ".nan" if math.isnan(key) else ".inf" if key > 0 else "-.inf"
-
-
-def _go_literal(key: str | bool | int | float) -> str:
-    return go_quote(key) if isinstance(key, str) else _key_text(key)

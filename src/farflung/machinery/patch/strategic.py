@@ -37,7 +37,8 @@ def _merge_map(original: Obj, patch: Obj, schema: Schema | None) -> Obj:
         if name.startswith(DELETE_FROM):
             field = name.removeprefix(DELETE_FROM)
             if isinstance(original.get(field), list) and isinstance(value, list):
-                original[field] = _without(original[field], value)
+                deleted = {one for one in value if not isinstance(one, dict | list)}
+                original[field] = [one for one in original[field] if isinstance(one, dict | list) or one not in deleted]
         elif value is None:
             original.pop(name, None)
         else:
@@ -219,12 +220,6 @@ def _ranks(identities: Any) -> dict[Any, int]:
             raise bad_request("a list of lists has no order to set")
         ranks.setdefault(identity, len(ranks))
     return ranks
-
-
-def _without(values: list[Any], unwanted: list[Any]) -> list[Any]:
-    """A list of scalars without some of them."""
-    gone = {one for one in unwanted if not isinstance(one, dict | list)}
-    return [one for one in values if isinstance(one, dict | list) or one not in gone]
 
 
 def _distinct(values: list[Any]) -> list[Any]:

@@ -97,11 +97,8 @@ def _seconds(moment: datetime) -> int:
 def written_timestamp(moment: Timestamp) -> str:
     seconds, nanos = divmod(moment.nanos, NANOS)
     text = (EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
-    return f"{text}{_fraction(nanos)}Z"
-
-
-def _fraction(nanos: int) -> str:
-    return f".{nanos:09d}".rstrip("0") if nanos else ""
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{text}{fraction}Z"
 
 
 def duration_of(text: str) -> Duration:

@@ -156,8 +156,9 @@ def _literal(meter: Meter, value: Any) -> str:
         meter.work(STEP + SLOW * len(value))
         return "b" + go_quote(_decoded(value))
     if kind is float:
-        text = f"{value:.6f}"
-        return text if math.isfinite(value) else go_quote(_not_finite(value))
+        if math.isfinite(value):
+            return f"{value:.6f}"
+        return go_quote("NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf")
     if kind is Timestamp:
         return f'timestamp("{written_timestamp(value)}")'
     if kind is Duration:
@@ -165,10 +166,6 @@ def _literal(meter: Meter, value: Any) -> str:
     if kind in LISTS or kind is dict or kind in _WRITTEN:
         return _string(meter, value)
     raise _FormatError(f"no formatting function for {type_name(value)}")
-
-
-def _not_finite(value: float) -> str:
-    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
 
 
 def _decimal(_: Meter, value: Any) -> str:

@@ -144,7 +144,9 @@ def is_hostname(text: str) -> bool:
         return False
     if len(labels) == 1:
         return _is_word(text[:1]) and (len(text) == 1 or _is_word(text[1:].removeprefix("-") or "x"))
-    return _is_top(labels[-1]) and all(map(_is_label, labels[:-1]))
+    *others, last = labels
+    has_letters_alone = len(last) > 1 and all(unicodedata.category(char)[0] == "L" for char in last)
+    return has_letters_alone and all(map(_is_label, others))
 
 
 def _is_word(text: str) -> bool:
@@ -153,10 +155,6 @@ def _is_word(text: str) -> bool:
 
 def _is_label(text: str) -> bool:
     return _is_word(text[:1]) and _is_word(text[-1:]) and _is_word(text.replace("-", ""))
-
-
-def _is_top(text: str) -> bool:
-    return len(text) > 1 and all(unicodedata.category(char)[0] == "L" for char in text)
 
 
 ASCII_WORD: Final = frozenset(string.ascii_letters + string.digits)

@@ -63,8 +63,8 @@ class QuickCheck:
         checks: dict[type, Iterable[Fits]] = {
             str: _strings(node),
             bool: (),
-            int: _integers(node),
-            float: _floats(node),
+            int: _numbers(node, lambda value: LEAST <= value <= MOST),
+            float: _numbers(node, is_whole),
             list: self._lists(node, structural),
             dict: self._objects(node, structural),
         }
@@ -82,14 +82,17 @@ class QuickCheck:
         return conjunction([*self._junctors(node, exact), *checks, *_enumerated(node, exact)])
 
     def _junctors(self, node: SchemaNode, exact: type) -> Iterable[Fits]:
-        if node.any_of:
-            yield _any([self.table(one, False)[exact] for one in node.any_of])
-        if node.one_of:
-            yield _one([self.table(one, False)[exact] for one in node.one_of])
+        any_of = [self.table(one, False)[exact] for one in node.any_of]
+        if any_of and always not in any_of:
+            yield lambda value: any(fits(value) for fits in any_of)
+        one_of = [self.table(one, False)[exact] for one in node.one_of]
+        if one_of:
+            yield lambda value: sum(fits(value) for fits in one_of) == 1
         for one in node.all_of:
             yield self.table(one, False)[exact]
         if node.none_of is not None:
-            yield _negation(self.table(node.none_of, False)[exact])
+            excluded = self.table(node.none_of, False)[exact]
+            yield never if excluded is always else lambda value: not excluded(value)
 
     def _lists(self, node: SchemaNode, structural: bool) -> Iterable[Fits]:
         yield _sized(node.min_items, node.max_items)
@@ -130,23 +133,6 @@ def conjunction(checks: Sequence[Fits]) -> Fits:
             return lambda value: all(check(value) for check in checks)
 
 
-# --- junctors ---------------------------------------------------------------------------------------
-
-
-def _any(alternatives: list[Fits]) -> Fits:
-    return always if always in alternatives else lambda value: any(fits(value) for fits in alternatives)
-
-
-def _one(alternatives: list[Fits]) -> Fits:
-    return lambda value: sum(fits(value) for fits in alternatives) == 1
-
-
-def _negation(excluded: Fits) -> Fits:
-    if excluded is always:
-        return never
-    return always if excluded is never else lambda value: not excluded(value)
-
-
 # --- scalars ----------------------------------------------------------------------------------------
 
 
@@ -166,20 +152,10 @@ def _sized(least: int | None, most: int | None) -> Fits:
     return lambda value: low <= len(value) <= high
 
 
-def _integers(node: SchemaNode) -> Iterable[Fits]:
-    """Whatever does not fit into 64 bits is a float to the API."""
-    if "number" not in node.types and node.types:
-        yield lambda value: LEAST <= value <= MOST
-    yield from _numbers(node)
-
-
-def _floats(node: SchemaNode) -> Iterable[Fits]:
-    if "number" not in node.types and node.types:
-        yield is_whole
-    yield from _numbers(node)
-
-
-def _numbers(node: SchemaNode) -> Iterable[Fits]:
+def _numbers(node: SchemaNode, is_integer: Fits) -> Iterable[Fits]:
+    """`is_integer`: whether an int or a float is an integer to the API, which has 64 bits."""
+    if node.types and "number" not in node.types:
+        yield is_integer
     least, most, step = node.minimum, node.maximum, node.multiple_of
     if least is not None:
         low = least
