@@ -1,7 +1,7 @@
 """Errors of the API, with the messages of Kubernetes.
 
-    ApiError               an answer that is a failure Status
-    FieldError             one thing wrong with one field; several make an `invalid` ApiError
+    ApiError               a response with a failure Status
+    FieldError             one error of one field; several are an `invalid` ApiError
 
 `FieldError` values are data: validation returns lists of them and never raises.
 """
@@ -19,7 +19,7 @@ Obj = dict[str, Any]  #: a Kubernetes object, or a part of one, as plain JSON va
 
 
 class ApiError(Exception):
-    """A failure Status.  Raise it anywhere below the app; the app answers with it."""
+    """A failure Status.  Raised below the app, which responds with it."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ def no_such_path() -> ApiError:
 
 
 def no_such_resource() -> ApiError:
-    """A path that would be there if the resource were."""
+    """404 for the path of a resource that is not served."""
     causes = [{"reason": "UnexpectedServerResponse", "message": "404 page not found"}]
     return ApiError(404, "NotFound", "the server could not find the requested resource", {"causes": causes})
 
@@ -142,7 +142,7 @@ def internal(message: str) -> ApiError:
 
 # --- fields ---------------------------------------------------------------------------------------
 
-#: what a FieldError is → the reason of its cause in the Status
+#: the type of a FieldError → the reason of its cause in the Status
 CAUSES: Final[Mapping[str, str]] = {
     "Required value": "FieldValueRequired",
     "Invalid value": "FieldValueInvalid",
@@ -160,7 +160,7 @@ WITHOUT_VALUE: Final = frozenset({"Required value", "Forbidden", "Too long", "In
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with one field.  `body` is the message without the field."""
+    """One error of one field.  `body` is the message without the field."""
 
     what: str  #: a key of CAUSES
     field: str  #: `spec.containers[0].image`
@@ -205,7 +205,7 @@ def _go_escape(found: re.Match[str]) -> str:
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
-GO_QUOTED: Final = re.compile(r'["\\]|[^ -~]')  #: nothing else needs a look
+GO_QUOTED: Final = re.compile(r'["\\]|[^ -~]')  #: characters that need escapes
 GO_ESCAPES: Final = {
     '"': '\\"',
     "\\": "\\\\",
@@ -277,8 +277,8 @@ class Malformed(ApiError):
 
 
 def strict_text(problems: Sequence[str]) -> str:
-    """`strict decoding error: unknown field "x", duplicate field "y"`.  What YAML has twice is one of the errors, with
-    a line for each key."""
+    """`strict decoding error: unknown field "x", duplicate field "y"`.  Duplicate keys of YAML are one of the errors,
+    with a line for each key."""
     lines = [problem for problem in problems if problem.startswith("line ")]
     others = [problem for problem in problems if not problem.startswith("line ")]
     return "strict decoding error: " + ", ".join([*([yaml_errors(lines)] if lines else []), *others])

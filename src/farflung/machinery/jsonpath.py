@@ -33,7 +33,7 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class PathError(ValueError):
-    """A text that is no path, or a value that a path cannot be followed in."""
+    """A text that is no path, or a value in which a path cannot be evaluated."""
 
 
 class Work:
@@ -73,7 +73,7 @@ def compile(text: str) -> Path:
 
 
 def member_names(text: str) -> tuple[str, ...] | None:
-    """The names of a path that is made of names only (`.a.b`), which can be followed faster; else None."""
+    """The names of a path that consists of names only (`.a.b`); None for other paths."""
     names = text[1:].split(".")
     simple = text.startswith(".") and all(name and _TERMINATORS.isdisjoint(name) for name in names)
     return tuple(names) if simple and "\\" not in text and "*" not in names else None
@@ -90,7 +90,7 @@ def _walk(steps: Sequence[Step], values: Values, work: Work) -> Values:
 
 
 def printed(value: Any) -> str:
-    """A value that was found, as text: lists and maps as compact JSON, the rest as Go prints it."""
+    """A found value as text: lists and maps as compact JSON, other values as Go prints them."""
     match value:
         case str():
             return value
@@ -253,7 +253,7 @@ class _Parser:
 
 
 def _unquoted(text: str) -> str:
-    """Go's escapes, those that JSON has; others are an error."""
+    """Resolve the escapes of JSON; others are an error."""
     if "\\" not in text:
         return text
     out: list[str] = []
@@ -275,7 +275,7 @@ def _unquoted(text: str) -> str:
 class _Bounds(NamedTuple):
     start: int
     end: int | None
-    derived: bool  #: of one index the end is the index after it
+    derived: bool  #: the range is a single index, and its end the index after it
     step: int | None
 
 
@@ -336,7 +336,7 @@ def _gathered(values: Values, take: Callable[[Any], Sequence[Any]], work: Work) 
 
 
 def _descendants(values: Values, work: Work) -> Values:
-    """The values themselves and everything in them, what contains nothing excepted; parents first."""
+    """The maps, lists and strings among the values and in them that are not empty; parents first."""
     found: Values = []
     waiting = values[::-1]
     while waiting:

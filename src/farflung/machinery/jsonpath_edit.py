@@ -3,11 +3,11 @@
     path = parse("$.spec.template.spec.containers[*].image")
     after, places = path.assigned(document, "nginx:1.27", Allowance())
 
-A path selects values of the document before the assignment.  Of two selected values of which one contains the other,
+A path selects values of the document before the assignment.  If a selected value contains another one,
 only the outer one is replaced, and the assigned value is not searched.
 
-A path of names and single indexes (or lists of them) is definite: names that are missing at its end are added.  All
-others change only what is there.  Indexes count from 0, and beyond the end there is nothing.
+A path of names and single indexes (or lists of them) is definite: missing names at its end are added.  Other paths
+change only existing values.  Indexes count from 0; those beyond the end select nothing.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Everything that is directly in a map or a list."""
+    """The values of a map or the items of a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """The value itself, and everything in it."""
+    """The value and all values in it."""
 
 
 Step = Members | Indexes | Range | Children | Descent
@@ -70,7 +70,7 @@ _LONGEST_INDEX: Final = 18  #: digits
 
 
 def steps_of(text: str) -> tuple[Step, ...]:
-    """Raises PathError, which says where the text ceases to be a path, and why."""
+    """Raises PathError with the position and the reason."""
     return tuple(_Parser(text).steps())
 
 
@@ -158,7 +158,7 @@ class _Parser:
         return Indexes(tuple(self._listed(self._index)))
 
     def _range(self, start: int) -> Step:
-        """A range of one is an index."""
+        """A range of one item is an index."""
         end, step = self._optional(), None
         if self._takes(":"):
             step_at = self._at
@@ -226,7 +226,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 MOST_WORK: Final = 200_000  #: values visited in one document
-MOST_BYTES: Final = 3 << 20  #: that are added to one document; no server takes more
+MOST_BYTES: Final = 3 << 20  #: that are added to one document; servers refuse larger ones
 DEEPEST: Final = 254  #: levels of a document
 
 
@@ -252,11 +252,11 @@ class Allowance:
 
 class Assigned(NamedTuple):
     document: Any
-    places: int  #: how many were written to
+    places: int  #: number of changed values
 
 
 class AssignmentPath:
-    """A path that was understood."""
+    """A parsed path."""
 
     __slots__ = ("_adds", "_descents", "steps", "text")
 
@@ -268,19 +268,19 @@ class AssignmentPath:
 
     @property
     def is_root(self) -> bool:
-        """Whether it stands for the document as a whole."""
+        """Whether it selects the whole document."""
         return not self.steps
 
     def assigned(self, document: Any, value: Any, allowance: Allowance, size: int = 0) -> Assigned:
-        """The document with this value at every selected position.  What is not changed is shared with the
-        document, and the value with all places: neither may be changed afterwards.  `size`: of the value, in bytes.
-        Raises PathError."""
+        """The document with this value at every selected position.  The result shares its other parts with the
+        document, and the value between all positions: neither may be changed afterwards.  `size`: of the value, in
+        bytes.  Raises PathError."""
         editing = _Editing(self.steps, self._adds, self._descents, value, allowance, size)
         return Assigned(editing.edited(document, 1, 0), editing.places)
 
 
 def parse(text: str) -> AssignmentPath:
-    """Raises PathError, which says where the text ceases to be a path, and why."""
+    """Raises PathError with the position and the reason."""
     return AssignmentPath(text, steps_of(text))
 
 
@@ -288,9 +288,9 @@ def parse(text: str) -> AssignmentPath:
 
 
 class _Editing:
-    """One walk through a document.  `states`: which steps are to be taken at a value, bit i for the step i; the bit
-    after the last step is for a place that was found.  As a set of states is followed and not each way to a value, the
-    walk takes no longer than the document is large, however many ways there are."""
+    """One walk through a document.  `states`: the next steps at a value, bit i for step i; the bit after the last step
+    marks a selected value.  The walk follows a set of states and not each way to a value, so its time is proportional
+    to the size of the document."""
 
     __slots__ = ("_adds", "_allowance", "_depth", "_descents", "_found", "_size", "_steps", "_value", "places")
 
@@ -310,7 +310,7 @@ class _Editing:
     def edited(self, node: Any, states: int, level: int) -> Any:
         if level > DEEPEST:
             raise PathError(f"the object has more than {DEEPEST} levels")
-        states |= (states & self._descents) << 1  # the step after a `..` is taken where that begins, too
+        states |= (states & self._descents) << 1  # the step after a `..` also applies to the value at which it begins
         if states & self._found:
             self._put(1, level)
             return self._value
@@ -319,7 +319,7 @@ class _Editing:
             return self._map(node, states, level)
         if type(node) is list:
             return self._list(node, states, level)
-        # null is a map that is not there
+        # null is a missing map
         if node is None:
             for at in _bits(states):
                 if self._adds[at]:
@@ -425,8 +425,8 @@ def _bits(states: int) -> Iterator[int]:
 
 
 def _adding(steps: tuple[Step, ...]) -> tuple[bool, ...]:
-    """For each step whether what is missing there is added: before it there is nothing but names and indexes, and from
-    it on nothing but names."""
+    """For each step whether missing values are added: all steps before it are names or indexes, and all from it on are
+    names."""
     definite = next((at for at, step in enumerate(steps) if not isinstance(step, Members | Indexes)), len(steps))
     others = [at for at, step in enumerate(steps) if not isinstance(step, Members)]
     names_from = others[-1] + 1 if others else 0

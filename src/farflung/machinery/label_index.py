@@ -3,8 +3,8 @@
     LabelIndex      labels by id:     .select(selector)   the ids of labels that match
     SelectorIndex   selectors by id:  .matching(labels)   the ids of selectors that match
 
-Ids are small whole numbers that the caller hands out, and better reuses.  Answers are exact for every operator, and
-belong to the caller, which may change them.
+Ids are small integers that the caller assigns and should reuse.  Results are exact for every operator, and the caller
+may change them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _NONE: Final = BitMap()
 
 
 class LabelIndex:
-    """A selector costs as much as its requirements name values, not as there are objects; only `gt` and `lt` look at
-    all values that a label has."""
+    """The cost of a selector depends on the values in its requirements, and not on the number of objects; only `gt` and
+    `lt` compare all values of a label."""
 
     __slots__ = ("_all", "_by_label", "_labels", "_with_label")
 
@@ -61,7 +61,7 @@ class LabelIndex:
                 ids.add(id)
 
     def remove(self, id: int) -> None:
-        """Nothing happens if there is no such object."""
+        """Does nothing if the object is not in the index."""
         before = self._labels.pop(id, None)
         if before is not None:
             self._all.discard(id)
@@ -137,7 +137,7 @@ Places: TypeAlias = tuple[tuple[str, str | None], ...]  #: labels and values; No
 
 
 class _Filed:
-    """One selector, however many have it."""
+    """A selector, which several ids may share."""
 
     __slots__ = ("alone", "ids", "places", "selector")
 
@@ -145,12 +145,12 @@ class _Filed:
         self.selector = selector
         self.ids = BitMap()
         self.places: Places = ()
-        self.alone = False  #: a label that fits its place is all that it wants
+        self.alone = False  #: it requires nothing but the label under which it is filed
 
 
 class SelectorIndex:
-    """Each selector is filed under one label that it wants, so labels are compared only with selectors filed under one
-    of them, and with those that want none.  Equal selectors are compared once."""
+    """Each selector is filed under one label that it requires.  So labels are compared only with selectors filed under
+    one of them, and with selectors that require no label.  Equal selectors are compared once."""
 
     __slots__ = ("_anywhere", "_by_key", "_by_label", "_filed", "_known")
 
@@ -168,7 +168,7 @@ class SelectorIndex:
         return id in self._filed
 
     def put(self, id: int, selector: LabelSelector) -> None:
-        """Add a selector, or exchange it for another."""
+        """Add or replace a selector."""
         before = self._filed.get(id)
         if before is not None:
             if before.selector == selector:
@@ -182,7 +182,7 @@ class SelectorIndex:
         self._filed[id] = filed
 
     def remove(self, id: int) -> None:
-        """Nothing happens if there is no such selector."""
+        """Does nothing if the selector is not in the index."""
         filed = self._filed.pop(id, None)
         if filed is None:
             return

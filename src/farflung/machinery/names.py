@@ -26,7 +26,7 @@ _DNS_SUBDOMAIN: Final = _DNS_LABEL + r"(\." + _DNS_LABEL + ")*"
 _QUALIFIED_NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
 
-# The same languages for matching: possessive, so that a hostile text of megabytes never makes the matcher go back.
+# The same languages for matching: possessive, so that the matcher never backtracks in a long hostile text.
 _FAST_LABEL: Final = "[a-z0-9]++(?:-++[a-z0-9]++)*+"
 _FAST_SUBDOMAIN: Final = rf"{_FAST_LABEL}(?:\.{_FAST_LABEL})*+"
 _FAST_QUALIFIED: Final = "[A-Za-z0-9]++(?:[-_.]++[A-Za-z0-9]++)*+"
@@ -51,7 +51,7 @@ def _pattern_message(text: str, pattern: str, *examples: str) -> str:
 
 
 def _matching(pattern: str, limit: int, message: str) -> Check:
-    """The check of a text that matches a pattern wholly and is no longer than the limit."""
+    """The check of a text that fully matches a pattern and is not longer than the limit."""
     matches = re.compile(pattern).fullmatch
 
     def check(text: str) -> Sequence[str]:
@@ -88,7 +88,7 @@ def dns_label(text: str) -> Sequence[str]:
     return wrong
 
 
-#: Labels of RFC 1123 with dots between: the name of most objects.
+#: Labels of RFC 1123 separated by dots: the name of most objects.
 dns_subdomain: Final = _matching(
     _FAST_SUBDOMAIN,
     DNS_SUBDOMAIN_LENGTH,
@@ -129,7 +129,7 @@ _matches_path_segment: Final = re.compile(r"(?!\.\.?\Z)[^/%]*", re.DOTALL).fullm
 
 
 def path_segment(text: str) -> Sequence[str]:
-    """Anything that stands as one segment of a URL: the name of a Role."""
+    """Any segment of a URL path: the name of a Role."""
     if _matches_path_segment(text):
         return GOOD
     if text in (".", ".."):
@@ -138,7 +138,7 @@ def path_segment(text: str) -> Sequence[str]:
 
 
 def masked(generate_name: str) -> str:
-    """A generateName for name checks: a trailing dash is not the end of the name."""
+    """A generateName for name checks, without its trailing dash."""
     if len(generate_name) > 1 and generate_name.endswith("-"):
         return generate_name[:-2] + "a"
     return generate_name
@@ -199,14 +199,14 @@ label_value: Final = _matching(
     ),
 )
 
-ORPHAN: Final = "orphan"  #: the garbage collector's finalizers: dependents are let go first …
+ORPHAN: Final = "orphan"  #: the garbage collector's finalizers: dependents are orphaned first …
 FOREGROUND: Final = "foregroundDeletion"  #: … or deleted first
 #: finalizers that need no prefix
 STANDARD_FINALIZERS: Final = frozenset({"kubernetes", ORPHAN, FOREGROUND})
 
 
 def finalizer(text: str) -> Sequence[str]:
-    """The finalizer of a built-in kind holds a slash, or is one of Kubernetes' own."""
+    """The finalizer of a built-in kind contains a slash, or is one of Kubernetes' own."""
     if "/" in text or text in STANDARD_FINALIZERS:
         return GOOD
     return ("name is neither a standard finalizer name nor is it fully qualified",)
@@ -319,7 +319,7 @@ _STABILITY: Final = {None: 0, "beta": 1, "alpha": 2}
 
 
 def version_order(version: str) -> tuple[int, int, int, str]:
-    """v2, v1, v1beta2, v1beta1, v1alpha1, then everything that is no such version by the alphabet."""
+    """v2, v1, v1beta2, v1beta1, v1alpha1, then other texts in alphabetical order."""
     match = _VERSION(version)
     if match is None:
         return len(_STABILITY), 0, 0, version

@@ -97,7 +97,7 @@ def parse(text: str) -> Quantity:
 def canonical(text: str) -> str:
     """The text as the API gives it back: `1000m` → `1`, `0.5` → `500m`, `1.5Gi` → `1536Mi`.  Raises QuantityError.
 
-    Like upstream it leaves alone what it can cheaply tell has nothing to strip, `+1` and `1.025` among it.
+    As in Kubernetes, some texts stay as they are, for example `+1` and `1.025`.
     """
     read = _read(text)
     return text if read.keep else str(read.quantity)
@@ -106,7 +106,7 @@ def canonical(text: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Read:
     quantity: Quantity
-    keep: bool = False  #: the text stays as it was written
+    keep: bool = False  #: the text stays as it is
 
 
 def _read(text: str) -> _Read:

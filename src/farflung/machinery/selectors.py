@@ -32,18 +32,16 @@ class Requirement:
 class LabelSelector:
     """All requirements hold.  No requirements: everything matches.
 
-    There may be thousands of requirements, and as many objects: what they say of a label is put together once, and an
-    object costs as much as it has labels.
+    There may be thousands of requirements, and as many objects.  So the requirements of each label are combined once,
+    and matching costs as much as the object has labels.
     """
 
     requirements: tuple[Requirement, ...] = ()
     wanted: tuple[tuple[str, LabelRequirement], ...] = field(
         init=False, repr=False, compare=False
-    )  #: labels that must be there, and what they must be
-    unwanted: frozenset[str] = field(init=False, repr=False, compare=False)  #: labels that must not be there
-    barred: Mapping[str, frozenset[str]] = field(
-        init=False, repr=False, compare=False
-    )  #: label → values it must not have
+    )  #: required labels and their values
+    unwanted: frozenset[str] = field(init=False, repr=False, compare=False)  #: labels that must not exist
+    barred: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)  #: label → forbidden values
 
     def __post_init__(self) -> None:
         by_key: dict[str, list[Requirement]] = {}
@@ -81,7 +79,7 @@ class LabelSelector:
 class LabelRequirement:
     """The requirement on the value of one label."""
 
-    among: frozenset[str] | None  #: None: anything
+    among: frozenset[str] | None  #: None: any value
     above: int | None
     below: int | None
 
@@ -96,7 +94,7 @@ class LabelRequirement:
 
 
 def _wanted(requirements: Iterable[Requirement]) -> LabelRequirement | None:
-    """None if the label need not be there."""
+    """None if the label is not required."""
     positive = [one for one in requirements if one.operator not in ("notin", "!")]
     if not positive:
         return None
@@ -119,7 +117,7 @@ IN_OBJECTS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotE
 
 
 def selector_of(obj: Obj) -> LabelSelector:
-    """A selector as objects write it (`matchLabels`, `matchExpressions`), which is known to be valid."""
+    """A valid selector of an object: `matchLabels` and `matchExpressions`."""
     equal = (Requirement(key, "in", (value,)) for key, value in (obj.get("matchLabels") or {}).items())
     expressions = (
         Requirement(one["key"], IN_OBJECTS[one["operator"]], tuple(one.get("values") or ()))
@@ -191,7 +189,7 @@ def _check_value(value: str, path: str) -> None:
 
 @remember(4096)
 def parse_labels(text: str) -> LabelSelector:
-    """A label selector from a query.  Raises a 400 that says what was found where something else was expected."""
+    """A label selector from a query.  Raises 400 with the unexpected token."""
     if not text.strip():
         return EVERYTHING
     try:
@@ -235,14 +233,14 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Recursive descent over the symbols; each message is the one Kubernetes gives at that point."""
+    """A recursive descent parser with the messages of Kubernetes."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _tokens(text)
         self.at = 0
 
     def peek(self) -> tuple[str, str]:
-        """The next symbol where `in` and `notin` are words like others."""
+        """The next symbol where `in` and `notin` are ordinary words."""
         symbol, literal = self.tokens[self.at]
         return (IDENTIFIER if symbol in ("in", "notin") else symbol), literal
 
@@ -354,7 +352,7 @@ class FieldTerm:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """All terms hold.  What they say of a field is put together once."""
+    """All terms hold.  The terms of each field are combined once."""
 
     terms: tuple[FieldTerm, ...] = ()
     _equal: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
@@ -368,13 +366,13 @@ class FieldSelector:
         return bool(self.terms)
 
     def matches(self, read: Callable[[str], str]) -> bool:
-        """`read` gives the text of a field."""
+        """`read` returns the text of a field."""
         return all({read(name)} == values for name, values in self._equal.items()) and all(
             read(name) not in values for name, values in self._unequal.items()
         )
 
     def exactly(self, field: str) -> str | None:
-        """The one value a field must have, if the selector says so."""
+        """The only value that the selector allows for a field; None if it allows several."""
         return next((term.value for term in self.terms if term.field == field and term.equal), None)
 
 

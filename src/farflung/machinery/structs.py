@@ -11,7 +11,7 @@ ONE: Final = ""
 LIST: Final = "list"
 MAP: Final = "map"
 
-#: types that are not messages → the JSON of one that was never set
+#: types that are not messages → the JSON of an unset value
 SCALARS: Final[Mapping[str, Any]] = {
     "string": "",
     "bool": False,
@@ -25,7 +25,7 @@ SCALARS: Final[Mapping[str, Any]] = {
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 
-#: messages whose JSON is no object of their fields → the JSON of one that was never set
+#: messages whose JSON is no object of their fields → the JSON of an unset one
 SPECIAL: Final[Mapping[str, Any]] = {
     f"{META}Time": None,
     f"{META}MicroTime": None,
@@ -41,10 +41,10 @@ SPECIAL: Final[Mapping[str, Any]] = {
 
 
 class GoField(msgspec.Struct, frozen=True):
-    """One field of a Go struct, as its tags and its type say."""
+    """One field of a Go struct, from its tags and its type."""
 
     name: str  #: in JSON; of an inlined struct its Go name
-    number: int  #: in protobuf; 0 if it is not there
+    number: int  #: in protobuf; 0: not in protobuf
     type: str  #: of the value, or of the values of a list or map: one of SCALARS, or the name of a definition
     shape: str = ONE  #: ONE, LIST or MAP
     pointer: bool = False

@@ -14,7 +14,7 @@ from farflung.machinery.errors import ApiError, Obj, bad_request, go_quote
 
 META_GROUP: Final = "meta.k8s.io"
 
-#: what a row carries of its object: nothing, its metadata (the default) or all of it
+#: the object in a row: none, its metadata (the default) or all of it
 NONE: Final = "None"
 METADATA: Final = "Metadata"
 OBJECT: Final = "Object"
@@ -76,22 +76,22 @@ def default_cells(obj: Obj, now: datetime) -> list[Any]:
 DEFAULT: Final = Printer((NAME, CREATED), default_cells)
 
 
-def included(asked: str) -> str:
+def included(text: str) -> str:
     """The object in each row, by the query parameter `includeObject`."""
-    if asked in (NONE, METADATA, OBJECT):
-        return asked
-    if not asked:
+    if text in (NONE, METADATA, OBJECT):
+        return text
+    if not text:
         return METADATA
-    raise unknown_include(asked)
+    raise unknown_include(text)
 
 
-def unknown_include(asked: str) -> ApiError:
-    why = f"includeObject: Invalid value: {go_quote(asked)}: must be 'Metadata', 'Object', 'None', or empty"
+def unknown_include(text: str) -> ApiError:
+    why = f"includeObject: Invalid value: {go_quote(text)}: must be 'Metadata', 'Object', 'None', or empty"
     return bad_request(f"Unable to convert to Table as requested: {why}")
 
 
 def row(printer: Printer, obj: Obj, now: datetime, include: str = METADATA, version: str = "v1") -> Obj:
-    """One object's row.  `obj` with its apiVersion and kind, if the row is to carry it whole."""
+    """One object's row.  If the row contains the whole object, `obj` must have apiVersion and kind."""
     made: Obj = {"cells": printer.cells(obj, now)}
     if printer.conditions and (conditions := printer.conditions(obj)):
         made["conditions"] = conditions

@@ -1,4 +1,4 @@
-"""Times of the API: RFC 3339 in UTC, to the second (`Time`) or the microsecond (`MicroTime`), and ages for people."""
+"""Times of the API: RFC 3339 in UTC, to the second (`Time`) or the microsecond (`MicroTime`), and ages in tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-SECONDS_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"  #: how Go spells the layouts in its messages
+SECONDS_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"  #: the layouts in Go's messages
 MICROS_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 ZERO_TIME: Final = datetime(1, 1, 1, tzinfo=UTC)  #: Go's zero time, which is encoded as null
@@ -15,7 +15,7 @@ SECOND: Final = timedelta(seconds=1)
 
 PLAIN: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
 PLAIN_MICROS: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
-PLAIN_LENGTH: Final = len("2006-01-02T15:04:05Z")  #: no other form of a time is this long
+PLAIN_LENGTH: Final = len("2006-01-02T15:04:05Z")  #: no other form of a time has this length
 
 #: the text before an element of the layout, the element, and its number of digits
 ELEMENTS: Final = tuple(
@@ -45,7 +45,7 @@ def parse(text: str) -> datetime:
         try:
             return datetime.fromisoformat(text)
         except ValueError:
-            pass  # out of some range: the long way finds out which
+            pass  # a part is out of range: the slow path finds out which
     return _parse_stepwise(text, SECONDS_LAYOUT)
 
 
@@ -76,7 +76,7 @@ def format_micros(moment: datetime) -> str:
 
 
 def canonical_seconds(text: str) -> str | None:
-    """A `Time` as the API gives it back; None for the zero time.  Raises TimeError."""
+    """A `Time` as the API returns it; None for the zero time.  Raises TimeError."""
     moment = parse(text)
     if moment == ZERO_TIME:
         return None
@@ -84,7 +84,7 @@ def canonical_seconds(text: str) -> str | None:
 
 
 def canonical_micros(text: str) -> str | None:
-    """A `MicroTime` as the API gives it back; None for the zero time.  Raises TimeError."""
+    """A `MicroTime` as the API returns it; None for the zero time.  Raises TimeError."""
     moment = parse_micros(text)
     if moment == ZERO_TIME:
         return None
@@ -105,7 +105,7 @@ def age(created: str | None, now: datetime) -> str:
 
 
 def human(duration: timedelta) -> str:
-    """A duration in at most two units, the coarser the longer it is."""
+    """A duration in at most two units, which depend on its length."""
     seconds = int(duration.total_seconds())
     if seconds < 0:
         return "0s" if seconds == -1 else "<invalid>"

@@ -1,1 +1,1 @@
-"""The Common Expression Language as Kubernetes has it: parsed, checked, estimated, and evaluated within a budget."""
+"""The Common Expression Language of Kubernetes: parser, type checker, cost estimates, evaluation within a budget."""

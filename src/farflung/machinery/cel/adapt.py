@@ -1,11 +1,11 @@
 """Conversion of JSON values to CEL values of their declared types: times, doubles, sets.
 
     adapters = Adapters()
-    adapters.of(type)       makes a value of a meter and a JSON value; None if they are the same
+    adapters.of(type)       the conversion of a JSON value; None if it needs none
     adapters.plain(type)    whether Python's == compares JSON values of the type as CEL does
 
-An adapter is made once for a type, and copies only what holds something to adapt.  Objects keep the names of their
-properties: it is the selection that knows the name in CEL.
+An adapter is made once for a type, and copies only values with parts to adapt.  Objects keep the names of their
+properties: selections translate names of CEL.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from farflung.machinery.cel.library.moments import date_of, duration_of, timesta
 Adapter = Callable[[Meter, Any], Any]
 
 _DATE_LENGTH: Final = len("2006-01-02")
-#: what OpenAPI's reader of times takes beside RFC 3339
+#: formats of times in OpenAPI besides RFC 3339
 _LOOSE_TIME: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2})(:\d{2})?([.,]\d+)?([Zz]|[+-]\d{2}:?\d{2})?", re.ASCII
 )
@@ -56,10 +56,10 @@ _PLAIN: Final = frozenset({TypeKind.NULL, TypeKind.BOOL, TypeKind.INT, TypeKind.
 
 
 class Adapters:
-    """The adapters of some types, which are compared by identity: types are equal though their fields are not."""
+    """The adapters of types.  Types are compared by identity, because equal ones may have different fields."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[Type, Adapter | None]] = {}  #: with the type, so that its id is not used again
+        self._made: dict[int, tuple[Type, Adapter | None]] = {}  #: with the type, so that its id is not reused
         self._plain: dict[int, tuple[Type, bool]] = {}
 
     def of(self, declared: Type) -> Adapter | None:

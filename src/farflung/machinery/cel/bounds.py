@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 INFINITE: Final = 2**64 - 1
 
 TRAVERSAL: Final = 0.1  #: the cost of one character
-REGEX: Final = 0.25  #: what one character of a regular expression multiplies costs by
+REGEX: Final = 0.25  #: factor of one character of a regular expression
 
 
 class Bounds(NamedTuple):
@@ -41,4 +41,4 @@ def exactly(number: int) -> Bounds:
 UNKNOWN: Final = Bounds(0, INFINITE)
 NOTHING: Final = Bounds(0, 0)
 ONE: Final = Bounds(1, 1)
-IMPOSSIBLE: Final = Bounds(INFINITE, 0)  #: what a union begins with
+IMPOSSIBLE: Final = Bounds(INFINITE, 0)  #: the start of a union

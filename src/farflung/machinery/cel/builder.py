@@ -69,7 +69,7 @@ class Builder:
         return ast.Comprehension(node, offset, *variables, elements, accumulator, init, condition, step, result)
 
     def bind(self, offset: int, name: str, value: Expression, then: Expression) -> ast.Comprehension:
-        """`then`, in which `name` is `value`."""
+        """`then`, in which `name` has the value `value`."""
         return self.fold(
             offset,
             (ast.UNUSED, None),

@@ -11,14 +11,14 @@ from farflung.machinery.cel.bounds import INFINITE, ONE, REGEX, TRAVERSAL, UNKNO
 from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.language.types import CIDR, IP, NAMED_FORMAT, QUANTITY, SEMVER, URL, Type, TypeKind
 
-LONGEST_NAME_PATTERN: Final = 128  #: characters of the longest regular expression behind `format.dns1123Label()`
+LONGEST_NAME_PATTERN: Final = 128  #: characters of the longest pattern of a named format
 LONGEST_FORMAT: Final = 64
 ADDRESS: Final = Bounds(4, 16)  #: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An argument of a call.  `size` is UNKNOWN if nothing is known; `elements` is the size of its elements."""
+    """An argument of a call.  `size` may be UNKNOWN; `elements` is the size of its elements."""
 
     type: Type
     size: Bounds = UNKNOWN
@@ -85,7 +85,8 @@ def _replace(overload: str, target: Operand | None, arguments: Sequence[Operand]
 
 
 def _replaced(size: int, old: int, new: int, *, longer: bool) -> int:
-    """The length of a text after replacing every `old` characters by `new` ones; an empty text is between all."""
+    """The length of a text after replacing texts of `old` characters by `new` ones; an empty text matches between all
+    characters."""
     if old == 0:
         return min(min(size + 1, INFINITE) * new + size, INFINITE)
     if not longer:

@@ -22,7 +22,7 @@ from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.costs import TRAVERSAL
 from farflung.machinery.cel.selection import Code, Run
 
-#: what an implementation may raise if a value is not of the type that was declared: data may break its schema
+#: raised by implementations for values of another type than declared: objects may violate their schemas
 UNFIT: Final = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError)
 
 Implementation = Callable[..., Any]
@@ -75,7 +75,7 @@ def _binary(implementation: Implementation, left: Code, right: Code) -> Code:
 
 
 def _application(overload: Overload) -> Application:
-    """The overload of values.  It is paid before anything is done, if that can be."""
+    """The application of an overload to values.  It pays its cost in advance, unless the cost depends on the result."""
     assert overload.implementation is not None
     implementation = _with_meter(overload.implementation)
     cost = overload.cost or _one
@@ -134,7 +134,7 @@ def dispatch(function: str, overloads: Sequence[Overload], arguments: Sequence[C
 
 
 def with_pattern(implementation: Implementation, pattern: Any, arguments: Sequence[Code]) -> Code:
-    """A match against a pattern that is compiled already; the second argument is its text."""
+    """A match against a compiled pattern; the second argument is its text."""
 
     def match(run: Run) -> Any:
         values = [argument(run) for argument in arguments]
@@ -163,7 +163,7 @@ def equality(left: Code, right: Code, *, negated: bool) -> Code:
 
 
 def plain_equality(left: Code, right: Code, *, negated: bool) -> Code:
-    """Compares JSON values that Python compares as CEL does.  No meter counts it, so it is not for loops."""
+    """Compares JSON values for which Python's equality is that of CEL.  Not for loops, because no meter counts it."""
 
     def compare(run: Run) -> bool:
         one, other = left(run), right(run)
@@ -174,7 +174,7 @@ def plain_equality(left: Code, right: Code, *, negated: bool) -> Code:
 
 
 def membership(value: Code, elements: list[Any]) -> Code:
-    """In a list that is written in the expression, which costs nothing."""
+    """Membership in a list literal, which costs nothing."""
     texts = frozenset(elements) if all(type(element) is str for element in elements) else None
 
     def is_in(run: Run) -> bool:
@@ -187,7 +187,7 @@ def membership(value: Code, elements: list[Any]) -> Code:
 
 
 def is_simple(elements: list[Any]) -> bool:
-    """Whether cel-go looks a value up among these, instead of comparing it with each."""
+    """Whether cel-go looks a value up in these, instead of comparing it with each."""
     return all(type(element) in (bool, str) or type(element) in NUMBERS for element in elements)
 
 
@@ -203,7 +203,7 @@ def logical_or(left: Code, right: Code) -> Code:
 
 
 def _logical(left: Code, right: Code, *, decisive: bool) -> Code:
-    """The decisive value on either side decides, whatever the other one is: an error, even."""
+    """The decisive value on either side is the result, even if the other side is an error."""
 
     def decide(run: Run) -> bool:
         try:

@@ -63,12 +63,12 @@ class Checker:
         self._homogeneous = homogeneous
         self._scope: dict[str, list[Type]] = {}
         self._resolutions: dict[tuple[str, bool, tuple[str, ...]], _Resolution] = {}
-        self.nodes: list[Expression] = []  #: that were checked, each once
+        self.nodes: list[Expression] = []  #: checked nodes, each once
         self.issues: list[Issue] = []
-        self.references: set[str] = set()  #: the variables of the environment that are used
+        self.references: set[str] = set()  #: the used variables of the environment
 
     def check(self, tree: Expression) -> Expression:
-        """The tree with its types, or one that is of no use if there are issues."""
+        """The tree with its types; incomplete if it has issues."""
         root = self._check(tree)
         for node in self.nodes:
             node.type = self._inference.finish(node.type)
@@ -121,7 +121,7 @@ class Checker:
         return True
 
     def _qualified(self, node: Expression) -> str | None:
-        """`a.b.c`, if that is all it is, and `a` is no variable of a macro."""
+        """The name `a.b.c` of a chain of selections, unless `a` is a variable of a macro."""
         names: list[str] = []
         while isinstance(node, ast.Select) and not node.test_only:
             names.append(node.field)
@@ -273,7 +273,7 @@ class Checker:
         return node
 
     def _unwrapped(self, node: Expression) -> Type:
-        """The type inside the optional that is given for an optional element."""
+        """The type in the optional value of an optional element."""
         if is_optional(node.type):
             return node.type.parameters[0]
         if node.type.kind is not TypeKind.DYN:

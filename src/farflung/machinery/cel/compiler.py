@@ -1,6 +1,6 @@
 """Compiles a checked tree to nested closures, one per node, and runs it as a Program.
 
-Constants are evaluated once, here: literals, lists and maps of literals, conversions, patterns.
+Constants are evaluated here, once: literals, lists and maps of literals, conversions, patterns.
 
     program = Program(checked.tree, {"self": type}, adapters)
     run = program.start({"self": value}, limit=1_000_000)
@@ -37,7 +37,7 @@ from farflung.machinery.cel.selection import Code, Run
 
 NO_VALUE: Final = object()
 
-#: conversions that are done once if what they convert is written in the expression
+#: conversions of literals, which are evaluated once
 _CONVERSIONS: Final = frozenset({"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"})
 _UNKNOWN: Final = frozenset({TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAMETER})
 _ANYTHING: Final = frozenset({TypeKind.DYN, TypeKind.PARAMETER})
@@ -49,7 +49,7 @@ class _Variable:
 
     def __init__(self, slot: int, raw: bool) -> None:
         self.slot = slot
-        self.raw = raw  #: whether it is a JSON value that is not adapted
+        self.raw = raw  #: whether it is a JSON value that is not adapted yet
 
 
 class Compiler:
@@ -62,7 +62,7 @@ class Compiler:
             name: [_Variable(slot, raw=True)] for slot, name in enumerate(variables)
         }
         self._values: dict[int, Any] = {}
-        self._loops = 0  #: around the node that is compiled
+        self._loops = 0  #: number of loops around the current node
         self.slots = len(variables)
 
     def compile(self, node: Expression) -> Code:
@@ -75,7 +75,7 @@ class Compiler:
         code: Code = _COMPILERS[type(node)](self, node)
         return code
 
-    # --- what is known already --------------------------------------------------------------------
+    # --- constants --------------------------------------------------------------------------------
 
     def _value(self, node: Expression) -> Any:
         """The value of a constant expression that costs nothing; else NO_VALUE."""
@@ -142,7 +142,7 @@ class Compiler:
         return None
 
     def _path(self, node: Expression) -> tuple[int, tuple[tuple[str, str], ...]] | None:
-        """The variable and the fields, each by property and name, if all of it are fields of objects."""
+        """The variable and its fields, each by property and name; None if a part is no field of an object."""
         steps: list[tuple[str, str]] = []
         while isinstance(node, ast.Select) and not node.test_only and node.operand.type.kind is TypeKind.OBJECT:
             steps.append((node.operand.type.fields[node.field].property, node.field))
@@ -160,7 +160,7 @@ class Compiler:
         return selection.field_of_anything(operand, _property(of, field))
 
     def _indexed(self, operand: Code, key: Expression) -> Code:
-        """A path of fields as an index is a part of the path, and costs no more than itself."""
+        """A path of fields as an index is a part of the path, and has no further cost."""
         cost = 0 if isinstance(key, ast.Identifier | ast.Select) else 1
         return selection.index_of(operand, self.compile(key), cost)
 
@@ -309,7 +309,7 @@ class Compiler:
     def _fold(
         self, node: ast.Comprehension, collection: Code, variables: loops.Variables, slot: int, init: Code
     ) -> Code:
-        """No macro's result has a name of the iteration variables, so that it may be compiled in their scope."""
+        """The result of a macro has no name of the iteration variables, so it may be compiled in their scope."""
         parts = [self.compile(part) for part in (node.condition, node.step, node.result)]
         return loops.fold(collection, variables, slot, init, *parts)
 
@@ -322,7 +322,7 @@ class Compiler:
         self._scopes[name].pop()
 
     def _loop(self, node: ast.Comprehension, collection: Code, variables: loops.Variables) -> Code | None:
-        """The code of what a macro made; None of what is none of those."""
+        """The code of a comprehension that a macro made; None for others."""
 
         def is_accumulator(part: Expression) -> bool:
             return isinstance(part, ast.Identifier) and part.name == node.accumulator == ast.ACCUMULATOR
@@ -355,13 +355,13 @@ class Compiler:
 
 
 def _property(of: Type, field: str) -> str:
-    """The name in JSON of what is a field in CEL, if it is one of an object or of an optional object."""
+    """The name in JSON of a field of an object or an optional object; None for other selections."""
     of = of.parameters[0] if is_optional(of) else of
     return of.fields[field].property if of.kind is TypeKind.OBJECT else field
 
 
 def _uncertain(operand: Expression, declared: Type) -> bool:
-    """Whether only the value can tell if it is what the overload takes."""
+    """Whether only the value decides if an overload accepts it."""
     return operand.type.kind in _UNKNOWN and declared.kind not in _ANYTHING
 
 
@@ -423,7 +423,7 @@ NOTHING_COMPUTED: Final[Mapping[str, Code]] = MappingProxyType({})
 
 
 class Program:
-    """Never changes; evaluations may be under way side by side."""
+    """A compiled expression.  It is immutable, so evaluations may run concurrently."""
 
     __slots__ = ("_code", "_names", "_spare")
 
@@ -434,7 +434,7 @@ class Program:
         adapters: Adapters,
         computed: Mapping[str, Code] = NOTHING_COMPUTED,
     ) -> None:
-        """`computed`: names that are no variables; they may have dots."""
+        """`computed`: names that are computed instead of given as variables; they may have dots."""
         compiler = Compiler(variables, adapters, computed)
         self._names = tuple(variables)
         self._code = compiler.compile(tree)

@@ -2,8 +2,8 @@
 
     validations, errors = compile_validations(schema, "spec.validation.openAPIV3Schema")
 
-The schema must be structural.  Errors of a rule's form come before errors of its expressions, as Kubernetes has it, and
-expressions are compiled only where the form of all rules at that node and below is right.
+The schema must be structural.  As in Kubernetes, errors in the form of rules come before errors in their
+expressions, and expressions of a node are compiled only if all rules at the node and below have the right form.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_
 MOST_PER_RULE: Final = 10_000_000
 MOST_PER_SCHEMA: Final = 100_000_000
 WORTH_NAMING: Final = MOST_PER_SCHEMA // 100
-MOST_NAMED: Final = 4  #: of the rules that make a schema too expensive
+MOST_NAMED: Final = 4  #: of the rules that an error about the cost of a schema lists
 LONGEST_MESSAGE: Final = 2048
 HINT: Final = (
     "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
@@ -44,32 +44,32 @@ class ValidationRule:
     """One rule.  Its variables are `self` and `oldSelf`, both of the type of its node."""
 
     program: Checked
-    message: str  #: empty if there is none
+    message: str  #: empty: none
     message_expression: Checked | None
-    reason: str  #: one of REASONS; FieldValueInvalid if none is given
-    field_path: str  #: of the field to blame, from the node on: `spec.labels[a]`; empty for the node itself
+    reason: str  #: one of REASONS; FieldValueInvalid by default
+    field_path: str  #: of the invalid field, relative to the node: `spec.labels[a]`; empty for the node itself
     uses_old_self: bool  #: in the rule: it applies to changes only, unless `oldSelf` is optional
     optional_old_self: bool  #: `oldSelf` is an optional value
 
 
 @dataclass(frozen=True, slots=True)
 class RuleNode:
-    """A part of a schema that has rules, or has parts that have some."""
+    """A part of a schema with rules, or with parts that have rules."""
 
-    type: Type  #: of the values that rules see; dyn if CEL cannot see them, and there are no rules
+    type: Type  #: of the values that rules see; dyn if CEL cannot access them
     schema_type: str  #: `object`, `string`; empty for an int-or-string
     rules: tuple[ValidationRule, ...]
     properties: Mapping[str, RuleNode]  #: by key in JSON
     items: RuleNode | None
     additional: RuleNode | None
-    list_keys: tuple[str, ...]  #: keys that correlate items before and after a change; empty if there are none
+    list_keys: tuple[str, ...]  #: keys that correlate items before and after a change
 
 
 Validations = RuleNode
 
 
 def compile_validations(openapi_schema: Obj, path: str) -> tuple[Validations | None, list[FieldError]]:
-    """The tree of the rules, None if there are none, and what is wrong with them; `path` is where the schema is."""
+    """The tree of the rules (None without rules) and their errors.  `path`: of the schema."""
     compiler = _Compiler(openapi_schema)
     try:
         node = compiler.node(openapi_schema, _Place(path))
@@ -84,7 +84,7 @@ class _Place:
     """The position of a node in the schema."""
 
     path: str
-    cardinality: int | None = 1  #: how many of it an object has at most; None if there is no bound
+    cardinality: int | None = 1  #: maximum number of its values in an object; None: unbounded
     uncorrelatable: str | None = None  #: the outermost list whose items have no identity
 
 

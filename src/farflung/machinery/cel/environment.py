@@ -19,11 +19,11 @@ from farflung.machinery.cel.language.types import DYN, Type
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.parser import parse
 
-#: comparisons of types that a check may take: a number for any expression, and more for each of its characters
+#: comparisons of types per check: a fixed number, and more for each character of the expression
 STEPS: Final = 20_000
 STEPS_PER_CHARACTER: Final = 30
 
-#: what expressions may call a type; an object of it is what `type(x)` gives
+#: names of types in expressions
 NAMED: Final[Mapping[str, Type]] = {
     "bool": types.BOOL,
     "int": types.INT,
@@ -48,12 +48,12 @@ NAMED: Final[Mapping[str, Type]] = {
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An expression that can be evaluated: all nodes have types, all calls overloads."""
+    """A valid expression: all nodes have types, and all calls have overloads."""
 
     text: str
     tree: Expression
     type: Type
-    references: frozenset[str]  #: the variables of the environment that it uses
+    references: frozenset[str]  #: the used variables of the environment
 
 
 class ExpressionEnvironment:
@@ -64,7 +64,7 @@ class ExpressionEnvironment:
         self._homogeneous = homogeneous
 
     def compile(self, text: str, expected: Type | None = None) -> Checked:
-        """The checked expression.  CompileError if it is none, or not of the expected type."""
+        """The checked expression.  Raises CompileError if it is invalid, or not of the expected type."""
         try:
             tree = parse(text)
             inference = Inference(STEPS + STEPS_PER_CHARACTER * len(text))

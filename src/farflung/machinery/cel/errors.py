@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST_ISSUES: Final = 100  #: reported for one expression
-MOST_SNIPPET: Final = 16_384  #: bytes of a source line that is still shown
-NOWHERE: Final = -1  #: the offset of an issue with the expression as a whole
+MOST_SNIPPET: Final = 16_384  #: bytes of a source line in a message
+NOWHERE: Final = -1  #: the offset of an issue about the whole expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Issue:
 
 
 class CompileError(Exception):
-    """An expression that cannot be used.  Its text is what Kubernetes shows after `compilation failed: `."""
+    """An invalid expression.  Its text follows `compilation failed: ` in Kubernetes' message."""
 
     def __init__(self, text: str, issues: Iterable[Issue]) -> None:
         self.issues = sorted(issues, key=lambda issue: issue.offset)

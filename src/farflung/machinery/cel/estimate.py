@@ -1,9 +1,9 @@
 """Static cost estimates of expressions, as cel-go computes them, with the size limits of a schema.
 
-    estimate(checked, root).high      the most that it can cost if `self` is of type `root`
+    estimate(checked, root).high      the maximum cost if `self` has the type `root`
 
-Kubernetes refuses rules by this number, so it is the same number, oddities included: a path like `self.items[0].name`
-is looked up in the schema from its second part on, whatever its first part is.
+Kubernetes refuses rules by this number, so it is the same number, with its oddities: a path like `self.items[0].name`
+is looked up in the schema from its second part on, and its first part is ignored.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class _Estimator:
 
 
 def _builtin(overload: str, target: Operand | None, sizes: list[Bounds]) -> tuple[Bounds, Bounds | None]:
-    """The cost and the size of what cel-go's own functions give."""
+    """Cost and size of the results of cel-go's own functions."""
     size = sizes[0] if sizes else UNKNOWN
     match overload:
         case "string_format" if target:
@@ -334,7 +334,7 @@ def _builtin(overload: str, target: Operand | None, sizes: list[Bounds]) -> tupl
 
 
 def _written_size(node: Expression) -> int | None:
-    """The size of what stands in the expression itself."""
+    """The size of a literal."""
     match node:
         case ast.Literal():
             return len(node.value) if isinstance(node.value, str | bytes) else 1

@@ -1,7 +1,7 @@
 """Inference of the type parameters of generic overloads, by assigning types to one another.
 
-The number of steps is limited: types can grow with two to the power of the length of an expression
-(`[1].map(a, {a: a}).map(b, {b: b})` and so on), and comparing them must not.
+The number of steps is limited, because the size of types can be exponential in the length of an expression
+(`[1].map(a, {a: a}).map(b, {b: b})` …).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class TooComplexError(Exception):
 class Inference:
     def __init__(self, most_steps: int) -> None:
         self._bound: dict[str, Type] = {}
-        self._trail: list[tuple[str, Type | None]] = []  #: what was bound before, to take assignments back
-        self._finished: dict[int, tuple[Type, Type]] = {}  #: by id, with what it is the id of
+        self._trail: list[tuple[str, Type | None]] = []  #: former bindings, to undo assignments
+        self._finished: dict[int, tuple[Type, Type]] = {}  #: by id, with the type that has the id
         self._fresh = 0
         self._steps = most_steps
 
     def variable(self) -> Type:
-        """A type that is not known yet."""
+        """A new unknown type."""
         self._fresh += 1
         return parameter(f"_var{self._fresh}")
 
     def assign(self, source: Type, target: Type) -> bool:
-        """Whether a value of type `source` may be where a `target` is wanted.  If not, nothing has changed."""
+        """Assign a value of type `source` to a `target`.  Returns whether it fits; if not, nothing changes."""
         return self.assign_all((source,), (target,))
 
     def assign_all(self, sources: Sequence[Type], targets: Sequence[Type]) -> bool:
@@ -52,7 +52,7 @@ class Inference:
         return True
 
     def instantiate(self, types: Sequence[Type]) -> list[Type]:
-        """The types with variables of their own instead of their parameters."""
+        """The types with new variables instead of their parameters."""
         variables: dict[str, Type] = {}
         return [self._instantiate(each, variables) for each in types]
 
@@ -66,7 +66,7 @@ class Inference:
         return _with(of, tuple(self._instantiate(each, variables) for each in of.parameters))
 
     def resolve(self, of: Type, *, final: bool = False) -> Type:
-        """The type with all that is known put in; `final` makes dyn of the rest."""
+        """The type with its known variables replaced; `final`: unknown ones become dyn."""
         self._step()
         while of.kind is TypeKind.PARAMETER:
             if of.name not in self._bound:
@@ -108,7 +108,7 @@ class Inference:
         return one if self._covers(one, other) else other
 
     def _covers(self, one: Type, other: Type) -> bool:
-        """Whether the first type is the same, or says less."""
+        """Whether the first type is equal or less specific."""
         self._step()
         if one.kind in (TypeKind.DYN, TypeKind.PARAMETER):
             return True
@@ -141,7 +141,7 @@ class Inference:
         return all(self._assign(*pair) for pair in zip(source.parameters, target.parameters, strict=True))
 
     def _substitute(self, value: Type, variable: Type) -> tuple[bool, bool]:
-        """Whether the variable may be this type, and whether it was something already."""
+        """Whether the variable may be this type, and whether it was bound before."""
         if value.kind is TypeKind.PARAMETER and value.name == variable.name:
             return True, True
         bound = self._bound.get(variable.name)

@@ -1,7 +1,7 @@
 """The tokens of CEL.
 
-What is no token is reported and skipped, as the lexer of cel-go does: it names all that it has read, with the character
-that could not follow.
+As in cel-go, invalid text is reported and skipped.  The issue has the text that was read and the first invalid
+character.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORDS: Final = frozenset({"in", "true", "false", "null"})
 
 
 class Token(NamedTuple):
-    kind: str  #: a symbol itself, or one of the names above
+    kind: str  #: a symbol, or one of the names above
     text: str
     offset: int
 
@@ -63,7 +63,7 @@ _TOKEN = re.compile(
     r"|(?P<ESC_IDENTIFIER>`[A-Za-z0-9_./ -]+`)"
     r"|(?P<symbol>==|!=|<=|>=|&&|\|\||[][{}().,!?:+*/%<>-])"
 )
-#: the beginning of a token that does not go on: what was read before the character that is wrong
+#: the beginning of a token before an invalid character
 _BROKEN = re.compile(
     rf'"(?:[^\\"\n\r]|{_ESCAPE})*+'
     r"(?:\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?)?"
@@ -74,7 +74,7 @@ _BROKEN = re.compile(
 
 
 def tokens(text: str) -> tuple[list[Token], list[Issue]]:
-    """All tokens, ended by one that is END, and what is no token."""
+    """All tokens, followed by END, and the issues."""
     found: list[Token] = []
     issues: list[Issue] = []
     at = 0

@@ -7,13 +7,13 @@ from typing import Final
 
 from farflung.machinery.cel.language.ast import UnsignedInteger
 
-MOST_DIGITS: Final = 20  #: of 2**64, the longest integer there can be
+MOST_DIGITS: Final = 20  #: of 2**64, the longest integer
 _ESCAPES: Final = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _ESCAPE: Final = re.compile(r"\\(?:([0-3][0-7][0-7])|[xX](..)|u(.{4})|U(.{8})|(.))", re.DOTALL)
 
 
 def integer(text: str) -> int:
-    """The value of `12`, `-0x1f`.  ValueError if it does not fit into 64 bits."""
+    """The value of `12`, `-0x1f`.  Raises ValueError if it does not fit into 64 bits."""
     value = _number(text)
     if not -(2**63) <= value < 2**63:
         raise ValueError("invalid int literal")
@@ -66,7 +66,7 @@ def byte_string(text: str) -> bytes:
 
 
 def _content(text: str) -> tuple[bool, str]:
-    """Whether it is raw, and what is between the quotes."""
+    """Whether a literal is raw, and the text between its quotes."""
     raw = text[0] in "rR"
     quoted = text[1:] if raw else text
     quotes = 3 if len(quoted) >= 6 and quoted[:3] in ('"""', "'''") else 1

@@ -1,7 +1,7 @@
 """Code of comprehensions: loops over lists and maps.
 
-What the macros make is recognised, because it can be done without an accumulator that grows by being copied, and ends
-early where it may.  A step costs what it would cost if all of it were evaluated as it is written.
+Comprehensions of macros are recognized: they run without an accumulator that grows by being copied, and end early.
+Each step has the cost of its full evaluation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def bind(value: Code, slot: int, then: Code) -> Code:
 
 def search(collection: Code, variables: Variables, test: Code, *, decisive: bool) -> Code:
     """`all`, which a false test decides, and `exists`, which a true one does; errors matter only if none does."""
-    asking = 3 if decisive else 2  #: the condition, `!accumulator` included, before each element
+    asking = 3 if decisive else 2  #: cost of the condition before each element, with `!accumulator`
 
     def searched(run: Run) -> bool:
         elements = variables.elements(collection(run))
@@ -77,7 +77,7 @@ def search(collection: Code, variables: Variables, test: Code, *, decisive: bool
 
 
 def build_list(collection: Code, variables: Variables, test: Code | None, element_of: Code, creation: int) -> Code:
-    """`map` and `filter`.  `creation` is what the list of one element costs that is added in a step."""
+    """`map` and `filter`.  `creation`: the cost of the list with one element that each step adds."""
     adding = 2 + creation
 
     def build(run: Run) -> list[Any]:
@@ -145,7 +145,7 @@ def fold(
     step: Code,
     result: Code,
 ) -> Code:
-    """Any other."""
+    """Any other comprehension."""
 
     def folded(run: Run) -> Any:
         elements = variables.elements(collection(run))

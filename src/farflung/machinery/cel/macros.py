@@ -1,8 +1,8 @@
 """Macros, which look like calls: `has`, the loops, `cel.bind`, `optMap`.
 
-    expand(builder, offset, target, "all", arguments)    the tree it stands for; None if it is a call after all
+    expand(builder, offset, target, "all", arguments)    the expanded tree; None if it is an ordinary call
 
-The parts of a macro are at the offset of the whole, except what was written as an argument.
+The parts of a macro have the offset of the macro, except its arguments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _has(builder: Builder, offset: int, argument: Expression) -> Expression:
 
 
 class _Macro:
-    """A Builder whose nodes are all at one place."""
+    """A Builder whose nodes have the same offset."""
 
     def __init__(self, builder: Builder, offset: int) -> None:
         self.builder = builder
@@ -71,7 +71,7 @@ class _Macro:
         return self.builder.bind(self.offset, name, value, then)
 
     def only_if(self, test: Expression | None, step: Expression) -> Expression:
-        """The step, or none for the elements that do not pass the test."""
+        """The step for elements that pass the test."""
         return step if test is None else self.call(ast.CONDITIONAL, test, step, self.accumulated())
 
     def loop(
@@ -215,7 +215,7 @@ def _optional_flat_map(macro: _Macro, target: Expression, arguments: list[Expres
 def _if_present(
     macro: _Macro, target: Expression, name: str, then: Expression, wrap: Callable[[Expression], Expression]
 ) -> Expression:
-    """The target is bound first: written twice, a chain of these would grow with two to the power of its length."""
+    """The target is bound first: copied twice, a chain of these would grow exponentially."""
     value = macro.ask(macro.identifier(INPUT), "value")
     choice = macro.call(
         ast.CONDITIONAL,

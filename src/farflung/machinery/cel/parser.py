@@ -2,8 +2,8 @@
 
     parse("self.size() > 3")      raises CompileError
 
-A level of nesting takes seven Python frames at most, and there are MOST_NESTING levels at most.  Chains of operators
-and of members are loops; the tree they make is as deep as the chain is long, which Builder limits.
+A level of nesting takes at most seven Python frames, and MOST_NESTING limits the levels.  Chains of operators and
+members are parsed in loops; Builder limits the depth of their trees.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESERVED: Final = frozenset(
 LITERALS: Final = frozenset(
     {"true", "false", "null", lexer.NUMBER_FLOAT, lexer.NUMBER_INT, lexer.NUMBER_UINT, lexer.STRING, lexer.BYTES}
 )
-FIRST: Final = LITERALS | {"[", "{", "(", ".", "-", "!", IDENTIFIER}  #: what an expression may begin with
+FIRST: Final = LITERALS | {"[", "{", "(", ".", "-", "!", IDENTIFIER}  #: the first tokens of expressions
 SIGNED: Final = frozenset({lexer.NUMBER_INT, lexer.NUMBER_FLOAT})
 OPERATORS: Final = {
     "||": (1, ast.OR),
@@ -56,7 +56,7 @@ OPERATORS: Final = {
     "/": (5, ast.DIVIDE),
     "%": (5, ast.MODULO),
 }
-CONTINUES: Final = frozenset({*OPERATORS, "?", ".", "["})  #: what may follow a complete operand
+CONTINUES: Final = frozenset({*OPERATORS, "?", ".", "["})  #: the tokens after a complete operand
 FIELD: Final = frozenset({IDENTIFIER, ESCAPED_IDENTIFIER})
 
 
@@ -76,7 +76,7 @@ def parse(text: str) -> Expression:
 
 @dataclass(slots=True)
 class _Chain:
-    """Operands joined by the same `&&` or `||`, before they become a tree that is as flat as can be."""
+    """Operands of the same `&&` or `||`, which become a balanced tree."""
 
     function: str
     terms: list[Expression]
@@ -87,7 +87,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._stream = TokenStream(text)
         self._make = Builder()
-        self._closers: list[frozenset[str]] = []  #: what may come after each expression that is being read
+        self._closers: list[frozenset[str]] = []  #: the tokens that may follow each open expression
         self.issues = self._stream.issues
 
     def whole(self) -> Expression | None:
@@ -99,7 +99,7 @@ class _Parser:
         return tree
 
     def _recover(self, depth: int) -> None:
-        """Go on after an expression that cannot be read, as the part of the one at this depth."""
+        """Continue after an invalid expression."""
         del self._closers[depth:]
         self._stream.recover(CONTINUES.union(*self._closers))
 

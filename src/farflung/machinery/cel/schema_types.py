@@ -29,9 +29,9 @@ from farflung.machinery.cel.language.types import (
 from farflung.machinery.cel.parser import RESERVED
 from farflung.machinery.errors import Obj
 
-LARGEST_REQUEST: Final = 3 * 1024 * 1024  #: bytes: what an object can be at most, for estimates
+LARGEST_REQUEST: Final = 3 * 1024 * 1024  #: maximum bytes of an object, for estimates
 LONGEST_STRING: Final = LARGEST_REQUEST - 2  #: without its quotes
-BYTES_PER_CHARACTER: Final = 4  #: at most, of a string whose maxLength counts characters
+BYTES_PER_CHARACTER: Final = 4  #: at most
 
 _ESCAPED: Final = re.compile(r"__|[-./]")
 _ESCAPES: Final = {"__": "__underscores__", "-": "__dash__", ".": "__dot__", "/": "__slash__"}
@@ -49,7 +49,7 @@ class Declared:
 
 
 def escape(name: str) -> str | None:
-    """The escaped name of a property in CEL, or None if there is none."""
+    """The escaped name of a property in CEL; None if it has none."""
     if name in RESERVED:
         return f"__{name}__"
     if not _WRITABLE.fullmatch(name):
@@ -66,7 +66,7 @@ class Declarations:
         self._declared[id(root)] = self._declare(root, "selfType", resource=True)
 
     def of(self, schema: Any, name: str) -> Declared | None:
-        """The type of the root or of a part of it; None if CEL cannot see the values.  `name` is for object types."""
+        """The type of the root or of a part of it; None if CEL cannot access the values.  `name`: of object types."""
         if not isinstance(schema, dict):
             return None
         if id(schema) not in self._declared:
@@ -154,7 +154,8 @@ _METADATA: Final[Obj] = {"type": "object", "properties": {"name": _NAME, "genera
 
 
 def with_resource_properties(schema: Obj) -> Obj:
-    """At the root of a resource, kind, apiVersion and the names in metadata are there even if the schema is silent."""
+    """At the root of a resource, kind, apiVersion and the names in metadata exist even if the schema does not have
+    them."""
     properties: Mapping[str, Any] = schema.get("properties") or {}
     metadata = properties.get("metadata") or {}
     names = metadata.get("properties") or {}

@@ -25,7 +25,7 @@ from farflung.machinery.cel.library.operators import index, index_list
 
 
 class Run(Meter):
-    """One evaluation: the values of the variables, and what it has cost."""
+    """One evaluation: the values of the variables, and its cost so far."""
 
     __slots__ = ("slots",)
 
@@ -173,7 +173,7 @@ def has_field_of_anything(operand: Code, name: str) -> Code:
 
 
 def optional_field(operand: Code, name: str, of_object: bool, adapter: Adapter | None) -> Code:
-    """`operand.?name`; a property of an object that is null is not there."""
+    """`operand.?name`; a null property of an object counts as missing."""
 
     def find(run: Run) -> OptionalValue:
         value = operand(run)

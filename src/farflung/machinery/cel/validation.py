@@ -1,10 +1,10 @@
 """Evaluation of the rules of a custom resource, `x-kubernetes-validations`, on objects.
 
     validations = Validations(tree)                  once for a version of a CustomResourceDefinition
-    validations.check(new, old, budget, warnings)    for every object: what its rules refuse
+    validations.check(new, old, budget, warnings)    for every object: its errors
 
-A rule that speaks of `oldSelf` needs an old value: the property of the same name, the item with the same keys.  Items
-of other lists have none.  A rule that does not is forgiven on a value that has not changed, and becomes a warning.
+A rule that uses `oldSelf` needs an old value: the property of the same name, or the item with the same keys.  Items of
+other lists have none.  The error of another rule about an unchanged value becomes a warning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from farflung.machinery.cel.language.values import NO_SUCH_OVERLOAD, NONE, Evalu
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, go_quote, invalid_value, required
 
 ROOT: Final = "<nil>"  #: how Go prints the path of the object itself
-LONGEST_MESSAGE: Final = 5 * 1024  #: bytes of what a messageExpression may say
+LONGEST_MESSAGE: Final = 5 * 1024  #: bytes of the result of a messageExpression
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 MESSAGE_OUT_OF_BUDGET: Final = (
     "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
@@ -89,7 +89,7 @@ class _Rule:
         self.message = None
         if rule.message_expression is not None:
             self.message = Program(rule.message_expression.tree, variables, adapters)
-        self.name = rule.message or rule.program.text.strip()  #: how errors call the rule
+        self.name = rule.message or rule.program.text.strip()  #: the name of the rule in errors
 
     def error(self, path: str, schema_type: str, detail: str) -> FieldError:
         if self.rule.field_path:
@@ -110,7 +110,7 @@ class _Walk:
     __slots__ = ("budget", "compared", "errors", "warnings", "worked")
 
     def __init__(self, budget: int, warnings: list[str]) -> None:
-        self.compared: tuple[Before, bool] = (None, False)  #: all items of a list are forgiven, or not, with the list
+        self.compared: tuple[Before, bool] = (None, False)  #: the last comparison, because all items of a list share it
         self.budget = budget
         self.errors: list[FieldError] = []
         self.warnings = warnings
@@ -181,33 +181,33 @@ class _Walk:
         return outcome is True
 
     def _refuse(self, rule: _Rule, place: _Place, path: Path, variables: Mapping[str, Any], before: Before) -> None:
-        forgiven = not rule.rule.uses_old_self and self._forgives(before)
+        is_warning = not rule.rule.uses_old_self and self._is_unchanged(before)
         written = _written(path)
         stopped, detail = self._message(rule, variables)
         if stopped:
             error = invalid_value(written, place.schema_type, detail)
         else:
             error = rule.error(written, place.schema_type, detail)
-        if forgiven:
+        if is_warning:
             self.warnings.append(str(error))
         else:
             self.errors.append(error)
         if stopped:
             raise _StopError
 
-    def _forgives(self, before: Before) -> bool:
+    def _is_unchanged(self, before: Before) -> bool:
         if self.compared[0] is not before:
             self.compared = before, _unchanged(before)
         return self.compared[1]
 
     def _message(self, rule: _Rule, variables: Mapping[str, Any]) -> tuple[bool, str]:
         """The message, and whether it reports an exceeded budget."""
-        said = ""
+        text = ""
         if rule.message is not None and rule.rule.message_expression is not None:
             run = rule.message.start(variables, PER_CALL)
             over = False
             try:
-                said = str(rule.message.evaluate(run)).strip()
+                text = str(rule.message.evaluate(run)).strip()
             except OverBudget:
                 over = True
             except EvaluationError:
@@ -219,8 +219,8 @@ class _Walk:
                 why = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
                 return True, f"{why}: {text}"
             self.budget -= run.spent
-        if said and "\n" not in said and len(said.encode("utf-8", "replace")) <= LONGEST_MESSAGE:
-            return False, said
+        if text and "\n" not in text and len(text.encode("utf-8", "replace")) <= LONGEST_MESSAGE:
+            return False, text
         return False, rule.rule.message or f"failed rule: {rule.name}"
 
     def _stop(self, place: _Place, path: Path, why: str) -> None:
@@ -243,7 +243,7 @@ def _written(path: Path) -> str:
     return "".join(reversed(parts)).removeprefix(".") or ROOT
 
 
-# --- what was before ------------------------------------------------------------------------------
+# --- old values -----------------------------------------------------------------------------------
 
 
 def _keys_of(item: Any, keys: tuple[str, ...]) -> Any:

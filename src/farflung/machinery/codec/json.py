@@ -11,11 +11,11 @@ import orjson
 
 from farflung.machinery.errors import Malformed, go_quote
 
-DEEPEST: Final = 254  #: levels; orjson can write no more, so we read no more
+DEEPEST: Final = 254  #: levels; orjson cannot write more
 TOO_DEEP: Final = "exceeded max depth"
 END: Final = "unexpected end of JSON input"
 
-#: how a value is called in Go's messages
+#: the names of types in Go's messages
 NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
@@ -25,9 +25,9 @@ class Parsed(NamedTuple):
 
 
 def parse(body: bytes, *, typed: bool = True) -> Parsed:
-    """Read a body, and find the fields that are there twice.  Raises Malformed.
+    """Read a body, and find duplicate fields.  Raises Malformed.
 
-    Of two equal fields the last one wins, but when `typed`, objects are merged: so does Go when it fills structs.
+    Of duplicate fields the last one wins; if `typed`, objects are merged, as when Go fills structs.
     """
     try:
         value = orjson.loads(body)
@@ -62,8 +62,8 @@ SPACED_COLON: Final = re.compile(rb"[ \t\r\n]:")
 
 
 def _has_distinct_keys(body: bytes, value: Any) -> bool:
-    """True proves that there are no duplicates: the text has no more ends of keys than the value has keys.
-    False proves nothing: a string like ":80" looks like the end of a key."""
+    """True proves that no key is a duplicate: the text has no more ends of keys than the value has keys.  False proves
+    nothing: a string like ":80" looks like the end of a key."""
     if b'\\\\"' in body or SPACED_COLON.search(body):
         return False  # a quote that ends a string although it follows a backslash, or a colon apart from its key
     keys = 0
@@ -78,7 +78,7 @@ def _has_distinct_keys(body: bytes, value: Any) -> bool:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object as it is written, duplicates and all."""
+    """An object with its duplicate fields."""
 
 
 def _number(digits: str) -> int | float:
@@ -113,7 +113,7 @@ def _merged(old: Any, new: Any) -> Any:
 
 # --- what orjson does not read ------------------------------------------------------------------------
 
-#: an escape; the group is half of a pair without the other half
+#: an escape; the group is half of a surrogate pair without the other half
 ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
@@ -121,8 +121,8 @@ STRING_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(-?[0-9][0-9.eE+-]*
 
 
 def readable(body: bytes) -> bytes:
-    """A body orjson refused, made readable: Go puts U+FFFD where an escape is half a character.  Bytes that are no
-    UTF-8 are refused, though Go would replace them.  Raises Malformed."""
+    """A body that orjson refused, with U+FFFD instead of half surrogate pairs, as in Go.  Bytes that are no UTF-8 are
+    refused, although Go would replace them.  Raises Malformed."""
     check_syntax(body)
     try:
         body.decode()
@@ -156,9 +156,9 @@ LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 
 
 def check_syntax(body: bytes) -> None:
-    """Raises Malformed with the words of Go's parser, about the first byte that does not fit."""
+    """Raises Malformed with the message of Go's parser about the first invalid byte."""
     position = _after_space(body, 0)
-    closers = bytearray()  # of the objects and lists we are in
+    closers = bytearray()  # of the open objects and lists
     while True:
         opening = body[position]
         if opening in b"{[":
@@ -205,7 +205,7 @@ def _check_nothing_left(body: bytes, position: int) -> None:
 
 
 def _key(body: bytes, position: int) -> int:
-    """Reads a key and its colon; answers where the value is."""
+    """Read a key and its colon.  Returns the position of the value."""
     if body[position] != ord('"'):
         raise _unexpected(body, position, "looking for beginning of object key string")
     position = _after_space(body, _string_end(body, position))
@@ -263,7 +263,7 @@ def _digits_end(body: bytes, position: int, where: str) -> int:
 
 
 def _unexpected(body: bytes, position: int, where: str) -> Malformed:
-    """At the end of the body Go reads one more blank; if a blank is valid there, the error is an unexpected end."""
+    """Go appends a blank to the body.  If a blank is valid there, the error is an unexpected end."""
     byte = body[position] if position < len(body) else ord(" ")
     return Malformed(f"invalid character {_quoted(byte)} {where}")
 

@@ -1,14 +1,14 @@
-"""Kubernetes' protobuf: request bodies into the JSON that Go would have sent, and answers from JSON.
+"""Kubernetes' protobuf: decodes request bodies into the JSON that Go would have sent, and encodes responses.
 
     messages = Messages(members)                    members: the name of a definition → its Fields
     decode(body, definition, messages)              → Decoded(api_version, kind, obj)
     encode(obj, definition, messages)               → bytes
 
-A body is `k8s\\0` and a message Unknown, which names the type and carries the message of that type.  Kubernetes'
-messages are Go structs: a field that is no pointer is always sent, empty or not, so the reader drops what Go's JSON
-would leave out, and the writer sends what Go would send, to the byte.
+A body is `k8s\\0` and a message Unknown, which contains the type and the message of that type.  Kubernetes' messages
+are Go structs: a field that is no pointer is always sent, so the reader drops fields that Go's JSON omits, and the
+writer sends the same bytes as Go.
 
-Per message the work is prepared once: a dict from tag (number and wire type) to the function that reads such a field,
+Each message is prepared once: a dict from tag (number and wire type) to the function that reads such a field,
 and a list of functions that write the fields in the order of their numbers.
 """
 
@@ -45,13 +45,13 @@ from farflung.machinery.errors import ApiError, Malformed, Obj, bad_request
 from farflung.machinery.structs import EXTENSIONS, LIST, MAP, SCALARS, SPECIAL, GoField
 
 MAGIC: Final = b"k8s\x00"
-DEEPEST: Final = 100  #: messages in messages; only JSON schemas nest without an end
+DEEPEST: Final = 100  #: nested messages; only JSON schemas are recursive
 
 Members = Callable[[str], Sequence[GoField]]
 
 
 class Messages:
-    """The messages of a set of structs, each made ready when it is first met."""
+    """The messages of a set of structs, each prepared when it is first used."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -86,7 +86,7 @@ class Message:
         self._names: Mapping[int, str] | None = None
 
     def read(self, data: bytes, at: int, end: int, into: Obj, depth: int) -> None:
-        """Fill an object from a message.  What is there already is added to, as Go does."""
+        """Fill an object from a message.  As in Go, existing fields are merged."""
         if depth > DEEPEST:
             raise Malformed(f"proto: {self.name}: more than {DEEPEST} messages in each other")
         if self._names is None:
@@ -182,7 +182,7 @@ class Message:
         return lambda obj: unset if obj.get(name) is None else tag + value_writer(obj[name])
 
     def _value_writer(self, type_: str) -> WriteValue:
-        """Reads the value after the tag."""
+        """The function that writes a value after its tag."""
         if type_ in SCALAR_WRITERS:
             return SCALAR_WRITERS[type_]
         if type_ in SPECIAL_WRITERS:
@@ -212,7 +212,7 @@ def read_double(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def double(bits: int) -> int | float:
-    """A number as Go writes it in JSON: a whole one without a fraction."""
+    """A number as Go writes it in JSON: without a fraction if it is whole."""
     (value,) = struct.unpack("<d", struct.pack("<Q", bits))
     if not isfinite(value):
         raise Malformed(f"json: unsupported value: {value}")
@@ -300,7 +300,7 @@ def map_reader(name: str, read_value: ReadValue) -> ReadSpan:
 
 
 def entry(data: bytes, at: int, end: int, name: str) -> tuple[int, int, int, int]:
-    """The start and end of key and value in a map entry; missing ones are empty."""
+    """Start and end of key and value in a map entry; of a missing one they are equal."""
     key_start = key_stop = value_start = value_stop = end
     while at < end:
         tag, at = read_varint(data, at, end)
@@ -338,7 +338,7 @@ SCALAR_WRITERS: Final[Mapping[str, WriteValue]] = {
 
 
 _PROPS: Final = f"{EXTENSIONS}JSONSchemaProps"
-#: either a schema or something else → how that is a struct
+#: types that are a schema or a simpler value → their struct
 SCHEMA_CHOICES: Final[Mapping[str, Sequence[GoField]]] = {
     f"{EXTENSIONS}JSONSchemaPropsOrArray": (
         GoField("schema", 1, _PROPS, pointer=True),
@@ -382,15 +382,15 @@ def schema_choice_writer(type_: str, messages: Messages) -> WriteValue:
 
 
 class Decoded(NamedTuple):
-    api_version: str  #: as the body says; empty if it does not
+    api_version: str  #: of the body; empty if it has none
     kind: str
-    obj: Obj  #: with apiVersion and kind, if the body says them
+    obj: Obj  #: with apiVersion and kind, if the body has them
 
 
 def decode(body: bytes, definition: str, messages: Messages) -> Decoded:
-    """A request body as JSON.  If it says it is of another kind than the definition, only that is in the object.
+    """A request body as JSON.  If its kind is not that of the definition, the object has only apiVersion and kind.
 
-    Raises ApiError (400) for anything that is not such a message.
+    Raises ApiError (400) for an invalid body.
     """
     package, _, expected = definition.rpartition(".")
     try:
@@ -414,7 +414,7 @@ def decode(body: bytes, definition: str, messages: Messages) -> Decoded:
 
 
 def check_writable(obj: Obj) -> None:
-    """Messages in messages and JSON in them may be deeper together than either may be."""
+    """Nested messages and the JSON in them may be too deep together."""
     try:
         orjson.dumps(obj)
     except orjson.JSONEncodeError:
@@ -450,7 +450,7 @@ def summary(body: bytes, longest: int = 30) -> str:
 
 
 def encode(obj: Obj, definition: str, messages: Messages) -> bytes:
-    """An answer: an object of a definition, or a Status, with its apiVersion and kind."""
+    """The body of a response: an object of a definition, or a Status, with its apiVersion and kind."""
     return b"".join(enveloped(obj, messages[definition].write(obj)))
 
 

@@ -13,7 +13,7 @@ CUT_SHORT: Final = "unexpected EOF"
 
 
 def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at a place, and the place after it."""
+    """The number at a position, and the position after it."""
     value = shift = 0
     while shift < 64:
         if at >= end:
@@ -28,7 +28,7 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def read_length(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A length-delimited value: where it starts and where it stops."""
+    """Start and end of a length-delimited value."""
     if at < end and data[at] < 0x80:  # most are short
         length, start = data[at], at + 1
     else:
@@ -105,7 +105,7 @@ def text(data: bytes, name: str) -> str:
 
 
 def varint(value: int) -> bytes:
-    """A number as it is sent; a negative one takes ten bytes."""
+    """An encoded number; a negative one takes ten bytes."""
     if 0 <= value < 0x80:
         return _SMALL[value]
     value &= _MASK
@@ -129,7 +129,7 @@ def tag_of(number: int, wire: int) -> bytes:
 
 
 def numbers_and_bytes(data: bytes, start: int, stop: int, name: str, kinds: Mapping[int, type]) -> dict[int, Any]:
-    """A small message as a dict; a field of another kind than it should be is an error."""
+    """A small message as a dict.  A field of another type is an error."""
     found: dict[int, Any] = {}
     for number, value in pairs(data, start, stop, name):
         if number in kinds:

@@ -1,7 +1,7 @@
 """YAML bodies, read as Kubernetes reads them: YAML 1.1 turned into JSON.
 
-Keys become strings, `y` and `off` are booleans, what looks like a time stays text.  It is read event by event and not
-with a loader, for control over depth, aliases and duplicate keys.
+Keys become strings, `y` and `off` are booleans, and times stay text.  The parser reads events instead of using a
+loader, to control depth, aliases and duplicate keys.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-
 LONGEST_NUMBER: Final = 400
 
 TAG: Final = "tag:yaml.org,2002:"
-UNFINISHED: Final = object()  #: an anchor whose value we are in
+UNFINISHED: Final = object()  #: the value of an anchor that is still being read
 
 
 def parse(body: bytes) -> Parsed:
     """Read one document.  Raises Malformed.
 
-    Problems are keys that are there twice: `line 7: key "a" already set in map`.
+    Problems are duplicate keys: `line 7: key "a" already set in map`.
     """
     if body.startswith(b"{"):
         try:
@@ -158,7 +158,7 @@ class _Reader:
         return key
 
     def _merge(self, merged: Obj, event: Event, depth: int) -> None:
-        """The merged keys of `<<`; of several mappings the first wins."""
+        """Merge the mappings of `<<`; the first one wins."""
         value = self._value(event, depth)
         mappings = value if type(value) is list else [value]
         for mapping in mappings:
@@ -190,7 +190,7 @@ class _Reader:
 
 
 def scalar(event: ScalarEvent) -> Any:
-    """The value of a scalar, which its tag or its look decides."""
+    """The value of a scalar, by its tag or its text."""
     text: str = event.value
     if event.tag is None or event.tag == "!":
         return resolved(text) if event.implicit[0] else text
@@ -208,7 +208,7 @@ def scalar(event: ScalarEvent) -> Any:
     return value
 
 
-#: tags that say what a scalar has to be
+#: the types of tagged scalars
 TYPES: Final[dict[str, type]] = {"bool": bool, "int": int, "float": float, "null": type(None)}
 
 
@@ -237,7 +237,7 @@ def resolved(text: str) -> Any:
 
 
 def _represented(number: int, text: str) -> int | float | str:
-    """In 64 bits, or at least nearly so; what is too large even for that is text."""
+    """A number of 64 bits, or a float; a number that is too large for a float is text."""
     if -(2**63) <= number < 2**64:
         return number
     try:

@@ -1,8 +1,8 @@
 """Facts about the Go types of built-in kinds that ownership needs and OpenAPI lacks.
 
 Ownership of a new object is the difference between Go's empty value of its type and the object.  An empty value is
-not empty JSON: structs that are no pointers, and fields that are never omitted, are in it.  The creator of an
-object does not own those (`.spec.template`), only differing fields inside them.
+not empty JSON: it contains structs that are no pointers, and fields that Go never omits.  The creator of an object does
+not own those (`.spec.template`), but the fields in them that differ.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.model import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, Schema
 
-STRUCT: Final = object()  #: the empty value of whatever struct the field holds
+STRUCT: Final = object()  #: the empty value of the field's struct
 
 #: Go type → fields that its empty value has although OpenAPI does not require them
 ALWAYS_PRESENT: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -88,7 +88,7 @@ def _empty(schema: Schema | None) -> Any:
 
 
 def key_default(items: Schema, key: str) -> Any:
-    """The value of a list's key that an item leaves out; None if there is no default and the key is needed."""
+    """The default of an item's key; None if the item must have the key."""
     member = items.member(key)
     if member is None:
         return None

@@ -1,6 +1,5 @@
-"""Whether an applied configuration is of its type: the errors of server-side apply's own, strict, typing.
-
-Independent of `fieldValidation`: a configuration whose fields cannot be attributed is never applied.
+"""Type errors of an applied configuration.  They do not depend on `fieldValidation`: fields without a type cannot be
+owned.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from farflung.machinery.schema.model import BOOLEAN, INTEGER, NUMBER, STRING, Sc
 
 
 def untypable(applied: Obj, schema: Schema) -> str:
-    """Type errors of the configuration, in one text; empty if there are none."""
+    """The type errors of a configuration, in one text; empty if it has none."""
     found = list(_object_errors(applied, schema))
     if len(found) < 2:
         return "".join(found)

@@ -7,8 +7,8 @@
     from_scale      ownership of the parent after its scale was applied
     ignore_time_changes   the old entries, if only their times differ
 
-Every function returns entries and changes nothing it was given.  An entry that did not change is returned as the same
-dict, and a list of them that did not change as the same list.  An empty list means: no `managedFields` at all.
+Functions return entries and never change their arguments.  An unchanged entry is returned as the same dict, and an
+unchanged list as the same list.  An empty list means that the object has no `managedFields`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 OPERATIONS: Final = (APPLY, UPDATE)
 
-MAX_UPDATE_ENTRIES: Final = 10  #: beyond this many, the oldest Update entries are put together
-ANCIENT: Final = "ancient-changes"  #: the manager of Update entries that were put together
+MAX_UPDATE_ENTRIES: Final = 10  #: if an object has more, the oldest Update entries are merged
+ANCIENT: Final = "ancient-changes"  #: the manager of merged Update entries
 
 REPLICAS: Final = path("spec", "replicas")
 SCALE_VERSION: Final = "autoscaling/v1"
@@ -68,14 +68,14 @@ def after_update(
 ) -> Entries:
     """The owners of `new`, which `manager` writes over `old`; `old` is None on create.
 
-    `new` must be what the client asks for, defaulted, before the server itself adds or drops anything; what the server
-    will drop goes into `reset`, a set of paths.  The client's own `managedFields` in `new` count as upstream has it:
-    left out or undecodable they mean those of `old`, empty ones forget everything.
+    `new` has the client's values and defaults, but nothing else that the server adds.  `reset` are the paths that the
+    server will drop.  If `managedFields` in `new` are missing or invalid, those of `old` stay; if they are empty, they
+    are reset.
     """
     entries = _entries_before(new, old, subresource)
     if not entries:
         if old is not None:
-            return entries  # ownership was given up: it begins again with the next apply
+            return entries  # they were reset; the next apply owns its fields again
         return after_create(
             new, schema, manager=manager, api_version=api_version, now=now, subresource=subresource, reset=reset
         )
@@ -114,7 +114,8 @@ def _means_reset(sent: Any) -> bool:
 
 
 def handed_over(entries: Entries, taken: Fields, removed: Fields, author: Obj) -> Entries:
-    """Entries after `author` took some fields and some were removed.  The `fieldsV1` of `author` is ignored."""
+    """The entries after `author` set the fields `taken`, and others were removed.  The `fieldsV1` of `author` is
+    ignored."""
     identity = identity_of(author)
     mine: Fields = {}
     result: Entries = []
@@ -137,7 +138,7 @@ def _same(first: Obj, second: Obj) -> bool:
 
 
 def ignore_time_changes(new: Obj, old: Obj) -> Entries:
-    """The entries to store for `new`: those of `old` if nothing but their times differs between the two objects."""
+    """The entries to store for `new`: those of `old` if the objects differ only in the times of their entries."""
     entries: Entries = new["metadata"].get("managedFields") or []
     before: Entries = old["metadata"].get("managedFields") or []
     if entries is before or len(entries) != len(before):
@@ -161,8 +162,8 @@ def _without_owners(obj: Obj) -> Obj:
 def after_scale(entries: Entries, *, manager: str, api_version: str, replicas: Fields = REPLICAS) -> Entries:
     """Owners of an object whose number of replicas `manager` changed through the scale subresource.
 
-    `api_version` is the object's; `replicas` is the path of the number in it.  A number without owner stays without.
-    The entry has no time, as upstream's has none.
+    `api_version` is the object's; `replicas` is the path of the number in it.  A number without an owner gets none.  As
+    in Kubernetes, the entry has no time.
     """
     if not any(has(one.get("fieldsV1") or {}, replicas) for one in entries):
         return entries
@@ -180,7 +181,8 @@ def for_scale(entries: Entries, replicas: Fields) -> Entries:
 
 
 def from_scale(entries: Entries, scaled: Entries, *, api_version: str, replicas: Fields) -> Entries:
-    """Owners of an object whose Scale has got the owners `scaled`.  New owners have no time, as in Kubernetes."""
+    """Owners of an object after an apply to its Scale, which then has the owners `scaled`.  As in Kubernetes, new
+    owners have no time."""
     owners = {_author(one): one for one in scaled if has(one["fieldsV1"], REPLICAS)}
     result: Entries = []
     for one in entries:
@@ -204,7 +206,7 @@ def _author(one: Obj) -> tuple[str, str, str]:
 
 
 def entry(manager: str, operation: str, api_version: str, time: str, fields: Fields, subresource: str) -> Obj:
-    """One entry; without a time if that is empty."""
+    """One entry.  An empty time is omitted."""
     made: Obj = {"manager": manager, "operation": operation, "apiVersion": api_version}
     if time:
         made["time"] = time
@@ -216,14 +218,14 @@ def entry(manager: str, operation: str, api_version: str, time: str, fields: Fie
 
 
 def identity_of(one: Obj) -> tuple[str, str, str, str]:
-    """Merges entries of the same manager: an applier keeps its entry when it changes the applied version."""
+    """Entries with equal identities are merged.  That of an Apply entry does not depend on the version."""
     operation = one["operation"]
     version = "" if operation == APPLY else one["apiVersion"]
     return one.get("manager") or "", operation, version, one.get("subresource") or ""
 
 
 def decoded(sent: Any) -> Entries:
-    """A client's entries in normal form; ApiError if they are none."""
+    """A client's entries in normal form.  Raises ApiError."""
     if not isinstance(sent, list):
         raise bad_request("metadata.managedFields: must be a list")
     entries = [_decoded_entry(one) for one in sent]
@@ -243,7 +245,7 @@ def _decoded_entry(one: Any) -> Obj:
 
 
 def arranged(entries: Entries) -> Entries:
-    """In the order in which they are stored, and no more of them than are kept."""
+    """The entries in their stored order, with the oldest merged if they are too many."""
     if len(entries) > MAX_UPDATE_ENTRIES:
         entries = _capped(entries)
     if len(entries) < 2:
@@ -253,26 +255,26 @@ def arranged(entries: Entries) -> Entries:
 
 
 def _order(one: Obj) -> tuple[str, str]:
-    """By operation and time.  Entries of the same second keep their order."""
+    """Sort key: operation and time.  Entries of the same second keep their order."""
     return one["operation"], one.get("time") or ""
 
 
 def _capped(entries: Entries) -> Entries:
-    """Update entries of the same version put together, the oldest first, until few enough are left."""
+    """Merge Update entries of the same version, the oldest first, until few enough are left."""
     updates = sorted((one for one in entries if one["operation"] == UPDATE), key=_order)
     excess = len(updates) - MAX_UPDATE_ENTRIES
     oldest: dict[str, Obj] = {}
-    gone: set[int] = set()
+    merged: set[int] = set()
     for one in updates:
         if excess <= 0:
             break
         version = one["apiVersion"]
         if version not in oldest:
             oldest[version] = one
-            gone.add(id(one))
+            merged.add(id(one))
             continue
         together = union(oldest[version]["fieldsV1"], one["fieldsV1"])
         oldest[version] = entry(ANCIENT, UPDATE, version, one.get("time") or "", together, "")
-        gone.add(id(one))
+        merged.add(id(one))
         excess -= 1
-    return [one for one in entries if id(one) not in gone] + list(oldest.values())
+    return [one for one in entries if id(one) not in merged] + list(oldest.values())

@@ -1,15 +1,15 @@
 """Sets of field paths, in the form in which `fieldsV1` carries them.
 
-A set is a tree of dicts.  A path in the set is a node that is empty, or that holds the marker "."; any other node only
-leads to paths below it:
+A set is a tree of dicts.  A path is in the set if its node is empty or has the marker ".".  Other nodes are only
+parents of paths:
 
     {"f:data": {}}                             .data
     {"f:data": {".": {}, "f:a": {}}}           .data and .data.a
     {"f:ports": {'k:{"port":80}': {}}}         .ports[port=80]
 
-At the top, `{}` is the empty set.  A node is never `{".": {}}` alone: that is `{}`.  Sets are shared freely between
-each other and with objects, so none is ever changed in place; an operation that changes nothing returns its first
-operand itself, which callers test with `is`.
+At the top, `{}` is the empty set.  A node is never `{".": {}}`: that is written as `{}`.  Sets share nodes with each
+other and with objects, so they are never changed in place.  An operation that changes nothing returns its first
+operand, which callers compare with `is`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from farflung.machinery.errors import bad_request, go_quote
 
 Fields = dict[str, Any]  #: a set, or a node in one
 
-MEMBER: Final[Fields] = {}  #: a node: this path is in the set, and nothing below it
+MEMBER: Final[Fields] = {}  #: the node of a path in the set without paths below it
 SELF: Final = "."
 MAX_DEPTH: Final = 128  #: deeper fields are owned as a whole
 
@@ -33,12 +33,12 @@ def is_member(node: Fields) -> bool:
 
 
 def as_member(node: Fields) -> Fields:
-    """The node with its own path in the set too."""
+    """The node with its own path added."""
     return node if is_member(node) else {SELF: MEMBER, **node}
 
 
 def path(*names: str) -> Fields:
-    """The set of one path of plain field names: `path("spec", "replicas")`."""
+    """The set of one path of field names: `path("spec", "replicas")`."""
     node = MEMBER
     for name in reversed(names):
         node = {f"f:{name}": node}
@@ -60,7 +60,7 @@ def has(fields: Fields, single: Fields) -> bool:
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """Two sets, or the insides of two nodes that both have something below them."""
+    """The union of two sets, or of the contents of two nodes that both have paths below them."""
     changed: Fields | None = None
     for key, theirs in second.items():
         mine = first.get(key)
@@ -80,7 +80,7 @@ def _node_union(first: Fields, second: Fields) -> Fields:
 
 
 def difference(first: Fields, second: Fields) -> Fields:
-    """Paths of the first that are not in the second, each path for itself: taking .a leaves .a.b."""
+    """The paths of the first that are not in the second.  Removing .a does not remove .a.b."""
     changed: Fields | None = None
     for key, theirs in second.items():
         mine = first.get(key)
@@ -125,7 +125,7 @@ def _node_intersection(first: Fields, second: Fields) -> Fields | None:
 
 
 def without_trees(first: Fields, second: Fields) -> Fields:
-    """Paths of the first that neither are in the second nor lie below one that is."""
+    """The paths of the first that are neither in the second nor below a path of it."""
     left: Fields = {}
     for key, mine in first.items():
         theirs = second.get(key)
@@ -149,7 +149,7 @@ def _normal(inside: Fields) -> Fields | None:
 
 
 def parse(fields: Any) -> Fields:
-    """A client's `fieldsV1` as a set in normal form; ApiError if it is not one."""
+    """A client's `fieldsV1` as a set in normal form.  Raises ApiError."""
     if fields is None:
         return {}
     return _parse(fields, MAX_DEPTH)
@@ -175,7 +175,7 @@ def _parse(fields: Any, depth: int) -> Fields:
 
 
 def _parse_element(key: str) -> str | None:
-    """A path element in normal form; None for a kind of element that we do not know, which is passed over."""
+    """A path element in normal form; None for an unknown kind of element, which is ignored."""
     if key[1:2] != ":":
         raise bad_request(f"fieldsV1: missing colon: {key}")
     kind, text = key[0], key[2:]
@@ -210,7 +210,7 @@ def is_scalar(value: Any) -> bool:
 
 
 def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
-    """The paths as people read them, those of a level before those below it: `.spec.ports[port=80].name`."""
+    """The paths as text, `.spec.ports[port=80].name`, parents first."""
     elements = sorted((key for key in fields if key != SELF), key=_order)
     for key in elements:
         if is_member(fields[key]):

@@ -1,18 +1,17 @@
-"""The division of values into fields by type: the walks of ownership and server-side apply.
+"""The division of values into fields by type: the walks of field ownership and server-side apply.
 
-    FieldShape      a leaf: scalars, and whatever is replaced as a whole
-    Struct     named fields
-    Map        string keys
-    Deduced    any JSON: objects by key, everything else a leaf
-    ListMap    items known by the values of their key fields
-    ListSet    items known by their value
+    FieldShape     a leaf: scalars, and values that are replaced as a whole
+    StructShape    named fields
+    Map            string keys
+    Deduced        any JSON: objects have fields by key, other values are leaves
+    ListMap        items identified by the values of their key fields
+    ListSet        items identified by their value
 
-A shape answers, for values of its type: which fields a new value has (`added`), which an applied one claims
-(`claimed`), what happened between two (`changes`), what they are merged to (`merged`), and what is left when claims are
-given up (`pruned`).  Values are as trustworthy as the schema made them: what does not fit the type is a leaf, or, where
-a list's items have no key, `Unkeyed`.
+For values of its type, a shape has the fields of a new value (`added`), the fields that an applied value claims
+(`claimed`), the difference of two values (`changes`), their merger (`merged`), and the value without fields that a
+manager no longer applies (`pruned`).  A value of another type is a leaf.  A list item without a key raises `Unkeyed`.
 
-Shapes are made from schema nodes, each when it is first entered, and kept: nothing is looked up per object.
+A shape is made from its schema node when it is first needed, and kept: nothing is looked up per object.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from farflung.machinery.schema.model import LIST, MAP, OBJECT, Schema
 
 METADATA: Final = path("metadata")
 MOST_PLANS: Final = 512  #: per struct: clients choose which fields they set
-#: the identity of an object and fields that the server sets: never owned
+#: the identity of an object and fields that the server sets; they have no owner
 UNOWNED: Final = frozenset({"apiVersion", "kind"})
 UNOWNED_METADATA: Final = frozenset(
     {
@@ -97,11 +96,11 @@ OBJECT_META: Final[Schema] = Schema(
 )
 
 
-Emptied = list[tuple[Obj, str]]  #: an object, and a key of it whose value is a null that is to go
+Emptied = list[tuple[Obj, str]]  #: an object, and a key of it whose null is to be removed
 
 
 class Unkeyed(ValueError):
-    """An item of a list that must be known by its key has none."""
+    """An item of a list has no key."""
 
 
 class Changes(NamedTuple):
@@ -121,25 +120,24 @@ class FieldShape:
     __slots__ = ()
 
     def added(self, value: Any) -> Fields:
-        """The node of a value that was not there before: every path in it."""
+        """The node of a new value: every path in it."""
         return MEMBER
 
     def claimed(self, value: Any) -> Fields | None:
-        """The node of a value that is applied: its leaves and items, not the containers around them."""
+        """The node of an applied value: its leaves and items, but not the containers around them."""
         return MEMBER
 
     def changes(self, old: Any, new: Any) -> Changes:
         return NOTHING if old == new else REPLACED
 
     def merged(self, live: Any, applied: Any) -> Any:
-        """The applied value laid over the live one.  Parts of both are in it, not copies."""
+        """The applied value merged into the live one.  The result shares parts with both."""
         return applied
 
     def pruned(self, value: Any, last: Fields, kept: Fields, emptied: Emptied) -> Any:
         """The value without fields that are in `last` and not in `kept`; None if this empties it.
 
-        What is emptied by this stays as a null while owners are computed, because it counts as still there then; those
-        nulls are added to `emptied`.
+        A field that becomes empty stays as a null until its owners are computed; `emptied` gets these nulls.
         """
         return value
 
@@ -148,20 +146,20 @@ LEAF: Final = FieldShape()
 
 
 class ChildShape(NamedTuple):
-    """The shape below a key of an object."""
+    """The shape of the values of a key."""
 
     shape: FieldShape
     named: bool  #: a struct's field, not an entry of a map
-    compared: bool  #: look for a change as a whole first; not where types nest without end
+    compared: bool  #: compare the whole values first; False for recursive types
 
 
 class ObjectShape(FieldShape):
-    """JSON objects: what structs and maps have in common."""
+    """JSON objects: structs and maps."""
 
     __slots__ = ()
 
     def field(self, name: str) -> ChildShape | None:
-        """None for what is not tracked."""
+        """None for a field without owners."""
         raise NotImplementedError
 
     def child(self, name: str) -> FieldShape:
@@ -256,18 +254,18 @@ def _note(element: str, changes: Changes, taken: Fields, removed: Fields) -> Non
 
 
 def _given_up(mine: Fields, others: Fields | None, *, named: bool) -> bool:
-    """A manager that claims a part of a struct's field claims the field."""
+    """Whether no other manager claims a field.  A claim of a part of a struct's field is a claim of the field."""
     if named:
         return others is None
     return is_member(mine) and (others is None or not is_member(others))
 
 
-#: of a set of names: the node without what is below the names, and (element, name, shape) where something is below
+#: of a set of names: the node without the paths below the names, and (element, name, shape) of names with such paths
 StructPlan = tuple[Fields, tuple[tuple[str, str, FieldShape], ...]]
 
 
 class StructShape(ObjectShape):
-    """Few sets of names are ever used together; each has its plan."""
+    """Objects have few different sets of names; each set has a plan."""
 
     __slots__ = ("_depth", "_fields", "_plans", "_rest", "_schema")
 
@@ -309,7 +307,7 @@ class StructShape(ObjectShape):
         return plan
 
     def declares(self, names: tuple[str, ...]) -> bool:
-        """Whether the schema has all these fields, which were looked up before.  Other names can be any text."""
+        """Whether the schema has all these fields.  Other names can be any text."""
         return self._fields.keys() >= set(names)
 
     def _member(self, name: str) -> FieldShape | None:
@@ -338,7 +336,7 @@ class Root(StructShape):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema, 0)
-        self.empty: Final[Obj] = empty_object(schema)  #: what a new object is compared with
+        self.empty: Final[Obj] = empty_object(schema)  #: a new object is compared with it
         self._new: Final = NewStruct(self, self.empty)
         self._structs: Final[Obj] = {name: {} for name, value in self.empty.items() if isinstance(value, dict)}
         metadata = schema.member("metadata") if describes_metadata(schema) else None
@@ -353,11 +351,11 @@ class Root(StructShape):
         return super().changes({**self._structs, **old}, {**self._structs, **new})
 
     def created(self, new: Obj) -> Fields | None:
-        """The fields of a new object: `changes(self.empty, new).taken`, by plans."""
+        """The fields of a new object: the same as `changes(self.empty, new).taken`, but faster."""
         return self._new.taken(new)
 
 
-#: of a set of names: the node with every name, (element, name, shape) of new fields with something below them, and
+#: of a set of names: the node with every name, (element, name, shape) of new fields that are no leaves, and
 #: (element, name, struct or shape, empty value) of the fields that the empty value has, too
 NewStructPlan = tuple[
     Fields,
@@ -367,7 +365,7 @@ NewStructPlan = tuple[
 
 
 class NewStruct:
-    """A struct of a new object that Go's empty value has, too: its creator owns what differs from the empty value."""
+    """A struct of a new object that Go's empty value has, too.  The creator owns the fields that differ from it."""
 
     __slots__ = ("_empty", "_plans", "_shape", "_structs")
 
@@ -433,7 +431,7 @@ class Map(ObjectShape):
 
 
 class Deduced(Map):
-    """Values of no declared type."""
+    """Values without a declared type."""
 
     __slots__ = ()
 
@@ -460,7 +458,7 @@ class List(FieldShape):
         self._items = items
 
     def element(self, item: Any) -> str:
-        """The item's path element; raises Unkeyed if it has no key."""
+        """The item's path element.  Raises Unkeyed."""
         raise NotImplementedError
 
     def added(self, value: Any) -> Fields:
@@ -472,7 +470,7 @@ class List(FieldShape):
             return node
         if len(node) > len(elements):
             node.update(zip(elements, map(self._items.added, value), strict=True))
-        else:  # items that share a name are one leaf together
+        else:  # items with the same element are one leaf
             for element, items in self._indexed(value).items():
                 node[element] = self._items.added(items[0]) if len(items) == 1 else MEMBER
         return node
@@ -499,7 +497,7 @@ class List(FieldShape):
         return Changes(taken or None, removed or None)
 
     def _item_changes(self, old: list[Any], new: list[Any]) -> Changes:
-        """Items that share a name are one leaf together."""
+        """Items with the same element are one leaf."""
         if old == new:
             return NOTHING
         if len(old) == 1 and len(new) == 1:
@@ -527,7 +525,8 @@ class List(FieldShape):
         return self._interleaved(live, {self.element(item): item for item in applied})
 
     def _interleaved(self, live: list[Any], applied: dict[str, Any]) -> list[Any]:
-        """Applied items in their order; items only in the live list stay before the same shared item as they were."""
+        """The applied items in their order.  Items that are only live stay before the shared item that followed
+        them."""
         names = [self.element(item) for item in live]
         index = self._indexed(live)
         shared = [name for name in reversed(applied) if name in index]
@@ -635,7 +634,7 @@ def _made_list(schema: Schema, depth: int) -> FieldShape:
 
 
 def describes_metadata(schema: Schema) -> bool:
-    """Whether the schema of a kind says what is in its metadata; those of custom resources need not."""
+    """Whether the schema of a kind describes its metadata.  Those of custom resources need not."""
     metadata = schema.member("metadata")
     return metadata is not None and "labels" in metadata.property_names
 

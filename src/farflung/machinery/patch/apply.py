@@ -1,11 +1,11 @@
-"""Server-side apply: what an object becomes when a manager applies a configuration to it.
+"""Server-side apply: the result of applying a manager's configuration to an object.
 
-A manager owns the fields of the last configuration it applied.  Applying merges the new configuration into the live
-object by the type's schema, removes what the manager owned and applies no longer, unless others own it too, and
-refuses to change what others own, unless forced.
+A manager owns the fields of the last configuration it applied.  Apply merges the new configuration into the live
+object by the schema, removes fields that the manager owned and no longer applies, unless they have other owners, and
+refuses to change fields of other owners, unless it is forced.
 
-The result is the object before defaulting and validation.  Fields that the server defaults later have no owner; when
-all is done, `managed.ignore_time_changes` drops a change of times only.
+The result is the object before defaulting and validation.  Defaults that the server sets later have no
+owner.  Afterwards `managed.ignore_time_changes` drops a change that consists of times only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from farflung.machinery.fields.sets import Fields, difference, intersection, pat
 from farflung.machinery.fields.shapes import METADATA, UNOWNED_METADATA, Emptied, Root, Unkeyed, shape_of
 from farflung.machinery.schema.model import Schema
 
-BEFORE_FIRST_APPLY: Final = "before-first-apply"  #: owns all of an object that had no owners when first applied to
+BEFORE_FIRST_APPLY: Final = "before-first-apply"  #: the owner of an object's fields before its first apply
 
-KUBECTL: Final = "kubectl"  #: the manager whose client-side configuration is kept in step
+KUBECTL: Final = "kubectl"  #: the manager whose client-side configuration is updated, too
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-MAX_ANNOTATIONS: Final = 256 * 1024  #: bytes of all annotations of an object together
+MAX_ANNOTATIONS: Final = 256 * 1024  #: bytes of all annotations of an object
 
 
 def apply(
@@ -42,11 +42,11 @@ def apply(
     subresource: str = "",
     reset: Fields | None = None,
 ) -> Obj:
-    """The object with its new `managedFields`; ApiError on conflicts and on what cannot be applied.
+    """The object with its new `managedFields`.  Raises ApiError for conflicts and invalid configurations.
 
-    `live` is None if there is no object yet.  With `kind`, the configuration must be of this kind.  `reset` are the
-    paths that the server will drop: they are not owned.  Parts of `live` and `applied` are in the result; neither is
-    changed.  If nothing changes, the result equals `live`.
+    `live` is None if the object does not exist.  With `kind`, the configuration must be of this kind.  `reset` are the
+    paths that the server will drop; they get no owner.  The result shares parts with `live` and `applied`.  If nothing
+    changes, it equals `live`.
     """
     _check(applied, schema, api_version, kind)
     applier = _Applier(shape_of(schema), manager, api_version, now, subresource, reset or {})
@@ -142,7 +142,7 @@ def _merged(applier: _Applier, live: Obj | None, applied: Obj, force: bool) -> O
     merged = shape.merged(base, applied) if live is not None else dict(applied)
     emptied: Emptied = []
     if last is not None:
-        kept = union(claims, METADATA)  # which is never removed as a whole
+        kept = union(claims, METADATA)  # metadata is never removed as a whole
         for one in others:
             kept = union(kept, one["fieldsV1"])
         merged = shape.pruned(merged, last["fieldsV1"], kept, emptied) or {}
@@ -214,15 +214,17 @@ def _refusal(conflicts: list[tuple[Obj, Fields]]) -> ApiError:
     ordered = sorted(conflicts, key=lambda conflict: orjson.dumps(identity_of(conflict[0])))
     listed = [(_manager_text(one), list(paths(fields))) for one, fields in ordered]
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field}
-        for who, fields in listed
+        {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": field}
+        for manager, fields in listed
         for field in fields
     ]
     if len(causes) == 1:
         message = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
     else:
         lines = [
-            line for who, fields in listed for line in (f"conflicts with {who}:", *(f"- {field}" for field in fields))
+            line
+            for manager, fields in listed
+            for line in (f"conflicts with {manager}:", *(f"- {field}" for field in fields))
         ]
         message = f"{len(causes)} conflicts: " + "\n".join(lines)
     return ApiError(409, "Conflict", f"Apply failed with {message}", {"causes": causes})
@@ -265,7 +267,7 @@ def _annotations(obj: Obj) -> dict[str, Any]:
 
 
 def _with_last_applied(obj: Obj, applied: Obj) -> Obj:
-    """The object whose client-side configuration, if it has one, is the applied one."""
+    """The object with the applied configuration as its client-side configuration, if it has one."""
     annotations = _annotations(obj)
     if not annotations.get(LAST_APPLIED):
         return obj

@@ -29,7 +29,7 @@ def rejected() -> ApiError:
 
 
 def check(operations: Any) -> list[str]:
-    """Refuse what is no JSON patch; return the unknown fields of its operations."""
+    """The unknown fields of the operations.  Raises ApiError for an invalid patch."""
     if not isinstance(operations, list):
         kind = NAMES.get(type(operations), "null")
         why = f"json: cannot unmarshal {kind} into Go value of type []handlers.jsonPatchOp"

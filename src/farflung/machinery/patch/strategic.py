@@ -62,7 +62,7 @@ def _merged(original: Any, patch: Any, schema: Schema | None) -> Any:
             return _plain(patch)
         return _merge_map(original, patch, schema)
     if isinstance(original, list) and isinstance(patch, list) and schema is not None and "merge" in schema.strategies:
-        # merge, then put what the patch names and what only the server had into one order
+        # merge, then order the items of the patch and those that only the server has
         merged, order = _combined(original, patch, schema)
         return _in_order(merged, order, original, schema.merge_key)
     return _plain(patch)
@@ -155,7 +155,7 @@ def _key_of(item: Any, key: str) -> Any:
 
 
 def _merge_ordered_lists(original: Obj, patch: Obj, schema: Schema | None) -> None:
-    """Lists whose order the patch sets; they are done, and leave the patch."""
+    """Merge the lists whose order the patch sets, and remove them from the patch."""
     for directive in [name for name in patch if name.startswith(ELEMENT_ORDER)]:
         order = patch.pop(directive)
         name = directive.removeprefix(ELEMENT_ORDER)

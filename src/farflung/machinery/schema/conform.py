@@ -3,9 +3,9 @@
     conformer = compile(schema, wire.fields)      once for a kind
     obj, problems = conformer.conform(body)       for every write
 
-Whatever Kubernetes reads into its Go structs and writes again loses what the structs have no field for, loses empty
-values of fields that are no pointers, gains the fields that are always written, and has its quantities, times and
-bytes in one form.  The fields come out in Go's order.  Errors and problems are worded as Go words them.
+Kubernetes decodes an object into Go structs and encodes it again.  This drops unknown fields and empty values of fields
+that are no pointers, adds the fields that are always written, and brings quantities, times and bytes into one form.
+The fields have Go's order, and errors and problems Go's words.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ Fields = Callable[[str], Mapping[str, GoField]]  #: the name of a definition →
 class GoType(NamedTuple):
     """The conversion of values of one Go type."""
 
-    go: str  #: as Go's messages call it
+    go: str  #: its name in Go's messages
     convert: Convert  #: of a value that is not null
     zero: Make  #: the JSON of an unset value
-    exact: type | None = None  #: values of this Python type are as they should be
+    exact: type | None = None  #: values of this Python type need no conversion
     nilable: bool = False  #: its zero is nil: a list, a map, bytes
 
 
 class Conformed(NamedTuple):
-    obj: Obj  #: new, but it may share parts with what it was made of
+    obj: Obj  #: new, but it may share parts with the body
     problems: list[str]  #: `unknown field "spec.x"`, in the order of the body
 
 
@@ -184,7 +184,7 @@ class TypeCompiler:
                 return None
 
     def _schema_or_more(self, schema: Schema) -> Convert:
-        """JSON schema allows a schema or something simpler here; unknown fields in it are dropped without a word."""
+        """A schema, or a simpler value.  Unknown fields of such a schema are not reported."""
         nested = self.struct(schema.definition_named(schema.name.rpartition("Or")[0]))
 
         def convert(value: Any, path: Path, problems: Problems) -> Any:
@@ -296,7 +296,7 @@ def _bytes(value: Any, path: Path, problems: Problems) -> str:
         raise Mismatch(NAMES[type(value)], "[]uint8", path)
     try:
         return _reencoded(value)
-    except ValueError:  # Go reads over line ends
+    except ValueError:  # Go ignores line ends
         try:
             return _reencoded(value.replace("\n", "").replace("\r", ""))
         except ValueError:
@@ -315,7 +315,7 @@ BASE64: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 
 def illegal_base64(text: str) -> int:
-    """The byte Go stumbles over in a text that is not base64."""
+    """The position of the first byte that Go refuses in invalid base64."""
     digits = 0
     data = text.encode("utf-8", "surrogatepass")
     for position, byte in enumerate(data):

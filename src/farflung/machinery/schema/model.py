@@ -1,8 +1,7 @@
 """A schema node: the type of a value, for decoding, pruning, patches, server-side apply and protobuf.
 
-Built once from OpenAPI (of a built-in kind or of a CustomResourceDefinition); then decoding, pruning, patches,
-server-side apply and protobuf all walk the same nodes.  References are resolved when a node is first entered, so
-recursive types are fine and unused ones cost nothing.
+Nodes are made once from the OpenAPI schema of a built-in kind or of a CustomResourceDefinition, and shared by all these
+walks.  A reference is resolved when its node is first needed, so types may be recursive, and unused ones cost nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ NUMBER: Final = "number"
 BOOLEAN: Final = "boolean"
 INT_OR_STRING: Final = "int-or-string"
 QUANTITY: Final = "quantity"
-ANY: Final = "any"  #: any JSON at all
+ANY: Final = "any"  #: any JSON
 
-#: definitions that are more than their OpenAPI type says
+#: definitions that OpenAPI does not describe completely
 SPECIAL: Final[Mapping[str, str]] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": QUANTITY,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": INT_OR_STRING,
@@ -91,7 +90,7 @@ class Schema:
         return self._only_child({} if values is True else values)
 
     def field(self, name: str) -> Schema | None:
-        """The node under a key of an object or a map, whichever this is."""
+        """The node of a key of an object or a map."""
         if self.kind == MAP:
             return self.values
         return self.member(name)
@@ -113,10 +112,10 @@ class Schema:
         if reference is None:
             return Schema(definition, self._lookup)
         target = self._lookup(reference.rpartition("/")[2])
-        said_here = {key: value for key, value in definition.items() if key.startswith("x-kubernetes-")}
-        if not said_here:
+        extensions = {key: value for key, value in definition.items() if key.startswith("x-kubernetes-")}
+        if not extensions:
             return target
-        return Schema({**target.definition, **said_here}, self._lookup, target.name)
+        return Schema({**target.definition, **extensions}, self._lookup, target.name)
 
     def __repr__(self) -> str:
         return f"Schema({self.kind}, {self.name or self.format!r})"
@@ -136,7 +135,7 @@ def kind_of(definition: Definition, name: str = "") -> str:
         case "object" if definition.get("additionalProperties"):
             return MAP
         case "object" if name:
-            return OBJECT  # a struct that has no fields (`NetworkPolicyPeer`'s cousins, ListMeta subsets)
+            return OBJECT  # a struct without fields
         case "object":
             return ANY
         case "array":

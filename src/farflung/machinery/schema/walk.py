@@ -1,4 +1,4 @@
-"""The walk through an object that makes a new one: each value is converted by the type of its field.
+"""The walk that makes a new object from another: it converts each value by the type of its field.
 
 Go types (`conform.py`) and structural schemas (`structural/structural.py`) are compiled to the same objects, lists and
 maps.  They differ in the fields that a new object gets, in the values of unset fields, and in the result for a value of
@@ -24,7 +24,7 @@ LARGEST_PLAN: Final = 64  #: … with so many fields: clients choose which field
 
 
 class MapKey(str):
-    """A step into a map.  Unlike a field, Go's messages leave it out."""
+    """A step into a map.  Go's messages omit it, unlike a field."""
 
     __slots__ = ()
 

@@ -37,7 +37,7 @@ IN: Final = "@in"
 INDEX: Final = "_[_]"
 OPTIONAL_INDEX: Final = "_[?_]"
 OPTIONAL_SELECT: Final = "_?._"  #: its second argument is a Literal, the name of the field
-NOT_STRICTLY_FALSE: Final = "@not_strictly_false"  #: true unless false: an error is true as well
+NOT_STRICTLY_FALSE: Final = "@not_strictly_false"  #: true unless the operand is false; errors count as true
 MAP_INSERT: Final = "cel.@mapInsert"  #: (map, key, value) or (map, map) → a map with more entries, all new
 
 ACCUMULATOR: Final = "@result"  #: of the macros
@@ -56,7 +56,7 @@ LiteralValue = bool | int | UnsignedInteger | float | str | bytes | None
 
 @dataclass(slots=True, eq=False)
 class AstNode:
-    """`id` is unique in a tree, `offset` is the index into the text that errors point to.  The checker sets `type`."""
+    """`id` is unique in a tree, `offset` is the index of the text in errors.  The checker sets `type`."""
 
     id: int
     offset: int
@@ -80,7 +80,7 @@ class Identifier(AstNode):
 class Select(AstNode):
     """`operand.field`; with `test_only` it is `has(operand.field)`.
 
-    The operand's type decides how: fields of an object type, keys of a map, either for dyn, inside for an optional.
+    By the operand's type: fields of an object type, keys of a map, either for dyn, the inner value of an optional.
     """
 
     operand: Expression
@@ -94,8 +94,8 @@ class FunctionCall(AstNode):
 
     After the check a call of a namespaced function has no target: `optional.of(x)` is
     `FunctionCall(None, "optional.of", [x])`.
-    `overloads` are those that the types allow, in the order of their declaration: one if all is known, several if an
-    argument is dyn and only its value can tell.  An overload's arguments begin with the target, if there is one.
+    `overloads` are those that the types allow, in the order of their declaration: one if all types are known, several
+    if an argument is dyn.  An overload's arguments begin with the target, if the call has one.
     """
 
     target: Expression | None

@@ -1,9 +1,9 @@
 """The cost limit of an evaluation.
 
-Costs are counted as cel-go and Kubernetes count them, so that a rule that is over its budget there is over it here.
-They do not bound everything: a `replace` may make a long text of a short one, and two lists that share their elements
-are compared as if they did not.  A Meter counts such work too, beside the costs, against limits of its own; its unit is
-a byte of a value that is made, of which about sixty take a microsecond.
+Costs are those of cel-go and Kubernetes, so a rule exceeds its budget here if it does there.  They do not bound all
+work: `replace` may make a long text from a short one, and lists that share elements are compared element by element.
+So a Meter also counts work against its own limit.  The unit is one byte of a new value; sixty of them take about a
+microsecond.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-PER_CALL: Final = 1_000_000  #: the most that one evaluation of one rule may cost
-PER_OBJECT: Final = 10_000_000  #: the most that all rules of one object may cost
+PER_CALL: Final = 1_000_000  #: maximum cost of one evaluation of one rule
+PER_OBJECT: Final = 10_000_000  #: maximum cost of all rules of one object
 MOST_WORK: Final = 64 << 20  #: of one evaluation
 MOST_WORK_PER_OBJECT: Final = 4 * MOST_WORK
-STEP: Final = 64  #: one step of Python that no cost accounts for
+STEP: Final = 64  #: one step of Python without a cost
 SLOW: Final = 16  #: a character that Python code processes
 
 OVER: Final = "operation cancelled: actual cost limit exceeded"
 
 
 class OverBudget(Exception):
-    """An evaluation has cost more than it may, or worked more than it should.  Nothing in an expression absorbs it."""
+    """An evaluation exceeded its cost or its work.  No expression can handle this error."""
 
     def __init__(self) -> None:
         super().__init__(OVER)
 
 
 class Meter:
-    """Counts what one evaluation has cost and done."""
+    """Counts the cost and the work of one evaluation."""
 
     __slots__ = ("limit", "spent", "worked")
 
@@ -44,14 +44,14 @@ class Meter:
             raise OverBudget
 
     def work(self, amount: int) -> None:
-        """Before a value of `amount` bytes is made, or as much is done otherwise."""
+        """Count work before it is done: the bytes of a new value, or the equivalent."""
         self.worked += amount
         if self.worked > MOST_WORK:
             raise OverBudget
 
 
 class Metered:
-    """An implementation that takes the Meter before its arguments, because its costs alone do not bound it."""
+    """An implementation that gets the Meter before its arguments, because its cost does not bound its work."""
 
     __slots__ = ("function",)
 
@@ -59,5 +59,5 @@ class Metered:
         self.function = function
 
     def __call__(self, *arguments: Any) -> Any:
-        """Outside of an evaluation, with a meter of its own."""
+        """Outside of an evaluation, with its own meter."""
         return self.function(Meter(), *arguments)

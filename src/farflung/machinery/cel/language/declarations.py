@@ -18,12 +18,11 @@ from farflung.machinery.cel.language.types import Type, TypeKind
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One signature of a function, and what it does.
+    """One signature of a function, and its implementation.
 
     `arguments` includes the target of a member (`'a'.size()`) as the first.  `implementation` takes the values in the
-    same order; None is for what the evaluator does itself, because not all arguments may be needed (`_&&_`, `_||_`,
-    `_?_:_`, `@not_strictly_false`).  `cost` is what one evaluation has cost, of the arguments and the result, as
-    Kubernetes counts; None means 1.
+    same order; None: the evaluator implements it, because it may not need all arguments (`_&&_`, `_||_`, `_?_:_`,
+    `@not_strictly_false`).  `cost` is Kubernetes' cost of one evaluation, from the arguments and the result; None: 1.
     """
 
     id: str
@@ -32,7 +31,7 @@ class Overload:
     member: bool = False
     implementation: Callable[..., Any] | None = None
     cost: Callable[[tuple[Any, ...], Any], int] | None = None
-    generic: bool = field(init=False, compare=False)  #: whether there are type parameters
+    generic: bool = field(init=False, compare=False)  #: whether it has type parameters
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "generic", _is_generic((*self.arguments, self.result)))

@@ -1,7 +1,7 @@
 """Equality and order of values.
 
 Numbers of different types are equal if they are the same number; other values of different types are not equal, which
-is no error.  A bool is no number, though Python thinks so.
+is no error.  Unlike in Python, a bool is no number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from farflung.machinery.cel.language.values import (
     no_such_overload,
 )
 
-#: types whose values Python compares as CEL does, with values of the same type
+#: types whose values Python compares like CEL with values of the same type
 SCALARS: Final = frozenset({bool, int, float, str, bytes, type(None)})
 LONG: Final = 1000  #: characters of a text whose comparison counts
 ORDERED: Final = frozenset({bool, int, UInt, float, str, bytes, Timestamp, Duration})
@@ -84,7 +84,7 @@ def _equal_maps(meter: Meter, left: dict[Any, Any], right: dict[Any, Any]) -> bo
 
 
 def has_key(mapping: dict[Any, Any], key: Any) -> bool:
-    """Python takes `true` and 1 for the same key, CEL does not.  The keys of one map are of one type."""
+    """In Python `true` and 1 are the same key, in CEL they are not.  The keys of a map have one type."""
     kind = type(key)
     if kind is str:
         return key in mapping
@@ -94,7 +94,7 @@ def has_key(mapping: dict[Any, Any], key: Any) -> bool:
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1.  Raises EvaluationError if the two have no order; a NaN has none with any number."""
+    """-1, 0 or 1.  Raises EvaluationError if the values have no order; NaN has no order with any number."""
     kind, other = type(left), type(right)
     if kind not in ORDERED or (kind is not other and not (kind in NUMBERS and other in NUMBERS)):
         raise no_such_overload()

@@ -1,7 +1,7 @@
 """The types of CEL, with those that Kubernetes adds.
 
-Two types are the same if their names and parameters are: the fields and sizes of a type say more about its values and
-take no part in comparison, so object types need names that are unique within an environment.
+Types are equal if their names and parameters are.  Fields and sizes are not compared, so the names of object types must
+be unique within an environment.
 """
 
 from __future__ import annotations

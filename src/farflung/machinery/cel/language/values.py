@@ -1,9 +1,9 @@
 """The values of CEL at run time.
 
-Python's own wherever they fit: bool, int (64 bits, checked by the operators), float, str, bytes, list, dict and None.
-The rest is here.  Nothing ever changes a value once it is made, so values are shared freely.
+Python's own types where possible: bool, int (64 bits, checked by the operators), float, str, bytes, list, dict and
+None.  The others are here.  Values are immutable and shared.
 
-    EvaluationError     what an expression does instead of having a value; the texts are cel-go's
+    EvaluationError     raised by an expression without a value; the texts are cel-go's
     UInt                an unsigned integer of 64 bits
     Timestamp, Duration nanoseconds since 1970, nanoseconds
     OptionalValue       `optional.of(x)`, NONE
@@ -32,7 +32,7 @@ NO_SUCH_OVERLOAD: Final = "no such overload"
 
 
 class EvaluationError(Exception):
-    """An expression has no value; `&&`, `||` and the conditional may do without it."""
+    """An expression has no value; `&&`, `||` and the conditional may not need it."""
 
 
 def no_such_overload() -> EvaluationError:
@@ -99,7 +99,7 @@ def checked_duration(nanos: int) -> Duration:
 
 
 class OptionalValue:
-    """A value that may be missing; NONE is the one that is."""
+    """A value that may be missing; NONE is the missing one."""
 
     __slots__ = ("value",)
 
@@ -138,7 +138,7 @@ class SetList(list[Any]):
 
 
 class MapList(list[Any]):
-    """A list of objects that some of their properties tell apart, without order."""
+    """A list of objects without order, identified by some of their properties."""
 
     __slots__ = ("keys",)
 
@@ -155,7 +155,7 @@ class MapList(list[Any]):
 
 # --- the type of a value --------------------------------------------------------------------------
 
-#: names of types at run time where they are not those of the checker
+#: names of types at run time that differ from those of the checker
 RUN_TIME_NAMES: Final = {
     "timestamp": "google.protobuf.Timestamp",
     "duration": "google.protobuf.Duration",
@@ -216,7 +216,7 @@ def type_value(of: Type) -> TypeValue:
 
 
 def has_type(value: Any, of: Type) -> bool:
-    """Whether a value fits a declared type, looking no deeper than its outside."""
+    """Whether a value fits a declared type, without its elements."""
     expected = of.kind
     if expected is TypeKind.DYN or expected is TypeKind.PARAMETER:
         return True

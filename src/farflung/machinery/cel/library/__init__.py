@@ -1,6 +1,6 @@
-"""The functions of CEL, and those that Kubernetes 1.34 adds: what they are called, take, do, and cost.
+"""The functions of CEL, and those of Kubernetes 1.34: names, types, implementations and costs.
 
-`KUBERNETES` is all of it, as the rules of CustomResourceDefinitions may use it.
+`KUBERNETES` has all functions that rules of CustomResourceDefinitions may use.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class IP:
 
 
 class CIDR:
-    """An address and how many of its bits are the network's; the others need not be zero."""
+    """An address and the number of its network bits; the others need not be zero."""
 
     __slots__ = ("address", "bits")
     TYPE_NAME: Final = CIDR_TYPE.name
@@ -114,7 +114,7 @@ def _parse(text: str) -> Address | None:
 
 
 def _why(text: str) -> str:
-    """The complaint of Go's reader, the common ones of it."""
+    """The error of Go's parser, for common mistakes."""
     if ":" in text[:_LONGEST] and "." not in text[:_LONGEST].partition(":")[0]:
         return _why_not_6(text[:_LONGEST])
     if "." not in text:

@@ -108,7 +108,7 @@ def int_to_duration(nanos: int) -> Duration:
 
 
 def written_double(number: float) -> str:
-    """Go's %g: as few digits as tell the number apart, with an exponent if it is large or small."""
+    """Go's %g: the shortest digits, with an exponent if the number is large or small."""
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "+Inf" if number > 0 else "-Inf"
     sign, digits, exponent = Decimal(repr(number)).as_tuple()

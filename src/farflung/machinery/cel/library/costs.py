@@ -19,7 +19,7 @@ _SIZED: Final = frozenset({str, bytes, dict}) | LISTS
 
 
 def size(value: Any) -> int:
-    """Characters, bytes, elements or entries, as many as there are; Kubernetes' own values may tell as `size`."""
+    """The number of characters, bytes, elements or entries; the `size` of Kubernetes' own values."""
     if type(value) in _SIZED:
         return len(value)
     return int(getattr(value, "size", 1))
@@ -76,7 +76,7 @@ def of_joined(_: Arguments, result: Any) -> int:
 
 
 def of_tree(arguments: Arguments, _: Any) -> int:
-    """A walk over all that is in the first argument; it ends where no budget is as large."""
+    """A walk over the whole first argument; it ends when it exceeds every budget."""
     cost = 0
     todo = [arguments[0]]
     while todo and cost <= PER_CALL:
@@ -115,7 +115,7 @@ def _of_self_comparison(elements: list[Any]) -> int:
     return allocation(int(len(elements) ** 2 * (2 + TRAVERSAL * textual)))
 
 
-#: costs that only the result can tell; all others are paid before anything is done
+#: costs that depend on the result; all others are paid in advance
 AFTERWARDS: Final = frozenset({of_joined, of_new_list})
 
 

@@ -38,7 +38,7 @@ COMPARABLE: Final[tuple[tuple[str, Type], ...]] = (
     ("string", STRING),
     ("bytes", BYTES),
 )
-#: the names of cel-go's types, which its own extension has in the ids
+#: the names of cel-go's types in the ids of its extension
 _GO_NAMES: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 _MOST_OF_RANGE: Final = 10_000_000
 
@@ -46,7 +46,7 @@ LIST_OF_INT: Final = list_of(INT)
 
 
 def walked(meter: Meter, elements: list[Any]) -> None:
-    """Counts all that is in a list, because texts that are empty or short cost nothing."""
+    """Counts the content of a list, because empty and short texts cost nothing."""
     todo = [elements]
     while todo:
         inner = todo.pop()
@@ -181,7 +181,7 @@ def sort_by_keys(meter: Meter, elements: list[Any], keys: list[Any]) -> list[Any
 
 
 def distinct(meter: Meter, elements: list[Any]) -> list[Any]:
-    """Each element where it stands first."""
+    """The first occurrence of each element."""
     if all(type(element) is str for element in elements):
         return list(dict.fromkeys(elements))
     different: list[Any] = []
@@ -207,7 +207,7 @@ def range_of(meter: Meter, size: int) -> list[int]:
 
 
 def _only_lists(implementation: Callable[..., Any]) -> Metered:
-    """Flattening is checked loosely: a list that holds no lists is let through by the checker if it is dyn."""
+    """The checker accepts a list without lists if its type is dyn."""
 
     def flattened(meter: Meter, elements: Any, *depth: int) -> Any:
         if type(elements) not in LISTS:

@@ -1,6 +1,6 @@
-"""The operators, `size`, `in` and `type`: what every CEL has.
+"""The operators, `size`, `in` and `type`: of every CEL.
 
-The logical ones are the evaluator's own affair, and have no implementation.
+The evaluator implements the logical ones itself.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def concatenate(meter: Meter, left: Any, right: Any) -> Any:
 
 
 def concatenate_lists(meter: Meter, left: list[Any], right: list[Any]) -> list[Any]:
-    """A set gets what it has not, and of a map list with the same keys the right one's elements take the place."""
+    """A set gets its missing elements; in a map list, elements of the right side replace those with the same keys."""
     meter.work(8 * (len(left) + len(right)))
     if type(left) is SetList:
         members = {(type(element), element) for element in hashable(left)}
@@ -218,7 +218,7 @@ def index_map(mapping: dict[Any, Any], key: Any) -> Any:
 
 
 def index(container: Any, key: Any) -> Any:
-    """`container[key]` if only the value can tell what it is."""
+    """`container[key]` if the type of the container is only known at run time."""
     if type(container) is dict:
         return index_map(container, key)
     if type(container) in LISTS:

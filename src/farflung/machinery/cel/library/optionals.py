@@ -1,6 +1,6 @@
 """Values that may be missing: `optional.of(x)`, `a.?b.orValue('c')`; and the insertion that the map macros need.
 
-`or` and `orValue` do not need their argument if there is a value, so they are the evaluator's own affair.
+`or` and `orValue` do not need their argument if there is a value, so the evaluator implements them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`quantity('1Gi')` and what can be asked of it."""
+"""`quantity('1Gi')` and its functions."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from farflung.machinery.cel.library.strings import LIST_OF_STRING
 
 _MEMORY: Final = 2 << 20  #: of one compiled pattern
 _STEPS_A_UNIT: Final = 4  #: of RE2's slowest machine, which it seldom needs
-_ONE_MATCH: Final = 640  #: what it takes to hand over one match
+_ONE_MATCH: Final = 640  #: the cost of returning one match
 
 
 class Match(Protocol):
@@ -39,7 +39,7 @@ def _options() -> Any:
 
 _OPTIONS: Final = _options()
 
-#: RE2's words for what is wrong with a pattern → Go's
+#: RE2's messages about patterns → Go's
 _COMPLAINTS: Final = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -64,8 +64,8 @@ def compiled(pattern: str) -> Pattern:
 
 
 def _in_words_of_go(error: Exception) -> str:
-    said = error.args[0] if error.args else ""
-    complaint, _, rest = (said.decode(errors="replace") if isinstance(said, bytes) else str(said)).partition(": ")
+    text = error.args[0] if error.args else ""
+    complaint, _, rest = (text.decode(errors="replace") if isinstance(text, bytes) else str(text)).partition(": ")
     return f"{_COMPLAINTS.get(complaint, complaint)}: `{rest}`"
 
 
@@ -95,7 +95,7 @@ def all_found(meter: Meter, text: str, pattern: Pattern, most: int = -1) -> list
         meter.work(_ONE_MATCH)
         start, stop = match.span()
         if start == stop == end:
-            continue  # Go allows no empty match right behind another one
+            continue  # Go allows no empty match directly after another one
         matches.append(match.group())
         end = stop
         if len(matches) == most:
@@ -122,7 +122,7 @@ def _legal(pattern: str) -> Pattern:
         raise EvaluationError(f"Illegal regex: {error}") from None
 
 
-#: overload → what it does with a pattern that is compiled already, because it is written in the expression
+#: overload → its implementation for a literal pattern, which is compiled once
 WITH_COMPILED: Final = {
     "matches_string": searched,
     "matches": searched,

@@ -27,7 +27,7 @@ class Semver:
     major: int
     minor: int
     patch: int
-    release: bool  #: whether there is no pre-release; those that are one come before
+    release: bool  #: whether it is no pre-release; pre-releases come before
     identifiers: tuple[Identifier, ...]
     build: tuple[str, ...]
 

@@ -12,7 +12,7 @@ from farflung.machinery.cel.library import costs
 
 
 def contains(meter: Meter, elements: list[Any], others: list[Any]) -> bool:
-    """Whether all others are among the elements."""
+    """Whether the elements contain all others."""
     for other in others:
         meter.work(STEP + 8 * len(elements))
         if not is_member(meter, other, elements):

@@ -119,7 +119,7 @@ def _decoded(value: bytes) -> str:
         raise _FormatError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
-#: how %s writes values that have no parts
+#: how %s writes values without parts
 _WRITTEN: Final[dict[type, Callable[[Any], str]]] = {
     str: str,
     bool: written_bool,
@@ -147,7 +147,7 @@ def _map(meter: Meter, values: dict[Any, Any]) -> str:
 
 
 def _literal(meter: Meter, value: Any) -> str:
-    """Inside of a list or map, as it would be written in CEL."""
+    """A value in a list or map, as a literal of CEL."""
     kind = type(value)
     if kind is str:
         meter.work(STEP + SLOW * len(value))

@@ -14,7 +14,7 @@ from farflung.machinery.cel.library.string_format import format_text
 
 LIST_OF_STRING: Final = list_of(STRING)
 
-#: what Go takes for white space
+#: white space in Go
 SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
@@ -61,7 +61,7 @@ def last_index_of(text: str, part: str) -> int:
 
 
 def last_index_of_until(text: str, part: str, offset: int) -> int:
-    """The last place at or before the offset where the part begins; none if the offset is beyond the text."""
+    """The last position of the part at or before the offset; none if the offset is beyond the text."""
     if not part:
         return offset
     if offset < 0:
@@ -94,7 +94,7 @@ def split(meter: Meter, text: str, separator: str) -> list[str]:
 
 
 def split_some(meter: Meter, text: str, separator: str, most: int) -> list[str]:
-    """At most so many parts, all of them if it is negative."""
+    """At most this many parts; negative: all parts."""
     if most == 0:
         return []
     meter.work(8 * len(text) if not separator else len(text) + 60 * text.count(separator))

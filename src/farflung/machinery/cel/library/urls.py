@@ -37,7 +37,7 @@ class URL:
     scheme: str
     host: str
     path: str  #: escaped
-    query: str  #: as it was written
+    query: str  #: not decoded
     text: str
 
     TYPE_NAME: ClassVar[str] = URL_TYPE.name
@@ -56,7 +56,7 @@ class URL:
         return (host, port) if colon and _PORT.fullmatch(f":{port}") else (self.host, "")
 
     def values(self) -> dict[str, list[str]]:
-        """The parameters of the query; those that cannot be read are left out."""
+        """The parameters of the query; invalid ones are omitted."""
         values: dict[str, list[str]] = {}
         for pair in self.query.split("&"):
             if not pair or ";" in pair:

@@ -19,7 +19,7 @@ Check = Callable[[str], bool]
 
 
 def known(name: Any) -> str:
-    """The name of a format if it is checked, or nothing."""
+    """The name of a format that is validated; empty for others."""
     return name if isinstance(name, str) and name.replace("-", "") in CHECKS else ""
 
 
@@ -85,7 +85,7 @@ def is_duration(text: str) -> bool:
 
 
 def _is_dotted(text: str) -> bool:
-    """Four numbers; leading zeros are tolerated, as they once were everywhere."""
+    """Four numbers, with or without leading zeros."""
     if text.count(".") != 3 or not text.isascii():
         return False
     parts = [part.lstrip("0") or "0" for part in text.split(".") if part.isdigit()]
@@ -295,8 +295,8 @@ class SchemaPattern:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.why = ""  #: what is wrong with it
-        self._known: set[str] = set()  # that match: a call into RE2 costs as much as the rest of an object
+        self.why = ""  #: the compile error
+        self._known: set[str] = set()  # that match: calling RE2 costs as much as the other checks of an object
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True

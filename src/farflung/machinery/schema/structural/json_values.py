@@ -18,7 +18,7 @@ TOLERANCE: Final = 1e-9
 
 
 def is_integer(value: Any) -> bool:
-    """Whether it counts as an integer: `1.0` does, and what does not fit into 64 bits does not."""
+    """Whether the API takes a value for an integer: also `1.0`, but no number of more than 64 bits."""
     if type(value) is int:
         return LEAST <= value <= MOST
     return type(value) is float and is_whole(value)
@@ -29,7 +29,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def is_whole(number: float) -> bool:
-    """Nearly without a fraction, and small enough to say so."""
+    """Whether a float is nearly an integer, and small enough to be exact."""
     if not -SAFE <= number <= SAFE:
         return False
     whole = float(int(number))
@@ -107,7 +107,7 @@ def _scientific(number: float) -> tuple[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """A number for people: whole floats without a fraction."""
+    """A number in messages: whole floats without a fraction."""
     return int(value) if type(value) is float and value.is_integer() and abs(value) < 1e6 else value
 
 
@@ -123,13 +123,13 @@ def canonicalize_numbers(value: Any) -> None:
 
 
 def canonical_number(number: int | float) -> int | float:
-    """1.0 is written as 1, and clients that want an integer read no other; what has more than 64 bits is a float."""
+    """1.0 is written as 1, because clients may decode an integer.  Integers of more than 64 bits are floats."""
     if type(number) is int:
         return number if LEAST <= number <= MOST else canonical_number(float(number))
     if not float(number).is_integer() or not -(2.0**63) <= number < 2.0**64:
         return number
     whole = int(Decimal(repr(number)))
-    return whole if whole >= LEAST else number  # the least one is written with other digits at its end
+    return whole if whole >= LEAST else number  # the smallest float is written with other last digits
 
 
 # --- equality and keys ----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from farflung.machinery.schema.structural.json_values import is_number
 
 DEEPEST: Final = 120  #: nodes below each other; a body has 254 levels, and a schema needs two for a node
 TYPES: Final = ("object", "array", "string", "integer", "number", "boolean")
-IDENTITY: Final = frozenset({"apiVersion", "kind", "metadata"})  #: fields of every object, whatever its schema contains
+IDENTITY: Final = frozenset({"apiVersion", "kind", "metadata"})  #: fields of every object, also without a schema
 NO_DEFAULT: Final = object()
 
 Number = int | float
@@ -38,7 +38,7 @@ class SchemaNode:
     embedded: bool = False  #: an object with its own apiVersion, kind and metadata
     list_type: str = ""
     list_keys: tuple[str, ...] = ()
-    default: Any = NO_DEFAULT  #: NO_DEFAULT if there is none
+    default: Any = NO_DEFAULT  #: NO_DEFAULT: none
     format: str = ""  #: empty: not validated
     pattern: SchemaPattern | None = None
     enum: Sequence[Any] | None = None
@@ -158,7 +158,7 @@ Find = Callable[[Any, str], Iterator[NodeValue]]
 
 
 def finder(node: SchemaNode, wanted: Callable[[SchemaNode], bool]) -> Find | None:
-    """A function that finds the values of wanted nodes, outer ones first; None if there are none."""
+    """A function that finds the values of wanted nodes, outer ones first; None if no node is wanted."""
     here = wanted(node)
     fields = {name: found for name, one in node.properties.items() if (found := finder(one, wanted))}
     values = finder(node.values, wanted) if node.values is not None else None

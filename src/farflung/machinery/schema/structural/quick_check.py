@@ -41,7 +41,7 @@ def never(value: Any) -> bool:
 class QuickCheck:
     """The tables of a schema's nodes, each made when it is first needed.
 
-    Alternatives say nothing of the types of lists; other nodes, which are `structural`, do.
+    Nodes of anyOf, oneOf, allOf and not do not define the types of lists; other nodes, which are `structural`, do.
     """
 
     __slots__ = ("_tables",)
@@ -50,7 +50,7 @@ class QuickCheck:
         self._tables: dict[tuple[int, bool], tuple[SchemaNode, Table]] = {}  # a node that is kept keeps its identity
 
     def fits(self, node: SchemaNode, value: Any, *, structural: bool = False) -> bool:
-        """Whether a value fits, and, if that is asked, has no duplicates in lists of type set or map."""
+        """Whether a value is valid.  `structural`: without duplicates in lists of type set or map."""
         return self.table(node, structural)[type(value)](value)
 
     def table(self, node: SchemaNode, structural: bool) -> Table:
@@ -169,7 +169,7 @@ def _numbers(node: SchemaNode, is_integer: Fits) -> Iterable[Fits]:
 
 
 def _enumerated(node: SchemaNode, exact: type) -> Iterable[Fits]:
-    """Kubernetes compares numbers by value, so 1 is 1.0; nothing else is equal to what it is not."""
+    """Kubernetes compares numbers by value, so 1 is equal to 1.0."""
     if node.enum is None:
         return
     if exact is str:
@@ -207,7 +207,7 @@ def _distinct(value: list[Any]) -> bool:
 
 
 def _distinct_by(keys: Sequence[str]) -> Fits:
-    """Suspicious of everything but scalars that differ."""
+    """Accepts only items whose keys are scalars and differ."""
     if not keys:
         return lambda value: len(value) < 2
     [first, *others] = keys

@@ -44,7 +44,7 @@ from farflung.machinery.schema.structural.quick_check import QuickCheck
 UNKNOWN: Final = object()  #: the old value is unknown
 NOWHERE: Final = "<nil>"  #: the field of an error about the whole object
 MOST: Final = 1000  #: errors of one list or object; a malicious one could have millions
-ALL: Final = 2000  #: visited values, valid or not; they decide which alternative was meant
+ALL: Final = 2000  #: visited values, valid or not; they decide which alternative is reported
 WRONG: Final = 5000  #: invalid values that are reported in detail
 
 
@@ -52,11 +52,11 @@ class ValueErrors(NamedTuple):
     """The errors of a value, by text, and the number of valid parts."""
 
     errors: dict[str, FieldError]
-    matches: int  #: decides which of several alternatives is the one that was meant
+    matches: int  #: decides which of several alternatives is reported
 
 
 class ErrorReport:
-    """The errors of one value.  `base` is where the value is, if it is not the whole object."""
+    """The errors of one value.  `base` is its path, if it is not the whole object."""
 
     def __init__(self, quick_check: QuickCheck, base: str = "") -> None:
         self._quick_check = quick_check
@@ -68,7 +68,7 @@ class ErrorReport:
             return []
         return list(self._found(node, value, "", old).errors.values())
 
-    # --- places and errors ------------------------------------------------------------------------
+    # --- fields and errors ------------------------------------------------------------------------
 
     def _field(self, name: str) -> str:
         name = name.removeprefix(".")
@@ -157,8 +157,8 @@ class ErrorReport:
                 best = found
         if best is None:
             return NOTHING
-        said = self._about_all(name, "must validate at least one schema (anyOf)")
-        return ValueErrors(dict([said, *best.errors.items()]), best.matches)
+        error = self._about_all(name, "must validate at least one schema (anyOf)")
+        return ValueErrors(dict([error, *best.errors.items()]), best.matches)
 
     def _one_of(self, node: SchemaNode, value: Any, name: str, old: Any) -> ValueErrors:
         if not node.one_of:
@@ -275,12 +275,12 @@ class ErrorReport:
 
 
 NOTHING: Final = ValueErrors({}, 0)
-#: what a value that has a format, but is no string, is called in messages
+#: the name in messages of a value with a format that is no string
 NUMBER_FORMATS: Final = {"integer": "int64", "number": "float64"}
 
 
 def _items_before(node: SchemaNode, value: list[Any], old: Any) -> Callable[[Any], Any]:
-    """From an item of a list to what it was before, where lists can be compared item by item."""
+    """A function from an item to its former value, for lists of type map."""
     if type(old) is not list or node.list_type != "map":
         return lambda item: UNKNOWN
     index = by_key(old, node.list_keys)
@@ -332,7 +332,7 @@ def _second_times(keys: list[Any]) -> list[int]:
 
 
 def ordered(value: Any) -> Any:
-    """With keys in order, as Go shows objects."""
+    """With sorted keys, as Go prints objects."""
     if type(value) is dict:
         return {name: ordered(value[name]) for name in sorted(value)}
     if type(value) is list:

@@ -138,8 +138,8 @@ OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def apply_schema(schema: Any, lookup: Lookup) -> Schema:
-    """The root node of a version's openAPIV3Schema.  Its metadata is ObjectMeta, whatever the schema contains;
-    `lookup` finds the definition."""
+    """The root node of a version's openAPIV3Schema.  Its metadata is ObjectMeta, also if the schema
+    contains another; `lookup` finds the definition."""
     definition: Obj = schema if isinstance(schema, dict) else {}
     properties = definition.get("properties")
     identity = {
@@ -206,7 +206,7 @@ def _object(node: SchemaNode, steps: EnabledSteps, misfit: Convert, *, root: boo
         return map_walk(compile_values(node.values, steps), misfit, sort=False)
     emptied = steps.prune and (node.open or not (kept or node.preserving))
     if not (node.properties or node.values or root or node.embedded or emptied):
-        return _only(dict, _any_json if steps.default else unchanged, misfit)  # the schema says nothing about fields
+        return _only(dict, _any_json if steps.default else unchanged, misfit)  # the schema does not describe fields
     return StructuralObject(node, steps, misfit, root=root, kept=kept).convert
 
 
@@ -286,7 +286,7 @@ def _any_json(value: Any, path: Path, problems: Problems) -> Any:
 
 
 def _emptied(value: Any, path: Path, problems: Problems) -> Any:
-    """Without the fields of an object, and of those in a list: nothing is known of them."""
+    """Without the fields of an object, or of the objects in a list: the schema does not describe them."""
     if type(value) is dict:
         problems += [(path, name) for name in value]
         return {}
