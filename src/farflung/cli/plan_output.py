@@ -18,8 +18,7 @@ from farflung.inspect.plan import GONE, Plan, PlannedObject, PlannedPlacement
 from farflung.inspect.plan_copies import PlannedCopy, PlannedDestination
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
-from farflung.placement.syncer_config import THE_ONE
+from farflung.placement.names import THE_ONE, GroupResource, Part
 
 NAMED: Final = 5  #: destinations in one line
 KINDS_NAMED: Final = 3

@@ -22,7 +22,7 @@ from farflung.apis.names import (
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.placement.names import BINDING, CONFIG, GroupResource, mailbox_name
+from farflung.placement.names import BINDING, THE_ONE, GroupResource, mailbox_name
 from farflung.placement.types import ApiBinding, Workspace
 from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
 from farflung.syncer.rbac import SyncedKinds, mailbox_rules, policy_rules, synced_kinds
@@ -132,9 +132,9 @@ async def _mailbox(client: Client, target: Obj, wanted: RegistrationRequest, rep
 async def _config(mailbox: Client, wanted: RegistrationRequest, report: Report) -> Obj:
     async def check() -> Obj | Pending:
         try:
-            return await mailbox.get(SYNCER_CONFIGS, CONFIG)
+            return await mailbox.get(SYNCER_CONFIGS, THE_ONE)
         except NotFound:
-            return Pending(f"the SyncerConfig {CONFIG} in the mailbox", "the mailbox controller creates it")
+            return Pending(f"the SyncerConfig {THE_ONE} in the mailbox", "the mailbox controller creates it")
 
     return await _awaited(check, wanted.seconds, report)
 

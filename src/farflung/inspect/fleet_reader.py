@@ -28,7 +28,7 @@ from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, workspace_name
 from farflung.inspect.inventory import HiddenError, everywhere
 from farflung.machinery.errors import Obj
-from farflung.placement.names import CONFIG
+from farflung.placement.names import THE_ONE
 
 THE_CLUSTER: Final = "cluster"  #: name of the LogicalCluster of a workspace
 AT_ONCE: Final = 8  #: concurrent requests
@@ -79,7 +79,7 @@ class _FleetReader:
         )
         configs = await self._everywhere(self._provider, SYNCER_CONFIGS)
         if configs is not None:
-            fleet.reports = {fields.cluster_of(one): one for one in configs if fields.name_of(one) == CONFIG}
+            fleet.reports = {fields.cluster_of(one): one for one in configs if fields.name_of(one) == THE_ONE}
         await self._read_machines(fleet)
         fleet.remarks = list(self._remarks())
         if fleet.is_hidden:

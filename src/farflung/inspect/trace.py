@@ -40,7 +40,7 @@ from farflung.inspect.trace_steps import (
     TracedObject,
 )
 from farflung.machinery.errors import Obj
-from farflung.placement.names import CONFIG, Category, GroupResource, Part, category, cluster_of, is_mailbox_name
+from farflung.placement.names import THE_ONE, Category, GroupResource, Part, category, cluster_of, is_mailbox_name
 from farflung.placement.types import Route, parse_placement
 from farflung.syncer.conversion import takes_status
 
@@ -264,7 +264,7 @@ class Tracer:
             )
         except HiddenError:
             return None
-        return {fields.cluster_of(one): one for one in found if fields.name_of(one) == CONFIG}
+        return {fields.cluster_of(one): one for one in found if fields.name_of(one) == THE_ONE}
 
     async def _read_destination(
         self, facts: ObservedDestination, workspaces: dict[str, Obj] | HiddenObject, reports: dict[str, Obj] | None
@@ -279,7 +279,7 @@ class Tracer:
             if copy is None and not facts.placements:
                 return facts
             config = (
-                await _read(client, SYNCER_CONFIGS, CONFIG)
+                await _read(client, SYNCER_CONFIGS, THE_ONE)
                 if reports is None
                 else reports.get(fields.text(workspace, "spec", "cluster"))
             )

@@ -54,7 +54,7 @@ from farflung.machines.subjects import (
     SchedulingSubject,
     UnplacedSubject,
 )
-from farflung.placement.names import CONFIG, mailbox_name
+from farflung.placement.names import THE_ONE, mailbox_name
 from farflung.placement.types import Workspace
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
@@ -310,7 +310,7 @@ class GlobalScheduler:
 
     def _on_config(self, change: CacheChange[RefusedParts]) -> None:
         name = self._mailboxes.of_cluster(change.key.cluster)
-        if name is not None and change.key.name == CONFIG and (change.old or {}) != (change.new or {}):
+        if name is not None and change.key.name == THE_ONE and (change.old or {}) != (change.new or {}):
             self._delivery_status.update_mailbox(name)
 
     def _on_binding(self, change: CacheChange[bool]) -> None:

@@ -18,7 +18,7 @@ from farflung.machines.context import SchedulerContext
 from farflung.machines.engine.values import SiteKey
 from farflung.machines.statuses import find_condition
 from farflung.machines.subjects import POD, ObservedSubject, SchedulingSubject, SyncTargetKey
-from farflung.placement.names import CONFIG, GroupResource, Part
+from farflung.placement.names import THE_ONE, GroupResource, Part
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -225,7 +225,7 @@ class DeliveryStatusWriter:
     def _refused_at(self, site: SiteKey) -> RefusedParts:
         name = self._sources.mailbox_of(site)
         self._sites.setdefault(name, set()).add(site)
-        return self._configs.cache.get(Key(self._sources.cluster_of(name), "", CONFIG)) or {}
+        return self._configs.cache.get(Key(self._sources.cluster_of(name), "", THE_ONE)) or {}
 
     # --- writes ---------------------------------------------------------------------------------------
 

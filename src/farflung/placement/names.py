@@ -198,7 +198,7 @@ _JUDGES: Final[Mapping[GroupResource, Callable[[Mapping[str, Any], Mapping[str, 
 
 
 BINDING: Final = "bind-edge"
-CONFIG: Final = "the-one"
+THE_ONE: Final = "the-one"  #: the name of the SyncerConfig in every mailbox
 EXPORT: Final = EDGE_GROUP
 _NAME: Final = re.compile(r"(?P<cluster>[a-z0-9][a-z0-9-]*)-mb-(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 

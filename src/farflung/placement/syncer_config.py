@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from farflung.apis.edge.names import CAPACITY_KNOWN, EDGE_REACHABLE
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
-from farflung.placement.index import ObjectIndex, PlacementIndex
+from farflung.machinery.names import version_order
 from farflung.placement.names import DEFINITIONS, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.select import UpsyncSet
-from farflung.placement.state import PlacementState
 from farflung.placement.types import StatusCondition
+
+if TYPE_CHECKING:  # a syncer needs no placement engine
+    from farflung.placement.index import ObjectIndex, PlacementIndex
+    from farflung.placement.state import PlacementState
 
 
 class SyncerHeartbeat(msgspec.Struct, frozen=True):
@@ -128,7 +131,9 @@ def moment(text: str) -> datetime | None:
         return None
 
 
-THE_ONE: Final = "the-one"  #: the name of the SyncerConfig in every mailbox
+ANY: Final = "*"  #: in lists of names
+_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII).fullmatch
+_DOMAIN: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII).fullmatch
 
 
 class SyncerSpec(NamedTuple):
@@ -227,33 +232,134 @@ class SyncerSpecs:
         return spec
 
 
-def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
-    """The inverse of `SyncerSpec.spec`.  Tolerates changes of other writers."""
-    versions: dict[GroupResource, str] = {}
+class ConfigFields:
+    """Reads fields of a configuration that users may write by hand.  Invalid parts are reported and left out."""
 
-    def kind_of(one: Mapping[str, Any]) -> GroupResource:
-        kind = GroupResource(one.get("group") or "", one.get("resource") or "")
-        versions[kind] = one.get("apiVersion") or ""
+    def __init__(self, report: Callable[[str, str], None]) -> None:
+        """`report` gets the path of an invalid part, and what is wrong with it."""
+        self._report = report
+
+    def map(self, within: Mapping[str, Any], key: str, above: str) -> Obj:
+        """`above`: the path of `within`, with a dot."""
+        found = within.get(key)
+        if isinstance(found, dict):
+            return found
+        if found is not None:
+            self._report(f"{above}{key}", "is no map")
+        return {}
+
+    def maps(self, within: Mapping[str, Any], key: str, above: str) -> Iterator[tuple[str, Obj]]:
+        """The maps of a list, each with its path."""
+        for number, one in enumerate(self._list(within, key, above)):
+            where = f"{above}{key}[{number}]"
+            if isinstance(one, dict):
+                yield where, one
+            else:
+                self._report(where, "is no map")
+
+    def texts(self, within: Mapping[str, Any], key: str, above: str) -> tuple[str, ...]:
+        found = self._list(within, key, above)
+        texts = tuple(one for one in found if isinstance(one, str) and one)
+        if len(texts) < len(found):
+            self._report(f"{above}{key}", "holds something that is no text, or empty")
+        return texts
+
+    def text(self, within: Mapping[str, Any], key: str, above: str) -> str:
+        """Empty if it is absent."""
+        found = within.get(key)
+        if isinstance(found, str):
+            return found
+        if found is not None:
+            self._report(f"{above}{key}", "is no text")
+        return ""
+
+    def group(self, where: str, one: Obj, key: str) -> str | None:
+        """None if it is invalid."""
+        return self._fitting(where, one, key, _DOMAIN, "is no name of an API group")
+
+    def version(self, where: str, one: Obj, key: str) -> str | None:
+        """None if it is invalid."""
+        return self._fitting(where, one, key, _LABEL, "is no version of an API: say `v1`, without its group")
+
+    def resource(self, where: str, one: Obj) -> tuple[GroupResource, str] | None:
+        """A kind and its version; None if they are invalid."""
+        group, version = self.group(where, one, "group"), self.version(where, one, "apiVersion")
+        plural = self.text(one, "resource", f"{where}.")
+        if not self.is_plural(where, plural) or group is None or version is None:
+            return None
+        return GroupResource(group, plural), version
+
+    def is_plural(self, where: str, plural: str) -> bool:
+        if _LABEL(plural):
+            return True
+        self._report(where, "has a resource that is no lower-case plural")
+        return False
+
+    def missing(self, where: str, why: str = "is missing") -> None:
+        self._report(where, why)
+
+    def _list(self, within: Mapping[str, Any], key: str, above: str) -> list[Any]:
+        found = within.get(key)
+        if isinstance(found, list):
+            return found
+        if found is not None:
+            self._report(f"{above}{key}", "is no list")
+        return []
+
+    def _fitting(self, where: str, one: Obj, key: str, fits: Callable[[str], object], problem: str) -> str | None:
+        text = one.get(key)
+        if text is None or text == "":
+            return ""
+        if isinstance(text, str) and fits(text):
+            return text
+        self._report(f"{where}.{key}", problem)
+        return None
+
+
+def read_syncer_spec(spec: Mapping[str, Any], fields: ConfigFields) -> SyncerSpec:
+    """The inverse of `SyncerSpec.spec`, for specs of any writer.  Of several versions of a kind, the newest one."""
+    versions: dict[GroupResource, str] = {}
+    parts: set[Part] = set()
+
+    def resource(where: str, one: Obj) -> GroupResource | None:
+        found = fields.resource(where, one)
+        if found is None:
+            return None
+        kind, version = found
+        versions[kind] = min(versions.get(kind) or version, version or versions.get(kind, ""), key=version_order)
         return kind
 
-    scope = spec.get("namespaceScope") or {}
-    kinds = frozenset(kind_of(one) for one in scope.get("resources") or ())
-    parts = {
-        Part(kind_of(one), within.get("namespace") or "", name)
-        for one in spec.get("namespacedObjects") or ()
-        for within in one.get("objectsByNamespace") or ()
-        for name in within.get("names") or ()
-    }
-    parts |= {
-        Part(kind_of(one), "", name) for one in spec.get("clusterScope") or () for name in one.get("objects") or ()
-    }
-    lists = ("resources", "namespaces", "names")
-    upsync = frozenset(
-        UpsyncSet(one.get("apiGroup") or "", *(tuple(one.get(name) or ()) for name in lists))
-        for one in spec.get("upsync") or ()
-    )
+    scope = fields.map(spec, "namespaceScope", "spec.")
+    namespaces = frozenset(fields.texts(scope, "namespaces", "spec.namespaceScope."))
+    whole = [resource(where, one) for where, one in fields.maps(scope, "resources", "spec.namespaceScope.")]
+    for where, one in fields.maps(spec, "namespacedObjects", "spec."):
+        kind = resource(where, one)
+        for inner, within in fields.maps(one, "objectsByNamespace", f"{where}."):
+            namespace = fields.text(within, "namespace", f"{inner}.")
+            names = fields.texts(within, "names", f"{inner}.")
+            if not namespace:
+                fields.missing(f"{inner}.namespace")
+            elif kind is not None:
+                parts.update(Part(kind, namespace, name) for name in names)
+    for where, one in fields.maps(spec, "clusterScope", "spec."):
+        kind, names = resource(where, one), fields.texts(one, "objects", f"{where}.")
+        if kind is not None:
+            parts.update(Part(kind, "", name) for name in names)
+    upsync: set[UpsyncSet] = set()
+    for where, one in fields.maps(spec, "upsync", "spec."):
+        group = fields.group(where, one, "apiGroup")
+        resources, *others = (fields.texts(one, key, f"{where}.") for key in ("resources", "namespaces", "names"))
+        plurals = tuple(plural for plural in resources if plural == ANY or fields.is_plural(where, plural))
+        if group is not None:
+            upsync.add(UpsyncSet(group, plurals, *others))
+    kinds = frozenset(kind for kind in whole if kind is not None)
     known = {kind: version for kind, version in versions.items() if version}
-    return SyncerSpec(frozenset(scope.get("namespaces") or ()), kinds, frozenset(parts), known, upsync)
+    return SyncerSpec(namespaces, kinds, frozenset(parts), known, frozenset(upsync))
+
+
+def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
+    """Without invalid parts."""
+    return read_syncer_spec(spec, ConfigFields(lambda where, problem: None))
 
 
 def spec_of(

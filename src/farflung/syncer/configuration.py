@@ -12,8 +12,7 @@ import orjson
 from farflung.apis.edge.names import EDGE_SYNC_CONFIGS, SYNCER_CONFIGS
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
-from farflung.placement.syncer_config import THE_ONE
+from farflung.placement.names import THE_ONE, GroupResource, Part
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.informers import InformerHandlers, KindInformers
 from farflung.syncer.status import requested_release

@@ -16,12 +16,9 @@ from typing import Any, Final
 import orjson
 
 from farflung.apis.edge.names import SYNCER_MANAGER
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import DEFINITIONS, NAMESPACES, Part
 from farflung.syncer.conversion import digest, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.journal import JournalEntry
-from farflung.syncer.sync_scope import NAMESPACES
-
-DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class Adopt(StrEnum):

@@ -13,13 +13,12 @@ from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound, UpdateConflict
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part
+from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import digest, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.copies import MailboxCopy, status_digest, updated_entry
 from farflung.syncer.decide import (
-    DEFINITIONS,
     Action,
     ApplyObject,
     ApplyReason,
@@ -35,7 +34,6 @@ from farflung.syncer.edge import EdgeClient
 from farflung.syncer.journal import GONE, IN_DOUBT, JournalEntry, JournalError
 from farflung.syncer.mailbox import MailboxClient
 from farflung.syncer.report import Direction, Problems, Progress, describe_error
-from farflung.syncer.sync_scope import NAMESPACES
 
 RELEASED: Final = ""  #: in place of the uid of a copy: an operator released the orphan
 AGAIN: Final = 1.0  #: seconds until the syncer checks an object that has no events

@@ -12,8 +12,7 @@ from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS
 from farflung.client.errors import ClientError, NotFound, Unreachable
 from farflung.client.rest import Client, PatchType
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Part
-from farflung.placement.syncer_config import THE_ONE
+from farflung.placement.names import THE_ONE, Part
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.copies import MailboxCopy
 from farflung.syncer.discovery import SharedKinds

@@ -15,13 +15,11 @@ from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.kcp.names import APIS_GROUP, CORE_GROUP
 from farflung.apis.names import CERTIFICATES_GROUP, POLICIES_GROUP, RBAC_GROUP
 from farflung.machinery.errors import Obj
-from farflung.placement.names import Category, GroupResource, category
-from farflung.placement.syncer_config import THE_ONE, parse_syncer_spec
+from farflung.placement.names import DEFINITIONS, NAMESPACES, THE_ONE, Category, GroupResource, category
+from farflung.placement.syncer_config import parse_syncer_spec
 from farflung.syncer.conversion import takes_status
 
-NAMESPACES: Final = GroupResource("", "namespaces")
 NODES: Final = GroupResource("", "nodes")
-DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 WITHOUT_STATUS: Final = frozenset(
     {
         NAMESPACES,  # each side has its own

@@ -16,11 +16,10 @@ from farflung.client.errors import ClientError, Invalid, NotFound, Refused, Unre
 from farflung.client.rest import PatchType
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds, parse
-from farflung.placement.names import GroupResource, Part
-from farflung.placement.syncer_config import THE_ONE
+from farflung.placement.names import THE_ONE, GroupResource, Part
+from farflung.placement.syncer_config import ANY
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.lease import HEARTBEAT, ServedElsewhereError, holder_record
-from farflung.syncer.sync_scope import ANY
 
 MOST: Final = 50  #: problems in a report
 LONGEST: Final = 300  #: characters of a message

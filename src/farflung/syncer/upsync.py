@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import orjson
 
+from farflung.apis import names
 from farflung.apis.edge.names import UPSYNCED
-from farflung.apis.names import NAMESPACES, Collection
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, NotFound
 from farflung.client.rest import PatchType
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource, Part, is_system
+from farflung.placement.names import NAMESPACES, GroupResource, Part, is_system
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
@@ -20,7 +21,6 @@ from farflung.syncer.downsync import STRANGERS, NotServedError
 from farflung.syncer.edge import ignore_absence
 from farflung.syncer.informers import KindInformers
 from farflung.syncer.report import Direction, Problems, describe_error
-from farflung.syncer.sync_scope import NAMESPACES as ROOMS
 from farflung.syncer.sync_scope import SyncScope
 
 
@@ -86,7 +86,7 @@ class Upsync:
         if is_selected and obj is not None and _originates_at_edge(part, obj):
             await self._upsert(part, collection, obj, copy)
         elif copy is not None and is_upsynced(copy):
-            if part.kind == ROOMS and self._has_downsynced(part.name):
+            if part.kind == NAMESPACES and self._has_downsynced(part.name):
                 sentence = f"{part} is not selected any more and stays in the mailbox: it contains copies for the edge"
                 self._report(part, "NotEmpty", sentence)
                 return STRANGERS
@@ -122,9 +122,10 @@ class Upsync:
         return made
 
     async def _make_namespace(self, name: str) -> None:
-        metadata = {"name": name, "annotations": {UPSYNCED: f"Namespace/{name}"}}
+        annotations = {UPSYNCED: f"Namespace/{name}"}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}
         with contextlib.suppress(AlreadyExists):
-            await self._mailbox.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            await self._mailbox.create(names.NAMESPACES, namespace)
 
     async def _write_status(self, part: Part, collection: Collection, obj: Obj, copy: Obj) -> None:
         status = returned_status(obj)

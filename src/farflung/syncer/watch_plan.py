@@ -10,12 +10,13 @@ from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource
+from farflung.placement.syncer_config import ANY
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.discovery import Side, served_only
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.informers import CopyInformers, KindInformers
 from farflung.syncer.report import Direction, Problems, all_of
-from farflung.syncer.sync_scope import ANY, SyncScope
+from farflung.syncer.sync_scope import SyncScope
 
 
 class DownsyncWatches:

@@ -19,7 +19,7 @@ from farflung.controllers.mailbox.reporter import MailboxCaches, TargetReporter
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import BINDING, CONFIG, cluster_of
+from farflung.placement.names import BINDING, THE_ONE, cluster_of
 from farflung.placement.syncer_config import parse_heartbeat
 from farflung.placement.types import ApiBinding, SyncTarget, Workspace
 from farflung.runtime.cache import CacheChange, Key
@@ -162,7 +162,7 @@ class MailboxController:
         mailbox = self._setting.server.workspace(cluster)
         objects = mailbox_objects(name, target, self._setting.provider)
         binding = self._bindings.cache.get(Key(cluster, "", BINDING))
-        configured = Key(cluster, "", CONFIG) in self._configs.cache
+        configured = Key(cluster, "", THE_ONE) in self._configs.cache
         step = decide_binding(binding, self._setting.provider)
         if step is MailboxStep.CREATE:
             binding, configured = await self._bind(mailbox, objects.binding, log), False
@@ -193,7 +193,7 @@ class MailboxController:
             config = await mailbox.create(SYNCER_CONFIGS, wanted)
         except AlreadyExists:
             return
-        log.info("Created SyncerConfig", v=2, syncerConfig=CONFIG)
+        log.info("Created SyncerConfig", v=2, syncerConfig=THE_ONE)
         self._configs.assume(config)
 
 

@@ -19,7 +19,7 @@ from farflung.apis.edge.names import EDGE_REACHABLE, SYNC_TARGET_NAME
 from farflung.apis.kcp.names import ExportReference
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.placement.names import BINDING, CONFIG, EXPORT
+from farflung.placement.names import BINDING, EXPORT, THE_ONE
 from farflung.placement.syncer_config import SyncerHeartbeat, capacity_patch, moment
 from farflung.placement.types import ApiBinding, StatusCondition, SyncTarget, Workspace
 
@@ -92,7 +92,7 @@ def mailbox_objects(name: str, target: str, provider: str) -> MailboxObjects:
             "metadata": {"name": BINDING},
             "spec": {"reference": {"export": {"path": provider, "name": EXPORT}}},
         },
-        {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "SyncerConfig", "metadata": {"name": CONFIG}, "spec": {}},
+        {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "SyncerConfig", "metadata": {"name": THE_ONE}, "spec": {}},
     )
 
 

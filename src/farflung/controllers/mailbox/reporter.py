@@ -12,7 +12,7 @@ from farflung.controllers.mailbox.decide import Reports
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.names import CONFIG, is_mailbox_name, mailbox_name
+from farflung.placement.names import THE_ONE, is_mailbox_name, mailbox_name
 from farflung.placement.syncer_config import SyncerHeartbeat
 from farflung.placement.types import SyncTarget, Workspace
 from farflung.runtime.cache import CacheChange, Key
@@ -72,7 +72,7 @@ class TargetReporter:
             self.controller.queue.add(change.key.name)
 
     def _on_config(self, change: CacheChange[SyncerHeartbeat]) -> None:
-        if change.key.name != CONFIG or change.old == change.new:
+        if change.key.name != THE_ONE or change.old == change.new:
             return
         name = self._mailboxes.of_cluster(change.key.cluster)
         if name is not None:
@@ -98,7 +98,7 @@ class TargetReporter:
         workspace = None if key is None else self._workspaces.cache.get(key)
         if workspace is None or not workspace.alive:
             return None
-        return self._configs.cache.get(Key(workspace.cluster, "", CONFIG))
+        return self._configs.cache.get(Key(workspace.cluster, "", THE_ONE))
 
     async def _write(self, key: Key, uid: str, status: Obj) -> None:
         """Only to the SyncTarget with this uid.  Conditions need its resourceVersion, because other controllers write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from farflung.placement.names import BINDING, CONFIG, is_mailbox_name, mailbox_name
+from farflung.placement.names import BINDING, THE_ONE, is_mailbox_name, mailbox_name
 from farflung.placement.syncer_config import SyncerHeartbeat
 from farflung.placement.types import ApiBinding, SyncTarget, Workspace
 from farflung.runtime.cache import CacheChange, Key
@@ -67,7 +67,7 @@ class Mailboxes:
             yield from self._in_cluster(change.key.cluster)
 
     def on_config(self, change: CacheChange[SyncerHeartbeat]) -> Iterator[str]:
-        if change.key.name == CONFIG and (change.old is None or change.new is None):
+        if change.key.name == THE_ONE and (change.old is None or change.new is None):
             yield from self._in_cluster(change.key.cluster)
 
     def _in_cluster(self, cluster: str) -> Iterator[str]:

@@ -13,9 +13,8 @@ from farflung.controllers.placement_translator.status_writer import StatusWriter
 from farflung.controllers.placement_translator.syncer_config_writer import SyncerConfigWriter
 from farflung.placement.feeds import DiscoveryCache, PlacementFeed
 from farflung.placement.index import ConfigKey, Copy
-from farflung.placement.names import PlacementKey
+from farflung.placement.names import THE_ONE, PlacementKey
 from farflung.placement.state import DiscoveryKey, PlacementState, StatusKey, WorkKey
-from farflung.placement.syncer_config import THE_ONE
 from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer

@@ -11,7 +11,8 @@ from farflung.client.errors import AlreadyExists, NotFound
 from farflung.controllers.placement_translator.status_writer import TranslatorContext
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import DiscoveryCache
-from farflung.placement.syncer_config import THE_ONE, SyncerSpecs
+from farflung.placement.names import THE_ONE
+from farflung.placement.syncer_config import SyncerSpecs
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 

@@ -24,9 +24,8 @@ from farflung.controllers.status_summarizer.status_writer import (
 from farflung.placement import state
 from farflung.placement.feeds import PlacementFeed
 from farflung.placement.index import Copy
-from farflung.placement.names import Part, Source
+from farflung.placement.names import THE_ONE, Part, Source
 from farflung.placement.state import PlacementState, StatusKey
-from farflung.placement.syncer_config import THE_ONE
 from farflung.placement.types import Location, ObservedObject
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
