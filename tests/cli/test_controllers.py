@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from free_ports import free_ports
 from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
 from prometheus_client.exposition import generate_latest
 
-from farflung.cli.controllers import ALL, SCHEDULER, TRANSLATOR, AccessOptions, ProcessStatus, read_settings
+from farflung.cli.controllers import ALL, SCHEDULER, TRANSLATOR, ProcessStatus, read_settings
 from farflung.cli.main import main
+from farflung.cli.settings import AccessOptions, ControllerOptions, WithdrawalOptions
 from farflung.lib.klog import Logger
 
 
@@ -111,22 +113,16 @@ def test_a_kubeconfig_without_a_way_to_all_workspaces_is_said_in_one_sentence(tm
 
 
 def test_the_way_to_all_workspaces_is_that_of_the_kubeconfig_unless_something_else_is_said() -> None:
-    options = {
-        "kubeconfig": "a",
-        "context": "here",
-        "provider": "",
-        "verbosity": 0,
-        "concurrency": None,
-        "bind_address": "",
-        "leader_elect": False,
-        "max_withdraw": 20,
-        "max_withdraw_number": 3,
-    }
-    usual = read_settings("farflung controllers", ALL, options)
+    options = ControllerOptions(kubeconfig="a", context="here")
+    usual = read_settings("farflung controllers", ALL, options, withdrawal=WithdrawalOptions(20, 3))
     assert usual.all_access == AccessOptions(kubeconfig="a", context="system:admin")
     assert [usual.workers_of(one) for one in ALL] == [4, 4, 16, 8, 32]
     assert usual.limits == (20, 3)
-    other = read_settings("farflung controllers", ALL, options | {"allclusters_context": "x", "concurrency": 2})
+    other = read_settings(
+        "farflung controllers",
+        ALL,
+        replace(options, accesses={"allclusters": AccessOptions(context="x")}, concurrency=2),
+    )
     assert other.all_access == AccessOptions(kubeconfig="a", context="x")
     assert other.workers_of(TRANSLATOR) == 2
     assert read_settings("farflung scheduler", (SCHEDULER,), options).all_access is None

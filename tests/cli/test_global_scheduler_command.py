@@ -15,9 +15,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from farflung.cli import global_scheduler
-from farflung.cli.controllers import GLOBAL, AccessOptions, read_settings
+from farflung.cli.controllers import GLOBAL, read_settings
 from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.main import main
+from farflung.cli.settings import AccessOptions, ControllerOptions, FileOptions
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machines.engine.policy import default_policy
@@ -30,15 +31,6 @@ from farflung.runtime.manager import Manager
 from machines import machines
 
 SAMPLES = Path(__file__).parents[2] / "conf"
-OPTIONS = {
-    "kubeconfig": "",
-    "context": "",
-    "provider": "",
-    "verbosity": 0,
-    "concurrency": None,
-    "bind_address": "",
-    "leader_elect": False,
-}
 
 
 @pytest.fixture
@@ -64,13 +56,11 @@ def test_the_server_and_the_kubeconfig_of_a_directory_count_if_nothing_else_is_s
     text = (conf / "conf.yaml").read_text().replace('master: ""', "master: https://127.0.0.1:1")
     (conf / "conf.yaml").write_text(text.replace('kubeconfig: ""', "kubeconfig: kube"))
     there = str(conf / "kube")
-    told = read_settings("x", (GLOBAL,), {**OPTIONS, "conf": str(conf)})
+    told = read_settings("x", (GLOBAL,), ControllerOptions(), FileOptions(str(conf)))
     assert told.provider_access == AccessOptions(kubeconfig=there, server="https://127.0.0.1:1")
     assert told.all_access == AccessOptions(kubeconfig=there, context="system:admin", server="https://127.0.0.1:1")
-    assert (
-        read_settings("x", (GLOBAL,), {**OPTIONS, "conf": str(conf), "kubeconfig": "k"}).provider_access.kubeconfig
-        == "k"
-    )
+    named = read_settings("x", (GLOBAL,), ControllerOptions(kubeconfig="k"), FileOptions(str(conf)))
+    assert named.provider_access.kubeconfig == "k"
 
 
 @pytest.mark.parametrize(

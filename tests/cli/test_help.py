@@ -1,12 +1,13 @@
 """What `--help` says."""
 
+import re
 from collections.abc import Iterator
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from farflung.cli.main import main
+from farflung.cli.main import SECTIONS, main
 
 
 def groups(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -41,3 +42,9 @@ def test_a_controller_says_which_workspace_it_takes_for_the_providers() -> None:
     ):
         said = " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
         assert f"exports the edge API; by default {workspace}." in said
+
+
+def test_every_command_is_in_one_section_of_the_help() -> None:
+    lines = CliRunner().invoke(main, ["--help"]).output.splitlines()
+    assert sorted(main.commands) == sorted(line.split()[0] for line in lines if re.match(r"  [a-z][\w-]+  ", line))
+    assert [line for line in lines if line.endswith("Commands:")] == [f"{one}:" for one in SECTIONS]

@@ -18,6 +18,7 @@ from farflung.cli.hub import HubSettings, database
 from farflung.cli.main import main
 from farflung.cli.plugins import contexts
 from farflung.cli.plugins.kubeconfig import change_files, load
+from farflung.cli.settings import ControllerOptions, FileOptions
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
 from farflung.machines.files.scheduler_files import SchedulerFiles
 from farflung.placement.guard import USUAL, WithdrawalLimits
@@ -160,10 +161,9 @@ def test_a_hub_with_workspaces_serves_root_to_its_administrators_and_stays_their
 def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_stale(tmp_path: Path) -> None:
     told = start.options(tmp_path / KUBECONFIG, WithdrawalLimits(20, 3), 30.0, SchedulerFiles(), verbose=True)
     context = main.commands["controllers"].make_context("controllers", told)
-    settings = read_settings("farflung controllers", ALL, context.params)
-    assert (settings.limits, settings.stale_after) == (WithdrawalLimits(20, 3), 30.0)
-    assert (settings.provider_access.context, settings.provider, settings.verbosity) == ("base", "root:espw", 3)
-    assert settings.identity_file == str(tmp_path / "controllers.identity")
+    assert [context.params[one] for one in ("max_withdraw", "max_withdraw_number", "stale_after")] == [20, 3, 30.0]
+    assert [context.params[one] for one in ("context", "provider", "verbosity")] == ["base", "root:espw", 3]
+    assert context.params["identity_file"] == str(tmp_path / "controllers.identity")
     asked = main.commands["start"].make_context("start", ["--max-withdraw", "20%", "--max-withdraw-number", "3"])
     assert WithdrawalLimits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == WithdrawalLimits(
         20, 3
@@ -179,7 +179,14 @@ def test_controllers_are_told_the_files_of_the_global_scheduler_but_serve_no_oth
     files = SchedulerFiles(str(tmp_path), str(policy))
     told = start.options(tmp_path / KUBECONFIG, USUAL, 30.0, files, verbose=False)
     context = main.commands["controllers"].make_context("controllers", told)
-    settings = read_settings("farflung controllers", ALL, context.params)
+    given = context.params
+    settings = read_settings(
+        "farflung controllers",
+        ALL,
+        ControllerOptions(kubeconfig=given["kubeconfig"], context=given["context"]),
+        FileOptions(given["conf"], given["policy_file"], given["kept_files"]),
+        with_parent=given["with_parent"],
+    )
     assert settings.loaded.configured.policy.filters == ("Flavor",)
     assert settings.kept.path == str(tmp_path / "scheduler-files.json")
     assert (settings.provider_access.kubeconfig, settings.provider_access.server) == (str(tmp_path / KUBECONFIG), "")

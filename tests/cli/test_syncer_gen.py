@@ -14,8 +14,8 @@ from local_transport import LocalTransport
 from platform_harness import ALICE, OPERATOR, RBAC
 from registered import LIFETIME, name_of, registry
 
-from farflung.cli.connection import ServerOptions
 from farflung.cli.registration import register, revoke
+from farflung.cli.settings import ServerOptions
 from farflung.cli.syncer_gen import is_loopback, labels_of, lifetime_of, resources_of, server_of
 from farflung.client.errors import Unauthorized
 from farflung.client.rest import Client
@@ -177,12 +177,12 @@ def config(tmp_path: Path, **cluster: Any) -> str:
 def test_a_syncer_trusts_whom_we_trust(tmp_path: Path, authority: bytes) -> None:
     data = base64.b64encode(authority).decode()
     said = {"server": "https://hub:6443/clusters/root", "certificate-authority-data": data, "tls-server-name": "n"}
-    server = server_of(ServerOptions(config(tmp_path, **said)), "")
+    server = server_of(ServerOptions(kubeconfig=config(tmp_path, **said)), "")
     assert (server.url, server.authority, server.name) == ("https://hub:6443", authority, "n")
     (tmp_path / "ca.crt").write_bytes(authority)
     named = config(tmp_path, server="https://hub:6443", **{"certificate-authority": "ca.crt"})
-    assert server_of(ServerOptions(named), "https://hub.example.com").authority == authority
-    assert server_of(ServerOptions(named), "https://hub.example.com/").url == "https://hub.example.com"
+    assert server_of(ServerOptions(kubeconfig=named), "https://hub.example.com").authority == authority
+    assert server_of(ServerOptions(kubeconfig=named), "https://hub.example.com/").url == "https://hub.example.com"
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def authority() -> bytes:
 @pytest.mark.parametrize("url", ["hub", "http://hub", "https://u@hub", "https://hub/clusters/x", "https://"])
 def test_what_is_no_address_of_a_server_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(click.BadParameter):
-        server_of(ServerOptions(config(tmp_path, server="https://hub:6443")), url)
+        server_of(ServerOptions(kubeconfig=config(tmp_path, server="https://hub:6443")), url)
 
 
 def test_an_address_that_nobody_else_can_reach_is_known() -> None:

@@ -6,7 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from farflung.cli.main import SPELLINGS, KindGroup, main
+from farflung.cli.inspect_commands import SPELLINGS, KindGroup
+from farflung.cli.main import main
 
 
 @click.group(cls=KindGroup)

@@ -24,8 +24,9 @@ from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, in
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import PODS, Collection
+from farflung.cli.inspect_commands import split_reference
 from farflung.cli.main import main
-from farflung.cli.trace_output import named, printed
+from farflung.cli.trace_output import printed
 from farflung.client.rest import Client
 from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, hub_client
@@ -66,7 +67,7 @@ def asked(one: World) -> HubClient:
 async def traced(one: World, what: str = "deploy/web", *, later: float = 5.0, **request: Any) -> Trace:
     """Nothing is written."""
     hub, now = asked(one), one.fleet.hub.now + timedelta(seconds=later)
-    answer = await trace(hub, TraceRequest(*named([what]), **{"namespace": "shop", **request}), now)
+    answer = await trace(hub, TraceRequest(*split_reference([what]), **{"namespace": "shop", **request}), now)
     assert isinstance(hub.workspace.transport, LocalTransport)
     assert hub.workspace.transport.writes == []
     return answer
@@ -269,7 +270,7 @@ async def test_what_is_being_withdrawn_is_followed_until_it_is_gone() -> None:
 
 async def asked_of(hub: AskedHub, what: str, *, by: HubClient | None = None, **request: Any) -> list[str]:
     now = parse(EARLY)
-    answer = await trace(by or hub.asked, TraceRequest(*named([what]), **request), now)
+    answer = await trace(by or hub.asked, TraceRequest(*split_reference([what]), **request), now)
     return printed(answer, "table", now).splitlines()
 
 
@@ -340,9 +341,9 @@ async def test_what_is_asked_wrongly_is_a_sentence() -> None:
 
 @pytest.mark.parametrize("words", [["web"], ["a/b/c"], ["deploy/"], ["/web"], ["deploy", "a/b"], ["a", "b", "c"]])
 def test_an_object_is_named_in_one_of_two_ways(words: list[str]) -> None:
-    assert named(["deploy/web"]) == named(["deploy", "web"]) == ("deploy", "web")
+    assert split_reference(["deploy/web"]) == split_reference(["deploy", "web"]) == ("deploy", "web")
     with pytest.raises(click.UsageError, match="TYPE/NAME or TYPE NAME"):
-        named(words)
+        split_reference(words)
 
 
 def test_an_option_that_is_wrong_is_not_taken_for_something_that_is_stuck() -> None:

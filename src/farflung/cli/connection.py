@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypeVar
@@ -13,6 +12,7 @@ from typing import Final, TypeVar
 import click
 
 from farflung.apis.kcp.names import WORKSPACES
+from farflung.cli.settings import ServerOptions
 from farflung.client.errors import (
     ClientError,
     Forbidden,
@@ -26,23 +26,12 @@ from farflung.client.errors import (
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.inspect.errors import InspectError
-from farflung.inspect.hub import PROVIDER, HubClient, hub_client
+from farflung.inspect.hub import HubClient, hub_client
 
 T = TypeVar("T")
 
 FIRST_KUBECONFIG: Final = Path(".farflung", "admin.kubeconfig")  #: the default of `farflung start`
 CLUSTERS: Final = "/clusters/"  #: prefix of the URL path of a workspace
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """Selects hub, workspace and user; empty fields as kubectl does."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    workspace: str = ""
-    provider: str = PROVIDER
-    anywhere: bool = False  #: any workspace will do; `root` by default
 
 
 def query(connection: ServerOptions, read: Callable[[HubClient], Coroutine[None, None, T]]) -> T:

@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import uvloop
 from prometheus_client import CollectorRegistry
@@ -24,6 +24,7 @@ from farflung.cli.connection import describe_error
 from farflung.cli.environment import report_unless_closed, system_environment
 from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.identity import identity
+from farflung.cli.settings import PROVIDER, AccessOptions, ControllerOptions, FileOptions, WithdrawalOptions
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import ClientConfig, load
 from farflung.client.rest import Client
@@ -38,7 +39,7 @@ from farflung.machines.files.configuration import FileCopy, LoadedConfiguration,
 from farflung.machines.files.reloader import Reloader
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.placement.feeds import FeedViews, PlacementFeed
-from farflung.placement.guard import WithdrawalLimits
+from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
 from farflung.runtime.informer import SharedInformers
@@ -54,43 +55,28 @@ SUMMARIZER: Final = "status-summarizer"
 GLOBAL: Final = "global-scheduler"
 ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR, SUMMARIZER, GLOBAL)
 ALL_WORKSPACES: Final = frozenset({TRANSLATOR, SUMMARIZER, GLOBAL})  #: need access to all workspaces
-PROVIDER: Final = "root:espw"
+NO_FILES: Final = FileOptions()
 ADMIN_CONTEXT: Final = "system:admin"  #: context with access to all workspaces
 WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8, GLOBAL: 32}
 
 
-@dataclass(frozen=True, slots=True)
-class AccessOptions:
-    """Selects one server and user, as options do; empty fields as kubectl does."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    user: str = ""
-    cluster: str = ""
-    server: str = ""  #: URL, if not the kubeconfig's
-
-    def access(self) -> ClientConfig:
-        chosen = {"context": self.context, "cluster": self.cluster, "user": self.user}
-        return load(self.kubeconfig or None, **chosen, server=self.server)
+def client_config(access: AccessOptions) -> ClientConfig:
+    chosen = {"context": access.context, "cluster": access.cluster, "user": access.user}
+    return load(access.kubeconfig or None, **chosen, server=access.server)
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
     controllers: tuple[str, ...]  #: some of ALL
     command: str
+    options: ControllerOptions = field(default_factory=ControllerOptions)
     provider_access: AccessOptions = field(default_factory=AccessOptions)  #: to the provider workspace
     root_access: AccessOptions | None = None  #: to the root workspace, if it differs
     all_access: AccessOptions | None = None  #: to all workspaces, for ALL_WORKSPACES
-    provider: str = ""  #: path of the provider workspace; empty: the workspace of `provider_access`
     name: str = "edge-scheduler"
-    verbosity: int = 2
-    workers: int = 0  #: per controller; 0: WORKERS
-    bind_address: str = ""
-    leader_elect: bool = False
-    identity_file: str = ""  #: stores the Lease identity; empty: none
     log_only: bool = False
     with_parent: bool = False  #: stop at the end of standard input
-    limits: WithdrawalLimits = field(default_factory=WithdrawalLimits)  #: of withdrawals
+    limits: WithdrawalLimits = USUAL  #: of withdrawals
     stale_after: float = STALE_AFTER  #: seconds without a heartbeat
     files: SchedulerFiles = field(default_factory=SchedulerFiles)  #: of the global scheduler
     kept: FileCopy = field(default_factory=FileCopy)  #: the last valid version of them
@@ -99,54 +85,48 @@ class ControllerSettings:
     )  #: their content
 
     def workers_of(self, controller: str) -> int:
-        return self.workers or WORKERS[controller]
+        return self.options.concurrency or WORKERS[controller]
 
 
-def read_settings(command: str, controllers: tuple[str, ...], options: Mapping[str, Any]) -> ControllerSettings:
-    """`options`: of the command line.  Options of kcp's and KubeStellar's names count if the usual ones are not given.
-    Raises SchedulerFilesError."""
-
-    def access(name: str) -> AccessOptions:
-        return AccessOptions(
-            *(options.get(f"{name}_{part}") or "" for part in ("kubeconfig", "context", "user", "cluster"))
-        )
-
-    files = SchedulerFiles(options.get("conf") or "", options.get("policy_file") or "")
-    kept = FileCopy(options.get("kept_files") or "")
-    loaded = kept.read(files, _now())
-    configured = loaded.configured
-    kubeconfig = options["kubeconfig"] or configured.kubeconfig
-    server = "" if options.get("with_parent") else configured.master  # the controllers of a hub connect to that hub
-    given = _nonempty(kubeconfig=kubeconfig, context=options["context"], server=server)
-    provider = replace(access("espw"), **given)
-    root = access("root") if access("root") != AccessOptions() else access("inventory")
+def read_settings(
+    command: str,
+    controllers: tuple[str, ...],
+    options: ControllerOptions,
+    files: FileOptions = NO_FILES,
+    *,
+    withdrawal: WithdrawalOptions | None = None,
+    with_parent: bool = False,
+) -> ControllerSettings:
+    """Options of kcp's and KubeStellar's names count if the usual ones are not given.  Raises SchedulerFilesError."""
+    found, kept = SchedulerFiles(files.conf, files.policy_file), FileCopy(files.kept)
+    loaded = kept.read(found, _now())
+    kubeconfig = options.kubeconfig or loaded.configured.kubeconfig
+    server = "" if with_parent else loaded.configured.master  # the controllers of a hub connect to that hub
+    nothing = AccessOptions()
+    accesses = options.accesses
+    provider = replace(
+        accesses.get("espw", nothing), **_nonempty(kubeconfig=kubeconfig, context=options.context, server=server)
+    )
+    root = next((accesses[name] for name in ("root", "inventory") if accesses.get(name, nothing) != nothing), None)
+    if root is not None:
+        root = replace(root, **_nonempty(kubeconfig=root.kubeconfig or kubeconfig, server=server))
     everywhere = None
     if not ALL_WORKSPACES.isdisjoint(controllers):
-        other = access("allclusters")
+        other = accesses.get("allclusters", nothing)
         context = other.context or ADMIN_CONTEXT
         everywhere = replace(other, kubeconfig=other.kubeconfig or kubeconfig, context=context, server=server)
     return ControllerSettings(
-        controllers=controllers,
-        command=command,
-        provider_access=provider,
-        root_access=None
-        if root == AccessOptions()
-        else replace(root, **_nonempty(kubeconfig=root.kubeconfig or kubeconfig, server=server)),
-        all_access=everywhere,
-        provider=options["provider"],
-        name=options.get("name", "edge-scheduler"),
-        verbosity=options["verbosity"],
-        workers=options["concurrency"] or 0,
-        bind_address=options["bind_address"],
-        leader_elect=options["leader_elect"],
-        identity_file=options.get("identity_file", ""),
-        log_only=options.get("log_only", False),
-        with_parent=options.get("with_parent", False),
-        limits=WithdrawalLimits(options["max_withdraw"], options["max_withdraw_number"])
-        if TRANSLATOR in controllers
-        else WithdrawalLimits(),
-        stale_after=options.get("stale_after", STALE_AFTER),
-        files=files,
+        controllers,
+        command,
+        options,
+        provider,
+        root,
+        everywhere,
+        with_parent=with_parent,
+        limits=USUAL
+        if withdrawal is None
+        else WithdrawalLimits(withdrawal.max_withdraw, withdrawal.max_withdraw_number),
+        files=found,
         kept=kept,
         loaded=loaded,
     )
@@ -180,7 +160,7 @@ async def _run(settings: ControllerSettings) -> None:
         loop.add_signal_handler(number, stopped.set)
     if settings.with_parent:
         await _follow_parent(stopped.set)
-    log = Logger(sys.stderr, settings.verbosity)
+    log = Logger(sys.stderr, settings.options.verbosity)
     files = Reloader(settings.files, settings.loaded, log, settings.kept)
     if settings.files:
         loop.add_signal_handler(signal.SIGHUP, _on_hang_up(files.reload, stopped.set))
@@ -239,16 +219,16 @@ class Servers:
 @contextlib.asynccontextmanager
 async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
     manager = settings.command.rpartition(" ")[2]
-    access = settings.provider_access.access()
+    access = client_config(settings.provider_access)
     whole = None if settings.all_access is None else _access_to_all(settings.all_access)
     async with contextlib.AsyncExitStack() as stack:
         transport = await stack.enter_async_context(access.transport())
         provider = Client(transport, access.prefix, manager)
-        if settings.provider:
-            provider = provider.workspace(settings.provider)
+        if settings.options.provider:
+            provider = provider.workspace(settings.options.provider)
         root = provider.workspace("root")
         if settings.root_access is not None:
-            other = settings.root_access.access()
+            other = client_config(settings.root_access)
             root = Client(await stack.enter_async_context(other.transport()), other.prefix, manager).workspace("root")
         everywhere = None
         if whole is not None:
@@ -258,7 +238,7 @@ async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
 
 def _access_to_all(everywhere: AccessOptions) -> ClientConfig:
     try:
-        return everywhere.access()
+        return client_config(everywhere)
     except KubeconfigError as error:
         raise KubeconfigError(
             f"{error}: this controller needs access to all workspaces; select a context with it by "
@@ -273,11 +253,11 @@ async def _serve(
     if settings.files:
         status.registry.register(files)
     async with (
-        served(settings.bind_address, {"informers": status.ready}, status.registry, files.notes),
-        identity(settings.identity_file, log) as lease_identity,
+        served(settings.options.bind_address, {"informers": status.ready}, status.registry, files.notes),
+        identity(settings.options.identity_file, log) as lease_identity,
     ):
         work = partial(run_controllers, settings, files=files, identity=lease_identity, status=status, env=env, log=log)
-        if not settings.leader_elect:
+        if not settings.options.leader_elect:
             await work(servers)
             return
         lease = settings.command.replace(" ", "-")
@@ -355,7 +335,7 @@ async def _join(
 
     locations = await view(SCHEDULING_GROUP, SCHEDULER, TRANSLATOR, SUMMARIZER)
     targets = await view(WORKLOAD_GROUP, SCHEDULER, MAILBOXES, GLOBAL)
-    provider = settings.provider or edge.path or PROVIDER
+    provider = settings.options.provider or edge.path or PROVIDER
     informers = SharedInformers(env)
     if SCHEDULER in settings.controllers:
         scheduler = EdgeSchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)

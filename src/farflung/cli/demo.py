@@ -18,11 +18,11 @@ from farflung.apis.edge.names import EDGE_GROUP, EDGE_PLACEMENTS, SINGLE_PLACEME
 from farflung.apis.kcp.names import API_BINDINGS, APIS_GROUP, LOCATIONS, SYNC_TARGETS, WORKLOAD_GROUP
 from farflung.apis.names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from farflung.cli import demo_stage
-from farflung.cli.connection import ServerOptions
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_stage import TIMEOUT, Demo, DemoDirectory, DemoError, command_name, farflung, listed
 from farflung.cli.output import show_progress
 from farflung.cli.registration import RegistrationRequest, register
+from farflung.cli.settings import ServerOptions
 from farflung.cli.syncer_gen import server_of
 from farflung.client.rest import Client
 from farflung.edge.ports import PortUnavailable, check_ports
@@ -335,7 +335,7 @@ class EdgeDemo(Demo):
             said: list[str] = []
             wanted = RegistrationRequest(cluster.target, PROVIDER, LIFETIME, TIMEOUT)
             registered = await register(self.hub.workspace(INVENTORY), wanted, said.append, time.time)
-            server = server_of(ServerOptions(str(self.where.hub / KUBECONFIG), "base"), "")
+            server = server_of(ServerOptions(kubeconfig=str(self.where.hub / KUBECONFIG), context="base"), "")
             mailbox = MailboxServer(f"{server.url}/clusters/{registered.cluster}", server.authority)
             path = self.where.directory / f"{cluster.name}-syncer.kubeconfig"
             write_private(path, kubeconfig(mailbox, {"token": registered.token}).encode())

@@ -29,6 +29,7 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
+from farflung.cli.settings import ServingOptions
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
@@ -53,14 +54,7 @@ WORKSPACES = "workspaces.sqlite"  #: the database of a hub with workspaces; each
 
 
 @dataclass(frozen=True, slots=True)
-class HubSettings:
-    root_directory: Path
-    bind_address: str = "127.0.0.1"
-    port: int = 6443
-    hostnames: tuple[str, ...] = ()
-    history: int = 3600
-    verbose: bool = False
-    event_seconds: int = 3600
+class HubSettings(ServingOptions):
     workspaces: bool = False
     bare: bool = False  #: with workspaces: create only what the hub itself needs
     controllers: bool = False  #: with workspaces: run the controllers in a second process

@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn
@@ -18,6 +17,7 @@ import uvloop
 
 from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.cli.environment import report_unless_closed, system_environment
+from farflung.cli.settings import SyncerSettings
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
@@ -35,22 +35,6 @@ JOURNAL: Final = "journal.sqlite"
 CHECK_TIMEOUT: Final = 5.0  #: seconds to check the mailbox; without an answer the syncer starts anyway
 
 Renewing = Callable[[Client, Environment], Coroutine[None, None, None]]
-
-
-@dataclass(frozen=True, slots=True)
-class SyncerSettings:
-    from_kubeconfig: str
-    from_context: str
-    from_cluster: str  #: path of the mailbox, if the kubeconfig's context is of another workspace
-    to_kubeconfig: str
-    to_context: str
-    name: str
-    uid: str
-    state: Path
-    adopt: Adopt
-    token_secret: str = ""  #: `namespace/name` of the Secret that stores the kubeconfig at the edge
-    bind_address: str = ""
-    verbosity: int = 0
 
 
 class WrongMailbox(Exception):
@@ -105,7 +89,7 @@ async def _running(settings: SyncerSettings, log: Logger) -> AsyncIterator[async
             if settings.from_cluster:
                 mailbox = mailbox.workspace(settings.from_cluster)
             await _check(mailbox, settings)
-            setting = SyncerOptions(mailbox, edge, settings.name, settings.uid, _now, settings.adopt)
+            setting = SyncerOptions(mailbox, edge, settings.name, settings.uid, _now, Adopt(settings.adopt))
             syncer = Syncer(setting, journal, env, log)
             if settings.bind_address:
                 await stack.enter_async_context(_serve_metrics(settings.bind_address, syncer))

@@ -8,7 +8,7 @@ import ipaddress
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import click
 
 from farflung.cli import tokens
-from farflung.cli.connection import CLUSTERS, ServerOptions, describe_error, modify
+from farflung.cli.connection import CLUSTERS, describe_error, modify
 from farflung.cli.registration import Registered, RegistrationRequest, register, revoke
+from farflung.cli.settings import ManifestOptions, ServerOptions
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import files_of_environment, load, merge
 from farflung.lib.files import write_private
@@ -32,34 +33,14 @@ IMAGE: Final = f"farflung-syncer:{__version__}"
 STANDARD_OUTPUT: Final = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestOptions:
-    """As typed."""
-
-    name: str
-    output: str = STANDARD_OUTPUT
-    syncer_kubeconfig: str = ""
-    server: str = ""
-    image: str = IMAGE
-    replicas: int = 1
-    namespace: str = ""
-    labels: tuple[str, ...] = ()
-    lifetime: str = "30d"
-    everything: bool = False
-    allowed: tuple[str, ...] = ()
-    allowed_up: tuple[str, ...] = ()
-    claim: str = ""
-    seconds: float = 60.0
-
-
-def generate(options: ManifestOptions, connection: ServerOptions) -> None:
+def generate(name: str, options: ManifestOptions, connection: ServerOptions) -> None:
     """Print or write the manifest.  Raises click.ClickException."""
     place = options.syncer_kubeconfig or options.output
     labels, server = labels_of(options.labels), server_of(connection, options.server)
     if options.namespace and dns_label(options.namespace):
         raise click.UsageError(f"{options.namespace!r} is not the name of a namespace")
     wanted = RegistrationRequest(
-        options.name,
+        name,
         connection.provider,
         lifetime_of(options.lifetime),
         options.seconds,
@@ -72,17 +53,17 @@ def generate(options: ManifestOptions, connection: ServerOptions) -> None:
     server = replace(server, url=f"{server.url}{CLUSTERS}{registered.cluster}")
     if options.syncer_kubeconfig:
         _write(place, kubeconfig(server, {"token": registered.token}))
-        report(f"Wrote {place}; run `{_command(options, registered)}`")
+        report(f"Wrote {place}; run `{_command(name, options, registered)}`")
         return
     if is_loopback(server.url):
         report(f"Warning: {server.url} is only reachable from this machine; select another URL with --server")
     syncer = SyncerInstallation(
-        options.name,
+        name,
         registered.uid,
         server,
         registered.token,
         edge_rules(registered.kinds),
-        options.image,
+        options.image or IMAGE,
         options.namespace,
         options.replicas,
         labels,
@@ -105,10 +86,10 @@ def report(sentence: str) -> None:
     click.echo(sentence, err=True)
 
 
-def _command(options: ManifestOptions, registered: Registered) -> str:
+def _command(name: str, options: ManifestOptions, registered: Registered) -> str:
     return (
         f"farflung syncer --from-kubeconfig {options.syncer_kubeconfig} --to-kubeconfig … "
-        f"--sync-target-name {options.name} --sync-target-uid {registered.uid}"
+        f"--sync-target-name {name} --sync-target-uid {registered.uid}"
     )
 
 

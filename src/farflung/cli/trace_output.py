@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
-
-import click
 
 from farflung.cli.output import TABLE, machine_readable, show_progress
 from farflung.inspect import fields
@@ -80,11 +78,3 @@ def show_reading(number: int) -> Iterator[None]:
         return
     with show_progress(sys.stderr) as steps, steps.step(f"reading {number} mailboxes"):
         yield
-
-
-def named(words: Sequence[str]) -> tuple[str, str]:
-    """Kind and name of `TYPE/NAME` or `TYPE NAME`.  Raises click.UsageError."""
-    parts = words[0].split("/") if len(words) == 1 else list(words)
-    if len(parts) != 2 or not all(parts) or "/" in "".join(parts):
-        raise click.UsageError("give the object as TYPE/NAME or TYPE NAME")
-    return parts[0], parts[1]
