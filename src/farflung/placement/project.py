@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import orjson
@@ -18,9 +18,11 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, has, path
 from farflung.machinery.names import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
-from farflung.placement.index import CopyReason
 from farflung.placement.names import NAMESPACES, Part, PlacementKey, Source
 from farflung.placement.types import YES, Location, ObservedObject, Projection, Route, projection_of
+
+if TYPE_CHECKING:  # a syncer needs no placement engine
+    from farflung.placement.index import CopyReason
 
 Section = Mapping[str, Any]
 SERVICE_FIELDS: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies", "ipFamilyPolicy")
@@ -732,12 +734,9 @@ class CopyState(NamedTuple):
     reasons: list[CopyReason]
     served: Source | None  #: None: the mailbox does not serve the kind
     observed: ObservedObject | None  #: the object in the mailbox
+    placements: frozenset[PlacementKey]  #: that select or need it
     kept: list[PlacementKey]  #: undecided placements of the existing copy
     sources: list[tuple[str, ObservedObject]]  #: the objects to merge, with their workspaces
-
-    @property
-    def placements(self) -> set[PlacementKey]:
-        return {one.placement for one in self.reasons}
 
     @property
     def is_customized(self) -> bool:

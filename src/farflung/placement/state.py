@@ -331,11 +331,12 @@ class PlacementState:
             return None
         part = copy.part
         reasons, observed = self.engine.reasons(*copy), self.world.get(cluster, part)
-        others = (observed.placements if observed is not None else frozenset()) - {one.placement for one in reasons}
+        served, placements = self.offers.source(cluster, part.kind), frozenset(one.placement for one in reasons)
+        others = observed.placements - placements if observed is not None else ()
         kept = sorted(key for key in others if self.is_undecided(key))
         found = [(one, self.world.get(one, part)) for one in contributing_clusters(part, reasons, kept)]
         sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
-        return CopyState(part, cluster, reasons, self.offers.source(cluster, part.kind), observed, kept, sources)
+        return CopyState(part, cluster, reasons, served, observed, placements, kept, sources)
 
     def is_occupied(self, copy: Copy, cluster: str) -> bool:
         """Whether the deletion of a namespace, definition or binding would delete other objects."""

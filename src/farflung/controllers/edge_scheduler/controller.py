@@ -189,7 +189,8 @@ class EdgeScheduler:
 
     def _begin(self) -> bool:
         """Whether the engine is complete."""
-        self.rebuilder.attempt("begin", self._triggers.begin)
+        if not self._triggers.has_begun:
+            self.rebuilder.attempt("begin", self._triggers.begin)
         return self.rebuilder.clean.is_set()
 
     def _writes(self, placement: Placement, resolution: Resolution) -> list[Write]:

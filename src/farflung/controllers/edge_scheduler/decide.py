@@ -24,8 +24,8 @@ from farflung.placement.types import (
     DIGITS,
     Destination,
     Placement,
-    _digest,
     destinations_of,
+    digest_of,
     is_extra,
     owners,
     source_label,
@@ -33,6 +33,8 @@ from farflung.placement.types import (
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
 
 LIMIT: Final = 5_000
+_SLICE: Final = {"apiVersion": SINGLE_PLACEMENT_SLICES.api_version, "kind": SINGLE_PLACEMENT_SLICES.kind}
+_OWNER: Final = {"apiVersion": EDGE_PLACEMENTS.api_version, "kind": EDGE_PLACEMENTS.kind}
 
 
 # --- desired slices -------------------------------------------------------------------------------
@@ -45,8 +47,7 @@ def sliced(placement: Placement, destinations: Sequence[Destination], limit: int
     labels = {SOURCE_PLACEMENT: source_label(name)} if len(parts) > 1 else {}
     return [
         {
-            "apiVersion": SINGLE_PLACEMENT_SLICES.api_version,
-            "kind": SINGLE_PLACEMENT_SLICES.kind,
+            **_SLICE,
             "metadata": {
                 "name": _part_name(placement, part[0]) if at else name,
                 **({"labels": labels} if labels else {}),
@@ -77,7 +78,7 @@ def _hash(destination: Destination) -> int:
 
 
 def _part_name(placement: Placement, first: Destination) -> str:
-    digest = _digest(placement.uid, *first)
+    digest = digest_of(placement.uid, *first)
     return f"{placement.key.name[: names.DNS_SUBDOMAIN_LENGTH - DIGITS - 1].rstrip('-.')}-{digest}"
 
 
@@ -87,12 +88,7 @@ def _entry(destination: Destination) -> Obj:
 
 
 def owner_reference(placement: Placement) -> Obj:
-    return {
-        "apiVersion": EDGE_PLACEMENTS.api_version,
-        "kind": EDGE_PLACEMENTS.kind,
-        "name": placement.key.name,
-        "uid": placement.uid,
-    }
+    return {**_OWNER, "name": placement.key.name, "uid": placement.uid}
 
 
 # --- from the one to the other --------------------------------------------------------------------
@@ -198,14 +194,8 @@ class _Plan:
         labels |= desired["metadata"].get("labels", {})
         if labels:
             metadata["labels"] = labels
-        obj = {
-            "apiVersion": SINGLE_PLACEMENT_SLICES.api_version,
-            "kind": SINGLE_PLACEMENT_SLICES.kind,
-            "metadata": metadata,
-        }
-        return Update(
-            self._placement.key.cluster, SINGLE_PLACEMENT_SLICES, "", name, {**obj, "destinations": destinations}
-        )
+        obj = {**_SLICE, "metadata": metadata, "destinations": destinations}
+        return Update(self._placement.key.cluster, SINGLE_PLACEMENT_SLICES, "", name, obj)
 
     def _delete(self, name: str) -> Delete:
         uid = self._observed[name]["metadata"].get("uid", "")

@@ -40,6 +40,10 @@ class Triggers:
         self._last: dict[ObjectKey, Trigger] = {}
         self._slices: dict[ObjectKey, set[cache.Key]] = {}  #: the slices of a placement, which need not exist
 
+    @property
+    def has_begun(self) -> bool:
+        return self._waiting is None
+
     def begin(self) -> None:
         """All informers have a list: add the placements to the resolver."""
         waiting, self._waiting = self._waiting or {}, None
