@@ -92,7 +92,7 @@ async def create(trace: Trace) -> None:
 
 
 async def edit_placement(trace: Trace) -> None:
-    async with world("florin", "guilder", labels={"env": "prod"}) as one:
+    async with world("florin", labels={"env": "prod"}) as one:
         await one.must_put(one.workloads[0], "/api/v1/namespaces", namespace("shop", env="prod"))
         maps = "/api/v1/namespaces/shop/configmaps"
         await one.must_put(one.workloads[0], maps, config_map("prices", {"tea": "3"}))
