@@ -8,9 +8,12 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.controllers.placement_translator.copier import Copier
-from farflung.controllers.placement_translator.status_writer import StatusWriter, TranslatorContext
-from farflung.controllers.placement_translator.syncer_config_writer import SyncerConfigWriter
+from farflung.controllers.placement_translator.writers import (
+    Copier,
+    StatusWriter,
+    SyncerConfigWriter,
+    TranslatorContext,
+)
 from farflung.placement.feeds import DiscoveryCache, PlacementFeed
 from farflung.placement.index import ConfigKey, Copy
 from farflung.placement.names import THE_ONE, PlacementKey
