@@ -10,7 +10,8 @@ from farflung.apis.globalscheduler.names import CLUSTERS
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOGICAL_CLUSTERS
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.machines.context import SchedulerContext
+from farflung.machinery.errors import Obj
+from farflung.machines.context import SchedulerContext, WriteRate
 from farflung.machines.engine.values import Site, SiteKey
 from farflung.machines.failover import MachineRef, RefusalRecord, add_cluster_refusal
 from farflung.machines.inventory import (
@@ -31,16 +32,17 @@ from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 
 NAME: Final = "global-scheduler-clusters"
-MAX_DELAY: Final = 10.0  #: seconds for which a status write waits while many requests are pending
 LOOKUP_RETRY: Final = 60.0  #: seconds between two lookups of a workspace path whose SyncTarget does not exist
 WRITE_PAUSE: Final = 1.0  #: seconds between two writes to the same Cluster
+USAGE: Final = frozenset({"stacks", "used"})  #: fields of the status that change with each machine
+USAGE_BURST: Final = 100  #: writes of these fields alone at once, and per second: users read them, and no controller
+USAGE_RATE: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterHooks:
     client_of: Callable[[str], Client]  #: the API of Clusters in a logical cluster
     workspace_of: Callable[[str], Client]  #: a workspace by path or name
-    is_busy: Callable[[], bool]  #: status writes may wait
     on_change: Callable[[], None]  #: wake the scheduler
     on_target: Callable[[SiteKey], None]  #: the SyncTarget of a site is known or has changed
 
@@ -61,7 +63,8 @@ class ClusterController:
         self._now = context.now
         self._index = ClusterTargets()
         self._written: dict[SiteKey, float] = {}
-        self._deadlines: dict[SiteKey, float] = {}  #: deadline of a delayed write
+        self._usage_rate = WriteRate(USAGE_BURST, USAGE_RATE)
+        self._usage_due: dict[SiteKey, float] = {}  #: when a delayed write of the usage may start
         self.controller: Controller[SiteKey] = context.controller(NAME, self.reconcile)
 
     def target_of(self, site: SiteKey) -> SyncTargetKey | None:
@@ -111,7 +114,8 @@ class ClusterController:
         first = None if cluster is None else self._share(Key(*site), cluster).first
         if first is not None:
             self._update_site(Key(*first))
-        self.enqueue(site)
+        if site not in self._usage_due:
+            self.enqueue(site)
 
     def _share(self, key: Key, cluster: ObservedCluster) -> TargetShare:
         return self._index.share(key, cluster, self._state.usage)
@@ -129,7 +133,7 @@ class ClusterController:
             self._state.set_refusals(site_key, None, 0.0, now)
             self._hooks.on_target(site_key)
             self._written.pop(site_key, None)
-            self._deadlines.pop(site_key, None)
+            self._usage_due.pop(site_key, None)
             return
         target_key = self._index.target_key(key, cluster)
         target = None if target_key is None else self._targets.cache.get(target_key)
@@ -160,20 +164,25 @@ class ClusterController:
         site = self._state.engine.site(key) or site
         if (last := self._written.get(key)) is not None and last + WRITE_PAUSE > self._monotonic():
             return last + WRITE_PAUSE - self._monotonic()
-        if self._hooks.is_busy() and self._deadlines.setdefault(key, self._monotonic() + MAX_DELAY) > self._monotonic():
-            return WRITE_PAUSE
-        self._deadlines.pop(key, None)
-        refusals = None if self._state.has_recovered(key) else cluster.refusals
+        status = self._plan(key, cluster, site, None if self._state.has_recovered(key) else cluster.refusals)
+        if status and status.keys() <= USAGE:
+            if key not in self._usage_due:
+                self._usage_due[key] = self._usage_rate.take(self._monotonic())
+            if (left := self._usage_due[key] - self._monotonic()) > 0:
+                return left if again is None else min(left, again)
+        self._usage_due.pop(key, None)
         try:
-            await self._write(key, cluster, site, refusals)
+            await self._write(key, cluster, site, status)
         except NotFound:
             return None
         return again
 
-    async def _write(self, key: SiteKey, cluster: ObservedCluster, site: Site, refusals: RefusalRecord | None) -> None:
-        """Write the changed fields, if any."""
+    def _plan(self, key: SiteKey, cluster: ObservedCluster, site: Site, refusals: RefusalRecord | None) -> Obj:
         condition = self._target_condition(Key(*key), cluster)
-        status = plan_status(cluster, site, self._state.usage(key), self._now(), condition, refusals)
+        return plan_status(cluster, site, self._state.usage(key), self._now(), condition, refusals)
+
+    async def _write(self, key: SiteKey, cluster: ObservedCluster, site: Site, status: Obj) -> None:
+        """Write the changed fields, if any."""
         if not status:
             return
         self._written[key] = self._monotonic()
@@ -189,7 +198,8 @@ class ClusterController:
             return
         known = None if self._state.has_recovered(key) else cluster.refusals
         avoided = self._state.is_avoided(key, self._monotonic())
-        await self._write(key, cluster, site, add_cluster_refusal(known, machine, self._now(), avoided=avoided))
+        refusals = add_cluster_refusal(known, machine, self._now(), avoided=avoided)
+        await self._write(key, cluster, site, self._plan(key, cluster, site, refusals))
 
     def _target_condition(self, key: Key, cluster: ObservedCluster) -> TargetCondition | None:
         if cluster.target is None:

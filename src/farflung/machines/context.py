@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import TypeVar
 
 from farflung.lib.klog import Logger
@@ -13,6 +14,24 @@ from farflung.runtime.controller import Controller
 from farflung.runtime.reflector import Environment
 
 K = TypeVar("K", bound=Hashable)
+
+
+class WriteRate:
+    """Spreads writes that only inform users: so many at once, and then so many per second."""
+
+    def __init__(self, burst: int, per_second: float) -> None:
+        self._interval = 1.0 / per_second
+        self._window = (burst - 1) * self._interval
+        self._next = -inf  #: when the next write starts if there is no burst
+
+    def is_free(self, now: float) -> bool:
+        return self._next - self._window <= now
+
+    def take(self, now: float) -> float:
+        """Reserve a write.  Returns when it may start."""
+        start = max(now, self._next - self._window)
+        self._next = max(now, self._next) + self._interval
+        return start
 
 
 @dataclass(frozen=True, slots=True)

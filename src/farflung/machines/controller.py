@@ -20,7 +20,7 @@ from farflung.lib.klog import Logger
 from farflung.machines import statuses
 from farflung.machines.binder import Evictor, MachineBinder
 from farflung.machines.clusters import ClusterController, ClusterHooks
-from farflung.machines.context import SchedulerContext
+from farflung.machines.context import SchedulerContext, WriteRate
 from farflung.machines.decide import SchedulerState
 from farflung.machines.delivery import (
     DeliveryController,
@@ -70,7 +70,8 @@ WAKE_PAUSE: Final = 0.05  #: seconds between two wake-ups of waiting requests
 WAKE_SHARE: Final = 0.1  #: largest share of time for wake-ups
 BIND_WORKERS: Final = 32  #: concurrent bindings
 STATUS_WORKERS: Final = 8  #: workers that write conditions of unplaced machines
-FEW_WAITING: Final = 64  #: with more pending requests, no Events are recorded and status writes wait
+EVENT_BURST: Final = 100  #: Events about placed machines at once, and per second; others are dropped
+EVENT_RATE: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class GlobalScheduler:
         self._wakeup = asyncio.Event()
         self._placed: asyncio.Queue[PlacedSubject] = asyncio.Queue(workers)
         self._busy = 0  #: bindings in progress
+        self._event_rate = WriteRate(EVENT_BURST, EVENT_RATE)
         self._next_wake = 0.0
         self._synced = False
         self.figures = SchedulerMetrics()
@@ -135,7 +137,6 @@ class GlobalScheduler:
             ClusterHooks(
                 client_of=lambda cluster: self._client(setting.scheduler_view, cluster),
                 workspace_of=setting.everywhere.workspace,
-                is_busy=lambda: len(self.state.queue) > FEW_WAITING,
                 on_change=self._wakeup.set,
                 on_target=self._on_target_change,
             ),
@@ -453,6 +454,7 @@ class GlobalScheduler:
         names = sorted({str(chosen.site) for chosen in placed.decision.chosen})
         self._log.info("placed", v=3, key=str(placed.subject.key), clusters=",".join(names))
         self._status_writer.forget(placed.subject)
-        if len(self.state.queue) <= FEW_WAITING:
+        if self._event_rate.is_free(now := self._env.monotonic()):
+            self._event_rate.take(now)
             message = f"Successfully assigned {placed.subject.key.namespace}/{placed.subject.key.name} to "
             self._status_writer.record_scheduled(placed.subject, placed.observed, message + ", ".join(names))
