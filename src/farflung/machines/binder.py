@@ -80,20 +80,24 @@ class MachineBinder:
 
     async def verify(self, subject: SchedulingSubject, uid: str) -> None:
         """Read the object after an unclear write: the cache gets its binding, or the write counts as failed."""
+        await self.refresh(subject, uid)
+        self._state.fail_write(uid, self._env.monotonic())
+
+    async def refresh(self, subject: SchedulingSubject, uid: str) -> None:
+        """Read the object into the cache, if the result of its write is not known."""
         failures = 0
         while self._state.is_in_progress(uid):
             try:
                 found = await self.fetch(subject)
             except ClientError as error:
                 if _is_final(error):
-                    break
+                    return
                 failures += 1
                 self._log_error(subject, error)
                 await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
             else:
                 self._informer(subject).assume(found)
-                break
-        self._state.fail_write(uid, self._env.monotonic())
+                return
 
     async def fetch(self, subject: SchedulingSubject) -> Obj:
         collection = PODS if subject.kind == POD else ALLOCATIONS
@@ -197,6 +201,7 @@ class Evictor:
         self._recorder = recorder
         self._wake = wake
         self._refuse = refuse
+        self._rebuilder = context.rebuilder
         self._env = context.env
         self._log = context.log
 
@@ -204,19 +209,25 @@ class Evictor:
         """Runs until cancelled."""
         while True:
             await self._env.sleep(EVICTION_PERIOD)
-            now = self._env.monotonic()
-            for subject in self._state.unconfirmed(now):
-                observed = self._state.observed(subject)
-                if observed is not None:
-                    await self._binder.verify(subject, observed.uid)
-            if not self._state.may_evict:
-                continue
-            for subject, site in self._state.due_evictions(now):
-                try:
-                    await self.evict(subject, site)
-                except ClientError as error:
-                    self._log.error(error, f"cannot evict {subject.key}")
-            self._wake()
+            await self._rebuilder.clean.wait()
+            try:
+                await self._evict_due(self._env.monotonic())
+            except Exception as error:
+                self._rebuilder.failed("evictions", error)
+
+    async def _evict_due(self, now: float) -> None:
+        for subject in self._state.unconfirmed(now):
+            observed = self._state.observed(subject)
+            if observed is not None:
+                await self._binder.verify(subject, observed.uid)
+        if not self._state.may_evict or self._rebuilder.failing:  # a Cluster that the engine lacks may be healthy
+            return
+        for subject, site in self._state.due_evictions(now):
+            try:
+                await self.evict(subject, site)
+            except ClientError as error:
+                self._log.error(error, f"cannot evict {subject.key}")
+        self._wake()
 
     async def evict(self, subject: SchedulingSubject, site: SiteKey) -> None:
         """Evict a machine from that site, if it is still there and due."""

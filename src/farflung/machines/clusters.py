@@ -59,6 +59,7 @@ class ClusterController:
         self._informer = informer
         self._targets = targets
         self._hooks = hooks
+        self._rebuilder = context.rebuilder
         self._monotonic = context.env.monotonic
         self._now = context.now
         self._index = ClusterTargets()
@@ -220,6 +221,6 @@ class ClusterController:
         except (NotFound, Forbidden):
             logical = ""  # no such workspace
         if logical != self._index.logical_cluster(path):
-            self._update_sites(self._index.on_path(path, logical))
+            self._rebuilder.attempt(("Workspace", path), lambda: self._update_sites(self._index.on_path(path, logical)))
             self._hooks.on_change()
         return LOOKUP_RETRY

@@ -11,6 +11,7 @@ from typing import TypeVar
 from farflung.lib.klog import Logger
 from farflung.machines.decide import SchedulerState
 from farflung.runtime.controller import Controller
+from farflung.runtime.rebuilder import Rebuilder
 from farflung.runtime.reflector import Environment
 
 K = TypeVar("K", bound=Hashable)
@@ -40,6 +41,7 @@ class SchedulerContext:
     env: Environment
     now: Callable[[], datetime]
     log: Logger
+    rebuilder: Rebuilder
     workers: int  #: per controller
 
     def controller(

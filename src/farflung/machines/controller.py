@@ -60,6 +60,7 @@ from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
+from farflung.runtime.rebuilder import Rebuilder
 from farflung.runtime.recorder import Recorder
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ NAME: Final = "global-scheduler"
 DECISION_SLICE: Final = 0.004  #: seconds of decisions before other tasks run
 WAKE_PAUSE: Final = 0.05  #: seconds between two wake-ups of waiting requests
 WAKE_SHARE: Final = 0.1  #: largest share of time for wake-ups
+FAILURE_PAUSE: Final = 1.0  #: seconds after a decision that failed
 BIND_WORKERS: Final = 32  #: concurrent bindings
 STATUS_WORKERS: Final = 8  #: workers that write conditions of unplaced machines
 EVENT_BURST: Final = 100  #: Events about placed machines at once, and per second; others are dropped
@@ -116,9 +118,10 @@ class GlobalScheduler:
         self._next_wake = 0.0
         self._synced = False
         self.figures = SchedulerMetrics()
-        engine = SchedulingEngine(setting.policy, setting.catalogue)
-        self.state = SchedulerState(engine, setting.failover)
-        decoder = SubjectDecoder(setting.catalogue, self.state.expected)
+        self._configuration = setting.policy, setting.catalogue, setting.sites
+        self._work: asyncio.Task[None] | None = None
+        self.rebuilder = Rebuilder(NAME, self._rebuild, env, log, prepare=self._settle)
+        decoder = SubjectDecoder(setting.catalogue, lambda uid: self.state.expected(uid))
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
         self.pods = self._informer(root.view(setting.pods_view), PODS, decoder.pod)
         self.allocations = self._informer(scheduling, ALLOCATIONS, decoder.allocation)
@@ -129,7 +132,31 @@ class GlobalScheduler:
         self._configs = self._informer(edge, SYNCER_CONFIGS, decode_refusals)
         self._bindings = self._informer(setting.everywhere, API_BINDINGS, decode_binding_phase)
         self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
-        context = SchedulerContext(self.state, env, setting.now, log, STATUS_WORKERS)
+        self._sources: list[tuple[str, Informer[Any], Callable[[CacheChange[Any]], None]]] = [
+            ("Workspace", self._workspaces, self._on_workspace),
+            ("Cluster", self._clusters, self._on_cluster),
+            ("SyncTarget", self._targets, self._on_target),
+            (POD, self.pods, lambda change: self._on_subject(SchedulingSubject(POD, change.key), change)),
+            (
+                ALLOCATION,
+                self.allocations,
+                lambda change: self._on_subject(SchedulingSubject(ALLOCATION, change.key), change),
+            ),
+            ("EdgePlacement", self._placements, self._on_placement),
+            ("SyncerConfig", self._configs, self._on_config),
+            ("APIBinding", self._bindings, self._on_binding),
+        ]
+        self._build()
+        for kind, informer, listener in self._sources:
+            informer.subscribe(self.rebuilder.guarded(kind, listener))
+
+    def _build(self) -> None:
+        """A new engine, and the controllers that use it."""
+        setting, env = self._setting, self._env
+        policy, catalogue, sites = self._configuration
+        self.state = SchedulerState(SchedulingEngine(policy, catalogue), setting.failover)
+        context = SchedulerContext(self.state, env, setting.now, self._log, self.rebuilder, STATUS_WORKERS)
+        self._mailboxes = Mailboxes()
         self.clusters = ClusterController(
             context,
             self._clusters,
@@ -142,8 +169,8 @@ class GlobalScheduler:
             ),
         )
         self._binder = MachineBinder(context, self.pods, self.allocations, self._client_of, self.clusters.names_target)
-        self._status_writer = SchedulingStatusWriter(context, self._binder, recorder)
-        self.evictor = Evictor(context, self._binder, recorder, self._wakeup.set, self.clusters.refuse)
+        self._status_writer = SchedulingStatusWriter(context, self._binder, self._recorder)
+        self.evictor = Evictor(context, self._binder, self._recorder, self._wakeup.set, self.clusters.refuse)
         self._labels = DeliveryLabels(context, self.clusters, self._binder, self._on_machines_change)
         self._deliveries = DeliveryController(
             context,
@@ -154,13 +181,13 @@ class GlobalScheduler:
                 view=lambda cluster: setting.provider.view(setting.edge_view, cluster),
                 mailbox_of=lambda site: self._cluster_of(self._mailbox_of(site)),
                 is_clearing=self._labels.is_clearing,
-                on_served=lambda site: self._delivery_status.update_site(site),
+                on_served=lambda site: self.rebuilder.attempt(site, lambda: self._delivery_status.update_site(site)),
             ),
         )
         self._delivery_status = DeliveryStatusWriter(
             context,
             self._binder,
-            recorder,
+            self._recorder,
             self._configs,
             DeliverySources(
                 mailbox_of=self._mailbox_of,
@@ -178,23 +205,26 @@ class GlobalScheduler:
             self._wakeup.set,
             longest=setting.failover.tolerated,
         )
-        self._mailboxes = Mailboxes()
-        self._subscribe()
-        for site in setting.sites:
+        for site in sites:
             self.state.put_site(site, env.monotonic())
+
+    def _rebuild(self) -> None:
+        self._build()
+        for kind, informer, listener in self._sources:
+            self.rebuilder.replay(kind, informer.cache, listener)
+
+    async def _settle(self) -> None:
+        """Stop using the engine, and read the bindings that no watch event has confirmed into the caches: a new engine
+        would give their resources to other machines."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.wait([self._work])
+        await self._placed.join()
+        for subject, uid in self.state.in_progress:
+            await self._binder.refresh(subject, uid)
 
     def _informer(self, client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
         return self._shared.informer(client, collection, decode, self._log_error)
-
-    def _subscribe(self) -> None:
-        self.pods.subscribe(lambda change: self._on_subject(SchedulingSubject(POD, change.key), change))
-        self.allocations.subscribe(lambda change: self._on_subject(SchedulingSubject(ALLOCATION, change.key), change))
-        self._clusters.subscribe(self._on_cluster)
-        self._targets.subscribe(self._on_target)
-        self._placements.subscribe(self._on_placement)
-        self._workspaces.subscribe(self._on_workspace)
-        self._configs.subscribe(self._on_config)
-        self._bindings.subscribe(self._on_binding)
 
     def _log_error(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=NAME)
@@ -230,13 +260,12 @@ class GlobalScheduler:
             self._delivery_status,
             self._terminating_copies,
         )
-        return [one.controller for one in several]
+        return [self.rebuilder, *(one.controller for one in several)]
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         """Mailboxes first: Pods in them are copies."""
-        queued_at: list[Informer[Any]] = [self.pods, self.allocations, self._clusters, self._targets]
-        return [self._workspaces, *queued_at, self._placements, self._configs, self._bindings]
+        return [informer for _, informer, _ in self._sources]
 
     @property
     def synced(self) -> bool:
@@ -247,11 +276,19 @@ class GlobalScheduler:
         """Whether no work is pending."""
         counts = self.state.queue.counts()
         deciding = counts.ready or counts.held or self.state.has_changes or self._busy or not self._placed.empty()
-        return self.synced and not deciding and all(one.queue.idle for one in self.controllers)
+        return (
+            self.synced
+            and self.rebuilder.clean.is_set()
+            and not deciding
+            and all(one.queue.idle for one in self.controllers)
+        )
 
     def configure(self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
         """Replace policy, catalogue and sites.  Bindings stay."""
-        self.state.configure(policy, catalogue, sites, self._env.monotonic())
+        self._configuration = policy, catalogue, (sites := tuple(sites))
+        self.rebuilder.attempt(
+            "configuration", lambda: self.state.configure(policy, catalogue, sites, self._env.monotonic())
+        )
         self._wakeup.set()
 
     async def run(self) -> None:
@@ -271,12 +308,21 @@ class GlobalScheduler:
                 if informer is self._workspaces:
                     await informer.synced.wait()
             await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
-            self._terminating_copies.check_all()
-            for controller in self.controllers:
-                group.create_task(controller.run(), name=controller.name)
+            group.create_task(self.rebuilder.run(), name=self.rebuilder.name)
             for number in range(self._workers):
                 group.create_task(self._bind(), name=f"{NAME} bind {number}")
             group.create_task(self._recorder.run(), name=f"{NAME} events")
+            while True:
+                await self.rebuilder.clean.wait()
+                self._work = group.create_task(self._use_engine(), name=NAME)
+                await asyncio.wait([self._work])
+
+    async def _use_engine(self) -> None:
+        """Runs until cancelled, before the engine is rebuilt."""
+        self.rebuilder.attempt("copies", self._terminating_copies.check_all)
+        async with asyncio.TaskGroup() as group:
+            for controller in self.controllers[1:]:
+                group.create_task(controller.run(), name=controller.name)
             group.create_task(self.evictor.run(), name=f"{NAME} failover")
             group.create_task(self._decide(), name=NAME)
 
@@ -357,28 +403,37 @@ class GlobalScheduler:
 
     async def _decide(self) -> None:
         """Decides about one request after the other, until cancelled.  Does no I/O."""
-        monotonic = self._env.monotonic
         while True:
             self._wakeup.clear()
-            now = monotonic()
-            self._wake(now)
-            self._handle_touched()
-            until = now + DECISION_SLICE
-            while now < until:
-                found = self.state.next(now)
-                if found is None:
-                    break
-                self.figures.decided(monotonic() - now)
-                if isinstance(found, PlacedSubject):
-                    self.figures.waited(now - found.queued_at)
-                    await self._placed.put(found)
+            await self.rebuilder.clean.wait()
+            try:
+                if await self._decide_some():
+                    await asyncio.sleep(0)
                 else:
-                    self._report_unplaced(found)
-                now = monotonic()
+                    await self._pause(self._env.monotonic())
+            except Exception as error:
+                self.rebuilder.failed("decisions", error)
+                await self._env.sleep(FAILURE_PAUSE)
+
+    async def _decide_some(self) -> bool:
+        """False: no request is due."""
+        monotonic = self._env.monotonic
+        now = monotonic()
+        self._wake(now)
+        self._handle_touched()
+        until = now + DECISION_SLICE
+        while now < until and self.rebuilder.clean.is_set():
+            found = self.state.next(now)
+            if found is None:
+                return False
+            self.figures.decided(monotonic() - now)
+            if isinstance(found, PlacedSubject):
+                self.figures.waited(now - found.queued_at)
+                await self._placed.put(found)
             else:
-                await asyncio.sleep(0)
-                continue
-            await self._pause(monotonic())
+                self._report_unplaced(found)
+            now = monotonic()
+        return True
 
     def _wake(self, now: float) -> None:
         if self.state.has_changes and self._next_wake <= now:
@@ -436,6 +491,8 @@ class GlobalScheduler:
             self._busy += 1
             try:
                 began = self._env.monotonic()
+                if not self.rebuilder.clean.is_set():
+                    continue  # decided again by the new engine
                 if await self._binder.bind(placed):
                     now = self._env.monotonic()
                     self.figures.bound(now - began, now - placed.queued_at)
@@ -444,9 +501,9 @@ class GlobalScheduler:
                     self.figures.failed()
             except Exception as error:  # a bug that concerns one machine must not stop the others
                 self.figures.failed()
-                self.state.fail_write(placed.request.uid, self._env.monotonic())
-                self._log_error(f"cannot bind {placed.subject.key}", error)
+                self.rebuilder.failed((placed.subject.kind, placed.subject.key), error)
             finally:
+                self._placed.task_done()
                 self._busy -= 1
                 self._wakeup.set()
 

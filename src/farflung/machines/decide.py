@@ -431,6 +431,11 @@ class SchedulerState:
         """Its reservations once the write in progress is observed; empty if there is none."""
         return self._reservations.get(uid, ()) if uid in self._in_progress else ()
 
+    @property
+    def in_progress(self) -> list[tuple[SchedulingSubject, str]]:
+        """Subjects with their uid whose write no watch event has confirmed."""
+        return [(self._subjects[uid], uid) for uid in self._in_progress if uid in self._subjects]
+
     def is_in_progress(self, uid: str) -> bool:
         return uid in self._in_progress
 

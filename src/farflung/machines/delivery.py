@@ -122,6 +122,7 @@ class DeliveryController:
         self._clusters = clusters
         self._setup = setup
         self._hooks = hooks
+        self._rebuilder = context.rebuilder
         self._unserved: dict[SiteKey, set[str]] = {}
         self._log = context.log
         self._known: dict[str, set[Delivery]] = {}  #: by the name of the EdgePlacement
@@ -160,6 +161,8 @@ class DeliveryController:
         ours = there is not None and there.owner == owner_annotation(delivery.site)
         if target is None or delivery.workspace not in self._state.workspaces(delivery.site):
             if there is not None and ours:
+                if self._rebuilder.failing:  # the engine may lack machines
+                    return UNSERVED_RETRY
                 await self._remove(delivery, name, there.uid)
             self._forget(name, delivery)
             return None
@@ -291,6 +294,7 @@ class DeliveryLabels:
         self._clusters = clusters
         self._binder = binder
         self._on_change = on_change
+        self._rebuilder = context.rebuilder
         self._states: dict[SchedulingSubject, _LabelProblem] = {}
         self._clearing: dict[Delivery, set[SchedulingSubject]] = {}
         self._displaced: dict[SiteKey, set[SchedulingSubject]] = {}
@@ -409,6 +413,8 @@ class DeliveryLabels:
         wanted = self._desired_label(subject, observed, site)
         if wanted == observed.label:
             return None
+        if not wanted and self._rebuilder.failing:  # the engine may lack its Cluster
+            return UNSERVED_RETRY
         if wanted and any(self._is_labeled(one) for one in self._state.namesakes(subject, site) if one != subject):
             return LOOKUP_RETRY
         with suppress(NotFound):
@@ -455,6 +461,7 @@ class TerminatingCopies:
         self._is_mailbox = is_mailbox
         self._mailbox_of = mailbox_of
         self._wake = wake
+        self._rebuilder = context.rebuilder
         self._monotonic = context.env.monotonic
         self._longest = longest
         self._kept: dict[Key, _KeptCopy] = {}
@@ -538,5 +545,5 @@ class TerminatingCopies:
             return None
         if (left := kept.until - self._monotonic()) > 0:
             return left
-        self._release(copy)  # stays in `_kept`, so that it is not kept again
+        self._rebuilder.attempt((COPY, copy), lambda: self._release(copy))  # stays in `_kept`: it is not kept again
         return None

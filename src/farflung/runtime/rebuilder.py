@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final, TypeVar
 
 from farflung.lib.backoff import Backoff
@@ -28,8 +28,17 @@ class Rebuilder(Controller[str]):
 
     verbosity = 4  # it is a part of the controller whose engine it rebuilds
 
-    def __init__(self, name: str, rebuild: Callable[[], None], env: Environment, log: Logger) -> None:
-        """`rebuild` makes a new engine and calls `replay` for every cache."""
+    def __init__(
+        self,
+        name: str,
+        rebuild: Callable[[], None],
+        env: Environment,
+        log: Logger,
+        *,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`rebuild` makes a new engine and calls `replay` for every cache; `prepare` brings the caches up to date
+        before, while the engine gets no changes."""
         super().__init__(
             f"{name}-engine", self._reconcile, workers=1, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
@@ -38,6 +47,7 @@ class Rebuilder(Controller[str]):
         self.failed_calls = 0
         self.failing: set[Hashable] = set()  #: objects that the engine may lack, or have an earlier version of
         self._rebuild = rebuild
+        self._prepare = prepare
         self._monotonic = env.monotonic
         self._repeats = Backoff(env.backoff.first, LONGEST, env.random)
         self._last = 0.0  #: when a method failed
@@ -89,6 +99,8 @@ class Rebuilder(Controller[str]):
     async def _reconcile(self, key: str, worker: int) -> None:
         self._rebuilds += 1
         self.clean.clear()
+        if self._prepare is not None:
+            await self._prepare()
         self.failing.clear()
         self._rebuild()
         self.clean.set()
