@@ -121,7 +121,7 @@ class GlobalScheduler:
         self._configuration = setting.policy, setting.catalogue, setting.sites
         self._work: asyncio.Task[None] | None = None
         self.rebuilder = Rebuilder(NAME, self._rebuild, env, log, prepare=self._settle)
-        decoder = SubjectDecoder(setting.catalogue, lambda uid: self.state.expected(uid))
+        decoder = SubjectDecoder(setting.catalogue)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
         self.pods = self._informer(root.view(setting.pods_view), PODS, decoder.pod)
         self.allocations = self._informer(scheduling, ALLOCATIONS, decoder.allocation)

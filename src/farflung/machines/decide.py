@@ -427,10 +427,6 @@ class SchedulerState:
         tolerations = request.selector.tolerations
         return {key: UNHEALTHY_TOO_LONG for key in self._health if self._health.due(key, tolerations) <= now}
 
-    def expected(self, uid: str) -> tuple[Reservation, ...]:
-        """Its reservations once the write in progress is observed; empty if there is none."""
-        return self._reservations.get(uid, ()) if uid in self._in_progress else ()
-
     @property
     def in_progress(self) -> list[tuple[SchedulingSubject, str]]:
         """Subjects with their uid whose write no watch event has confirmed."""

@@ -316,12 +316,8 @@ _phase_decoder: Final = msgspec.json.Decoder(_Phase)
 
 
 class SubjectDecoder:
-    def __init__(
-        self, catalogue: Mapping[str, Flavor], expected: Callable[[str], tuple[Reservation, ...]] = lambda uid: ()
-    ) -> None:
-        """`expected`: the reservations that are being written for a uid, so that they need not be parsed again."""
+    def __init__(self, catalogue: Mapping[str, Flavor]) -> None:
         self._catalogue = catalogue
-        self._expected = expected
 
     def pod(self, document: bytes) -> ObservedSubject:
         pod = _pod_decoder.decode(document)
@@ -365,14 +361,11 @@ class SubjectDecoder:
         metadata = pod.metadata
         annotated = _annotation(metadata, BOUND_CLUSTER)
         foreign_cluster = "" if annotated.endswith(f"/{bound_to}") else bound_to
-        reservations = self._expected(metadata.uid)
-        if not reservations or annotated != "{}|{}/{}".format(*reservations[0].site):
-            read = read_pod_reservation(orjson.loads(document), _logical_cluster(metadata), self._catalogue)
-            reservations = () if read is None else (read,)
+        read = read_pod_reservation(orjson.loads(document), _logical_cluster(metadata), self._catalogue)
         return ObservedSubject(
             metadata.uid,
             metadata.resource_version,
-            reservations=reservations,
+            reservations=() if read is None else (read,),
             foreign_cluster=foreign_cluster,
             tolerations=_tolerations(pod.spec),
             refused_by=_refused_by(metadata),
