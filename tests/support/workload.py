@@ -108,7 +108,7 @@ COMPUTE = [
         core("services"),
         "Service",
         spec={"selector": {"app": "example"}, "ports": [{"port": 80}]},
-        change={"spec": {"ports": [{"port": 80}, {"port": 443, "name": "tls"}]}},
+        change={"spec": {"ports": [{"port": 80, "name": "http"}, {"port": 443, "name": "tls"}]}},
     ),
     example(core("pods"), "Pod", spec=POD_SPEC),
     example(

@@ -122,6 +122,11 @@ def kinds() -> tuple[Described, ...]:
     )
 
 
+@cache
+def schema_names() -> frozenset[str]:
+    return frozenset(one.resource_schema_name for one in kinds())
+
+
 def resource_schemas() -> list[Obj]:
     """The APIResourceSchemas of root:compute, to be created.  The schemas in them are not to be changed."""
     return [one.resource_schema() for one in kinds()]

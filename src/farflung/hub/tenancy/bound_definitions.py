@@ -11,10 +11,12 @@ from typing import Any, Final, Literal
 from farflung.apis.apiextensions import kinds
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.globalscheduler.pods import machine_cells
+from farflung.apis.kcp import compute
 from farflung.apis.resource import ALL_VERBS, Resource, Subresource
 from farflung.hub.catalog.custom_kinds import Definition
 from farflung.hub.catalog.kinds import Kind, shape_of
 from farflung.hub.tenancy import virtual_machines as machines
+from farflung.hub.tenancy.bound_rules import KCP_ACCEPTS, with_builtin_rules
 from farflung.hub.tenancy.resource_schemas import as_definition
 from farflung.hub.tenancy.virtual_machines import PODS, machine_rules
 from farflung.machinery.errors import Obj
@@ -41,6 +43,7 @@ class BoundDefinition(Definition):
     def __init__(self, schema: Obj, identity: str, settled: Revision, form: Form = "bound") -> None:
         """`identity`: the identity under which objects are stored."""
         self.identity = identity
+        self._is_of_kcp = schema["metadata"]["name"] in compute.schema_names()
         definition = as_definition(schema)
         resources = [served_resource(one, identity, form) for one in kinds.resources_of(definition)]
         resources = [with_pod_binding(one, definition) for one in resources]
@@ -57,7 +60,8 @@ class BoundDefinition(Definition):
             return kind
         shape = replace(kind.shape, merging=shape_of(native).schema, encoded=native.definition)
         rules = machine_rules(kind.rules) if self._has_machines(resource) else kind.rules
-        return replace(kind, shape=shape, rules=rules)
+        accepted = KCP_ACCEPTS.get((resource.group, resource.plural), ()) if self._is_of_kcp else ()
+        return replace(kind, shape=shape, rules=with_builtin_rules(rules, native, accepted))
 
     def _has_machines(self, resource: Resource) -> bool:
         """Whether the schema has the fields of containers and of virtual machines."""
