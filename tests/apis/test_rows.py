@@ -10,10 +10,12 @@ from farflung.apis.rows import (
     Defaults,
     Each,
     Enum,
+    FirstError,
     Forbidden,
     Format,
     IfAbsent,
     IfPresent,
+    Invalid,
     MaxItems,
     NotNegative,
     Optional,
@@ -98,6 +100,21 @@ def test_entries_may_be_unique_by_several_members() -> None:
     assert told(table, {"taints": [{"key": "a"}, {"key": "a"}]}) == [
         'taints[1]: Duplicate value: {"key":"a"}: must differ'
     ]
+
+
+def test_only_the_first_error_of_a_value_is_reported() -> None:
+    table = Validation(
+        Pointer(
+            "user",
+            FirstError(Invalid("not {v}", "is empty"), Invalid(str.isspace, "is blank"), Format(names.dns_label)),
+        )
+    )
+    assert [told(table, {"user": user}) for user in ("", " ", "a")] == [
+        ['user: Invalid value: "": is empty'],
+        ['user: Invalid value: " ": is blank'],
+        [],
+    ]
+    assert len(told(table, {"user": "A"})) == 1
 
 
 def test_only_well_formed_texts_are_checked_further() -> None:

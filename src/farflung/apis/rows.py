@@ -23,9 +23,10 @@ and more rows follow inside a row:
     Where            rows that apply if a function of the object returns true
 
 The rules of a field are `Minimum`, `Maximum`, `Range`, `Enum`, `Format`, `Unique`, `Forbidden`, `MaxItems`, `Invalid`,
-or any function `(value, field, errors)`: a check of validation.py, another `Table`, a hand-written function for what no
-row says.  A rule reports in Kubernetes' words.  A `Check` row calls a function with the whole object of its table, a
-`ContextCheck` row also with the context that the table was called with, a `Change` row with the new and the old object.
+`FirstError`, or any function `(value, field, errors)`: a check of validation.py, another `Table`, a hand-written
+function for what no row says.  A rule reports in Kubernetes' words.  A `Check` row calls a function with the whole
+object of its table, a `ContextCheck` row also with the context that the table was called with, a `Change` row with the
+new and the old object.
 
     Table            a check `(value, path, errors)` of a part that several kinds share, such as a volume
     Validation       the `validate` or `validate_status` of a kind
@@ -38,7 +39,7 @@ Paths of fields are formatted only for errors.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Protocol
 
 from farflung.apis.validation import IMMUTABLE, NOT_NEGATIVE, POSITIVE, Errors
@@ -163,14 +164,15 @@ class Row(Protocol):
 
 
 class Invalid:
-    """`Invalid value`, where the Python expression with `{v}` holds."""
+    """`Invalid value`, where the Python expression with `{v}`, or a function of the value, is true."""
 
-    def __init__(self, condition: str, detail: str) -> None:
+    def __init__(self, condition: str | Callable[[Any], object], detail: str) -> None:
         self._condition = condition
         self._detail = detail
 
     def write(self, source: Source, value: str, field: str) -> None:
-        with source.block(f"if {self._condition.format(v=value)}:"):
+        condition = self._condition if isinstance(self._condition, str) else f"{source.name(self._condition)}({{v}})"
+        with source.block(f"if {condition.format(v=value)}:"):
             source.line(f'errors.append(invalid_value(f"{field}", {value}, {self._detail!r}))')
 
 
@@ -252,6 +254,22 @@ class Unique:
         source.line(f"{seen}.add({key})")
 
 
+class FirstError:
+    """Rules of which each applies only if those before it report nothing."""
+
+    def __init__(self, *rules: Rule | Callable[..., object]) -> None:
+        self._rules = rules
+
+    def write(self, source: Source, value: str, field: str) -> None:
+        before = source.variable()
+        source.line(f"{before} = len(errors)")
+        with ExitStack() as blocks:
+            for rule in self._rules:
+                _apply((rule,), source, value, field)
+                if rule is not self._rules[-1]:
+                    blocks.enter_context(source.block(f"if len(errors) == {before}:"))
+
+
 class MaxItems:
     """`Too many`, if a list has more entries."""
 
@@ -266,7 +284,7 @@ class MaxItems:
 def _apply(rules: Collection[Rule | Row | Callable[..., object]], source: Source, value: str, field: str) -> None:
     """Rules check the value, rows its members."""
     for rule in rules:
-        if isinstance(rule, Table):
+        if isinstance(rule, Table | Defaults):
             _apply(rule.rows, source, value, field)
         elif hasattr(rule, "write"):
             rule.write(source, value, field)
@@ -281,6 +299,8 @@ def _apply(rules: Collection[Rule | Row | Callable[..., object]], source: Source
 
 
 class _Field:
+    checks_absent = True  #: whether the rules say anything about an absent field
+
     def __init__(
         self, path: str, *rules: Rule | Row | Callable[..., object], named: str = "", detail: str = ""
     ) -> None:
@@ -292,7 +312,14 @@ class _Field:
 
     def write_row(self, source: Source, holder: str, prefix: str) -> None:
         field = prefix.removesuffix(".") if self._named == ITSELF else f"{prefix}{self._named}"
-        self._write_value(source, source.read(holder, self.path), field)
+        if self.checks_absent:
+            self._write_value(source, source.read(holder, self.path), field)
+            return
+        parent, last = source.holder(holder, self.path)
+        value = source.variable()
+        with source.block(f'if "{last}" in {parent}:'):
+            source.line(f'{value} = {parent}["{last}"]')
+            self._write_value(source, value, field)
 
     def _write_value(self, source: Source, value: str, field: str) -> None:
         raise NotImplementedError
@@ -320,11 +347,15 @@ class RequiredPointer(_Field):
 
 
 class Optional(_Field):
+    checks_absent = False
+
     def _write_value(self, source: Source, value: str, field: str) -> None:
         self._rules_if(f"if {value}:", source, value, field)
 
 
 class Pointer(_Field):
+    checks_absent = False
+
     def _write_value(self, source: Source, value: str, field: str) -> None:
         self._rules_if(f"if {value} is not None:", source, value, field)
 
@@ -345,6 +376,8 @@ class Always(_Field):
 
 class Each(_Field):
     """`indexed`: whether errors name the entry.  `most`: entries of a longer list are not checked."""
+
+    checks_absent = False
 
     def __init__(
         self,
@@ -375,9 +408,11 @@ class When:
 
     operators = ("==", "in")  #: of one value, of several ones
 
-    def __init__(self, path: str, values: str | bool | tuple[str, ...], *rows: Row | Callable[..., object]) -> None:
+    def __init__(
+        self, path: str, values: str | bool | tuple[str | None, ...], *rows: Row | Callable[..., object]
+    ) -> None:
         self.path = path
-        self._values: tuple[str | bool, ...] = values if isinstance(values, tuple) else (values,)
+        self._values: tuple[str | bool | None, ...] = values if isinstance(values, tuple) else (values,)
         self._rows = rows
 
     def write_row(self, source: Source, holder: str, prefix: str) -> None:
@@ -483,7 +518,7 @@ class Default:
 
 def _write_rows(rows: Collection[Row | Callable[..., object]], source: Source, holder: str, prefix: str) -> None:
     for row in rows:
-        if isinstance(row, Table):
+        if isinstance(row, Table | Defaults):
             _write_rows(row.rows, source, holder, prefix)
         elif hasattr(row, "write_row"):
             row.write_row(source, holder, prefix)
