@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.core.resources import check_quantity, round_amounts
-from farflung.apis.validation import (
-    POSITIVE,
-    Errors,
-    Rules,
-    check_immutable,
-    check_name,
-    check_present,
-    check_selector,
-    check_supported,
-    keep_spec,
-    keep_status,
-    spec_of,
+from farflung.apis.core.resources import POSITIVE_AMOUNT, check_quantity, round_amounts
+from farflung.apis.rows import (
+    ITSELF,
+    Always,
+    Check,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Format,
+    Optional,
+    Pointer,
+    Refused,
+    Required,
+    RequiredPointer,
+    Struct,
+    Table,
+    Unless,
+    Validation,
+    When,
 )
+from farflung.apis.validation import Errors, Rules, check_immutable, check_selector, keep_spec, keep_status, spec_of
 from farflung.machinery import names
-from farflung.machinery.errors import Obj, field_forbidden, invalid_value, required
+from farflung.machinery.errors import Obj, field_forbidden, invalid_value
 from farflung.machinery.quantity import ZERO, Quantity, parse
 
 CLAIM: Final = "kubernetes.io/pvc-protection"
@@ -41,52 +49,24 @@ ONLY_REQUESTS: Final = (
 )
 
 
-def default_claim_spec(spec: Obj) -> None:
-    round_amounts(spec.setdefault("resources", {}))
-    spec.setdefault("volumeMode", "Filesystem")
+def round_claim(spec: Obj) -> None:
+    round_amounts(spec["resources"])
 
 
-def default_claim(claim: Obj) -> None:
-    default_claim_spec(claim.setdefault("spec", {}))
-    claim.setdefault("status", {}).setdefault("phase", "Pending")
+DEFAULT_CLAIM_SPEC: Final = Defaults(Default("resources", {}), round_claim, Default("volumeMode", "Filesystem"))
+default_claim: Final = Defaults(
+    Default("spec", {}), Struct("spec", DEFAULT_CLAIM_SPEC), Default("status.phase", "Pending")
+)
 
 
-def check_access_modes(modes: list[str], path: str, errors: Errors) -> None:
-    for mode in modes:
-        check_supported(mode, ACCESS_MODES, path, errors)
+def check_exclusive_mode(modes: list[str], field: str, errors: Errors) -> None:
     if "ReadWriteOncePod" in modes and any(mode in ACCESS_MODES[:3] for mode in modes):
-        errors.append(field_forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+        errors.append(field_forbidden(field, "may not use ReadWriteOncePod with other access modes"))
 
 
-def check_claim_spec(spec: Obj, path: str, errors: Errors) -> None:
-    modes = spec.get("accessModes") or []
-    if not modes:
-        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
-    check_selector(spec.get("selector"), f"{path}.selector", errors)
-    check_access_modes(modes, f"{path}.accessModes", errors)
-    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if size is None:
-        errors.append(required(f"{path}.resources[storage]"))
-    elif parse(size).nanos <= 0:
-        errors.append(invalid_value(f"{path}.resources[storage]", size, POSITIVE))
-    else:
-        check_quantity("storage", size, f"{path}.resources[storage]", errors)
-    for member in ("storageClassName", "volumeAttributesClassName"):
-        if name := spec.get(member):
-            check_name(names.dns_subdomain, name, f"{path}.{member}", errors)
-    if (mode := spec.get("volumeMode")) is not None:
-        check_supported(mode, VOLUME_MODES, f"{path}.volumeMode", errors)
-    _check_data_sources(spec, path, errors)
-
-
-def _check_data_sources(spec: Obj, path: str, errors: Errors) -> None:
+def check_same_source(spec: Obj, path: str, errors: Errors) -> None:
+    """`dataSource` and `dataSourceRef` are two spellings of one thing."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source is not None:
-        _check_data_source(source, f"{path}.dataSource", errors)
-    if reference is not None:
-        _check_data_source(reference, f"{path}.dataSourceRef", errors)
-        if namespace := reference.get("namespace"):
-            check_name(names.dns_label, namespace, f"{path}.dataSourceRef.namespace", errors)
     if source is None or reference is None:
         return
     if reference.get("namespace"):
@@ -96,15 +76,28 @@ def _check_data_sources(spec: Obj, path: str, errors: Errors) -> None:
         errors.append(invalid_value(path, f"{path}.dataSource", "must match dataSourceRef"))
 
 
-def _check_data_source(source: Obj, path: str, errors: Errors) -> None:
-    check_present(source, "name", path, errors)
-    check_present(source, "kind", path, errors)
-    group = source.get("apiGroup")
-    if group:
-        check_name(names.dns_subdomain, group, f"{path}.apiGroup", errors)
-    elif source.get("kind") != "PersistentVolumeClaim":
-        why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        errors.append(invalid_value(path, source.get("kind", ""), why))
+CHECK_MODES: Final = Table(
+    Each("accessModes", Enum(*ACCESS_MODES), indexed=False), Optional("accessModes", check_exclusive_mode)
+)
+ONLY_CLAIMS: Final = Refused("must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+DATA_SOURCE: Final = Table(
+    Required("name"),
+    Required("kind"),
+    Optional("apiGroup", Format(names.dns_subdomain)),
+    When("apiGroup", ("", None), Unless("kind", "PersistentVolumeClaim", Always("kind", ONLY_CLAIMS, named=ITSELF))),
+)
+CLAIM_SPEC: Final = Table(
+    Required("accessModes", detail="at least 1 access mode is required"),
+    Optional("selector", check_selector),
+    CHECK_MODES,
+    RequiredPointer("resources.requests.storage", POSITIVE_AMOUNT, named="resources[storage]"),
+    Optional("storageClassName", Format(names.dns_subdomain)),
+    Optional("volumeAttributesClassName", Format(names.dns_subdomain)),
+    Pointer("volumeMode", Enum(*VOLUME_MODES)),
+    Struct("dataSource", DATA_SOURCE),
+    Struct("dataSourceRef", DATA_SOURCE, Optional("namespace", Format(names.dns_label))),
+    Check(check_same_source),
+)
 
 
 # --- the kind -------------------------------------------------------------------------------------
@@ -113,7 +106,6 @@ def _check_data_source(source: Obj, path: str, errors: Errors) -> None:
 def _prepare_create(claim: Obj) -> None:
     claim["status"] = {"phase": "Pending"}
     protect(claim, CLAIM)
-    # `dataSource` and `dataSourceRef` are two spellings of one thing.
     spec = claim["spec"]
     if spec.get("dataSource") is not None and spec.get("dataSourceRef") is None:
         spec["dataSourceRef"] = dict(spec["dataSource"])
@@ -121,12 +113,6 @@ def _prepare_create(claim: Obj) -> None:
         reference = spec["dataSourceRef"]
         if not reference.get("namespace"):
             spec["dataSource"] = {key: value for key, value in reference.items() if key != "namespace"}
-
-
-def _validate(claim: Obj) -> Errors:
-    errors: Errors = []
-    check_claim_spec(spec_of(claim), "spec", errors)
-    return errors
 
 
 def _size(holder: Obj, member: str) -> Quantity:
@@ -177,7 +163,7 @@ CLAIM_RULES: Final = Rules(
     prepare_create=_prepare_create,
     prepare_update=keep_status,
     prepare_status=keep_spec,
-    validate=_validate,
+    validate=Validation(Always("spec", CLAIM_SPEC, zero={})),
     validate_update=_validate_update,
     validate_status=_validate_status,
     returns_deleted=True,

@@ -7,30 +7,43 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.core.affinity import check_affinity, check_spread, check_tolerations
+from farflung.apis.core.affinity import AFFINITY, TOLERATION, check_spread
 from farflung.apis.core.containers import (
-    PodContext,
-    check_containers,
+    CONTAINERS,
+    IMAGE_PADDING,
     check_ephemeral_containers,
-    check_image_padding,
     check_init_containers,
     default_container,
 )
-from farflung.apis.core.resources import (
-    check_container_resource,
-    check_pod_requirements,
-    check_quantity,
-    default_requests,
-    service_class,
-)
-from farflung.apis.core.security import (
-    check_host_processes,
-    check_operating_system,
-    check_pod_security,
-    containers_of,
-)
+from farflung.apis.core.pod_context import PodContext
+from farflung.apis.core.resources import check_amounts, check_pod_requirements, default_requests, service_class
+from farflung.apis.core.security import OPERATING_SYSTEM, POD_SECURITY, check_host_processes, containers_of
 from farflung.apis.core.volumes import check_volumes, default_volume
 from farflung.apis.names import POD_SCHEDULED
+from farflung.apis.rows import (
+    ITSELF,
+    Always,
+    Check,
+    ContextCheck,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Forbidden,
+    Format,
+    IfPresent,
+    Invalid,
+    Optional,
+    Pointer,
+    Range,
+    Required,
+    RequiredPointer,
+    Struct,
+    Table,
+    Unique,
+    When,
+    Where,
+)
 from farflung.apis.validation import (
     LARGEST_INT32,
     Errors,
@@ -56,9 +69,6 @@ from farflung.machinery.errors import (
     required,
 )
 
-RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
-DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 ALL_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 #: fields of a pod spec that are checked always
 PLAIN: Final = frozenset(
@@ -78,21 +88,21 @@ IMMUTABLE_SPEC: Final = (
 # --- defaults -------------------------------------------------------------------------------------
 
 
-def default_pod_spec(spec: Obj) -> None:
-    """Defaults of every pod spec, of Pods and of templates."""
-    if "volumes" in spec:
-        for volume in spec["volumes"] or ():
-            default_volume(volume)
-    for member in ALL_CONTAINERS:
-        for container in spec.get(member) or ():
-            default_container(container)
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
+def default_service_account(spec: Obj) -> None:
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+default_pod_spec: Final = Defaults(
+    Each("volumes", default_volume),
+    *(Each(member, default_container) for member in ALL_CONTAINERS),
+    Default("restartPolicy", "Always"),
+    Default("terminationGracePeriodSeconds", DEFAULT_GRACE),
+    Default("dnsPolicy", "ClusterFirst"),
+    Default("securityContext", {}),
+    Default("schedulerName", "default-scheduler"),
+    default_service_account,
+)
 
 
 def default_template(holder: Obj, member: str = "template") -> Obj:
@@ -136,36 +146,83 @@ def _default_pod_requests(spec: Obj) -> None:
 # --- checks of a pod spec -------------------------------------------------------------------------
 
 
-def check_pod_spec(spec: Obj, path: str, errors: Errors, *, pod_name: str = "", claims: Iterable[Obj] = ()) -> None:
-    """`pod_name` of a pod's own spec; `claims` are the templates a StatefulSet adds as volumes."""
-    grace = spec.get("terminationGracePeriodSeconds")
-    if grace is None:
-        errors.append(required(f"{path}.terminationGracePeriodSeconds"))
-    volumes = _with_claims(spec.get("volumes") or (), claims)
-    around = PodContext(
-        volumes=check_volumes(volumes, pod_name, f"{path}.volumes", errors) if volumes else {},
-        claims=_check_resource_claims(spec.get("resourceClaims") or (), f"{path}.resourceClaims", errors),
-        grace=grace,
-        restart=spec.get("restartPolicy", ""),
-        host_users=spec.get("hostUsers") is not False,
-    )
-    _check_all_containers(spec, around, path, errors)
-    if spec.get("resources"):
-        check_pod_requirements(spec["resources"], f"{path}.resources", errors)
-    if spec.get("hostNetwork"):
-        _check_host_network(spec, path, errors, in_pod=bool(pod_name))
-    if around.restart not in RESTART_POLICIES:
-        check_choice(around.restart, RESTART_POLICIES, f"{path}.restartPolicy", errors)
-    if spec.get("dnsPolicy") not in DNS_POLICIES:
-        check_choice(spec.get("dnsPolicy", ""), DNS_POLICIES, f"{path}.dnsPolicy", errors)
-    if not _is_plain(spec):
-        _check_placement(spec, path, errors)
-        _check_identity(spec, path, errors)
-        _check_priority(spec, path, errors)
-        check_operating_system(spec, path, errors)
+def check_host_network(spec: Obj, path: str, errors: Errors, pod: PodContext) -> None:
+    for at, container in enumerate(spec.get("containers") or ()):
+        for index, port in enumerate(container.get("ports") or ()):
+            host = port.get("hostPort", 0)
+            if (host or not pod.template) and host != port.get("containerPort", 0):
+                why = "must match `containerPort` when `hostNetwork` is true"
+                errors.append(invalid_value(f"{path}.containers[{at}].ports[{index}].hostPort", host, why))
 
 
-def _is_plain(spec: Obj) -> bool:
+def check_searches(searches: Sequence[str], path: str, errors: Errors) -> None:
+    if len(searches) > 32:
+        errors.append(invalid_value(path, searches, "must not have more than 32 search paths"))
+    if sum(map(names.size, searches)) + len(searches) - 1 > 2048:
+        why = "must not have more than 2048 characters (including spaces) in the search list"
+        errors.append(invalid_value(path, searches, why))
+    for at, search in enumerate(searches):
+        domain = search.removesuffix(".")
+        if search != "." and names.dns_subdomain(domain.replace("_", "x")):
+            check_name(names.dns_subdomain, domain, f"{path}[{at}]", errors)
+
+
+def lacks_nameservers(spec: Obj) -> bool:
+    return spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers")
+
+
+def check_preemption(policy: str, field: str, errors: Errors) -> None:
+    check_choice(policy, ("PreemptLowerPriority", "Never"), field, errors)
+
+
+SUBDOMAIN: Final = Format(names.dns_subdomain)
+NO_DNS: Final = "must provide `dnsConfig` when `dnsPolicy` is None"
+NO_NAMESERVERS: Final = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+DNS_CONFIG: Final = Table(
+    Optional("nameservers", Invalid("len({v}) > 3", "must not have more than 3 nameservers")),
+    Each("nameservers", check_address),
+    Optional("searches", check_searches),
+    Each("options", Required("name", named=ITSELF, detail="must not be empty")),
+)
+PRIVATE_USERS: Final = Forbidden("when `pod.Spec.HostUsers` is false")
+
+#: what most pods do without
+PLACEMENT: Final = Table(
+    Optional("nodeSelector", check_labels),
+    POD_SECURITY,
+    Struct("affinity", AFFINITY),
+    Where(
+        lacks_nameservers,
+        RequiredPointer("dnsConfig", Required("nameservers", detail=NO_NAMESERVERS), detail=NO_DNS),
+        otherwise=(Struct("dnsConfig", DNS_CONFIG),),
+    ),
+    Each("readinessGates", Always("conditionType", Format(names.qualified_name))),
+    Each("schedulingGates", Always("name", Format(names.qualified_name), Unique(), named=ITSELF)),
+    Optional("topologySpreadConstraints", check_spread),
+    Check(check_host_processes),
+    When(
+        "hostUsers",
+        False,
+        Optional("hostNetwork", PRIVATE_USERS),
+        Optional("hostPID", PRIVATE_USERS, named="HostPID"),
+        Optional("hostIPC", PRIVATE_USERS, named="HostIPC"),
+    ),
+    Optional("serviceAccountName", SUBDOMAIN),
+    Optional("nodeName", SUBDOMAIN),
+    Pointer("activeDeadlineSeconds", Range(1, LARGEST_INT32)),
+    Optional("hostname", Format(names.dns_label)),
+    Optional("subdomain", Format(names.dns_label)),
+    Each("tolerations", TOLERATION),
+    Each("hostAliases", Always("ip", check_address), Each("hostnames", SUBDOMAIN)),
+    Optional("priorityClassName", SUBDOMAIN),
+    Pointer("runtimeClassName", SUBDOMAIN),
+    Pointer("preemptionPolicy", check_preemption),
+    Optional("overhead", check_amounts, named="overhead.limits"),
+    OPERATING_SYSTEM,
+)
+
+
+def is_plain(spec: Obj) -> bool:
     """It has none of the fields that most pods do without: half the cost of checking a pod is asking for those."""
     return (
         spec.keys() <= PLAIN
@@ -175,19 +232,39 @@ def _is_plain(spec: Obj) -> bool:
     )
 
 
+POD_SPEC: Final = Table(
+    CONTAINERS,
+    IfPresent("initContainers", ContextCheck(check_init_containers)),
+    IfPresent("ephemeralContainers", ContextCheck(check_ephemeral_containers)),
+    Optional("resources", check_pod_requirements),
+    When("hostNetwork", True, ContextCheck(check_host_network)),
+    Required("restartPolicy", Enum("Always", "OnFailure", "Never")),
+    Required("dnsPolicy", Enum("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")),
+    Where(is_plain, otherwise=(PLACEMENT,)),
+)
+
+
+def check_pod_spec(spec: Obj, path: str, errors: Errors, *, pod_name: str = "", claims: Iterable[Obj] = ()) -> None:
+    """`pod_name` of a pod's own spec; `claims` are the templates a StatefulSet adds as volumes."""
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is None:
+        errors.append(required(f"{path}.terminationGracePeriodSeconds"))
+    volumes = _with_claims(spec.get("volumes") or (), claims)
+    context = PodContext(
+        volumes=check_volumes(volumes, pod_name, f"{path}.volumes", errors) if volumes else {},
+        claims=_check_resource_claims(spec.get("resourceClaims") or (), f"{path}.resourceClaims", errors),
+        grace=grace,
+        restart=spec.get("restartPolicy", ""),
+        host_users=spec.get("hostUsers") is not False,
+        template=not pod_name,
+    )
+    POD_SPEC(spec, path, errors, context)
+
+
 def _with_claims(volumes: Iterable[Obj], claims: Iterable[Obj]) -> list[Obj]:
     by_claim = {(claim.get("metadata") or {}).get("name", ""): claim for claim in claims}
     added = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in by_claim if name]
     return [*(volume for volume in volumes if volume.get("name", "") not in by_claim), *added]
-
-
-def _check_all_containers(spec: Obj, around: PodContext, path: str, errors: Errors) -> None:
-    containers, initial = spec.get("containers") or (), spec.get("initContainers") or ()
-    check_containers(containers, around, f"{path}.containers", errors)
-    if initial:
-        check_init_containers(initial, containers, around, f"{path}.initContainers", errors)
-    if ephemeral := spec.get("ephemeralContainers"):
-        check_ephemeral_containers(ephemeral, (*containers, *initial), around, f"{path}.ephemeralContainers", errors)
 
 
 def _check_resource_claims(claims: Iterable[Obj], path: str, errors: Errors) -> frozenset[str]:
@@ -209,111 +286,6 @@ def _check_resource_claims(claims: Iterable[Obj], path: str, errors: Errors) -> 
             why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             errors.append(invalid_value(where, claim, why))
     return frozenset(seen)
-
-
-def _check_host_network(spec: Obj, path: str, errors: Errors, *, in_pod: bool) -> None:
-    for at, container in enumerate(spec.get("containers") or ()):
-        for index, port in enumerate(container.get("ports") or ()):
-            host = port.get("hostPort", 0)
-            if (in_pod or host) and host != port.get("containerPort", 0):
-                why = "must match `containerPort` when `hostNetwork` is true"
-                errors.append(invalid_value(f"{path}.containers[{at}].ports[{index}].hostPort", host, why))
-
-
-def _check_placement(spec: Obj, path: str, errors: Errors) -> None:
-    if selector := spec.get("nodeSelector"):
-        check_labels(selector, f"{path}.nodeSelector", errors)
-    check_pod_security(spec, path, errors)
-    if affinity := spec.get("affinity"):
-        check_affinity(affinity, f"{path}.affinity", errors)
-    _check_dns(spec, f"{path}.dnsConfig", errors)
-    for at, gate in enumerate(spec.get("readinessGates") or ()):
-        condition = gate.get("conditionType", "")
-        check_name(names.qualified_name, condition, f"{path}.readinessGates[{at}].conditionType", errors)
-    if gates := spec.get("schedulingGates"):
-        _check_scheduling_gates(gates, f"{path}.schedulingGates", errors)
-    if constraints := spec.get("topologySpreadConstraints"):
-        check_spread(constraints, f"{path}.topologySpreadConstraints", errors)
-    check_host_processes(spec, path, errors)
-    if spec.get("hostUsers") is False:
-        for member, said in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
-            if spec.get(member):
-                errors.append(field_forbidden(f"{path}.{said}", "when `pod.Spec.HostUsers` is false"))
-
-
-def _check_scheduling_gates(gates: Iterable[Obj], path: str, errors: Errors) -> None:
-    seen: set[str] = set()
-    for at, gate in enumerate(gates):
-        name = gate.get("name", "")
-        check_name(names.qualified_name, name, f"{path}[{at}]", errors)
-        if name in seen:
-            errors.append(duplicate(f"{path}[{at}]", name))
-        seen.add(name)
-
-
-def _check_dns(spec: Obj, path: str, errors: Errors) -> None:
-    config = spec.get("dnsConfig")
-    servers = (config or {}).get("nameservers") or ()
-    if spec.get("dnsPolicy") == "None":
-        if config is None:
-            errors.append(required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
-            return
-        if not servers:
-            why = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            errors.append(required(f"{path}.nameservers", why))
-            return
-    if config is None:
-        return
-    if len(servers) > 3:
-        errors.append(invalid_value(f"{path}.nameservers", servers, "must not have more than 3 nameservers"))
-    for at, server in enumerate(servers):
-        check_address(server, f"{path}.nameservers[{at}]", errors)
-    _check_searches(config.get("searches") or (), f"{path}.searches", errors)
-    for at, option in enumerate(config.get("options") or ()):
-        if not option.get("name"):
-            errors.append(required(f"{path}.options[{at}]", "must not be empty"))
-
-
-def _check_searches(searches: Sequence[str], path: str, errors: Errors) -> None:
-    if len(searches) > 32:
-        errors.append(invalid_value(path, searches, "must not have more than 32 search paths"))
-    if sum(map(names.size, searches)) + len(searches) - 1 > 2048:
-        why = "must not have more than 2048 characters (including spaces) in the search list"
-        errors.append(invalid_value(path, searches, why))
-    for at, search in enumerate(searches):
-        domain = search.removesuffix(".")
-        if search != "." and names.dns_subdomain(domain.replace("_", "x")):
-            check_name(names.dns_subdomain, domain, f"{path}[{at}]", errors)
-
-
-def _check_identity(spec: Obj, path: str, errors: Errors) -> None:
-    for member in ("serviceAccountName", "nodeName"):
-        if text := spec.get(member):
-            check_name(names.dns_subdomain, text, f"{path}.{member}", errors)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None:
-        check_range(deadline, 1, LARGEST_INT32, f"{path}.activeDeadlineSeconds", errors)
-    for member in ("hostname", "subdomain"):
-        if text := spec.get(member):
-            check_name(names.dns_label, text, f"{path}.{member}", errors)
-    if tolerations := spec.get("tolerations"):
-        check_tolerations(tolerations, f"{path}.tolerations", errors)
-    for at, alias in enumerate(spec.get("hostAliases") or ()):
-        check_address(alias.get("ip", ""), f"{path}.hostAliases[{at}].ip", errors)
-        for index, host in enumerate(alias.get("hostnames") or ()):
-            check_name(names.dns_subdomain, host, f"{path}.hostAliases[{at}].hostnames[{index}]", errors)
-
-
-def _check_priority(spec: Obj, path: str, errors: Errors) -> None:
-    if text := spec.get("priorityClassName"):
-        check_name(names.dns_subdomain, text, f"{path}.priorityClassName", errors)
-    if (text := spec.get("runtimeClassName")) is not None:
-        check_name(names.dns_subdomain, text, f"{path}.runtimeClassName", errors)
-    if (policy := spec.get("preemptionPolicy")) is not None:
-        check_choice(policy, PREEMPTION_POLICIES, f"{path}.preemptionPolicy", errors)
-    for resource, amount in (spec.get("overhead") or {}).items():
-        check_container_resource(resource, f"{path}.overhead.limits[{resource}]", errors)
-        check_quantity(resource, amount, f"{path}.overhead.limits[{resource}]", errors)
 
 
 #: valid specs of templates as JSON: most occur again, in updates, in ReplicaSets and in other workspaces
@@ -373,6 +345,9 @@ def _prepare_status(new: Obj, old: Obj) -> None:
         new.setdefault("status", {}).setdefault("qosClass", quality)
 
 
+IMAGES: Final = Table(Each("containers", IMAGE_PADDING), Each("initContainers", IMAGE_PADDING))
+
+
 def _validate(pod: Obj) -> Errors:
     errors: Errors = []
     spec = spec_of(pod)
@@ -380,9 +355,7 @@ def _validate(pod: Obj) -> Errors:
     check_pod_spec(spec, "spec", errors, pod_name=name)
     if not spec.get("serviceAccountName"):
         _check_no_tokens(spec, errors)
-    for member in ("containers", "initContainers"):
-        for at, container in enumerate(spec.get(member) or ()):
-            check_image_padding(container, f"spec.{member}[{at}]", errors)
+    IMAGES(spec, "spec", errors)
     return errors
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from farflung.apis.validation import NOT_NEGATIVE, Errors, check_name
+from farflung.apis.core.pod_context import PodContext
+from farflung.apis.rows import Invalid
+from farflung.apis.validation import NOT_NEGATIVE, POSITIVE, Errors, check_name
 from farflung.machinery import names
 from farflung.machinery.errors import (
     Obj,
@@ -40,6 +42,7 @@ WHOLE: Final = frozenset(
 DECIDE_CLASS: Final = ("cpu", "memory")
 MILLI: Final = 10**6  #: a thousandth, in nanos
 NOT_WHOLE: Final = "must be an integer"
+POSITIVE_AMOUNT: Final = Invalid(lambda amount: parse(amount).nanos <= 0, POSITIVE)
 
 
 def check_quantity(resource: str, amount: str, field: str, errors: Errors) -> None:
@@ -84,16 +87,17 @@ def check_container_resource(resource: str, field: str, errors: Errors) -> None:
         errors.append(invalid_value(field, resource, "doesn't follow extended resource name standard"))
 
 
-def check_requirements(resources: Obj, claims: frozenset[str], path: str, errors: Errors) -> None:
-    """The `resources` of a container; `claims` are the names of the pod's resource claims."""
-    if not resources:
-        return
+def check_amounts(amounts: Amounts, path: str, errors: Errors) -> None:
+    for resource, amount in amounts.items():
+        check_container_resource(resource, f"{path}[{resource}]", errors)
+        check_quantity(resource, amount, f"{path}[{resource}]", errors)
+
+
+def check_requirements(resources: Obj, path: str, errors: Errors, pod: PodContext) -> None:
+    """The `resources` of a container."""
     limits: Amounts = resources.get("limits") or {}
     requests: Amounts = resources.get("requests") or {}
-    for resource, amount in limits.items():
-        field = f"{path}.limits[{resource}]"
-        check_container_resource(resource, field, errors)
-        check_quantity(resource, amount, field, errors)
+    check_amounts(limits, f"{path}.limits", errors)
     for resource, amount in requests.items():
         field = f"{path}.requests[{resource}]"
         check_container_resource(resource, field, errors)
@@ -101,7 +105,7 @@ def check_requirements(resources: Obj, claims: frozenset[str], path: str, errors
         _check_within_limit(resource, amount, limits, path, errors)
     if not any(name in limits or name in requests for name in DECIDE_CLASS) and _has_huge_pages(limits, requests):
         errors.append(field_forbidden(path, "HugePages require cpu or memory"))
-    _check_claims(resources.get("claims") or (), claims, f"{path}.claims", errors)
+    _check_claims(resources.get("claims") or (), pod.claims, f"{path}.claims", errors)
 
 
 def _has_huge_pages(*lists: Amounts) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.core.resources import check_container_resource, check_quantity
+from farflung.apis.core.resources import check_amounts
 from farflung.apis.printers import age_of, name_of
 from farflung.apis.resource import Group
 from farflung.apis.rows import Always, Default, Defaults, Each, Format, Optional, Validation, immutable
-from farflung.apis.validation import Errors, Rules, check_labels
+from farflung.apis.validation import Rules, check_labels
 from farflung.machinery import names
 from farflung.machinery.errors import Obj
 from farflung.machinery.table import AGE, NAME, Column, Printer
@@ -33,19 +33,13 @@ RESOURCES: Final = (NODE.stored("runtimeclasses", "RuntimeClass", printer=RUNTIM
 # --- Rules of RuntimeClasses ----------------------------------------------------------------------
 
 
-def check_overhead(amounts: Obj, path: str, errors: Errors) -> None:
-    for resource, amount in amounts.items():
-        check_container_resource(resource, f"{path}[{resource}]", errors)
-        check_quantity(resource, amount, f"{path}[{resource}]", errors)
-
-
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
     (NODE.name, "RuntimeClass"): Rules(
         name=names.dns_subdomain,
         default=Defaults(Each("scheduling.tolerations", Default("operator", "Equal", empty=True))),
         validate=Validation(
             Always("handler", Format(names.dns_label)),
-            Optional("overhead.podFixed", check_overhead),
+            Optional("overhead.podFixed", check_amounts),
             Optional("scheduling.nodeSelector", check_labels),
         ),
         validate_update=immutable("handler"),

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from farflung.apis.validation import LARGEST_ID, Errors, check_descending, check_name, check_range, check_supported
-from farflung.machinery import names
-from farflung.machinery.errors import (
-    Obj,
-    duplicate,
-    field_forbidden,
-    invalid_value,
-    not_supported,
-    required,
-    too_long,
+from farflung.apis.core.pod_context import PodContext
+from farflung.apis.rows import (
+    ITSELF,
+    Check,
+    ContextCheck,
+    Each,
+    Enum,
+    FirstError,
+    Forbidden,
+    Format,
+    Invalid,
+    Optional,
+    Pointer,
+    Range,
+    Refused,
+    Required,
+    RequiredPointer,
+    Row,
+    Struct,
+    Table,
+    When,
+    Where,
 )
+from farflung.apis.validation import LARGEST_ID, Errors, check_descending
+from farflung.machinery import names
+from farflung.machinery.errors import Obj, duplicate, invalid_value, required, too_long
 
 CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 PROFILE_TYPES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 LONGEST_PROFILE: Final = 4095
+LARGEST_CREDENTIALS: Final = 64 * 1024
 _SYSCTL_SEGMENT: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL: Final = rf"({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}"
 _matches_sysctl: Final = re.compile(
@@ -28,7 +44,6 @@ _matches_sysctl: Final = re.compile(
 ).fullmatch
 NETWORK_SYSCTLS: Final = ("net.", "net/")
 IPC_SYSCTLS: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.", "kernel/shm", "kernel/msg", "kernel/sem")
-NOT_ON_WINDOWS: Final = "cannot be set for a windows pod"
 POD_FIELDS_NOT_ON_WINDOWS: Final = (
     "appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser",
     "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy",
@@ -46,62 +61,97 @@ def containers_of(spec: Obj, path: str) -> Iterator[tuple[Obj, str]]:
             yield container, f"{path}.{member}[{at}]"
 
 
-def check_container_security(context: Obj, path: str, *, host_users: bool, errors: Errors) -> None:
-    _check_ids(context, ("runAsUser", "runAsGroup"), path, errors)
-    mount = context.get("procMount")
-    if mount is not None:
-        check_supported(mount, ("Default", "Unmasked"), f"{path}.procMount", errors)
-        if mount == "Unmasked" and host_users:
-            errors.append(invalid_value(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`"))
-    _check_seccomp(context.get("seccompProfile"), f"{path}.seccompProfile", errors)
-    if context.get("allowPrivilegeEscalation") is False:
-        forbidding = "cannot set `allowPrivilegeEscalation` to false and"
-        if context.get("privileged"):
-            errors.append(invalid_value(path, context, f"{forbidding} `privileged` to true"))
-        if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
-            errors.append(invalid_value(path, context, f"{forbidding} `capabilities.Add` CAP_SYS_ADMIN"))
-    _check_windows_options(context.get("windowsOptions"), f"{path}.windowsOptions", errors)
-    _check_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile", errors)
+# --- What pods and containers have in common ------------------------------------------------------
 
 
-def check_pod_security(spec: Obj, path: str, errors: Errors) -> None:
-    """The pod's own security context; `path` is that of the pod's spec."""
-    context = spec.get("securityContext")
-    if not context and not spec.get("shareProcessNamespace"):
+def check_seccomp_file(profile: Obj, path: str, errors: Errors) -> None:
+    type_, local = profile.get("type", ""), profile.get("localhostProfile")
+    if type_ != "Localhost" and local is not None:
+        why = "can only be set when seccomp type is Localhost"
+        errors.append(invalid_value(f"{path}.localhostProfile", {"Type": type_, "LocalhostProfile": local}, why))
+
+
+def has_control_character(text: str) -> bool:
+    return any(ord(char) < 32 or ord(char) == 127 for char in text)
+
+
+def check_app_armor_file(file: str, field: str, errors: Errors) -> None:
+    if file != file.strip():
+        errors.append(invalid_value(field, file, "must not be padded with whitespace"))
+    if names.size(file) > LONGEST_PROFILE:
+        errors.append(too_long(field, LONGEST_PROFILE))
+
+
+ID: Final = Range(0, LARGEST_ID)
+NO_SECCOMP_FILE: Final = "must be set when seccomp type is Localhost"
+NO_APP_ARMOR_FILE: Final = "must be set when AppArmor type is Localhost"
+NEEDLESS_FILE: Final = Refused("can only be set when AppArmor type is Localhost")
+
+SECCOMP: Final = Table(
+    Required("type", Enum(*PROFILE_TYPES), detail="type is required when seccompProfile is set"),
+    When("type", "Localhost", RequiredPointer("localhostProfile", check_descending, detail=NO_SECCOMP_FILE)),
+    Check(check_seccomp_file),
+)
+APP_ARMOR: Final = Table(
+    When("type", "Localhost", Required("localhostProfile", check_app_armor_file, detail=NO_APP_ARMOR_FILE)),
+    When("type", ("RuntimeDefault", "Unconfined"), Pointer("localhostProfile", NEEDLESS_FILE)),
+    Required("type", Enum(*PROFILE_TYPES), detail="type is required when appArmorProfile is set"),
+)
+WINDOWS_OPTIONS: Final = Table(
+    Pointer("gmsaCredentialSpecName", Format(names.dns_subdomain)),
+    Pointer(
+        "gmsaCredentialSpec",
+        Invalid("not {v}", "gmsaCredentialSpec cannot be an empty string"),
+        Invalid(lambda text: names.size(text) > LARGEST_CREDENTIALS, "gmsaCredentialSpec size must be under 64 KiB"),
+    ),
+    Pointer(
+        "runAsUserName",
+        FirstError(
+            Invalid("not {v}", "runAsUserName cannot be an empty string"),
+            Invalid(has_control_character, "runAsUserName cannot contain control characters"),
+            Invalid(lambda user: user.count("\\") > 1, "runAsUserName cannot contain more than one backslash"),
+            Invalid(lambda user: user.endswith("\\"), "runAsUserName's User cannot be empty"),
+        ),
+    ),
+)
+
+
+# --- containers -----------------------------------------------------------------------------------
+
+
+def check_mask(mount: str, field: str, errors: Errors, pod: PodContext) -> None:
+    if mount == "Unmasked" and pod.host_users:
+        errors.append(invalid_value(field, mount, "`hostUsers` must be false to use `Unmasked`"))
+
+
+def check_escalation(context: Obj, path: str, errors: Errors) -> None:
+    if context.get("allowPrivilegeEscalation") is not False:
         return
-    context, field = context or {}, f"{path}.securityContext"
-    _check_ids(context, ("fsGroup", "runAsUser", "runAsGroup"), field, errors)
-    for at, group in enumerate(context.get("supplementalGroups") or ()):
-        check_range(group, 0, LARGEST_ID, f"{field}.supplementalGroups[{at}]", errors)
-    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        why = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errors.append(invalid_value(f"{field}.shareProcessNamespace", True, why))
-    _check_sysctls(spec, context.get("sysctls") or (), f"{field}.sysctls", errors)
-    _check_policy(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), field, errors)
-    _check_seccomp(context.get("seccompProfile"), f"{field}.seccompProfile", errors)
-    _check_windows_options(context.get("windowsOptions"), f"{field}.windowsOptions", errors)
-    _check_app_armor(context.get("appArmorProfile"), f"{field}.appArmorProfile", errors)
-    _check_policy(context, "supplementalGroupsPolicy", ("Merge", "Strict"), field, errors)
-    _check_policy(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), field, errors)
+    forbidding = "cannot set `allowPrivilegeEscalation` to false and"
+    if context.get("privileged"):
+        errors.append(invalid_value(path, context, f"{forbidding} `privileged` to true"))
+    if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
+        errors.append(invalid_value(path, context, f"{forbidding} `capabilities.Add` CAP_SYS_ADMIN"))
 
 
-def _check_ids(context: Obj, members: tuple[str, ...], path: str, errors: Errors) -> None:
-    for member in members:
-        value = context.get(member)
-        if value is not None:
-            check_range(value, 0, LARGEST_ID, f"{path}.{member}", errors)
+CONTAINER_SECURITY: Final = Table(
+    Pointer("runAsUser", ID),
+    Pointer("runAsGroup", ID),
+    Pointer("procMount", Enum("Default", "Unmasked"), ContextCheck(check_mask)),
+    Struct("seccompProfile", SECCOMP),
+    Check(check_escalation),
+    Struct("windowsOptions", WINDOWS_OPTIONS),
+    Struct("appArmorProfile", APP_ARMOR),
+)
 
 
-def _check_policy(context: Obj, member: str, choices: tuple[str, ...], path: str, errors: Errors) -> None:
-    value = context.get(member)
-    if value is not None:
-        check_supported(value, choices, f"{path}.{member}", errors)
+# --- pods -----------------------------------------------------------------------------------------
 
 
-def _check_sysctls(spec: Obj, sysctls: Iterable[Obj], path: str, errors: Errors) -> None:
+def check_sysctls(spec: Obj, path: str, errors: Errors) -> None:
     seen: set[str] = set()
-    for at, sysctl in enumerate(sysctls):
-        name, field = sysctl.get("name", ""), f"{path}[{at}].name"
+    for at, sysctl in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
+        name, field = sysctl.get("name", ""), f"{path}.securityContext.sysctls[{at}].name"
         if not name:
             errors.append(required(field))
         elif len(name) > 253 or not _matches_sysctl(name):
@@ -115,108 +165,57 @@ def _check_sysctls(spec: Obj, sysctls: Iterable[Obj], path: str, errors: Errors)
             errors.append(invalid_value(field, name, "may not be specified when 'hostIPC' is true"))
 
 
-def _check_seccomp(profile: Obj | None, path: str, errors: Errors) -> None:
-    if profile is None:
-        return
-    type_, local = profile.get("type", ""), profile.get("localhostProfile")
-    if not type_:
-        errors.append(required(f"{path}.type", "type is required when seccompProfile is set"))
-    else:
-        check_supported(type_, PROFILE_TYPES, f"{path}.type", errors)
-    if type_ == "Localhost":
-        if local is None:
-            errors.append(required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost"))
-        else:
-            check_descending(local, f"{path}.localhostProfile", errors)
-    elif local is not None:
-        why = "can only be set when seccomp type is Localhost"
-        errors.append(invalid_value(f"{path}.localhostProfile", {"Type": type_, "LocalhostProfile": local}, why))
+def shares_processes_twice(spec: Obj) -> bool:
+    return bool(spec.get("shareProcessNamespace") and spec.get("hostPID"))
 
 
-def _check_app_armor(profile: Obj | None, path: str, errors: Errors) -> None:
-    if profile is None:
-        return
-    local, field = profile.get("localhostProfile"), f"{path}.localhostProfile"
-    match profile.get("type", ""):
-        case "Localhost":
-            _check_app_armor_file(local, field, errors)
-        case "RuntimeDefault" | "Unconfined":
-            if local is not None:
-                errors.append(invalid_value(field, local, "can only be set when AppArmor type is Localhost"))
-        case "":
-            errors.append(required(f"{path}.type", "type is required when appArmorProfile is set"))
-        case other:
-            errors.append(not_supported(f"{path}.type", other, PROFILE_TYPES))
+SHARED_TWICE: Final = Refused("ShareProcessNamespace and HostPID cannot both be enabled")
+
+#: of a pod's spec
+POD_SECURITY: Final = Table(
+    Pointer("securityContext.fsGroup", ID),
+    Pointer("securityContext.runAsUser", ID),
+    Pointer("securityContext.runAsGroup", ID),
+    Each("securityContext.supplementalGroups", ID),
+    Where(
+        shares_processes_twice,
+        Pointer("shareProcessNamespace", SHARED_TWICE, named="securityContext.shareProcessNamespace"),
+    ),
+    Check(check_sysctls),
+    Pointer("securityContext.fsGroupChangePolicy", Enum("Always", "OnRootMismatch")),
+    Struct("securityContext.seccompProfile", SECCOMP),
+    Struct("securityContext.windowsOptions", WINDOWS_OPTIONS),
+    Struct("securityContext.appArmorProfile", APP_ARMOR),
+    Pointer("securityContext.supplementalGroupsPolicy", Enum("Merge", "Strict")),
+    Pointer("securityContext.seLinuxChangePolicy", Enum("MountOption", "Recursive")),
+)
 
 
-def _check_app_armor_file(local: str | None, field: str, errors: Errors) -> None:
-    if not local:
-        errors.append(required(field, "must be set when AppArmor type is Localhost"))
-        return
-    if local != local.strip():
-        errors.append(invalid_value(field, local, "must not be padded with whitespace"))
-    if names.size(local) > LONGEST_PROFILE:
-        errors.append(too_long(field, LONGEST_PROFILE))
+def every_container(*rows: Row) -> tuple[Row, ...]:
+    return tuple(Each(member, *rows) for member in CONTAINER_LISTS)
 
 
-def _check_windows_options(options: Obj | None, path: str, errors: Errors) -> None:
-    if not options:
-        return
-    if (name := options.get("gmsaCredentialSpecName")) is not None:
-        check_name(names.dns_subdomain, name, f"{path}.gmsaCredentialSpecName", errors)
-    if (content := options.get("gmsaCredentialSpec")) is not None:
-        field = f"{path}.gmsaCredentialSpec"
-        if not content:
-            errors.append(invalid_value(field, content, "gmsaCredentialSpec cannot be an empty string"))
-        elif names.size(content) > 64 * 1024:
-            errors.append(invalid_value(field, content, "gmsaCredentialSpec size must be under 64 KiB"))
-    if (user := options.get("runAsUserName")) is not None:
-        _check_windows_user(user, f"{path}.runAsUserName", errors)
+def forbidden(detail: str, *paths: str) -> tuple[Row, ...]:
+    return tuple(Pointer(path, Forbidden(detail)) for path in paths)
 
 
-def _check_windows_user(user: str, field: str, errors: Errors) -> None:
-    if not user:
-        errors.append(invalid_value(field, user, "runAsUserName cannot be an empty string"))
-    elif any(ord(char) < 32 or ord(char) == 127 for char in user):
-        errors.append(invalid_value(field, user, "runAsUserName cannot contain control characters"))
-    elif user.count("\\") > 1:
-        errors.append(invalid_value(field, user, "runAsUserName cannot contain more than one backslash"))
-    elif not user.rpartition("\\")[2]:
-        errors.append(invalid_value(field, user, "runAsUserName's User cannot be empty"))
+NOT_ON_LINUX: Final = forbidden("windows options cannot be set for a linux pod", "securityContext.windowsOptions")
+NOT_ON_WINDOWS: Final = "cannot be set for a windows pod"
 
-
-def check_operating_system(spec: Obj, path: str, errors: Errors) -> None:
-    """Windows knows nothing of most Linux settings, and the other way round."""
-    system = spec.get("os")
-    if system is None:
-        return
-    match system.get("name", ""):
-        case "":
-            errors.append(required(f"{path}.os.name", "cannot be empty"))
-        case "linux":
-            why = "windows options cannot be set for a linux pod"
-            for holder, where in ((spec, path), *containers_of(spec, path)):
-                if (holder.get("securityContext") or {}).get("windowsOptions") is not None:
-                    errors.append(field_forbidden(f"{where}.securityContext.windowsOptions", why))
-        case "windows":
-            _check_windows(spec, path, errors)
-        case other:
-            errors.append(not_supported(f"{path}.os", other, ("linux", "windows")))
-
-
-def _check_windows(spec: Obj, path: str, errors: Errors) -> None:
-    context = spec.get("securityContext") or {}
-    for member in POD_FIELDS_NOT_ON_WINDOWS:
-        if context.get(member) is not None:
-            errors.append(field_forbidden(f"{path}.securityContext.{member}", NOT_ON_WINDOWS))
-    for member in ("hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"):
-        if spec.get(member) is not None:
-            errors.append(field_forbidden(f"{path}.{member}", NOT_ON_WINDOWS))
-    for container, where in containers_of(spec, path):
-        own = container.get("securityContext") or {}
-        for member in CONTAINER_FIELDS_NOT_ON_WINDOWS:
-            if own.get(member) is not None:
-                errors.append(field_forbidden(f"{where}.securityContext.{member}", NOT_ON_WINDOWS))
+#: of a pod's spec: Windows has no equivalent of most Linux settings, and the other way round
+OPERATING_SYSTEM: Final = Table(
+    Struct("os", Required("name", detail="cannot be empty"), Optional("name", Enum("linux", "windows"), named=ITSELF)),
+    When("os.name", "linux", *NOT_ON_LINUX, *every_container(*NOT_ON_LINUX)),
+    When(
+        "os.name",
+        "windows",
+        *forbidden(NOT_ON_WINDOWS, *(f"securityContext.{member}" for member in POD_FIELDS_NOT_ON_WINDOWS)),
+        *forbidden(NOT_ON_WINDOWS, "hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"),
+        *every_container(
+            *forbidden(NOT_ON_WINDOWS, *(f"securityContext.{member}" for member in CONTAINER_FIELDS_NOT_ON_WINDOWS))
+        ),
+    ),
+)
 
 
 def check_host_processes(spec: Obj, path: str, errors: Errors) -> None:

@@ -7,13 +7,14 @@ import binascii
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from farflung.apis.core.affinity import check_taints
+from farflung.apis.core.affinity import TAINT
 from farflung.apis.core.claims import CLAIM_RULES
 from farflung.apis.core.persistent_volumes import VOLUME_RULES
 from farflung.apis.core.pods import POD_RULES, POD_TEMPLATE_RULES
 from farflung.apis.core.resources import check_quantity
 from farflung.apis.core.services import ENDPOINTS_RULES, SERVICE_RULES
 from farflung.apis.names import NAME_LABEL, SERVICE_ACCOUNT_NAME
+from farflung.apis.rows import Change, Default, Defaults, Each, Optional, Table, Unique, Validation
 from farflung.apis.validation import (
     Deletion,
     Errors,
@@ -33,7 +34,6 @@ from farflung.machinery.errors import (
     FieldError,
     Malformed,
     Obj,
-    duplicate,
     field_forbidden,
     invalid_value,
     required,
@@ -242,79 +242,71 @@ INFORMATION: Final = (
 )  # fmt: skip
 
 
-def _default(node: Obj) -> None:
-    spec = node.setdefault("spec", {})
+def default_networks(node: Obj) -> None:
+    spec = node["spec"]
     if spec.get("podCIDR") and not spec.get("podCIDRs"):
         spec["podCIDRs"] = [spec["podCIDR"]]
     elif spec.get("podCIDRs"):
         spec["podCIDR"] = spec["podCIDRs"][0]
-    status = node.setdefault("status", {})
+
+
+def default_allocatable(node: Obj) -> None:
+    status = node["status"]
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
-    status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {}).setdefault("Port", 0)
-    information = status.setdefault("nodeInfo", {})
-    for member in INFORMATION:
-        information.setdefault(member, "")
 
 
-def _validate(node: Obj) -> Errors:
-    errors: Errors = []
-    spec, status = spec_of(node), node.get("status") or {}
-    if taints := spec.get("taints"):
-        check_taints(taints, "metadata.taints", errors)
-    for member in ("capacity", "allocatable"):
-        for resource, amount in (status.get(member) or {}).items():
-            check_quantity(resource, amount, f"status.{member}.{resource}", errors)
-    _check_networks(spec.get("podCIDRs") or [], "spec.podCIDRs", errors)
-    return errors
+def check_node_amounts(amounts: Obj, path: str, errors: Errors) -> None:
+    for resource, amount in amounts.items():
+        check_quantity(resource, amount, f"{path}.{resource}", errors)
 
 
-def _check_networks(networks: list[str], path: str, errors: Errors) -> None:
-    seen: set[str] = set()
-    for at, text in enumerate(networks):
-        check_network(text, f"{path}[{at}]", errors)
+def check_families(networks: list[str], path: str, errors: Errors) -> None:
     versions = {network.version for network in map(parse_network, networks) if network is not None}
     if len(networks) > 1 and (len(versions) < 2 or len(networks) > 2):
         errors.append(invalid_value(path, networks, "may specify no more than one CIDR for each IP family"))
-    for at, text in enumerate(networks):
-        if text in seen:
-            errors.append(duplicate(f"{path}[{at}]", text))
-        seen.add(text)
 
 
-def _validate_update(new: Obj, old: Obj) -> Errors:
-    errors: Errors = []
+def check_node_changes(new: Obj, old: Obj, errors: Errors) -> None:
     fresh, former = spec_of(new), spec_of(old)
-    addresses = (new.get("status") or {}).get("addresses") or ()
-    seen: set[tuple[str, str]] = set()
-    for at, address in enumerate(addresses):
-        key = address.get("type", ""), address.get("address", "")
-        if key in seen:
-            errors.append(duplicate(f"status.addresses[{at}]", address))
-        seen.add(key)
-    if former.get("podCIDRs") and former["podCIDRs"] != fresh.get("podCIDRs"):
-        why = 'node updates may not change podCIDR except from "" to valid'
-        errors.append(field_forbidden("spec.podCIDRs", why))
-    if former.get("providerID") and former["providerID"] != fresh.get("providerID"):
-        why = 'node updates may not change providerID except from "" to valid'
-        errors.append(field_forbidden("spec.providerID", why))
+    for member, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+        if former.get(member) and former[member] != fresh.get(member):
+            why = f'node updates may not change {shown} except from "" to valid'
+            errors.append(field_forbidden(f"spec.{member}", why))
     if fresh.get("externalID") != former.get("externalID"):
         errors.append(field_forbidden("spec.externalID", "may not be updated"))
-    return errors
 
 
-def _validate_status(new: Obj, old: Obj) -> Errors:
-    return [*_validate(new), *_validate_update(new, old)]
-
+NODE: Final = Table(
+    Each(
+        "spec.taints",
+        TAINT,
+        Unique("key", "effect", detail="taints must be unique by key and effect pair"),
+        named="metadata.taints",
+    ),
+    Optional("status.capacity", check_node_amounts),
+    Optional("status.allocatable", check_node_amounts),
+    Each("spec.podCIDRs", check_network),
+    Optional("spec.podCIDRs", check_families),
+    Each("spec.podCIDRs", Unique()),
+)
+NODE_UPDATE: Final = Table(Each("status.addresses", Unique("type", "address")), Change(check_node_changes))
 
 NODE_RULES: Final = Rules(
     name=names.dns_subdomain,
-    default=_default,
+    default=Defaults(
+        Default("spec", {}),
+        default_networks,
+        Default("status", {}),
+        default_allocatable,
+        Default("status.daemonEndpoints.kubeletEndpoint.Port", 0),
+        *(Default(f"status.nodeInfo.{member}", "") for member in INFORMATION),
+    ),
     prepare_update=keep_status,
     prepare_status=keep_spec,
-    validate=_validate,
-    validate_update=_validate_update,
-    validate_status=_validate_status,
+    validate=Validation(NODE),
+    validate_update=Validation(NODE_UPDATE),
+    validate_status=Validation(NODE, NODE_UPDATE),
 )
 
 

@@ -6,29 +6,46 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from farflung.apis.core.claims import check_claim_spec, default_claim_spec
+from farflung.apis.core.claims import CLAIM_SPEC, DEFAULT_CLAIM_SPEC
 from farflung.apis.core.images import pull_policy
+from farflung.apis.rows import (
+    ITSELF,
+    Always,
+    Check,
+    CheckFunction,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    FirstError,
+    IfPresent,
+    Invalid,
+    Maximum,
+    Minimum,
+    Optional,
+    Pointer,
+    Range,
+    Required,
+    RequiredPointer,
+    Row,
+    Struct,
+    Table,
+    Unless,
+    Where,
+)
 from farflung.apis.validation import (
+    FILE_MODE,
     Errors,
-    check_choice,
     check_descending,
-    check_file_mode,
     check_name,
     check_no_backsteps,
-    check_present,
-    check_range,
     check_selector,
-    check_supported,
     check_unreserved,
 )
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, duplicate, field_forbidden, invalid_value, not_supported, required
 from farflung.machinery.quantity import parse
 
-Volumes = Mapping[str, Obj]  #: name → volume, of those that are valid
-CheckSource = Callable[[Obj, str, Errors], None]
-
-DEFAULT_MODE: Final = 0o644
 TOKEN_SECONDS: Final = 3600
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 ONLY_ONE: Final = "may not specify more than 1 volume type"
@@ -71,75 +88,57 @@ def default_volume(volume: Obj) -> None:
         volume["emptyDir"] = {}
 
 
-def _default_mode(source: Obj) -> None:
-    source.setdefault("defaultMode", DEFAULT_MODE)
-
-
-def _default_downward(source: Obj) -> None:
-    _default_mode(source)
-    _default_files(source)
-
-
-def _default_files(source: Obj) -> None:
-    for file in source.get("items") or ():
-        if (selector := file.get("fieldRef")) is not None:
-            selector.setdefault("apiVersion", "v1")
-        if (selector := file.get("resourceFieldRef")) is not None:
-            selector.setdefault("divisor", "0")
-
-
-def _default_projected(source: Obj) -> None:
-    _default_mode(source)
-    for projection in source.get("sources") or ():
-        if (token := projection.get("serviceAccountToken")) is not None:
-            token.setdefault("expirationSeconds", TOKEN_SECONDS)
-        if (downward := projection.get("downwardAPI")) is not None:
-            _default_files(downward)
-
-
-def _default_image(source: Obj) -> None:
+def default_image(source: Obj) -> None:
     source.setdefault("pullPolicy", pull_policy(source.get("reference", "")))
 
 
-def _default_ephemeral(source: Obj) -> None:
-    if (template := source.get("volumeClaimTemplate")) is not None:
-        template.setdefault("metadata", {})
-        default_claim_spec(template.setdefault("spec", {}))
-
-
-def defaulting(**values: object) -> Callable[[Obj], None]:
-    def default(source: Obj) -> None:
-        for member, value in values.items():
-            source.setdefault(member, value)
-
-    return default
-
+#: of a file or a variable
+DEFAULT_REFERENCES: Final[tuple[Row, ...]] = (
+    Struct("fieldRef", Default("apiVersion", "v1")),
+    Struct("resourceFieldRef", Default("divisor", "0")),
+)
+DEFAULT_FILES: Final = Each("items", *DEFAULT_REFERENCES)
+DEFAULT_MODE: Final = Default("defaultMode", 0o644)
 
 DEFAULTS: Final[Mapping[str, Callable[[Obj], None]]] = {
-    "configMap": _default_mode,
-    "secret": _default_mode,
-    "projected": _default_projected,
-    "downwardAPI": _default_downward,
-    "hostPath": defaulting(type=""),
-    "ephemeral": _default_ephemeral,
-    "image": _default_image,
-    "iscsi": defaulting(iscsiInterface="default"),
-    "rbd": defaulting(pool="rbd", user="admin", keyring="/etc/ceph/keyring"),
-    "azureDisk": defaulting(cachingMode="ReadWrite", kind="Shared", fsType="ext4", readOnly=False),
-    "scaleIO": defaulting(storageMode="ThinProvisioned", fsType="xfs"),
+    "configMap": Defaults(DEFAULT_MODE),
+    "secret": Defaults(DEFAULT_MODE),
+    "projected": Defaults(
+        DEFAULT_MODE,
+        Each(
+            "sources",
+            Struct("serviceAccountToken", Default("expirationSeconds", 3600)),
+            Struct("downwardAPI", DEFAULT_FILES),
+        ),
+    ),
+    "downwardAPI": Defaults(DEFAULT_MODE, DEFAULT_FILES),
+    "hostPath": Defaults(Default("type", "")),
+    "ephemeral": Defaults(
+        Struct("volumeClaimTemplate", Default("metadata", {}), Default("spec", {}), Struct("spec", DEFAULT_CLAIM_SPEC))
+    ),
+    "image": default_image,
+    "iscsi": Defaults(Default("iscsiInterface", "default")),
+    "rbd": Defaults(Default("pool", "rbd"), Default("user", "admin"), Default("keyring", "/etc/ceph/keyring")),
+    "azureDisk": Defaults(
+        Default("cachingMode", "ReadWrite"),
+        Default("kind", "Shared"),
+        Default("fsType", "ext4"),
+        Default("readOnly", False),
+    ),
+    "scaleIO": Defaults(Default("storageMode", "ThinProvisioned"), Default("fsType", "xfs")),
 }
 
 
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def check_volumes(volumes: Iterable[Obj], pod_name: str, path: str, errors: Errors) -> Volumes:
+def check_volumes(volumes: Iterable[Obj], pod_name: str, path: str, errors: Errors) -> Mapping[str, Obj]:
     """`pod_name` is empty in a template.  Returns the volumes that containers can mount."""
     good: dict[str, Obj] = {}
     created = _created_claims(volumes, pod_name)
     for at, volume in enumerate(volumes):
         where, before, name = f"{path}[{at}]", len(errors), volume.get("name", "")
-        check_source(volume, where, SOURCES, errors)
+        check_source(volume, where, errors)
         if 0 < len(pod_name) <= names.DNS_SUBDOMAIN_LENGTH and volume.get("ephemeral") is not None and name:
             _check_created_name(f"{pod_name}-{name}", name, where, errors)
         if not name:
@@ -168,155 +167,33 @@ def _check_created_name(claim: str, name: str, path: str, errors: Errors) -> Non
         errors.append(invalid_value(f"{path}.name", name, f'PVC name "{claim}": {message}'))
 
 
-def check_source(volume: Obj, path: str, types: Mapping[str, CheckSource], errors: Errors) -> None:
-    """Exactly one of the types, and that one right."""
-    found = [type_ for type_ in volume if type_ in types and volume[type_] is not None]
-    if len(found) > 1:
-        found = [type_ for type_ in types if type_ in found]
-    if not found:
-        errors.append(required(path, "must specify a volume type"))
-        return
-    first, *others = found
-    types[first](volume[first], f"{path}.{first}", errors)
-    for type_ in others:
-        errors.append(field_forbidden(f"{path}.{SAID_AS.get(type_, type_)}", ONLY_ONE))
+def exactly_one(types: Mapping[str, CheckFunction]) -> CheckFunction:
+    """A check that an object has one of the types, and that this one is right."""
 
-
-SAID_AS: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}  #: how the message about a second type spells it
-
-
-def requiring(*members: str) -> CheckSource:
-    def check(source: Obj, path: str, errors: Errors) -> None:
-        for member in members:
-            check_present(source, member, path, errors)
+    def check(volume: Obj, path: str, errors: Errors) -> None:
+        found = [type_ for type_ in volume if type_ in types and volume[type_] is not None]
+        if len(found) > 1:
+            found = [type_ for type_ in types if type_ in found]
+        if not found:
+            errors.append(required(path, "must specify a volume type"))
+            return
+        first, *others = found
+        types[first](volume[first], f"{path}.{CHECKED_AS.get(first, first)}", errors)
+        for type_ in others:
+            errors.append(field_forbidden(f"{path}.{FORBIDDEN_AS.get(type_, type_)}", ONLY_ONE))
 
     return check
 
 
-def _check_empty_directory(source: Obj, path: str, errors: Errors) -> None:
-    limit = source.get("sizeLimit")
-    if limit is not None and parse(limit).nanos < 0:
-        errors.append(field_forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+CHECKED_AS: Final = {"gcePersistentDisk": "persistentDisk"}  #: how errors in a type spell its name
+FORBIDDEN_AS: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}  #: how the error of a second type spells it
 
 
-def check_host_path(source: Obj, path: str, errors: Errors) -> None:
-    if not source.get("path"):
-        errors.append(required(f"{path}.path"))
-        return
-    check_no_backsteps(source["path"], f"{path}.path", errors)
-    if (type_ := source.get("type")) is not None:
-        check_supported(type_, HOST_PATH_TYPES, f"{path}.type", errors)
+def requiring(*members: str) -> Table:
+    return Table(*map(Required, members))
 
 
-def _check_git_repository(source: Obj, path: str, errors: Errors) -> None:
-    check_present(source, "repository", path, errors)
-    check_descending(source.get("directory", ""), f"{path}.directory", errors)
-
-
-def _check_google_disk(source: Obj, path: str, errors: Errors) -> None:
-    disk = path.removesuffix("gcePersistentDisk") + "persistentDisk"
-    check_present(source, "pdName", disk, errors)
-    _check_partition(source, disk, errors)
-
-
-def _check_amazon_disk(source: Obj, path: str, errors: Errors) -> None:
-    check_present(source, "volumeID", path, errors)
-    _check_partition(source, path, errors)
-
-
-def _check_partition(source: Obj, path: str, errors: Errors) -> None:
-    partition = source.get("partition", 0)
-    if not 0 <= partition <= 255:
-        errors.append(invalid_value(f"{path}.partition", partition, names.between(1, 255)))
-
-
-def _check_secret(source: Obj, path: str, errors: Errors) -> None:
-    check_present(source, "secretName", path, errors)
-    check_file_mode(source.get("defaultMode"), f"{path}.defaultMode", errors)
-    _check_keys(source, path, errors)
-
-
-def _check_config_map(source: Obj, path: str, errors: Errors) -> None:
-    check_present(source, "name", path, errors)
-    check_file_mode(source.get("defaultMode"), f"{path}.defaultMode", errors)
-    _check_keys(source, path, errors)
-
-
-def _check_keys(source: Obj, path: str, errors: Errors) -> None:
-    for at, item in enumerate(source.get("items") or ()):
-        where = f"{path}.items[{at}]"
-        check_present(item, "key", where, errors)
-        check_present(item, "path", where, errors)
-        check_unreserved(item.get("path", ""), f"{where}.path", errors)
-        check_file_mode(item.get("mode"), f"{where}.mode", errors)
-
-
-def check_nfs(source: Obj, path: str, errors: Errors) -> None:
-    check_present(source, "server", path, errors)
-    check_present(source, "path", path, errors)
-    if not source.get("path", "").startswith("/"):
-        errors.append(invalid_value(f"{path}.path", source.get("path", ""), "must be an absolute path"))
-
-
-def check_iscsi(source: Obj, path: str, errors: Errors) -> None:
-    check_present(source, "targetPortal", path, errors)
-    name = source.get("iqn", "")
-    if not name:
-        errors.append(required(f"{path}.iqn"))
-    elif not name.startswith(("iqn", "eui", "naa")):
-        errors.append(invalid_value(f"{path}.iqn", name, "must be valid format starting with iqn, eui, or naa"))
-    elif not _ISCSI.fullmatch(name):
-        errors.append(invalid_value(f"{path}.iqn", name, "must be valid format"))
-    check_range(source.get("lun", 0), 0, 255, f"{path}.lun", errors)
-    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
-        errors.append(required(f"{path}.secretRef"))
-
-
-def check_fibre_channel(source: Obj, path: str, errors: Errors) -> None:
-    targets, identifiers = source.get("targetWWNs"), source.get("wwids")
-    if not targets and not identifiers:
-        errors.append(required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
-    if targets and identifiers:
-        why = "targetWWNs and wwids can not be specified simultaneously"
-        errors.append(invalid_value(f"{path}.targetWWNs", targets, why))
-    if targets:
-        if source.get("lun") is None:
-            errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
-        else:
-            check_range(source["lun"], 0, 255, f"{path}.lun", errors)
-
-
-def _check_flocker(source: Obj, path: str, errors: Errors) -> None:
-    name, identifier = source.get("datasetName"), source.get("datasetUUID")
-    if not name and not identifier:
-        errors.append(required(path, "one of datasetName and datasetUUID is required"))
-    if name and identifier:
-        why = "datasetName and datasetUUID can not be specified simultaneously"
-        errors.append(invalid_value(path, "resource", why))
-    if name and "/" in name:
-        errors.append(invalid_value(f"{path}.datasetName", name, "must not contain '/'"))
-
-
-def _check_downward(source: Obj, path: str, errors: Errors) -> None:
-    check_file_mode(source.get("defaultMode"), f"{path}.defaultMode", errors)
-    for file in source.get("items") or ():
-        _check_file(file, path, errors)
-
-
-def _check_file(file: Obj, path: str, errors: Errors) -> None:
-    check_present(file, "path", path, errors)
-    check_unreserved(file.get("path", ""), f"{path}.path", errors)
-    field, resource = file.get("fieldRef"), file.get("resourceFieldRef")
-    if field is not None:
-        check_field_reference(field, VOLUME_FIELDS, f"{path}.fieldRef", errors)
-        if resource is not None:
-            why = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            errors.append(invalid_value(path, "resource", why))
-    elif resource is not None:
-        check_resource_reference(resource, f"{path}.resourceFieldRef", errors, in_volume=True)
-    else:
-        errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
-    check_file_mode(file.get("mode"), f"{path}.mode", errors)
+# --- files ----------------------------------------------------------------------------------------
 
 
 def check_field_reference(selector: Obj, offered: Iterable[str], path: str, errors: Errors) -> None:
@@ -371,135 +248,182 @@ def _check_divisor(resource: str, divisor: str, field: str, errors: Errors) -> N
             errors.append(invalid_value(field, resource, why))
 
 
-def _check_projected(source: Obj, path: str, errors: Errors) -> None:
-    check_file_mode(source.get("defaultMode"), f"{path}.defaultMode", errors)
-    paths: set[str] = set()
-    for at, projection in enumerate(source.get("sources") or ()):
-        where, found = f"{path}.sources[{at}]", 0
-        for type_, check in PROJECTIONS.items():
-            inner = projection.get(type_)
-            if inner is not None:
-                check(inner, f"{where}.{type_}", errors)
-                # two sources may not write the same file
-                repeated = ""
-                for item in inner.get("items") or ():
-                    file = item.get("path", "")
-                    if file in paths:
-                        repeated = repeated or file
-                    paths.add(file)
-                if repeated:
-                    said = repeated if type_ == "downwardAPI" else inner.get("name", "")
-                    errors.append(invalid_value(path, said, "conflicting duplicate paths"))
-                found += 1
-        if found > 1:
-            errors.append(field_forbidden(where, ONLY_ONE))
-
-
-def _check_projected_keys(projection: Obj, path: str, errors: Errors) -> None:
-    check_present(projection, "name", path, errors)
-    _check_keys(projection, path, errors)
-
-
-def _check_projected_files(projection: Obj, path: str, errors: Errors) -> None:
-    for file in projection.get("items") or ():
-        _check_file(file, path, errors)
-
-
-def _check_token(projection: Obj, path: str, errors: Errors) -> None:
-    seconds, field = projection.get("expirationSeconds", TOKEN_SECONDS), f"{path}.expirationSeconds"
-    if seconds < 600:
-        errors.append(invalid_value(field, seconds, "may not specify a duration less than 10 minutes"))
-    if seconds > 1 << 32:
-        errors.append(invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds"))
-    volume = path.partition(".sources[")[0]
-    if not projection.get("path"):
-        errors.append(required(f"{volume}.path"))
+def check_file_source(file: Obj, path: str, errors: Errors) -> None:
+    field, resource = file.get("fieldRef"), file.get("resourceFieldRef")
+    if field is not None:
+        check_field_reference(field, VOLUME_FIELDS, f"{path}.fieldRef", errors)
+        if resource is not None:
+            why = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            errors.append(invalid_value(path, "resource", why))
+    elif resource is not None:
+        check_resource_reference(resource, f"{path}.resourceFieldRef", errors, in_volume=True)
     else:
-        check_unreserved(projection["path"], f"{volume}.path", errors)
+        errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
 
 
-def _check_trust_bundle(projection: Obj, path: str, errors: Errors) -> None:
+MODE: Final = Range(0, 0o777, FILE_MODE)
+KEYS: Final = Each("items", Required("key"), Required("path", check_unreserved), Pointer("mode", MODE))
+#: errors do not name the file
+FILES: Final = Each(
+    "items",
+    Required("path", check_unreserved),
+    Check(check_file_source),
+    Pointer("mode", MODE),
+    named=ITSELF,
+    indexed=False,
+)
+
+
+def check_token_path(projection: Obj, path: str, errors: Errors) -> None:
+    TOKEN_PATH(projection, path.partition(".sources[")[0], errors)
+
+
+def check_one_trust_bundle(projection: Obj, path: str, errors: Errors) -> None:
     name, signer = projection.get("name"), projection.get("signerName")
     if name is not None and signer is not None:
         errors.append(invalid_value(path, projection, "only one of name and signerName may be used"))
     elif name is None and signer is None:
         errors.append(required(path, "either name or signerName must be specified"))
-    check_selector(projection.get("labelSelector"), f"{path}.labelSelector", errors)
-    check_present(projection, "path", path, errors)
-    check_unreserved(projection.get("path", ""), f"{path}.path", errors)
 
 
-PROJECTIONS: Final[Mapping[str, CheckSource]] = {
-    "secret": _check_projected_keys,
-    "configMap": _check_projected_keys,
-    "downwardAPI": _check_projected_files,
-    "serviceAccountToken": _check_token,
-    "clusterTrustBundle": _check_trust_bundle,
+TOKEN_PATH: Final = Table(Required("path", check_unreserved))
+PROJECTIONS: Final[Mapping[str, CheckFunction]] = {
+    "secret": Table(Required("name"), KEYS),
+    "configMap": Table(Required("name"), KEYS),
+    "downwardAPI": Table(FILES),
+    "serviceAccountToken": Table(
+        Pointer(
+            "expirationSeconds",
+            Minimum(600, "may not specify a duration less than 10 minutes"),
+            Maximum(1 << 32, "may not specify a duration larger than 2^32 seconds"),
+        ),
+        Check(check_token_path),
+    ),
+    "clusterTrustBundle": Table(
+        Check(check_one_trust_bundle),
+        Optional("labelSelector", check_selector),
+        Required("path", check_unreserved),
+    ),
 }
 
 
-def check_azure_disk(source: Obj, path: str, errors: Errors) -> None:
-    for member in ("diskName", "diskURI"):
-        check_present(source, member, path, errors)
-    if (mode := source.get("cachingMode")) is not None:
-        check_supported(mode, ("None", "ReadOnly", "ReadWrite"), f"{path}.cachingMode", errors)
-    if (kind := source.get("kind")) is not None:
-        check_supported(kind, ("Dedicated", "Managed", "Shared"), f"{path}.kind", errors)
+def check_projections(source: Obj, path: str, errors: Errors) -> None:
+    paths: set[str] = set()
+    for at, projection in enumerate(source.get("sources") or ()):
+        where, found = f"{path}.sources[{at}]", [type_ for type_ in PROJECTIONS if projection.get(type_) is not None]
+        for type_ in found:
+            inner = projection[type_]
+            PROJECTIONS[type_](inner, f"{where}.{type_}", errors)
+            # two sources may not write the same file
+            repeated = ""
+            for item in inner.get("items") or ():
+                file = item.get("path", "")
+                if file in paths:
+                    repeated = repeated or file
+                paths.add(file)
+            if repeated:
+                shown = repeated if type_ == "downwardAPI" else inner.get("name", "")
+                errors.append(invalid_value(path, shown, "conflicting duplicate paths"))
+        if len(found) > 1:
+            errors.append(field_forbidden(where, ONLY_ONE))
 
 
-def check_driver(source: Obj, path: str, errors: Errors) -> None:
-    """The name of a CSI driver."""
-    driver, field = source.get("driver", ""), f"{path}.driver"
-    if not driver:
-        errors.append(required(field))
-    elif len(driver) > 63:
-        errors.append(invalid_value(field, driver, names.at_most(63)))
-    else:
-        check_name(names.dns_subdomain, driver.lower(), field, errors)
+# --- disks ----------------------------------------------------------------------------------------
 
 
-def _check_ephemeral(source: Obj, path: str, errors: Errors) -> None:
-    template = source.get("volumeClaimTemplate")
-    if template is None:
-        errors.append(required(f"{path}.volumeClaimTemplate"))
-        return
-    check_claim_spec(template.get("spec") or {}, f"{path}.volumeClaimTemplate.spec", errors)
+def check_size_limit(limit: str, field: str, errors: Errors) -> None:
+    if parse(limit).nanos < 0:
+        errors.append(field_forbidden(field, "SizeLimit field must be a valid resource quantity"))
 
 
-def _check_image(source: Obj, path: str, errors: Errors) -> None:
-    check_choice(source.get("pullPolicy", ""), PULL_POLICIES, f"{path}.pullPolicy", errors)
+def authenticates(disk: Obj) -> bool:
+    return bool(disk.get("chapAuthDiscovery") or disk.get("chapAuthSession"))
 
+
+def check_one_identity(channel: Obj, path: str, errors: Errors) -> None:
+    targets, identifiers = channel.get("targetWWNs"), channel.get("wwids")
+    if not targets and not identifiers:
+        errors.append(required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
+    if targets and identifiers:
+        why = "targetWWNs and wwids can not be specified simultaneously"
+        errors.append(invalid_value(f"{path}.targetWWNs", targets, why))
+
+
+def check_flocker(source: Obj, path: str, errors: Errors) -> None:
+    name, identifier = source.get("datasetName"), source.get("datasetUUID")
+    if not name and not identifier:
+        errors.append(required(path, "one of datasetName and datasetUUID is required"))
+    if name and identifier:
+        why = "datasetName and datasetUUID can not be specified simultaneously"
+        errors.append(invalid_value(path, "resource", why))
+    if name and "/" in name:
+        errors.append(invalid_value(f"{path}.datasetName", name, "must not contain '/'"))
+
+
+def check_driver_name(driver: str, field: str, errors: Errors) -> None:
+    check_name(names.dns_subdomain, driver.lower(), field, errors)
+
+
+PARTITION: Final = Pointer("partition", Range(0, 255, names.between(1, 255)))
+DRIVER: Final = Required("driver", FirstError(Invalid("len({v}) > 63", names.at_most(63)), check_driver_name))
+NO_LUN: Final = "lun is required if targetWWNs is specified"
 
 #: in the order of validation
-SOURCES: Final[Mapping[str, CheckSource]] = {
-    "emptyDir": _check_empty_directory,
-    "hostPath": check_host_path,
-    "gitRepo": _check_git_repository,
-    "gcePersistentDisk": _check_google_disk,
-    "awsElasticBlockStore": _check_amazon_disk,
-    "secret": _check_secret,
-    "nfs": check_nfs,
-    "iscsi": check_iscsi,
+SOURCES: Final[Mapping[str, CheckFunction]] = {
+    "emptyDir": Table(Pointer("sizeLimit", check_size_limit)),
+    "hostPath": Table(
+        Required("path", check_no_backsteps), Unless("path", "", Pointer("type", Enum(*HOST_PATH_TYPES)))
+    ),
+    "gitRepo": Table(Required("repository"), Optional("directory", check_descending)),
+    "gcePersistentDisk": Table(Required("pdName"), PARTITION),
+    "awsElasticBlockStore": Table(Required("volumeID"), PARTITION),
+    "secret": Table(Required("secretName"), Pointer("defaultMode", MODE), KEYS),
+    "nfs": Table(
+        Required("server"),
+        Required("path"),
+        Always("path", Invalid("not {v}.startswith('/')", "must be an absolute path")),
+    ),
+    "iscsi": Table(
+        Required("targetPortal"),
+        Required(
+            "iqn",
+            FirstError(
+                Invalid("{v}[:3] not in ('iqn', 'eui', 'naa')", "must be valid format starting with iqn, eui, or naa"),
+                Invalid(lambda name: not _ISCSI.fullmatch(name), "must be valid format"),
+            ),
+        ),
+        Always("lun", Range(0, 255), zero=0),
+        Where(authenticates, RequiredPointer("secretRef")),
+    ),
     "glusterfs": requiring("endpoints", "path"),
-    "flocker": _check_flocker,
+    "flocker": check_flocker,
     "persistentVolumeClaim": requiring("claimName"),
     "rbd": requiring("monitors", "image"),
     "cinder": requiring("volumeID"),
     "cephfs": requiring("monitors"),
     "quobyte": requiring("registry", "volume"),
-    "downwardAPI": _check_downward,
-    "fc": check_fibre_channel,
+    "downwardAPI": Table(Pointer("defaultMode", MODE), FILES),
+    "fc": Table(
+        Check(check_one_identity),
+        IfPresent("targetWWNs", RequiredPointer("lun", Range(0, 255), detail=NO_LUN)),
+    ),
     "flexVolume": requiring("driver"),
-    "configMap": _check_config_map,
+    "configMap": Table(Required("name"), Pointer("defaultMode", MODE), KEYS),
     "azureFile": requiring("secretName", "shareName"),
     "vsphereVolume": requiring("volumePath"),
     "photonPersistentDisk": requiring("pdID"),
     "portworxVolume": requiring("volumeID"),
-    "azureDisk": check_azure_disk,
+    "azureDisk": Table(
+        Required("diskName"),
+        Required("diskURI"),
+        Pointer("cachingMode", Enum("None", "ReadOnly", "ReadWrite")),
+        Pointer("kind", Enum("Dedicated", "Managed", "Shared")),
+    ),
     "storageos": requiring("volumeName"),
-    "projected": _check_projected,
+    "projected": Table(Pointer("defaultMode", MODE), Check(check_projections)),
     "scaleIO": requiring("gateway", "system", "volumeName"),
-    "csi": check_driver,
-    "ephemeral": _check_ephemeral,
-    "image": _check_image,
+    "csi": Table(DRIVER),
+    "ephemeral": Table(RequiredPointer("volumeClaimTemplate", Always("spec", CLAIM_SPEC, zero={}))),
+    "image": Table(Required("pullPolicy", Enum(*PULL_POLICIES))),
 }
+check_source: Final = exactly_one(SOURCES)
