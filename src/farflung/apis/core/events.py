@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from farflung.apis.core import printers as core_printers
 from farflung.apis.core.kinds import EVENT_FIELDS
 from farflung.apis.resource import Group, SelectableFields
-from farflung.apis.validation import Errors, Rules, check_immutable, check_name
+from farflung.apis.rows import (
+    Always,
+    Check,
+    CheckFunction,
+    Format,
+    IfPresent,
+    Optional,
+    Required,
+    RequiredPointer,
+    Struct,
+    Validation,
+)
+from farflung.apis.validation import Errors, Rules, check_immutable
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, invalid_value, required
+from farflung.machinery.errors import FieldError, Obj, invalid_value
 from farflung.machinery.table import Printer
 
 #: the older names of what is printed
@@ -62,9 +74,6 @@ RESOURCES: Final = (
 
 GROUP: Final = "events.k8s.io"
 NEW_API_VERSION: Final = f"{GROUP}/v1"
-TEXT_LIMIT: Final = 128
-MESSAGE_LIMIT: Final = 1024
-TYPES: Final = ("Normal", "Warning")
 
 #: core name → the name in events.k8s.io
 RENAMED: Final[Mapping[str, str]] = {
@@ -132,96 +141,85 @@ def _fill(obj: Obj, always: Mapping[str, Any]) -> None:
 # --- validation, which names fields as the core shape does ----------------------------------------
 
 
-def validate_core_event(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    namespace = obj["metadata"].get("namespace", "")
-    involved = (obj.get("involvedObject") or {}).get("namespace", "")
-    if obj.get("eventTime") is None:
+def check_namespace(event: Obj, path: str, errors: Errors) -> None:
+    namespace = event["metadata"].get("namespace", "")
+    involved = (event.get("involvedObject") or {}).get("namespace", "")
+    if event.get("eventTime") is None:
         matches = involved == namespace or (not involved and namespace == "default")
     else:
         matches = involved != "" or namespace in ("default", "kube-system")
     if not matches:
         errors.append(invalid_value("involvedObject.namespace", involved, "does not match event.namespace"))
-    if obj.get("eventTime") is not None:
-        _check_reporter(obj, errors)
-    return errors
 
 
-def _check_reporter(event: Obj, errors: Errors) -> None:
-    """Validates the reporting fields of an Event with an eventTime."""
-    controller = event.get("reportingComponent", "")
-    if not controller:
-        errors.append(required("reportingController"))
-    check_name(names.qualified_name, controller, "reportingController", errors)
-    for member in ("reportingInstance", "action", "reason"):
-        text = event.get(member, "")
-        if not text:
-            errors.append(required(member))
-        _check_length(text, TEXT_LIMIT, member, errors)
-    _check_length(event.get("message", ""), MESSAGE_LIMIT, "message", errors)
+def refuse(condition: Callable[[Any], bool], detail: str) -> CheckFunction:
+    """Like `Invalid`, but the error does not show the value."""
+
+    def check(value: Any, field: str, errors: Errors) -> None:
+        if condition(value):
+            errors.append(invalid_value(field, "", detail))
+
+    return check
 
 
-def _check_length(text: str, limit: int, field: str, errors: Errors) -> None:
-    if names.size(text) > limit:
-        errors.append(invalid_value(field, "", f"can have at most {limit} characters"))
+def at_most(limit: int) -> CheckFunction:
+    return refuse(lambda text: names.size(text) > limit, f"can have at most {limit} characters")
+
+
+validate_core_event: Final = Validation(
+    Check(check_namespace),
+    IfPresent(
+        "eventTime",
+        Required("reportingComponent", named="reportingController"),
+        Always("reportingComponent", Format(names.qualified_name), named="reportingController"),
+        *(Required(member, at_most(128)) for member in ("reportingInstance", "action", "reason")),
+        Optional("message", at_most(1024)),
+    ),
+)
 
 
 def validate_event(obj: Obj) -> list[FieldError]:
     return validate_core_event(to_core(obj))
 
 
+def check_type(type_: str, field: str, errors: Errors) -> None:
+    if type_ not in ("Normal", "Warning"):
+        errors.append(invalid_value(field, "", f"has invalid value: {type_}"))
+
+
+SERIES: Final = Struct(
+    "series",
+    Always("count", refuse(lambda count: count < 2, "should be at least 2"), zero=0),
+    RequiredPointer("lastObservedTime"),
+)
+UNSET: Final = refuse(bool, "needs to be unset")
+NEW_EVENT: Final = Validation(
+    SERIES,
+    RequiredPointer("eventTime"),
+    Always("type", check_type),
+    *(Optional(member, UNSET) for member in ("firstTimestamp", "lastTimestamp", "count", "source")),
+)
+CHANGED_SERIES: Final = Validation(SERIES)
+
+
 def validate_new_event(obj: Obj) -> list[FieldError]:
     """Validation of new Events in events.k8s.io, in addition to that of both groups."""
-    event = to_core(obj)
-    errors: Errors = []
-    _check_series(event, errors)
-    if event.get("eventTime") is None:
-        errors.append(required("eventTime"))
-    kind = event.get("type", "")
-    if kind not in TYPES:
-        errors.append(invalid_value("type", "", f"has invalid value: {kind}"))
-    for member in ("firstTimestamp", "lastTimestamp", "count", "source"):
-        if event.get(member):
-            errors.append(invalid_value(member, "", "needs to be unset"))
-    return errors
+    return NEW_EVENT(to_core(obj))
 
 
-def _check_series(event: Obj, errors: Errors) -> None:
-    series = event.get("series")
-    if series is None:
-        return
-    if series.get("count", 0) < 2:
-        errors.append(invalid_value("series.count", "", "should be at least 2"))
-    if series.get("lastObservedTime") is None:
-        errors.append(required("series.lastObservedTime"))
-
-
-#: core name → the name messages of events.k8s.io give it, in the order they are compared
-FIXED: Final[Mapping[str, str]] = {
-    "involvedObject": "involvedObject",
-    "reason": "reason",
-    "message": "message",
-    "source": "source",
-    "firstTimestamp": "firstTimestamp",
-    "lastTimestamp": "lastTimestamp",
-    "count": "count",
-    "type": "type",
-    "eventTime": "eventTime",
-    "action": "action",
-    "related": "related",
-    "reportingComponent": "reportingController",
-    "reportingInstance": "reportingInstance",
-}
+#: core names of what does not change, in the order of comparison
+FIXED: Final = (
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime",
+    "action", "related", "reportingComponent", "reportingInstance",
+)  # fmt: skip
 
 
 def validate_event_update(new: Obj, old: Obj) -> list[FieldError]:
     """Through events.k8s.io only the series of an Event changes."""
     after, before = to_core(new), to_core(old)
-    errors: Errors = []
-    if after.get("series") != before.get("series"):
-        _check_series(after, errors)
-    for member, field in FIXED.items():
-        check_immutable(after.get(member), before.get(member), field, errors)
+    errors: Errors = CHANGED_SERIES(after) if after.get("series") != before.get("series") else []
+    for member in FIXED:
+        check_immutable(after.get(member), before.get(member), NEWER_NAMES.get(member, member), errors)
     return errors
 
 

@@ -14,6 +14,7 @@ from farflung.apis.core.resources import (
     check_quantity,
     may_overcommit,
 )
+from farflung.apis.rows import Always, Default, Defaults, Optional, Refused, Required, Table, Unless, When, new_status
 from farflung.apis.validation import Errors, Rules, keep_spec, keep_status, spec_of
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, invalid_value, required
@@ -157,15 +158,6 @@ ONLY_EXISTS: Final = (
 )
 
 
-def default_quota(obj: Obj) -> None:
-    obj.setdefault("spec", {})
-    obj.setdefault("status", {})
-
-
-def prepare_quota(obj: Obj) -> None:
-    obj["status"] = {}
-
-
 def validate_quota(obj: Obj) -> list[FieldError]:
     errors: Errors = []
     spec = spec_of(obj)
@@ -208,27 +200,30 @@ def _check_conflicts(scopes: Iterable[str], field: str, shown: object, errors: E
             errors.append(invalid_value(field, shown, "conflicting scopes"))
 
 
+NO_VALUES: Final = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+HAS_VALUES: Final = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+SCOPE_VALUES: Final = Table(
+    When("operator", ("In", "NotIn"), Required("values", detail=NO_VALUES)),
+    When("operator", ("Exists", "DoesNotExist"), Optional("values", Refused(HAS_VALUES))),
+    Unless(
+        "operator",
+        ("In", "NotIn", "Exists", "DoesNotExist"),
+        Always("operator", Refused("not a valid selector operator")),
+    ),
+)
+
+
 def _check_scope_selector(spec: Obj, hard: Amounts, errors: Errors) -> None:
     path = "spec.scopeSelector.matchExpressions"
     expressions = spec["scopeSelector"].get("matchExpressions") or ()
     for expression in expressions:
         scope, operator = expression.get("scopeName", ""), expression.get("operator", "")
-        values = expression.get("values") or ()
         if scope not in SCOPES:
             errors.append(invalid_value(f"{path}.scopeName", scope, "unsupported scope"))
         _check_scope(scope, hard, path, spec["scopeSelector"], errors)
         if scope in SCOPES and scope not in ("PriorityClass", "VolumeAttributesClass") and operator != "Exists":
             errors.append(invalid_value(f"{path}.operator", operator, ONLY_EXISTS))
-        if operator in ("In", "NotIn"):
-            if not values:
-                detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                errors.append(required(f"{path}.values", detail))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                errors.append(invalid_value(f"{path}.values", values, detail))
-        else:
-            errors.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+        SCOPE_VALUES(expression, path, errors)
     named = [expression.get("scopeName", "") for expression in expressions]
     _check_conflicts(named, path, spec.get("scopes"), errors)
 
@@ -255,8 +250,8 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
     ),
     ("", "ResourceQuota"): Rules(
         name=names.dns_subdomain,
-        default=default_quota,
-        prepare_create=prepare_quota,
+        default=Defaults(Default("spec", {}), Default("status", {})),
+        prepare_create=new_status({}),
         prepare_update=keep_status,
         prepare_status=keep_spec,
         validate=validate_quota,

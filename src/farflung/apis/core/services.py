@@ -6,23 +6,44 @@ addresses and node ports from the cluster's pools, and returns them for release 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from farflung.apis.rows import (
+    Always,
+    Check,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    FirstError,
+    Forbidden,
+    Format,
+    Invalid,
+    Optional,
+    Pointer,
+    Range,
+    Refused,
+    Required,
+    RequiredPointer,
+    Table,
+    Unique,
+    Unless,
+    Validation,
+    When,
+    Where,
+)
 from farflung.apis.validation import (
     PROTOCOLS,
     Errors,
     Rules,
     check_address,
-    check_choice,
     check_labels,
-    check_name,
     check_network,
     check_not_special,
     check_port,
     check_required_name,
-    check_supported,
     is_dual_stack,
     is_ipv6,
     keep_spec,
@@ -37,22 +58,14 @@ from farflung.machinery.errors import (
     field_forbidden,
     invalid,
     invalid_value,
-    not_supported,
     required,
 )
 
-TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 WITH_ADDRESS: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 REACHABLE_FROM_OUTSIDE: Final = ("NodePort", "LoadBalancer")
 FAMILIES: Final = ("IPv4", "IPv6")
-FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
-TRAFFIC_POLICIES: Final = ("Cluster", "Local")
-DISTRIBUTIONS: Final = ("PreferClose", "PreferSameNode", "PreferSameZone")
-AFFINITY_SECONDS: Final = 10800
-LONGEST_AFFINITY: Final = 86400
 HEADLESS: Final = "None"
 ONLY_LOAD_BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
-ONLY_EXTERNAL: Final = "may not be set for ExternalName services"
 SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
 
@@ -69,28 +82,34 @@ def is_external(spec: Obj) -> bool:
 # --- defaults -------------------------------------------------------------------------------------
 
 
-def _default_service(service: Obj) -> None:
-    spec = service.setdefault("spec", {})
-    if spec.setdefault("sessionAffinity", "None") == "ClientIP":
-        client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
-        client.setdefault("timeoutSeconds", AFFINITY_SECONDS)
-    elif spec["sessionAffinity"] == "None":
-        spec.pop("sessionAffinityConfig", None)
-    type_ = spec.setdefault("type", "ClusterIP")
-    for port in spec.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        if port.get("targetPort") in (None, 0, ""):
-            port["targetPort"] = port.get("port", 0)
+def drop_affinity_config(service: Obj) -> None:
+    if service["spec"]["sessionAffinity"] == "None":
+        service["spec"].pop("sessionAffinityConfig", None)
+
+
+def default_target_port(port: Obj) -> None:
+    if port.get("targetPort") in (None, 0, ""):
+        port["targetPort"] = port.get("port", 0)
+
+
+def default_external_traffic(service: Obj) -> None:
+    spec = service["spec"]
     if is_external(spec) and not spec.get("externalTrafficPolicy"):
         spec["externalTrafficPolicy"] = "Cluster"
-    if type_ in WITH_ADDRESS:
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-    if type_ == "LoadBalancer":
-        spec.setdefault("allocateLoadBalancerNodePorts", True)
-    balancer = service.setdefault("status", {}).setdefault("loadBalancer", {})
-    for ingress in balancer.get("ingress") or ():
-        if ingress.get("ip"):
-            ingress.setdefault("ipMode", "VIP")
+
+
+DEFAULT_SERVICE: Final = Defaults(
+    Default("spec.sessionAffinity", "None"),
+    When("spec.sessionAffinity", "ClientIP", Default("spec.sessionAffinityConfig.clientIP.timeoutSeconds", 10800)),
+    drop_affinity_config,
+    Default("spec.type", "ClusterIP"),
+    Each("spec.ports", Default("protocol", "TCP"), default_target_port),
+    default_external_traffic,
+    When("spec.type", WITH_ADDRESS, Default("spec.internalTrafficPolicy", "Cluster")),
+    When("spec.type", "LoadBalancer", Default("spec.allocateLoadBalancerNodePorts", True)),
+    Default("status.loadBalancer", {}),
+    Each("status.loadBalancer.ingress", Unless("ip", "", Default("ipMode", "VIP"))),
+)
 
 
 def _prepare_create(service: Obj) -> None:
@@ -208,7 +227,7 @@ def allocate_service(service: Obj, old: Obj | None, pools: AddressPools) -> Allo
     errors: Errors = []
     spec = service["spec"]
     if spec.get("type") != "ExternalName":
-        _check_addresses(spec, errors)
+        check_addresses(spec, "spec", errors)
         if not errors:
             _choose_families(spec, errors)
         if not errors:
@@ -313,187 +332,152 @@ def _needs_health_check(spec: Obj) -> bool:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _validate(service: Obj) -> Errors:
-    errors: Errors = []
-    spec = spec_of(service)
-    ports = spec.get("ports") or ()
-    if not ports and not is_headless(spec) and spec.get("type") != "ExternalName":
-        errors.append(required("spec.ports"))
-    _check_type_fields(spec, errors)
-    _check_ports(ports, errors)
-    if selector := spec.get("selector"):
-        check_labels(selector, "spec.selector", errors)
-    _check_affinity(spec, errors)
-    if spec.get("type") != "ExternalName":
-        _check_addresses(spec, errors)
-    for at, address in enumerate(spec.get("externalIPs") or ()):
-        if check_address(address, f"spec.externalIPs[{at}]", errors):
-            check_not_special(address, f"spec.externalIPs[{at}]", errors)
-    check_choice(spec.get("type", ""), TYPES, "spec.type", errors)
-    _check_repeated_ports(spec, ports, errors)
-    _check_source_ranges(service, spec, errors)
-    _check_load_balancer(spec, errors)
-    _check_traffic(spec, errors)
-    return errors
+def needs_ports(spec: Obj) -> bool:
+    return not is_headless(spec) and spec.get("type") != "ExternalName"
 
 
-def _check_type_fields(spec: Obj, errors: Errors) -> None:
-    type_ = spec.get("type")
-    if type_ in REACHABLE_FROM_OUTSIDE and is_headless(spec):
-        why = f"may not be set to 'None' for {type_} services"
-        errors.append(invalid_value("spec.clusterIPs[0]", HEADLESS, why))
-    if type_ != "ExternalName":
-        return
-    for member in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        if spec.get(member):
-            errors.append(field_forbidden(f"spec.{member}", ONLY_EXTERNAL))
-    check_required_name(
-        names.dns_subdomain, spec.get("externalName", "").removesuffix("."), "spec.externalName", errors
-    )
+def has_several_ports(holder: Obj) -> bool:
+    return len(holder.get("ports") or ()) > 1
 
 
-def _check_ports(ports: Sequence[Obj], errors: Errors) -> None:
-    seen: set[str] = set()
-    for at, port in enumerate(ports):
-        path, name = f"spec.ports[{at}]", port.get("name", "")
-        if name:
-            check_name(names.dns_label, name, f"{path}.name", errors)
-            if name in seen:
-                errors.append(duplicate(f"{path}.name", name))
-            seen.add(name)
-        elif len(ports) > 1:
-            errors.append(required(f"{path}.name"))
-        check_port(port.get("port", 0), f"{path}.port", errors)
-        check_choice(port.get("protocol", ""), PROTOCOLS, f"{path}.protocol", errors)
-        check_port(port.get("targetPort", 0), f"{path}.targetPort", errors)
-        if (protocol := port.get("appProtocol")) is not None:
-            check_name(names.qualified_name, protocol, f"{path}.appProtocol", errors)
+def check_reachable(spec: Obj, path: str, errors: Errors) -> None:
+    if spec.get("type") in REACHABLE_FROM_OUTSIDE:
+        why = f"may not be set to 'None' for {spec['type']} services"
+        errors.append(invalid_value(f"{path}.clusterIPs[0]", HEADLESS, why))
 
 
-def _check_affinity(spec: Obj, errors: Errors) -> None:
-    affinity, config = spec.get("sessionAffinity", ""), spec.get("sessionAffinityConfig")
-    check_choice(affinity, ("ClientIP", "None"), "spec.sessionAffinity", errors)
-    if affinity == "ClientIP":
-        path = "spec.sessionAffinityConfig"
-        seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
-        if seconds is None:
-            errors.append(required(path, "when session affinity type is ClientIP"))
-        elif not 0 < seconds <= LONGEST_AFFINITY:
-            why = f"must be greater than 0 and less than {LONGEST_AFFINITY}"
-            errors.append(invalid_value(f"{path}.clientIP.timeoutSeconds", seconds, why))
-    elif affinity == "None" and config is not None:
-        why = "must not be set when session affinity is None"
-        errors.append(field_forbidden("spec.sessionAffinityConfig", why))
+def check_external_name(name: str, field: str, errors: Errors) -> None:
+    check_required_name(names.dns_subdomain, name.removesuffix("."), field, errors)
 
 
-def _check_addresses(spec: Obj, errors: Errors) -> None:
+def check_addresses(spec: Obj, path: str, errors: Errors) -> None:
     """`clusterIP`, `clusterIPs` and the families, as far as they can be judged without the pools."""
-    one, many, path = spec.get("clusterIP", ""), spec.get("clusterIPs") or [], "spec.clusterIPs"
+    one, many, field = spec.get("clusterIP", ""), spec.get("clusterIPs") or [], f"{path}.clusterIPs"
     if one and not many:
-        errors.append(required(path))
+        errors.append(required(field))
     elif one and many[0] != one:
-        errors.append(invalid_value(path, many, "first value must match `clusterIP`"))
+        errors.append(invalid_value(field, many, "first value must match `clusterIP`"))
     elif many and not one:
-        errors.append(invalid_value(path, many, "must be empty when `clusterIP` is not specified"))
-    _check_families(spec, errors)
+        errors.append(invalid_value(field, many, "must be empty when `clusterIP` is not specified"))
+    CHECK_FAMILIES(spec, path, errors)
     if many and many[0] == HEADLESS:
         if len(many) > 1:
-            errors.append(invalid_value(path, many, "'None' must be the first and only value"))
+            errors.append(invalid_value(field, many, "'None' must be the first and only value"))
         return
-    good = [check_address(address, f"{path}[{at}]", errors) for at, address in enumerate(many)]
+    good = [check_address(address, f"{field}[{at}]", errors) for at, address in enumerate(many)]
     if len(many) > 2:
-        errors.append(invalid_value(path, many, "may only hold up to 2 values"))
+        errors.append(invalid_value(field, many, "may only hold up to 2 values"))
     if not all(good):
         return
     if len(many) > 1 and not is_dual_stack(many):
-        errors.append(invalid_value(path, many, "may specify no more than one IP for each IP family"))
+        errors.append(invalid_value(field, many, "may specify no more than one IP for each IP family"))
     for at, (address, family) in enumerate(zip(many, spec.get("ipFamilies") or (), strict=False)):
         if family in FAMILIES and is_ipv6(address) != (family == "IPv6"):
             why = f"expected an {family} value as indicated by `ipFamilies[{at}]`"
-            errors.append(invalid_value(f"{path}[{at}]", address, why))
+            errors.append(invalid_value(f"{field}[{at}]", address, why))
 
 
-def _check_families(spec: Obj, errors: Errors) -> None:
-    seen: set[str] = set()
-    for at, family in enumerate(spec.get("ipFamilies") or ()):
-        check_supported(family, FAMILIES, f"spec.ipFamilies[{at}]", errors)
-        if family in seen:
-            errors.append(duplicate(f"spec.ipFamilies[{at}]", family))
-        seen.add(family)
-    if (policy := spec.get("ipFamilyPolicy")) is not None:
-        check_supported(policy, FAMILY_POLICIES, "spec.ipFamilyPolicy", errors)
-
-
-def _check_repeated_ports(spec: Obj, ports: Sequence[Obj], errors: Errors) -> None:
+def check_repeated_ports(spec: Obj, path: str, errors: Errors) -> None:
+    ports = spec.get("ports") or ()
     node_ports: set[tuple[str, int]] = set()
     numbers: set[tuple[str, int]] = set()
     for at, port in enumerate(ports):
-        number, protocol, path = port.get("nodePort", 0), port.get("protocol", ""), f"spec.ports[{at}]"
+        number, protocol, field = port.get("nodePort", 0), port.get("protocol", ""), f"{path}.ports[{at}].nodePort"
         if number and spec.get("type") == "ClusterIP":
-            errors.append(field_forbidden(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'"))
+            errors.append(field_forbidden(field, "may not be used when `type` is 'ClusterIP'"))
         if number and (protocol, number) in node_ports:
-            errors.append(duplicate(f"{path}.nodePort", number))
+            errors.append(duplicate(field, number))
         node_ports.add((protocol, number))
     for at, port in enumerate(ports):
-        key = port.get("protocol", ""), port.get("port", 0)
-        if key in numbers:
-            errors.append(duplicate(f"spec.ports[{at}]", _shown_port(*key)))
-        numbers.add(key)
+        number, protocol = port.get("port", 0), port.get("protocol", "")
+        if (protocol, number) in numbers:
+            shown = {"Protocol": protocol, "AppProtocol": None, "Port": number, "TargetPort": 0, "NodePort": 0}
+            errors.append(duplicate(f"{path}.ports[{at}]", {"Name": "", **shown}))
+        numbers.add((protocol, number))
 
 
-def _shown_port(protocol: str, number: int) -> Obj:
-    return {
-        "Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number, "TargetPort": 0, "NodePort": 0,
-    }  # fmt: skip
-
-
-def _check_source_ranges(service: Obj, spec: Obj, errors: Errors) -> None:
+def check_source_ranges(service: Obj, path: str, errors: Errors) -> None:
+    spec = spec_of(service)
     annotated = ((service.get("metadata") or {}).get("annotations") or {}).get(SOURCE_RANGES)
     if ranges := spec.get("loadBalancerSourceRanges"):
-        path = "spec.LoadBalancerSourceRanges"
+        field = "spec.LoadBalancerSourceRanges"
         if spec.get("type") != "LoadBalancer":
-            errors.append(field_forbidden(path, ONLY_LOAD_BALANCER))
+            errors.append(field_forbidden(field, ONLY_LOAD_BALANCER))
         for at, text in enumerate(ranges):
-            check_network(text.strip(), f"{path}[{at}]", errors)
+            check_network(text.strip(), f"{field}[{at}]", errors)
     elif annotated is not None:
-        path = f"metadata.annotations[{SOURCE_RANGES}]"
+        field = f"metadata.annotations[{SOURCE_RANGES}]"
         if spec.get("type") != "LoadBalancer":
-            errors.append(field_forbidden(path, ONLY_LOAD_BALANCER))
+            errors.append(field_forbidden(field, ONLY_LOAD_BALANCER))
         for text in annotated.split(",") if annotated.strip() else ():
-            check_network(text.strip(), path, errors)
+            check_network(text.strip(), field, errors)
 
 
-def _check_load_balancer(spec: Obj, errors: Errors) -> None:
-    balanced, class_name = spec.get("type") == "LoadBalancer", spec.get("loadBalancerClass")
-    if spec.get("allocateLoadBalancerNodePorts") is not None and not balanced:
-        errors.append(field_forbidden("spec.allocateLoadBalancerNodePorts", ONLY_LOAD_BALANCER))
-    if class_name is not None:
-        if balanced:
-            check_name(names.qualified_name, class_name, "spec.loadBalancerClass", errors)
-        else:
-            errors.append(field_forbidden("spec.loadBalancerClass", ONLY_LOAD_BALANCER))
+LABEL: Final = Format(names.dns_label)
+PORT: Final = Table(Always("port", check_port, zero=0), Required("protocol", Enum(*PROTOCOLS)))
+APP_PROTOCOL: Final = Pointer("appProtocol", Format(names.qualified_name))
+SERVICE_PORT: Final = Table(PORT, Always("targetPort", check_port, zero=0), APP_PROTOCOL)
+CHECK_FAMILIES: Final = Table(
+    Each("ipFamilies", Enum(*FAMILIES), Unique()),
+    Pointer("ipFamilyPolicy", Enum("PreferDualStack", "RequireDualStack", "SingleStack")),
+)
+ONLY_ADDRESSED: Final = Forbidden("may not be set for ExternalName services")
+ONLY_BALANCED: Final = Forbidden(ONLY_LOAD_BALANCER)
+ONLY_CLIENT_IP: Final = Forbidden("must not be set when session affinity is None")
+ONLY_EXTERNAL: Final = Refused("may only be set for externally-accessible services")
+ONLY_LOCAL: Final = Refused("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'")
+NO_SECONDS: Final = "when session affinity type is ClientIP"
+AFFINITY_SECONDS: Final = "sessionAffinityConfig.clientIP.timeoutSeconds"
 
-
-def _check_traffic(spec: Obj, errors: Errors) -> None:
-    policy = spec.get("externalTrafficPolicy", "")
-    if is_external(spec):
-        check_choice(policy, TRAFFIC_POLICIES, "spec.externalTrafficPolicy", errors)
-    elif policy:
-        why = "may only be set for externally-accessible services"
-        errors.append(invalid_value("spec.externalTrafficPolicy", policy, why))
-    health_port = spec.get("healthCheckNodePort", 0)
-    if _needs_health_check(spec):
-        if not health_port:
-            errors.append(required("spec.healthCheckNodePort"))
-        else:
-            check_port(health_port, "spec.healthCheckNodePort", errors)
-    elif health_port:
-        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        errors.append(invalid_value("spec.healthCheckNodePort", health_port, why))
-    if (inside := spec.get("internalTrafficPolicy")) is not None:
-        check_supported(inside, TRAFFIC_POLICIES, "spec.internalTrafficPolicy", errors)
-    if (distribution := spec.get("trafficDistribution")) is not None:
-        check_supported(distribution, DISTRIBUTIONS, "spec.trafficDistribution", errors)
+SPEC: Final = Table(
+    Where(needs_ports, Required("ports")),
+    Where(is_headless, Check(check_reachable)),
+    When(
+        "type",
+        "ExternalName",
+        *(Optional(member, ONLY_ADDRESSED) for member in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")),
+        Always("externalName", check_external_name),
+    ),
+    Where(
+        has_several_ports,
+        Each("ports", Required("name", LABEL, Unique()), SERVICE_PORT),
+        otherwise=(Each("ports", Optional("name", LABEL), SERVICE_PORT),),
+    ),
+    Optional("selector", check_labels),
+    Required("sessionAffinity", Enum("ClientIP", "None")),
+    When(
+        "sessionAffinity",
+        "ClientIP",
+        RequiredPointer(AFFINITY_SECONDS, named="sessionAffinityConfig", detail=NO_SECONDS),
+        Pointer(AFFINITY_SECONDS, Range(1, 86400, "must be greater than 0 and less than 86400")),
+    ),
+    When("sessionAffinity", "None", Pointer("sessionAffinityConfig", ONLY_CLIENT_IP)),
+    Unless("type", "ExternalName", Check(check_addresses)),
+    Each("externalIPs", FirstError(check_address, check_not_special)),
+    Required("type", Enum("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
+    Check(check_repeated_ports),
+)
+TRAFFIC: Final = Table(
+    Unless(
+        "type",
+        "LoadBalancer",
+        Pointer("allocateLoadBalancerNodePorts", ONLY_BALANCED),
+        Pointer("loadBalancerClass", ONLY_BALANCED),
+    ),
+    When("type", "LoadBalancer", Pointer("loadBalancerClass", Format(names.qualified_name))),
+    Where(
+        is_external,
+        Required("externalTrafficPolicy", Enum("Cluster", "Local")),
+        otherwise=(Optional("externalTrafficPolicy", ONLY_EXTERNAL),),
+    ),
+    Where(
+        _needs_health_check,
+        Required("healthCheckNodePort", check_port),
+        otherwise=(Optional("healthCheckNodePort", ONLY_LOCAL),),
+    ),
+    Pointer("internalTrafficPolicy", Enum("Cluster", "Local")),
+    Pointer("trafficDistribution", Enum("PreferClose", "PreferSameNode", "PreferSameZone")),
+)
 
 
 def _validate_update(new: Obj, old: Obj) -> Errors:
@@ -529,44 +513,26 @@ def _check_kept(fresh: Obj, former: Obj, errors: Errors) -> None:
         errors.append(invalid_value("spec.clusterIPs[0]", many, "may not change once set"))
 
 
-def _validate_status(new: Obj, old: Obj) -> Errors:
-    errors: Errors = []
-    ingresses = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-    path = "status.loadBalancer.ingress"
-    if ingresses and spec_of(new).get("type") != "LoadBalancer":
-        errors.append(field_forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'"))
-        return errors
-    for at, ingress in enumerate(ingresses):
-        _check_ingress(ingress, f"{path}[{at}]", errors)
-    return errors
-
-
-def _check_ingress(ingress: Obj, path: str, errors: Errors) -> None:
-    address, mode, host = ingress.get("ip", ""), ingress.get("ipMode"), ingress.get("hostname", "")
-    if address:
-        check_address(address, f"{path}.ip", errors)
-    if mode is None:
-        if address:
-            errors.append(required(f"{path}.ipMode", "must be specified when `ip` is set"))
-    elif not address:
-        errors.append(field_forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set"))
-    elif mode not in ("Proxy", "VIP"):
-        errors.append(not_supported(f"{path}.ipMode", mode, ("Proxy", "VIP")))
-    if host:
-        check_name(names.dns_subdomain, host, f"{path}.hostname", errors)
-        if parse_address(host) is not None:
-            errors.append(invalid_value(f"{path}.hostname", host, "must be a DNS name, not an IP address"))
-
+INGRESS: Final = Table(
+    Optional("ip", check_address),
+    When("ip", "", Pointer("ipMode", Forbidden("may not be specified when `ip` is not set"))),
+    Unless("ip", "", RequiredPointer("ipMode", Enum("Proxy", "VIP"), detail="must be specified when `ip` is set")),
+    Optional("hostname", Format(names.dns_subdomain), Invalid(parse_address, "must be a DNS name, not an IP address")),
+)
+ONLY_WITH_BALANCER: Final = Forbidden("may only be used when `spec.type` is 'LoadBalancer'")
 
 SERVICE_RULES: Final = Rules(
     name=names.dns_1035_label,
-    default=_default_service,
+    default=DEFAULT_SERVICE,
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
     prepare_status=keep_spec,
-    validate=_validate,
+    validate=Validation(Always("spec", SPEC, zero={}), Check(check_source_ranges), Always("spec", TRAFFIC, zero={})),
     validate_update=_validate_update,
-    validate_status=_validate_status,
+    validate_status=Validation(
+        Unless("spec.type", "LoadBalancer", Optional("status.loadBalancer.ingress", ONLY_WITH_BALANCER)),
+        When("spec.type", "LoadBalancer", Each("status.loadBalancer.ingress", INGRESS)),
+    ),
     create_on_update=True,
 )
 
@@ -574,47 +540,33 @@ SERVICE_RULES: Final = Rules(
 # --- Endpoints ------------------------------------------------------------------------------------
 
 
-def _default_endpoints(endpoints: Obj) -> None:
-    for subset in endpoints.get("subsets") or ():
-        for port in subset.get("ports") or ():
-            port.setdefault("protocol", "TCP")
+def check_present(subset: Obj, path: str, errors: Errors) -> None:
+    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+        errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
 
 
-def _validate_endpoints(endpoints: Obj) -> Errors:
-    errors: Errors = []
-    for at, subset in enumerate(endpoints.get("subsets") or ()):
-        path = f"subsets[{at}]"
-        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
-        for member in ("addresses", "notReadyAddresses"):
-            for index, address in enumerate(subset.get(member) or ()):
-                _check_endpoint(address, f"{path}.{member}[{index}]", errors)
-        ports = subset.get("ports") or ()
-        for index, port in enumerate(ports):
-            _check_endpoint_port(port, f"{path}.ports[{index}]", errors, named=len(ports) > 1)
-    return errors
-
-
-def _check_endpoint(address: Obj, path: str, errors: Errors) -> None:
-    check_address(address.get("ip", ""), f"{path}.ip", errors)
-    if host := address.get("hostname"):
-        check_name(names.dns_label, host, f"{path}.hostname", errors)
-    if (node := address.get("nodeName")) is not None:
-        check_name(names.dns_subdomain, node, f"{path}.nodeName", errors)
-    check_not_special(address.get("ip", ""), f"{path}.ip", errors)
-
-
-def _check_endpoint_port(port: Obj, path: str, errors: Errors, *, named: bool) -> None:
-    if name := port.get("name", ""):
-        check_name(names.dns_label, name, f"{path}.name", errors)
-    elif named:
-        errors.append(required(f"{path}.name"))
-    check_port(port.get("port", 0), f"{path}.port", errors)
-    check_choice(port.get("protocol", ""), PROTOCOLS, f"{path}.protocol", errors)
-    if (protocol := port.get("appProtocol")) is not None:
-        check_name(names.qualified_name, protocol, f"{path}.appProtocol", errors)
-
+ADDRESS: Final = Table(
+    Always("ip", check_address),
+    Optional("hostname", LABEL),
+    Pointer("nodeName", Format(names.dns_subdomain)),
+    Always("ip", check_not_special),
+)
 
 ENDPOINTS_RULES: Final = Rules(
-    name=names.dns_subdomain, default=_default_endpoints, validate=_validate_endpoints, create_on_update=True
+    name=names.dns_subdomain,
+    default=Defaults(Each("subsets", Each("ports", Default("protocol", "TCP")))),
+    validate=Validation(
+        Each(
+            "subsets",
+            Check(check_present),
+            Each("addresses", ADDRESS),
+            Each("notReadyAddresses", ADDRESS),
+            Where(
+                has_several_ports,
+                Each("ports", Required("name", LABEL), PORT, APP_PROTOCOL),
+                otherwise=(Each("ports", Optional("name", LABEL), PORT, APP_PROTOCOL),),
+            ),
+        )
+    ),
+    create_on_update=True,
 )
