@@ -16,6 +16,7 @@ from farflung.inspect.errors import InspectError
 from farflung.inspect.explain_machines import explain
 from farflung.inspect.hub import server_time
 from farflung.inspect.inventory import HiddenError
+from farflung.inspect.results import as_document
 from farflung.machinery import times
 from farflung.machines.engine.policy import SchedulerPolicy
 from farflung.machines.engine.values import Capacity, Flavor, Site, SiteKey
@@ -29,7 +30,8 @@ async def said(
 ) -> list[str]:
     """Lines for people."""
     answer = await explain(hub.hub.asked, kind, name, "default", configured)
-    assert orjson.loads(orjson.dumps(answer)) == answer
+    document = as_document(answer)
+    assert orjson.loads(orjson.dumps(document)) == document
     return printed(answer, "table", limit=20).splitlines()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import orjson
@@ -12,12 +12,12 @@ from farflung.apis.edge.names import EDGE_GROUP
 from farflung.cli.explain_output import changes
 from farflung.cli.machine_output import NAMED as CLUSTERS_NAMED
 from farflung.cli.machine_output import bound_to, decision_lines, names_of
-from farflung.cli.output import TABLE, machine_readable
+from farflung.cli.output import TABLE, machine_readable, named
 from farflung.inspect.differences import Difference, SyncerConfigChange
+from farflung.inspect.machine_results import MachineDecision
 from farflung.inspect.plan import GONE, Plan, PlannedObject, PlannedPlacement
 from farflung.inspect.plan_copies import PlannedCopy, PlannedDestination
 from farflung.lib.words import count
-from farflung.machinery.errors import Obj
 from farflung.placement.names import THE_ONE, GroupResource, Part
 
 NAMED: Final = 5  #: destinations in one line
@@ -61,7 +61,8 @@ def _object(one: PlannedObject) -> Iterator[str]:
         yield f"{head}: error: {one.error}"
         return
     yield f"{head} ({one.spec})"
-    yield from _machine(one.decision or {})
+    if one.decision:
+        yield from _machine(one.decision)
     number = len(one.goes_to or ())
     if one.spec != GONE and (number or one.decision is UNSET):
         yield f"placed on {count(number, 'destination')}" if number else "not placed: no EdgePlacement selects it"
@@ -73,8 +74,7 @@ def copied(destinations: Iterable[PlannedDestination]) -> Iterator[list[str]]:
     for one in destinations:
         alike.setdefault(tuple(_copies(one)), []).append(f"{one.location_name}/{one.sync_target_name}")
     for lines, names in alike.items():
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        yield [f"{count(len(names), 'destination')}: {', '.join(names[:NAMED])}{more}", *lines]
+        yield [f"{count(len(names), 'destination')}: {named(names, NAMED)}", *lines]
 
 
 def _copies(one: PlannedDestination) -> Iterator[str]:
@@ -98,28 +98,23 @@ def _named(copy: PlannedCopy) -> str:
     return str(Part(GroupResource(copy.group, copy.resource), copy.namespace, copy.name))
 
 
-def _machine(decision: Obj) -> Iterator[str]:
-    if leaving := decision.get("leaving"):
-        yield _leaving([f"{one['kind']} {one['namespace']}/{one['name']}" for one in leaving])
-    if "released" in decision:
-        places = decision["released"]
+def _machine(decision: MachineDecision) -> Iterator[str]:
+    if decision.leaving:
+        verb = "is bound to it and is evicted if it fits"
+        if len(decision.leaving) > 1:
+            verb = "are bound to it and are evicted if they fit"
+        machines = [f"{one.kind} {one.namespace}/{one.name}" for one in decision.leaving]
+        yield f"{named(machines, CLUSTERS_NAMED)} {verb} elsewhere"
+    if decision.released is not UNSET:
+        places = decision.released
         yield f"no longer {bound_to(places, names_of(places))}" if places else "was not bound"
         return
-    stays, chosen = decision.get("stays", ()), decision.get("chosen", ())
-    names = names_of([*stays, *chosen])
-    if stays:
-        why = "" if decision["placed"] else f", because no Cluster fits: {decision['message']}"
-        yield f"stays {bound_to(stays, names)}{why}"
-    elif "placed" in decision:
+    names = names_of([*(decision.stays or ()), *(decision.chosen or ())])
+    if decision.stays:
+        why = "" if decision.placed else f", because no Cluster fits: {decision.message}"
+        yield f"stays {bound_to(decision.stays, names)}{why}"
+    elif decision.placed is not UNSET:
         yield from decision_lines(decision, names)
-
-
-def _leaving(names: Sequence[str]) -> str:
-    more = f" and {len(names) - CLUSTERS_NAMED} more" if len(names) > CLUSTERS_NAMED else ""
-    verb = (
-        "is bound to it and is evicted if it fits" if len(names) == 1 else "are bound to it and are evicted if they fit"
-    )
-    return f"{', '.join(names[:CLUSTERS_NAMED])}{more} {verb} elsewhere"
 
 
 def line(one: Difference) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, COMPUTE
@@ -16,8 +18,17 @@ from farflung.inspect import scheduler_lease
 from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, workspace_name
 from farflung.inspect.inventory import HiddenError
-from farflung.inspect.machine_documents import decision_document, placement_document, request_document, site_document
+from farflung.inspect.machine_results import (
+    BoundReplica,
+    MachineDecision,
+    RequestSummary,
+    bound_replica,
+    site_name,
+    summarize_decision,
+    summarize_request,
+)
 from farflung.inspect.machine_world import KINDS, SchedulerSnapshot, kind_of, read
+from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.machines.engine.evaluation import SchedulingExplanation, SiteVerdict
 from farflung.machines.engine.values import MachineRequest, Reservation, SchedulingDecision
@@ -31,8 +42,79 @@ from farflung.runtime.cache import Key
 BINDINGS: Final = {POD: f"{COMPUTE}:kubernetes", ALLOCATION: f"{COMPUTE}:globalscheduler.com"}
 
 
-async def explain(hub: HubClient, kind: str, name: str, namespace: str, configured: SchedulerConfiguration) -> Obj:
-    """The result for JSON and YAML.  `kind`: POD or ALLOCATION."""
+class MachineName(Result, frozen=True):
+    kind: str
+    workspace: str
+    namespace: str
+    name: str
+
+
+class Shortage(Result, frozen=True):
+    needed: int
+    left: int
+
+
+class ClusterVerdict(Result, frozen=True):
+    """Whether a machine fits a Cluster, or why not."""
+
+    workspace: str
+    namespace: str
+    name: str
+    region: str
+    zone: str
+    fits: bool
+    reason: str | UnsetType = UNSET
+    shortage: Shortage | UnsetType = UNSET
+    replicas: int | UnsetType = UNSET  #: that are placed there
+    room: int | UnsetType = UNSET  #: for so many replicas
+    flavors: list[str] | UnsetType = UNSET
+    score: float | UnsetType = UNSET
+    scores: dict[str, float] | UnsetType = UNSET  #: by plugin
+
+
+class UnwellCluster(Result, frozen=True):
+    """A Cluster from which replicas may be evicted."""
+
+    workspace: str
+    namespace: str
+    name: str
+    phase: str
+    ails: bool  #: it is unhealthy, not only tainted
+    since: str | UnsetType
+    leaves: str | None  #: when the machine is evicted; None: never
+    held: bool  #: evictions are stopped
+
+
+class MachineState(Result, frozen=True):
+    """The current binding and condition."""
+
+    bound: list[BoundReplica]
+    condition: Obj
+    score: str | UnsetType = UNSET
+    undelivered: Obj | UnsetType = UNSET  #: the condition
+    left_alone: str | UnsetType = UNSET  #: why the scheduler ignores the object
+    waits: bool | UnsetType = UNSET
+    agrees: bool | None = None  #: the scheduler would write the same; None: it ignores the object
+    unwell: list[UnwellCluster] = []
+
+
+class MachineExplanation(Result, frozen=True, kw_only=True):
+    object: MachineName
+    problem: str | UnsetType = UNSET  #: why the request is invalid
+    asks: RequestSummary | UnsetType = UNSET
+    unknown_sizes: list[str] | UnsetType = UNSET  #: flavors that are not in the catalogue
+    weights: dict[str, int] | UnsetType = UNSET  #: of scoring plugins
+    indifferent: dict[str, float] | UnsetType = UNSET  #: plugins that give every Cluster the same score
+    clusters: list[ClusterVerdict] = []
+    decision: MachineDecision | UnsetType = UNSET
+    now: MachineState
+    remarks: list[str]
+
+
+async def explain(
+    hub: HubClient, kind: str, name: str, namespace: str, configured: SchedulerConfiguration
+) -> MachineExplanation:
+    """`kind`: POD or ALLOCATION."""
     document = await _object(hub, kind, name, namespace)
     if kind == POD and not kind_of({**document, "apiVersion": "v1", "kind": POD}):
         raise InspectError(f"the Pod {namespace}/{name} has no spec.virtualMachine: the global scheduler ignores it")
@@ -46,27 +128,26 @@ async def explain(hub: HubClient, kind: str, name: str, namespace: str, configur
     seen = known.observed(kind, orjson.dumps(document))
     known.state.observe(subject, seen, 0.0)
     held = known.state.reservations(seen.uid)
-    head = {"kind": kind, "workspace": workspace_name(hub), "namespace": namespace, "name": name}
+    head = MachineName(kind, workspace_name(hub), namespace, name)
     request, problem = _request(document, kind, known)
     excluded = {} if request is None else known.state.excluded(request, 0.0)
     known.state.observe(subject, None, 0.0)  # it must not compete with itself
-    unwell = {"unwell": _unwell(known, seen, held)}
     remarks = await scheduler_lease.remarks(hub.root, configured)
     if request is None:
-        now = _now(document, kind, seen, held, None) | unwell
-        return {"object": head, "problem": problem, "clusters": [], "now": now, "remarks": remarks}
+        now = _now(document, kind, seen, held, None, _unwell(known, seen, held))
+        return MachineExplanation(object=head, problem=problem, now=now, remarks=remarks)
     explanation = known.state.engine.explain(request, excluded=excluded)
-    return {
-        "object": head,
-        "asks": request_document(request, configured.policy),
-        **_unknown_sizes(known, explanation, request, configured),
-        "weights": dict(explanation.weights),
-        "indifferent": dict(explanation.indifferent),
-        "clusters": [_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
-        "decision": decision_document(explanation.decision),
-        "now": _now(document, kind, seen, held, explanation.decision) | unwell,
-        "remarks": remarks,
-    }
+    return MachineExplanation(
+        object=head,
+        asks=summarize_request(request, configured.policy),
+        unknown_sizes=_unknown_sizes(known, explanation, request, configured) or UNSET,
+        weights=dict(explanation.weights),
+        indifferent=dict(explanation.indifferent),
+        clusters=[_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
+        decision=summarize_decision(explanation.decision),
+        now=_now(document, kind, seen, held, explanation.decision, _unwell(known, seen, held)),
+        remarks=remarks,
+    )
 
 
 async def _object(hub: HubClient, kind: str, name: str, namespace: str) -> Obj:
@@ -97,75 +178,80 @@ def _unknown_sizes(
     explanation: SchedulingExplanation,
     request: MachineRequest,
     configured: SchedulerConfiguration,
-) -> Obj:
+) -> list[str]:
     """Requested flavors that are not in the catalogue, and so count without vcpus and memory, if a fitting Cluster
     limits these."""
     fitting = [known.state.engine.site(verdict.site) for verdict in explanation.verdicts if not verdict.refusal]
     if not any(site and (site.capacity.vcpus, site.capacity.memory) != (None, None) for site in fitting):
-        return {}
+        return []
     wishes = {wish.id for item in request.items for wish in item.flavors if wish.spot is None}
-    unknown = sorted(wishes - configured.flavors.keys())
-    return {"unknownSizes": unknown} if unknown else {}
+    return sorted(wishes - configured.flavors.keys())
 
 
-def _cluster(known: SchedulerSnapshot, explanation: SchedulingExplanation, verdict: SiteVerdict) -> Obj:
+def _cluster(known: SchedulerSnapshot, explanation: SchedulingExplanation, verdict: SiteVerdict) -> ClusterVerdict:
     site = known.state.engine.site(verdict.site)
     assert site is not None
-    head = {
-        "workspace": verdict.site.cluster,
-        "namespace": verdict.site.namespace,
-        "name": verdict.site.name,
-        "region": site.region,
-        "zone": site.zone,
-        "fits": not verdict.refusal,
-    }
+    refused = ClusterVerdict(
+        *site_name(verdict.site),
+        site.region,
+        site.zone,
+        not verdict.refusal,
+        verdict.refusal or UNSET,
+        UNSET if verdict.shortage is None else Shortage(*verdict.shortage),
+    )
     if verdict.refusal:
-        short = {} if verdict.shortage is None else {"shortage": verdict.shortage._asdict()}
-        return {**head, "reason": verdict.refusal, **short}
-    return {
-        **head,
-        "replicas": sum(chosen.site == verdict.site for chosen in explanation.decision.chosen),
-        "room": verdict.number,
-        "flavors": list(verdict.flavors),
-        "score": verdict.total,
-        "scores": {name: round(score, 3) for name, score in verdict.scores.items()},
-    }
+        return refused
+    return replace(
+        refused,
+        shortage=UNSET,
+        replicas=sum(chosen.site == verdict.site for chosen in explanation.decision.chosen),
+        room=verdict.number,
+        flavors=list(verdict.flavors),
+        score=verdict.total,
+        scores={name: round(score, 3) for name, score in verdict.scores.items()},
+    )
 
 
 # --- current state --------------------------------------------------------------------------------
 
 
 def _now(
-    document: Obj, kind: str, seen: ObservedSubject, held: Iterable[Reservation], decision: SchedulingDecision | None
-) -> Obj:
-    """The current binding and condition, and whether the scheduler would write the same: `agrees`, None if it ignores
-    the object."""
+    document: Obj,
+    kind: str,
+    seen: ObservedSubject,
+    held: Iterable[Reservation],
+    decision: SchedulingDecision | None,
+    unwell: list[UnwellCluster],
+) -> MachineState:
     status = document.get("status")
-    condition = find_condition(status if isinstance(status, dict) else {}, POD_SCHEDULED if kind == POD else PLACED)
-    placements = [placement_document(number, one.site, one.claim) for number, one in enumerate(held)]
-    found: Obj = {"bound": placements, "condition": condition}
+    status = status if isinstance(status, dict) else {}
+    condition = find_condition(status, POD_SCHEDULED if kind == POD else PLACED)
+    bound = [bound_replica(number, one.site, one.claim) for number, one in enumerate(held)]
+    state = MachineState(bound, condition, unwell=unwell)
     if kind == POD:
-        found["score"] = (document["metadata"].get("annotations") or {}).get(SCORE, "")
-        if undelivered := find_condition(status if isinstance(status, dict) else {}, DELIVERED):
-            found["undelivered"] = undelivered
+        score = (document["metadata"].get("annotations") or {}).get(SCORE, "")
+        state = replace(state, score=score, undelivered=find_condition(status, DELIVERED) or UNSET)
     if why := _left_alone(document, kind):
-        return {**found, "leftAlone": why, "agrees": None}
+        return replace(state, left_alone=why)
     if seen.problem:
-        return {**found, "agrees": _says(condition, "Invalid", seen.problem)}
+        return replace(state, agrees=_says(condition, "Invalid", seen.problem))
     if decision is None:
-        return {**found, "agrees": None}
+        return state
     if not seen.pending:
         would = sorted((one.site for one in decision.chosen), key=str)
-        return {**found, "agrees": would == sorted((one.site for one in held), key=str)}
+        return replace(state, agrees=would == sorted((one.site for one in held), key=str))
     message = add_refusal_reason(decision.message, decision.reasons, seen.refusal)
     agrees = not decision.is_placed and _says(condition, "Unschedulable", message)
-    return {**found, "waits": True, "agrees": agrees}
+    return replace(state, waits=True, agrees=agrees)
 
 
-def _unwell(known: SchedulerSnapshot, seen: ObservedSubject, held: Iterable[Reservation]) -> list[Obj]:
-    """Clusters from which its replicas may be evicted."""
+def _unwell(known: SchedulerSnapshot, seen: ObservedSubject, held: Iterable[Reservation]) -> list[UnwellCluster]:
     found = {one.site: known.evictions.of(one.site, seen.tolerations) for one in held}
-    return [{**site_document(site), **about} for site, about in found.items() if about is not None]
+    return [
+        UnwellCluster(*site_name(site), health.phase, health.ails, health.since or UNSET, health.leaves, health.held)
+        for site, health in found.items()
+        if health is not None
+    ]
 
 
 def _says(condition: Mapping[str, Any], reason: str, message: str) -> bool:

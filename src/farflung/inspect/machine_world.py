@@ -211,11 +211,19 @@ def _or_none(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
 FAILOVER = FailoverOptions()
 
 
+class SiteHealth(NamedTuple):
+    phase: str
+    ails: bool  #: it is unhealthy, not only tainted
+    since: str | None = None
+    leaves: str | None = None  #: when a machine is evicted; None: never
+    held: bool = False  #: evictions are stopped
+
+
 class EvictionForecast:
     def __init__(self, now: datetime) -> None:
         self._now = now
         self._health = ClusterHealth(FAILOVER)
-        self._unwell: dict[SiteKey, Obj] = {}
+        self._unwell: dict[SiteKey, SiteHealth] = {}
         self._number = 0
 
     def put(self, cluster: ObservedCluster, site: Site, target: ObservedTarget | None) -> None:
@@ -223,18 +231,16 @@ class EvictionForecast:
         if any(True for _ in find_causes(site)):
             ages = cause_ages(cluster, site, target, self._now)
             self._health.put(site, self._now.timestamp(), ages)
-            self._unwell[site.key] = {"phase": site.health.value, "ails": site.health in HEALTH_TAINTS}
-            if UNHEALTHY in ages:
-                self._unwell[site.key]["since"] = format_seconds(self._now - timedelta(seconds=ages[UNHEALTHY]))
+            since = format_seconds(self._now - timedelta(seconds=ages[UNHEALTHY])) if UNHEALTHY in ages else None
+            self._unwell[site.key] = SiteHealth(site.health.value, site.health in HEALTH_TAINTS, since)
 
-    def of(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> Obj | None:
-        """None: the site is healthy or unknown.  `leaves`: when a machine with these tolerations is evicted; `held`:
-        evictions are stopped."""
+    def of(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> SiteHealth | None:
+        """For a machine with these tolerations.  None: the site is healthy or unknown."""
         if key not in self._unwell:
             return None
         due = self._health.due(key, tolerations)
         held = is_eviction_suspended(len(self._unwell), self._number, FAILOVER)
-        return {**self._unwell[key], "leaves": _moment(due), "held": held}
+        return self._unwell[key]._replace(leaves=_moment(due), held=held)
 
 
 def _moment(seconds: float) -> str | None:

@@ -28,6 +28,7 @@ from farflung.inspect.errors import InspectError
 from farflung.inspect.explain import DestinationEntry, entries
 from farflung.inspect.hub import HubClient, get_placement, workspace_name
 from farflung.inspect.inventory import slices_of
+from farflung.inspect.machine_results import MachineDecision
 from farflung.inspect.manifests import Manifest
 from farflung.inspect.plan_copies import CopyPlan, PlannedDestination
 from farflung.inspect.plan_machines import DryRunObject, is_machine_object
@@ -62,7 +63,7 @@ class PlannedObject(Result, frozen=True):
     source: str
     error: str | UnsetType = UNSET
     spec: str | UnsetType = UNSET
-    decision: Obj | UnsetType = UNSET  #: about virtual machines, Allocations and Clusters
+    decision: MachineDecision | UnsetType = UNSET  #: about virtual machines, Allocations and Clusters
     goes_to: list[str] | UnsetType = UNSET  #: mailboxes
 
 
@@ -93,7 +94,7 @@ class Plan(Result, frozen=True):
     @property
     def is_change(self) -> bool:
         summary = self.summary
-        return any(plan_machines.is_change(one.decision) for one in self.objects if one.decision) or any(
+        return any(one.decision.is_change for one in self.objects if one.decision) or any(
             (
                 summary.added,
                 summary.removed,
@@ -164,7 +165,7 @@ def _result(
         removed=sum(len(one.removed or ()) for one in placements),
         unchanged=sum(len(one.unchanged or ()) for one in placements),
         errors=sum(bool(one.error) for one in placements) + sum(bool(one.error) for one in objects),
-        unplaced=sum(not (one.decision or {}).get("placed", True) for one in objects),
+        unplaced=sum(one.decision is not UNSET and one.decision.placed is False for one in objects),
         created_copies=sum(len(one.created) for one in destinations),
         changed_copies=sum(len(one.changed) for one in destinations),
         deleted_copies=sum(len(one.deleted) for one in destinations),

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import orjson
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.inspect.hub import HubClient
-from farflung.inspect.machine_documents import decision_document, placement_document
+from farflung.inspect.machine_results import (
+    BoundReplica,
+    LeavingMachine,
+    MachineDecision,
+    bound_replica,
+    summarize_decision,
+)
 from farflung.inspect.machine_world import SchedulerSnapshot, cluster_key, is_cluster, kind_of, read
 from farflung.machinery.errors import Obj
 from farflung.machines.engine.values import Reservation
@@ -33,7 +41,7 @@ def is_machine_object(obj: Obj) -> bool:
 
 async def decisions(
     hub: HubClient, cluster: str, dry_run: Sequence[DryRunObject], configured: SchedulerConfiguration
-) -> list[Obj]:
+) -> list[MachineDecision]:
     """One decision per object.  Clusters are changed first.  Then machines are placed one after the other, by priority,
     each with the capacity that the previous ones leave.  `cluster`: of the workspace."""
     clusters = [one for one in dry_run if is_cluster(one.document)]
@@ -55,11 +63,11 @@ def _cluster(one: DryRunObject, cluster: str) -> ObservedCluster | None:
         return None
 
 
-def _about(known: SchedulerSnapshot, one: DryRunObject, cluster: str) -> Obj:
+def _about(known: SchedulerSnapshot, one: DryRunObject, cluster: str) -> MachineDecision:
     if not one.gone:
-        return {}
+        return MachineDecision()
     holders = known.state.subjects_at(cluster_key(one.document, cluster))
-    return {"leaving": [{"kind": kind, **key._asdict()} for kind, key in sorted(holders)]}
+    return MachineDecision(leaving=[LeavingMachine(kind, *key) for kind, key in sorted(holders)])
 
 
 def _in_cluster(document: Obj, cluster: str, **metadata: str) -> Obj:
@@ -69,7 +77,7 @@ def _in_cluster(document: Obj, cluster: str, **metadata: str) -> Obj:
     return {**document, "metadata": {**before, **metadata, "annotations": annotations}}
 
 
-def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunObject]) -> list[Obj]:
+def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunObject]) -> list[MachineDecision]:
     subjects = [_subject(one.document, cluster) for one in wanted]
     former = [known.state.observed(subject) for subject in subjects]
     before = [() if one is None else known.state.reservations(one.uid) for one in former]
@@ -80,7 +88,7 @@ def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunOb
     priorities = [0 if one.request is None else one.request.priority for one in seen]
     order = sorted(range(len(wanted)), key=lambda at: (-priorities[at], at))
     found = {
-        at: {"released": _placements(before[at])}
+        at: MachineDecision(released=_placements(before[at]))
         if wanted[at].gone
         else _decide(known, subjects[at], seen[at], before[at])
         for at in order
@@ -102,24 +110,20 @@ def _observed(known: SchedulerSnapshot, document: Obj, cluster: str) -> Observed
 
 def _decide(
     known: SchedulerSnapshot, subject: SchedulingSubject, seen: ObservedSubject, before: tuple[Reservation, ...]
-) -> Obj:
+) -> MachineDecision:
     if seen.problem:
-        return {"placed": False, "message": f"invalid request: {seen.problem}", "reasons": {}}
+        return MachineDecision(placed=False, message=f"invalid request: {seen.problem}", reasons={})
     if before and not seen.pending:
-        return {"placed": True, "stays": _placements(before)}
+        return MachineDecision(placed=True, stays=_placements(before))
     if seen.request is None or not seen.pending:
-        return {"placed": False, "message": "the global scheduler ignores it", "reasons": {}}
+        return MachineDecision(placed=False, message="the global scheduler ignores it", reasons={})
     engine, excluded = known.state.engine, known.state.excluded(seen.request, 0.0, subject)
     known.state.observe(subject, None, 0.0)
     decision = engine.decide(seen.request, excluded=excluded)
     engine.reserve(engine.reservations_of(seen.request, decision) if decision.is_placed else before)
-    stays = {"stays": _placements(before)} if before and not decision.is_placed else {}
-    return {**decision_document(decision), **stays}
+    stays = _placements(before) if before and not decision.is_placed else UNSET
+    return replace(summarize_decision(decision), stays=stays)
 
 
-def _placements(held: Sequence[Reservation]) -> list[Obj]:
-    return [placement_document(number, one.site, one.claim) for number, one in enumerate(held)]
-
-
-def is_change(decision: Obj) -> bool:
-    return any(decision.get(name) for name in ("released", "chosen", "leaving"))
+def _placements(held: Sequence[Reservation]) -> list[BoundReplica]:
+    return [bound_replica(number, one.site, one.claim) for number, one in enumerate(held)]
