@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -14,176 +12,75 @@ from typing import Final
 import click
 import yaml
 
-from farflung.apis.edge.names import EDGE_GROUP, EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, STATUS_SUMMARIES
-from farflung.apis.kcp.names import API_BINDINGS, APIS_GROUP, LOCATIONS, SYNC_TARGETS, WORKLOAD_GROUP
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, STATUS_SUMMARIES
+from farflung.apis.kcp.names import API_BINDINGS, LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from farflung.cli import demo_stage
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.demo_stage import TIMEOUT, Demo, DemoDirectory, DemoError, command_name, farflung, listed
+from farflung.cli.demo_stage import Demo, DemoDirectory, DemoError, command_name, listed
 from farflung.cli.output import show_progress
-from farflung.cli.registration import RegistrationRequest, register
-from farflung.cli.settings import ServerOptions
-from farflung.cli.syncer_gen import server_of
 from farflung.client.rest import Client
 from farflung.edge.ports import PortUnavailable, check_ports
-from farflung.inspect.hub import PROVIDER
-from farflung.lib.files import write_private
+from farflung.inspect.manifests import manifests
 from farflung.machinery.errors import Obj
-from farflung.syncer.manifest import MailboxServer, kubeconfig
 
-LIFETIME: Final = 30 * 24 * 3600  #: seconds, of a syncer's token
 INVENTORY: Final = "root:imw-1"
 ORGANIZATION: Final = "root:my-org"
-
-EDGE: Final = "edge.kcp.io/v1alpha1"
+OBJECTS: Final = Path(__file__).with_name("demo_objects")  #: files that `kubectl apply -f` would accept
+COLLECTIONS: Final = {
+    one.kind: one
+    for one in (API_BINDINGS, NAMESPACES, CONFIG_MAPS, DEPLOYMENTS, EDGE_PLACEMENTS, SYNC_TARGETS, LOCATIONS)
+}
 
 
 @dataclass(frozen=True, slots=True)
 class DemoCluster:
-    """An embedded edge, with its SyncTarget and Location."""
+    """An embedded edge, with its SyncTarget."""
 
     name: str
-    ports: dict[int, int]  #: port of the node → index of PAGES
     target: str
-    location: str
-    target_labels: dict[str, str]
-    location_labels: dict[str, str]
+    ports: dict[int, int]  #: port of the node → index of PAGES
 
     def kind_config(self, first_port: int) -> Obj:
         mappings = [{"containerPort": inner, "hostPort": first_port + page} for inner, page in self.ports.items()]
         node = {"role": "control-plane", "extraPortMappings": mappings}
         return {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": [node]}
 
-    def sync_target(self) -> Obj:
-        return {
-            "apiVersion": "workload.kcp.io/v1alpha1",
-            "kind": "SyncTarget",
-            "metadata": {"name": self.target, "labels": self.target_labels},
-            "spec": {"cells": {"demo": self.name}},
-        }
-
-    def place(self) -> Obj:
-        resource = {"group": WORKLOAD_GROUP, "version": "v1alpha1", "resource": "synctargets"}
-        return {
-            "apiVersion": "scheduling.kcp.io/v1alpha1",
-            "kind": "Location",
-            "metadata": {"name": self.location, "labels": self.location_labels},
-            "spec": {"resource": resource, "instanceSelector": {"matchLabels": self.target_labels}},
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class DemoWorkload:
     """A web site in a workspace of its own."""
 
-    name: str
-    workspace: str
+    name: str  #: of its file in OBJECTS
+    path: str  #: of the workspace
     namespace: str
     deployment: str
-    port: int  #: of the node
-    sentence: str
     placement: str
-    where: dict[str, str]
-
-    def binding(self, name: str, path: str, export: str) -> Obj:
-        return {
-            "apiVersion": "apis.kcp.io/v1alpha1",
-            "kind": "APIBinding",
-            "metadata": {"name": name},
-            "spec": {"reference": {"export": {"path": path, "name": export}}},
-        }
-
-    def bindings(self, provider: str) -> list[Obj]:
-        return [
-            self.binding("bind-kube", "root:compute", "kubernetes"),
-            self.binding("bind-espw", provider, EDGE_GROUP),
-        ]
-
-    @property
-    def page(self) -> str:
-        return f"<!DOCTYPE html>\n<html>\n  <body>\n    {self.sentence}\n  </body>\n</html>\n"
-
-    def home(self) -> Obj:
-        metadata = {"name": self.namespace, "labels": {self.name: "si"}}
-        return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-
-    def content(self) -> Obj:
-        metadata = {"name": "httpd-htdocs", "namespace": self.namespace}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"index.html": self.page}}
-
-    def server(self) -> Obj:
-        labels = {"app": self.name}
-        container = {
-            "name": "httpd",
-            "image": "library/httpd:2.4",
-            "ports": [{"name": "http", "containerPort": 80, "hostPort": self.port, "protocol": "TCP"}],
-            "volumeMounts": [{"name": "htdocs", "readOnly": True, "mountPath": "/usr/local/apache2/htdocs"}],
-        }
-        volume = {"name": "htdocs", "configMap": {"name": "httpd-htdocs", "optional": False}}
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": self.deployment, "namespace": self.namespace},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {"containers": [container], "volumes": [volume]},
-                },
-            },
-        }
-
-    def edge_placement(self) -> Obj:
-        bindings = {"apiGroup": APIS_GROUP, "resources": ["apibindings"], "resourceNames": ["bind-kube"]}
-        return {
-            "apiVersion": EDGE,
-            "kind": "EdgePlacement",
-            "metadata": {"name": self.placement},
-            "spec": {
-                "locationSelectors": [{"matchLabels": self.where}],
-                "namespaceSelector": {"matchLabels": {self.name: "si"}},
-                "nonNamespacedObjects": [bindings],
-            },
-        }
+    locations: frozenset[str]  #: that the placement selects
+    sentence: str  #: in its page
 
 
 CLUSTERS: Final = (
-    DemoCluster(
-        "florin",
-        {8081: 0},
-        "sync-target-f",
-        "location-f",
-        {"example": "si", "extended": "non"},
-        {"env": "prod"},
-    ),
-    DemoCluster(
-        "guilder",
-        {8081: 2, 8082: 1},
-        "sync-target-g",
-        "location-g",
-        {"example": "si", "extended": "si"},
-        {"env": "prod", "extended": "si"},
-    ),
+    DemoCluster("florin", "sync-target-f", {8081: 0}),
+    DemoCluster("guilder", "sync-target-g", {8081: 2, 8082: 1}),
 )
 COMMON: Final = DemoWorkload(
     "common",
-    "wmw-c",
+    f"{ORGANIZATION}:wmw-c",
     "commonstuff",
     "commond",
-    8081,
-    "This is a common web site.",
     "edge-placement-c",
-    {"env": "prod"},
+    frozenset({"location-f", "location-g"}),
+    "This is a common web site.",
 )
 SPECIAL: Final = DemoWorkload(
     "special",
-    "wmw-s",
+    f"{ORGANIZATION}:wmw-s",
     "specialstuff",
     "speciald",
-    8082,
-    "This is a special web site.",
     "edge-placement-s",
-    {"env": "prod", "extended": "si"},
+    frozenset({"location-g"}),
+    "This is a special web site.",
 )
 #: cluster and workload of each page; ports are consecutive
 PAGES: Final = (("florin", COMMON), ("guilder", SPECIAL), ("guilder", COMMON))
@@ -269,35 +166,20 @@ class EdgeDemo(Demo):
         with self.steps.step(f"Create the cluster {cluster.name}"):
             config = self.where.directory / f"{cluster.name}-config.yaml"
             config.write_text(yaml.safe_dump(cluster.kind_config(self.first_port), sort_keys=False))
-            words = ["edge", "create", cluster.name, "--config", str(config), "--runtime", self.runtime]
-            words += ["--kubeconfig", str(self.where.edges)]
-            process = await asyncio.create_subprocess_exec(
-                *farflung(*words),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                env=self.where.environment,
-                start_new_session=True,
-            )
-            try:
-                _, said = await process.communicate()
-            except asyncio.CancelledError:
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGINT)  # the command cleans up
-                await process.wait()
-                raise
-            if process.returncode:
-                why = said.decode(errors="replace").rpartition("Error: ")[2].strip()
-                raise DemoError(f"the cluster {cluster.name} could not be created: {why}")
+            words = ["--config", str(config), "--runtime", self.runtime, "--kubeconfig", str(self.where.edges)]
+            await self.call(f"the cluster {cluster.name} could not be created", "edge", "create", cluster.name, *words)
 
     async def _fill_inventory(self) -> None:
         with self.steps.step("Register the clusters: create SyncTargets and Locations"):
             await self.workspace(INVENTORY)
             inventory = self.hub.workspace(INVENTORY)
-            for cluster in CLUSTERS:
-                await self.make(inventory, SYNC_TARGETS, cluster.sync_target())
-                await self.make(inventory, LOCATIONS, cluster.place())
+            await self._apply(inventory, "inventory")
             await self.until(lambda: self._delete_default(inventory), "the Location default")
+
+    async def _apply(self, client: Client, name: str) -> None:
+        """Create the objects of a file, as `kubectl apply -f` does."""
+        for _, obj in manifests([str(OBJECTS / f"{name}.yaml")]):
+            await self.make(client, COLLECTIONS[obj["kind"]], obj)
 
     async def _delete_default(self, inventory: Client) -> bool:
         """It selects every cluster, so that each workload would be placed on all of them."""
@@ -305,43 +187,31 @@ class EdgeDemo(Demo):
         return True
 
     async def _make_workload(self, workload: DemoWorkload) -> None:
-        path = f"{ORGANIZATION}:{workload.workspace}"
-        with self.steps.step(f"Create the {workload.name} workload and its EdgePlacement in {path}"):
+        with self.steps.step(f"Create the {workload.name} workload and its EdgePlacement in {workload.path}"):
             await self.workspace(ORGANIZATION)
-            await self.workspace(path)
-            client = self.hub.workspace(path)
-            for binding in workload.bindings(PROVIDER):
-                await self.make(client, API_BINDINGS, binding)
-            await self.make(client, NAMESPACES, workload.home())
-            await self.make(client, CONFIG_MAPS, workload.content())
-            await self.make(client, DEPLOYMENTS, workload.server())
-            await self.make(client, EDGE_PLACEMENTS, workload.edge_placement())
+            await self.workspace(workload.path)
+            await self._apply(self.hub.workspace(workload.path), workload.name)
 
     async def _wait_for_slices(self) -> None:
         with self.steps.step("Resolve placements: common on florin and guilder, special on guilder"):
-            for workload, wanted in ((COMMON, {"location-f", "location-g"}), (SPECIAL, {"location-g"})):
-                client = self.hub.workspace(f"{ORGANIZATION}:{workload.workspace}")
+            for workload in (COMMON, SPECIAL):
 
-                async def resolved(
-                    client: Client = client, workload: DemoWorkload = workload, wanted: set[str] = wanted
-                ) -> bool:
-                    found = await client.get(SINGLE_PLACEMENT_SLICES, workload.placement)
-                    return {one["locationName"] for one in found.get("destinations") or ()} == wanted
+                async def resolved(workload: DemoWorkload = workload) -> bool:
+                    found = await self.hub.workspace(workload.path).get(SINGLE_PLACEMENT_SLICES, workload.placement)
+                    return {one["locationName"] for one in found.get("destinations") or ()} == workload.locations
 
                 await self.until(resolved, f"the SinglePlacementSlice {workload.placement}")
 
     async def _connect(self, cluster: DemoCluster) -> None:
         with self.steps.step(f"Connect {cluster.name}: start its syncer"):
-            said: list[str] = []
-            wanted = RegistrationRequest(cluster.target, PROVIDER, LIFETIME, TIMEOUT)
-            registered = await register(self.hub.workspace(INVENTORY), wanted, said.append, time.time)
-            server = server_of(ServerOptions(kubeconfig=str(self.where.hub / KUBECONFIG), context="base"), "")
-            mailbox = MailboxServer(f"{server.url}/clusters/{registered.cluster}", server.authority)
-            path = self.where.directory / f"{cluster.name}-syncer.kubeconfig"
-            write_private(path, kubeconfig(mailbox, {"token": registered.token}).encode())
-            words = ["syncer", "--from-kubeconfig", str(path), "--to-kubeconfig", str(self.where.edges)]
+            path = str(self.where.directory / f"{cluster.name}-syncer.kubeconfig")
+            options = ["--syncer-kubeconfig", path, *self.where.hub_options(INVENTORY)]
+            failure = f"the syncer of {cluster.name} could not be registered"
+            await self.call(failure, "syncer-gen", cluster.target, *options)
+            target = await self.hub.workspace(INVENTORY).get(SYNC_TARGETS, cluster.target)
+            words = ["syncer", "--from-kubeconfig", path, "--to-kubeconfig", str(self.where.edges)]
             words += ["--to-context", f"kind-{cluster.name}", "--sync-target-name", cluster.target]
-            words += ["--sync-target-uid", registered.uid, "-v", "2"]
+            words += ["--sync-target-uid", target["metadata"]["uid"], "-v", "2"]
             words += ["--state-directory", str(self.where.directory / f"{cluster.name}-syncer")]
             self.start(f"{cluster.name}-syncer", *words)
 
@@ -371,7 +241,7 @@ class EdgeDemo(Demo):
         return await self.until(fetched, f"the page at port {port}")
 
     async def _wait_for_summary(self, workload: DemoWorkload) -> None:
-        path, wanted = f"{ORGANIZATION}:{workload.workspace}", sum(one is workload for _, one in PAGES)
+        path, wanted = workload.path, len(workload.locations)
         with self.steps.step(f"Summarize {workload.deployment}: {wanted} of {wanted} report"):
             client = self.hub.workspace(path)
 
@@ -386,10 +256,9 @@ class EdgeDemo(Demo):
     async def _trace(self, workload: DemoWorkload) -> None:
         with self.steps.step(f"Trace {workload.deployment} to its clusters"):
             command = f"trace deployment/{workload.deployment} -n {workload.namespace}"
-            path = f"{ORGANIZATION}:{workload.workspace}"
 
             async def traced() -> str:
-                said = await self.command(command, path)
+                said = await self.command(command, workload.path)
                 return said if "are up to date" in said else ""
 
-            self.outputs.append((f"farflung {command}    # in {path}", await self.until(traced, "the trace")))
+            self.outputs.append((f"farflung {command}    # in {workload.path}", await self.until(traced, "the trace")))

@@ -56,6 +56,10 @@ class DemoDirectory:
     def edges(self) -> Path:
         return self.directory / EDGES
 
+    def hub_options(self, path: str) -> list[str]:
+        """Options of commands for a workspace of the demo's hub."""
+        return ["--kubeconfig", str(self.hub / KUBECONFIG), "--context", "base", "--workspace", path]
+
     def log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
 
@@ -270,16 +274,34 @@ class Demo:
 
     async def command(self, words: str, path: str) -> str:
         """The output of a farflung command in a workspace."""
-        where = ["--kubeconfig", str(self.where.hub / KUBECONFIG), "--context", "base", "--workspace", path]
+        _, output, _ = await self._run(*words.split(), *self.where.hub_options(path))
+        return output.rstrip()
+
+    async def call(self, failure: str, *words: str) -> None:
+        """Run a farflung command.  Raises DemoError with its message if it fails."""
+        code, _, errors = await self._run(*words)
+        if code:
+            why = errors.rpartition("Error: ")[2].strip()
+            raise DemoError(f"{failure}: {why}")
+
+    async def _run(self, *words: str) -> tuple[int | None, str, str]:
+        """Exit code, output and errors."""
         process = await asyncio.create_subprocess_exec(
-            *farflung(*words.split(), *where),
+            *farflung(*words),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
             env=self.where.environment,
+            start_new_session=True,
         )
-        said, _ = await process.communicate()
-        return said.decode().rstrip()
+        try:
+            output, errors = await process.communicate()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)  # the command cleans up
+            await process.wait()
+            raise
+        return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
 
     async def workspace(self, path: str) -> None:
         parent, _, name = path.rpartition(":")
