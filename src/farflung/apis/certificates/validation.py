@@ -16,7 +16,23 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from farflung.apis.names import CERTIFICATES_GROUP
-from farflung.apis.validation import Errors, Rules, keeps, spec_of
+from farflung.apis.rows import (
+    Always,
+    Check,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Minimum,
+    Pointer,
+    Refused,
+    Required,
+    Unique,
+    Unless,
+    Validation,
+    When,
+)
+from farflung.apis.validation import Errors, Rules, keeps
 from farflung.machinery import names
 from farflung.machinery.errors import (
     FieldError,
@@ -67,10 +83,6 @@ END: Final = "-----END "
 DASHES: Final = "-----"
 
 
-def default_request(obj: Obj) -> None:
-    obj.setdefault("status", {})
-
-
 def prepare_request(obj: Obj) -> None:
     obj["status"] = {}
     spec = obj.get("spec") or {}
@@ -114,24 +126,9 @@ def conditions_of(obj: Obj) -> list[Obj]:
 # --- the request ----------------------------------------------------------------------------------
 
 
-def validate_request(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    spec = spec_of(obj)
+def _check_request(spec: Obj, path: str, errors: Errors) -> None:
     if wrong := _not_a_request(spec.get("request") or ""):
-        errors.append(invalid_value("spec.request", spec.get("request"), wrong))
-    _check_usages(spec.get("usages") or (), errors)
-    signer = spec.get("signerName", "")
-    if signer == LEGACY_SIGNER:
-        detail = "the legacy signerName is not allowed via this API version"
-        errors.append(invalid_value("spec.signerName", signer, detail))
-    else:
-        check_signer(signer, "spec.signerName", errors)
-    validity = spec.get("expirationSeconds")
-    if validity is not None and validity < SHORTEST_VALIDITY:
-        detail = "may not specify a duration less than 600 seconds (10 minutes)"
-        errors.append(invalid_value("spec.expirationSeconds", validity, detail))
-    _check_conditions(obj, errors)
-    return errors
+        errors.append(invalid_value(f"{path}.request", spec.get("request"), wrong))
 
 
 def _not_a_request(encoded: str) -> str:
@@ -164,24 +161,8 @@ def _pem_blocks(text: str) -> Iterator[tuple[str, str]]:
             yield kind, text[start : position + len(closing)]
 
 
-def _check_usages(usages: list[str] | tuple[()], errors: Errors) -> None:
-    if not usages:
-        errors.append(required("spec.usages"))
-    for index, usage in enumerate(usages):
-        if usage not in USAGES:
-            errors.append(not_supported(f"spec.usages[{index}]", usage, USAGES))
-    seen = set()
-    for index, usage in enumerate(usages):
-        if usage in seen:
-            errors.append(duplicate(f"spec.usages[{index}]", usage))
-        seen.add(usage)
-
-
 def check_signer(signer: str, field: str, errors: Errors) -> None:
     """`example.com/signer-name`"""
-    if not signer:
-        errors.append(required(field))
-        return
     if signer.count("/") != 1:
         detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
         errors.append(invalid_value(field, signer, detail))
@@ -211,9 +192,9 @@ def _check_parts(whole: str, parts: list[str], check: names.Check, field: str, e
 # --- conditions and certificate -------------------------------------------------------------------
 
 
-def _check_conditions(obj: Obj, errors: Errors) -> None:
+def _check_conditions(request: Obj, path: str, errors: Errors) -> None:
     seen: set[str] = set()
-    for index, condition in enumerate(conditions_of(obj)):
+    for index, condition in enumerate(conditions_of(request)):
         path = f"status.conditions[{index}]"
         kind, status = condition.get("type", ""), condition.get("status", "")
         if not kind:
@@ -235,7 +216,7 @@ def _validate_change(new: Obj, old: Obj, *, verdict: bool, certificate: bool) ->
     """Mutable fields by subresource: conditions through `approval`, the certificate through `status`."""
     errors: Errors = []
     if conditions_of(new) != conditions_of(old):
-        _check_conditions(new, errors)
+        _check_conditions(new, "", errors)
     for kind in FINAL:
         if len(_of_type(new, kind)) < len(_of_type(old, kind)):
             detail = f"updates may not remove a condition of type {go_quote(kind)}"
@@ -292,16 +273,33 @@ def _of_type(obj: Obj, kind: str) -> list[Obj]:
     return [condition for condition in conditions_of(obj) if condition.get("type") == kind]
 
 
+REQUEST: Final = Validation(
+    Always("spec", _check_request, zero={}),
+    Required("spec.usages"),
+    Each("spec.usages", Enum(*USAGES)),
+    Each("spec.usages", Unique()),
+    When(
+        "spec.signerName",
+        LEGACY_SIGNER,
+        Always("spec.signerName", Refused("the legacy signerName is not allowed via this API version")),
+    ),
+    Unless("spec.signerName", LEGACY_SIGNER, Required("spec.signerName", check_signer)),
+    Pointer(
+        "spec.expirationSeconds",
+        Minimum(SHORTEST_VALIDITY, "may not specify a duration less than 600 seconds (10 minutes)"),
+    ),
+    Check(_check_conditions),
+)
 validate_approval: Final = partial(_validate_change, verdict=True, certificate=False)
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
     (CERTIFICATES_GROUP, "CertificateSigningRequest"): Rules(
         name=names.path_segment,
-        default=default_request,
+        default=Defaults(Default("status", {})),
         prepare_create=prepare_request,
         prepare_update=keeps("spec", "status"),
         prepare_status=prepare_status,
-        validate=validate_request,
+        validate=REQUEST,
         validate_update=partial(_validate_change, verdict=False, certificate=False),
         validate_status=partial(_validate_change, verdict=False, certificate=True),
     ),
