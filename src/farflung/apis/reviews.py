@@ -7,8 +7,9 @@ from typing import Final
 
 from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.apis.resource import Group
+from farflung.apis.rows import Each, Forbidden, Optional, Required, Table, When
 from farflung.apis.validation import Errors
-from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required
+from farflung.machinery.errors import FieldError, Obj, invalid_value, required
 
 AUTHENTICATION: Final = Group(AUTHENTICATION_GROUP, "v1", "io.k8s.api.authentication.v1.")
 AUTHORIZATION: Final = Group("authorization.k8s.io", "v1", "io.k8s.api.authorization.v1.")
@@ -96,18 +97,23 @@ def _check_selector(selector: Obj, path: str, errors: Errors) -> None:
     if not raw and not requirements:
         why = f"when {path} is specified, requirements or rawSelector is required"
         errors.append(required(f"{path}.requirements", why))
-    for at, requirement in enumerate(requirements):
-        _check_requirement(requirement, f"{path}.requirements[{at}]", errors)
+    REQUIREMENTS(selector, path, errors)
 
 
-def _check_requirement(requirement: Obj, path: str, errors: Errors) -> None:
-    """Operators that are not known are of newer clients, and mean nothing here."""
-    values = requirement.get("values") or ()
-    match requirement.get("operator", ""):
-        case "In" | "NotIn" if not values:
-            errors.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        case "Exists" | "DoesNotExist" if values:
-            why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(field_forbidden(f"{path}.values", why))
-    if not requirement.get("key"):
-        errors.append(required(f"{path}.key", "must be specified"))
+#: operators that are not known are of newer clients, and mean nothing here
+REQUIREMENTS: Final = Table(
+    Each(
+        "requirements",
+        When(
+            "operator",
+            ("In", "NotIn"),
+            Required("values", detail="must be specified when `operator` is 'In' or 'NotIn'"),
+        ),
+        When(
+            "operator",
+            ("Exists", "DoesNotExist"),
+            Optional("values", Forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")),
+        ),
+        Required("key", detail="must be specified"),
+    )
+)

@@ -30,7 +30,18 @@ from farflung.apis.apiextensions.schemas import (
     too_large,
 )
 from farflung.apis.metadata import OBJECT_META
-from farflung.apis.validation import Deletion, Errors, Rules, check_choice, check_immutable, keep_spec
+from farflung.apis.rows import (
+    Check,
+    CheckFunction,
+    Each,
+    Enum,
+    Invalid,
+    Optional,
+    Required,
+    Struct,
+    Table,
+)
+from farflung.apis.validation import Deletion, Errors, Rules, check_immutable, keep_spec
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_many
 from farflung.machinery.schema.structural import formats
@@ -115,47 +126,6 @@ def _wrong_with(warning: str) -> list[str]:
     return wrong
 
 
-def check_columns(columns: Sequence[Obj], path: str, errors: Errors) -> None:
-    if len(columns) > MOST_COLUMNS:
-        errors.append(too_many(path, len(columns), MOST_COLUMNS))
-        return
-    for index, column in enumerate(columns):
-        _check_column(column, f"{path}[{index}]", errors)
-
-
-def _check_column(column: Obj, path: str, errors: Errors) -> None:
-    type_, format_ = column.get("type", ""), column.get("format", "")
-    if not column.get("name"):
-        errors.append(required(f"{path}.name"))
-    types = f"must be one of {','.join(COLUMN_TYPES)}"
-    if not type_:
-        errors.append(required(f"{path}.type", types))
-    elif type_ not in COLUMN_TYPES:
-        errors.append(invalid_value(f"{path}.type", type_, types))
-    if format_ and format_ not in COLUMN_FORMATS:
-        errors.append(invalid_value(f"{path}.format", format_, f"must be one of {','.join(COLUMN_FORMATS)}"))
-    if not column.get("jsonPath"):
-        errors.append(required(f"{path}.JSONPath"))
-    else:
-        _check_simple(column["jsonPath"], f"{path}.JSONPath", errors)
-
-
-def check_subresources(subresources: Obj | None, path: str, errors: Errors) -> None:
-    scale = (subresources or {}).get("scale")
-    if scale is None:
-        return
-    for member, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
-        field, text = f"{path}.scale.{member}", scale.get(member, "")
-        if not text:
-            errors.append(required(field))
-        elif _check_simple(text, field, errors) and not text.startswith(f"{root}."):
-            errors.append(invalid_value(field, text, f"should be a json path under {root}"))
-    if selector := scale.get("labelSelectorPath"):
-        field = f"{path}.scale.labelSelectorPath"
-        if _check_simple(selector, field, errors) and not selector.startswith((".spec.", ".status.")):
-            errors.append(invalid_value(field, selector, "should be a json path under either .spec or .status"))
-
-
 def _check_simple(text: str, field: str, errors: Errors) -> bool:
     if text.startswith("."):
         return True
@@ -163,10 +133,44 @@ def _check_simple(text: str, field: str, errors: Errors) -> bool:
     return False
 
 
+def below(*roots: str) -> CheckFunction:
+    """A simple path below one of these fields."""
+    prefixes = tuple(f"{root}." for root in roots)
+    detail = f"should be a json path under {'either ' if len(roots) > 1 else ''}{' or '.join(roots)}"
+
+    def check(text: str, field: str, errors: Errors) -> None:
+        if _check_simple(text, field, errors) and not text.startswith(prefixes):
+            errors.append(invalid_value(field, text, detail))
+
+    return check
+
+
+def one_of(*choices: str) -> Invalid:
+    return Invalid(f"{{v}} not in {choices!r}", f"must be one of {','.join(choices)}")
+
+
+SUBRESOURCES: Final = Table(
+    Struct(
+        "subresources.scale",
+        Required("specReplicasPath", below(".spec")),
+        Required("statusReplicasPath", below(".status")),
+        Optional("labelSelectorPath", below(".spec", ".status")),
+    )
+)
+COLUMNS: Final = Table(
+    Each(
+        "additionalPrinterColumns",
+        Required("name"),
+        Required("type", one_of(*COLUMN_TYPES), detail=f"must be one of {','.join(COLUMN_TYPES)}"),
+        Optional("format", one_of(*COLUMN_FORMATS)),
+        Required("jsonPath", _check_simple, named="JSONPath"),
+        most=MOST_COLUMNS,
+    )
+)
+
+
 # --- What is refused in a definition, in Kubernetes' words and order ------------------------------
 
-SCOPES: Final = ("Cluster", "Namespaced")
-STRATEGIES: Final = ("None", "Webhook")
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 SHARED: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
 UNREADABLE: Final = frozenset(("id", "$schema", "$ref", "patternProperties", "dependencies", "definitions"))
@@ -241,8 +245,7 @@ def _spec_errors(spec: Obj) -> Errors:
         return [field_forbidden("spec.versions", large)]
     definition = DefinitionSpec(spec)
     errors: Errors = []
-    _check_group(spec.get("group", ""), errors)
-    check_choice(spec.get("scope", ""), SCOPES, "spec.scope", errors)
+    IDENTITY(spec, "spec", errors)
     for index, version in enumerate(definition.versions):
         if schema_of(version) is None:
             errors.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
@@ -252,7 +255,7 @@ def _spec_errors(spec: Obj) -> Errors:
     for index, version in enumerate(definition.versions):
         _check_version(definition, version, f"spec.versions[{index}]", errors)
     _check_version_names(definition, errors)
-    _check_required_names(_names(spec), errors)
+    REQUIRED_NAMES(spec, "spec", errors)
     check_names(_names(spec), "spec.names", errors)
     _check_shared(definition, errors)
     strategy = (spec.get("conversion") or {}).get("strategy", "")
@@ -263,13 +266,14 @@ def _spec_errors(spec: Obj) -> Errors:
     return errors
 
 
-def _check_group(group: str, errors: Errors) -> None:
-    if not group:
-        errors.append(required("spec.group"))
-    elif wrong := names.dns_subdomain(group):
-        errors.append(invalid_value("spec.group", group, ",".join(wrong)))
+def _check_group(group: str, field: str, errors: Errors) -> None:
+    if wrong := names.dns_subdomain(group):
+        errors.append(invalid_value(field, group, ",".join(wrong)))
     elif "." not in group:
-        errors.append(invalid_value("spec.group", group, "should be a domain with at least one dot"))
+        errors.append(invalid_value(field, group, "should be a domain with at least one dot"))
+
+
+IDENTITY: Final = Table(Required("group", _check_group), Required("scope", Enum("Cluster", "Namespaced")))
 
 
 def _has_defaults(version: Obj) -> bool:
@@ -286,8 +290,8 @@ def check_version(version: Obj, path: str, errors: Errors) -> None:
     _check_label(version.get("name", ""), f"{path}.name", errors)
     check_deprecation(version, path, errors)
     _check_validation(version, _has_status(version), f"{path}.schema", errors)
-    check_subresources(version.get("subresources"), f"{path}.subresources", errors)
-    check_columns(version.get("additionalPrinterColumns") or (), f"{path}.additionalPrinterColumns", errors)
+    SUBRESOURCES(version, path, errors)
+    COLUMNS(version, path, errors)
 
 
 def _check_version(definition: DefinitionSpec, version: Obj, path: str, errors: Errors) -> None:
@@ -296,10 +300,9 @@ def _check_version(definition: DefinitionSpec, version: Obj, path: str, errors: 
     if not definition.is_shared("schema"):
         _check_validation(version, _has_status(version), f"{path}.schema", errors)
     if not definition.is_shared("subresources"):
-        check_subresources(version.get("subresources"), f"{path}.subresources", errors)
+        SUBRESOURCES(version, path, errors)
     if not definition.is_shared("additionalPrinterColumns"):
-        columns = version.get("additionalPrinterColumns") or ()
-        check_columns(columns, f"{path}.additionalPrinterColumns", errors)
+        COLUMNS(version, path, errors)
     fields = version.get("selectableFields")
     if fields and not definition.is_shared("selectableFields"):
         _check_selectable(fields, schema_of(version), f"{path}.selectableFields", errors)
@@ -309,8 +312,10 @@ def _check_shared(definition: DefinitionSpec, errors: Errors) -> None:
     """The common members of all versions."""
     if definition.is_shared("schema"):
         _check_validation(definition.versions[0], any(map(_has_status, definition.versions)), "spec.validation", errors)
-    check_subresources(definition.shared("subresources"), "spec.subresources", errors)
-    check_columns(definition.shared("additionalPrinterColumns") or (), "spec.additionalPrinterColumns", errors)
+    if definition.is_shared("subresources"):
+        SUBRESOURCES(definition.versions[0], "spec", errors)
+    if definition.is_shared("additionalPrinterColumns"):
+        COLUMNS(definition.versions[0], "spec", errors)
     if fields := definition.shared("selectableFields"):
         _check_selectable(fields, schema_of(definition.versions[0]), "spec.selectableFields", errors)
 
@@ -337,27 +342,26 @@ def _check_version_names(definition: DefinitionSpec, errors: Errors) -> None:
         _check_label(versions[0]["name"], "spec.version", errors)
 
 
-def _check_required_names(wanted: Obj, errors: Errors) -> None:
-    for member in ("plural", "singular", "kind", "listKind"):
-        if not wanted.get(member):
-            errors.append(required(f"spec.names.{member}"))
+def _check_cased_label(text: str, field: str, errors: Errors) -> None:
+    _check_label(text.lower(), field, errors, shown=text, prefix="may have mixed case, but should otherwise match: ")
 
 
-def check_names(given: Obj, path: str, errors: Errors) -> None:
-    """Those that are there."""
-    for member in ("plural", "singular"):
-        if text := given.get(member):
-            _check_label(text, f"{path}.{member}", errors)
-    for member in ("kind", "listKind"):
-        if text := given.get(member):
-            prefix = "may have mixed case, but should otherwise match: "
-            _check_label(text.lower(), f"{path}.{member}", errors, shown=text, prefix=prefix)
-    for index, text in enumerate(given.get("shortNames") or ()):
-        _check_label(text, f"{path}.shortNames[{index}]", errors)
+def _check_list_kind(given: Obj, path: str, errors: Errors) -> None:
     if given.get("kind") and given["kind"] == given.get("listKind"):
         errors.append(invalid_value(f"{path}.listKind", given["kind"], "kind and listKind may not be the same"))
-    for index, text in enumerate(given.get("categories") or ()):
-        _check_label(text, f"{path}.categories[{index}]", errors)
+
+
+REQUIRED_NAMES: Final = Table(*(Required(f"names.{member}") for member in ("plural", "singular", "kind", "listKind")))
+#: names that are present
+check_names: Final = Table(
+    Optional("plural", _check_label),
+    Optional("singular", _check_label),
+    Optional("kind", _check_cased_label),
+    Optional("listKind", _check_cased_label),
+    Each("shortNames", _check_label),
+    Check(_check_list_kind),
+    Each("categories", _check_label),
+)
 
 
 # --- schemas --------------------------------------------------------------------------------------
@@ -402,11 +406,14 @@ def _is_unreadable(schema: Obj) -> bool:
 # --- conversion -----------------------------------------------------------------------------------
 
 
+STRATEGY: Final = Table(Required("strategy", Enum("None", "Webhook")))
+
+
 def _check_conversion(definition: DefinitionSpec, errors: Errors) -> None:
     conversion: Obj = definition.spec.get("conversion") or {}
     webhook: Obj = conversion.get("webhook") or {}
     path, client, versions = "spec.conversion", webhook.get("clientConfig"), webhook.get("conversionReviewVersions")
-    check_choice(conversion.get("strategy", ""), STRATEGIES, f"{path}.strategy", errors)
+    STRATEGY(conversion, path, errors)
     if conversion.get("strategy") != "Webhook":
         detail = "should not be set when strategy is not set to Webhook"
         if client is not None:
