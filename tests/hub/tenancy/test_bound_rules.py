@@ -66,6 +66,7 @@ OTHER = Described(
 USERS_KINDS = (
     exported("apps", "deployments", "io.k8s.api.apps.v1.Deployment"),
     exported("batch", "jobs", "io.k8s.api.batch.v1.Job"),
+    exported("", "persistentvolumeclaims", "io.k8s.api.core.v1.PersistentVolumeClaim"),
     OTHER,
 )
 
@@ -136,6 +137,12 @@ async def test_an_admitted_object_is_stored_without_kubernetes_defaults(hub: Loc
         assert "status" not in created
 
 
+async def test_fields_that_an_edge_allocates_may_be_absent(hub: LocalWorkspaces) -> None:
+    local = service("local", type="LoadBalancer", externalTrafficPolicy="Local")
+
+    assert (await hub.post(collection(KCP, "services"), local)).status == 201
+
+
 async def test_a_deployment_of_kcp_may_have_the_mistakes_that_kcp_accepts(hub: LocalWorkspaces) -> None:
     deployments = collection(KCP, "apps/deployments")
     other = {"metadata": {"labels": {"app": "other"}}, "spec": {"containers": []}}
@@ -181,6 +188,15 @@ async def test_a_pod_of_a_workspace_may_be_changed(hub: LocalWorkspaces) -> None
     assert (await hub.patch(f"{pods}/web", {"spec": {"nodeName": "one"}})).status == 200
     refused = await hub.patch(f"{pods}/web", {"spec": {"restartPolicy": "Perhaps"}})
     assert 'spec.restartPolicy: Unsupported value: "Perhaps"' in refused.message
+
+
+async def test_a_claim_can_grow_because_it_may_be_bound_at_an_edge(exporter: LocalWorkspaces) -> None:
+    claims = collection(OWN, "persistentvolumeclaims")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await exporter.create(claims, an("v1", "PersistentVolumeClaim", "data", spec))
+
+    grown = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    assert (await exporter.patch(f"{claims}/data", grown)).status == 200
 
 
 async def test_an_object_from_an_edge_is_not_validated_again(exporter: LocalWorkspaces) -> None:

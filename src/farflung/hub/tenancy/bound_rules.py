@@ -32,8 +32,14 @@ KCP_ACCEPTS: Final[dict[tuple[str, str], frozenset[Mistake]]] = {
     ),
 }
 
-#: kinds without immutable fields, by group and plural: a Pod of a workspace runs nowhere, and its copies are replaced
-CHANGEABLE: Final = frozenset({("", "pods")})
+#: fields that an edge allocates before it validates them, by group and plural
+ALLOCATED: Final[dict[tuple[str, str], frozenset[Mistake]]] = {
+    ("", "services"): frozenset({("spec.healthCheckNodePort", "")}),
+}
+
+#: kinds whose immutable fields are left to edges, by group and plural: a Pod of a workspace runs nowhere, and copies of
+#: it are replaced; whether a claim can grow depends on its status at the edge
+CHANGEABLE: Final = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 
 def is_exempt(obj: Obj) -> bool:
@@ -47,6 +53,7 @@ def with_builtin_rules(rules: Rules, native: Resource, accepted: Collection[Mist
     builtin = rules_for(native.group, native.kind)
     conform = shape_of(native).conformer.conform
     changeable = (native.group, native.plural) in CHANGEABLE
+    accepted = {*accepted, *ALLOCATED.get((native.group, native.plural), ())}
 
     def as_created(obj: Obj) -> Obj | None:
         """The object as an edge creates it; None if Kubernetes' rules do not apply to it, or its fields have other
