@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.networking.validation import INGRESS_CLASS_RULES, INGRESS_RULES, NETWORK_POLICY_RULES
+from farflung.apis.networking import INGRESS_CLASS_RULES, INGRESS_RULES, NETWORK_POLICY_RULES
 from farflung.machinery.errors import Obj
 
 

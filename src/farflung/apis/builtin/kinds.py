@@ -14,6 +14,7 @@ from farflung.apis import (
     devices,
     discovery,
     flowcontrol,
+    networking,
     policy,
     rbac,
     reviews,
@@ -29,7 +30,6 @@ from farflung.apis.certificates import kinds as certificates
 from farflung.apis.core import events, runtime_classes
 from farflung.apis.core import kinds as core
 from farflung.apis.names import AUTHENTICATION_GROUP, CERTIFICATES_GROUP, RBAC_GROUP
-from farflung.apis.networking import kinds as networking
 from farflung.apis.resource import Resource
 
 #: in the order in which discovery lists the groups

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from farflung.apis import apiregistration, coordination, discovery, flowcontrol, policy, rbac, scheduling, storage
+from farflung.apis import (
+    apiregistration,
+    coordination,
+    discovery,
+    flowcontrol,
+    networking,
+    policy,
+    rbac,
+    scheduling,
+    storage,
+)
 from farflung.apis.admissionregistration import validation as admissionregistration
 from farflung.apis.apiextensions import validation as apiextensions
 from farflung.apis.apps import validation as apps
@@ -14,7 +24,6 @@ from farflung.apis.batch import validation as batch
 from farflung.apis.certificates import validation as certificates
 from farflung.apis.core import events, limits, runtime_classes
 from farflung.apis.core import validation as core
-from farflung.apis.networking import validation as networking
 from farflung.apis.validation import Rules
 from farflung.machinery import names
 
