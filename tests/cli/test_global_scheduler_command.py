@@ -14,13 +14,13 @@ from fleet import PROVIDER, Fleet
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from farflung.cli import global_scheduler
 from farflung.cli.controllers import GLOBAL, read_settings
-from farflung.cli.global_scheduler import SchedulerClients
 from farflung.cli.main import main
 from farflung.cli.settings import AccessOptions, ControllerOptions, FileOptions
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
+from farflung.machines import elected
+from farflung.machines.elected import SchedulerClients
 from farflung.machines.engine.policy import default_policy
 from farflung.machines.files.configuration import LoadedConfiguration, SchedulerConfiguration
 from farflung.machines.files.reloader import Reloader
@@ -131,7 +131,7 @@ async def joined(fleet: Fleet, name: str, manager: Manager, log: Logger) -> asyn
     ]
     clients = SchedulerClients(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
     files = Reloader(SchedulerFiles(), LoadedConfiguration(SchedulerConfiguration(), datetime.now(UTC)), log)
-    global_scheduler.join(clients, files, name, manager, SharedInformers(fleet.env), log, workers=4)
+    elected.join(clients, files, name, manager, SharedInformers(fleet.env), log, workers=4)
     return asyncio.create_task(manager.run())
 
 

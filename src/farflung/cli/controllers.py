@@ -19,11 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from farflung.apis.edge.names import EDGE_GROUP
 from farflung.apis.kcp.names import SCHEDULING_GROUP, WORKLOAD_GROUP
-from farflung.cli import global_scheduler
 from farflung.cli.connection import describe_error
-from farflung.cli.environment import report_unless_closed, system_environment
-from farflung.cli.global_scheduler import SchedulerClients
-from farflung.cli.identity import identity
 from farflung.cli.settings import PROVIDER, AccessOptions, ControllerOptions, FileOptions, WithdrawalOptions
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import ClientConfig, load
@@ -35,13 +31,17 @@ from farflung.controllers.placement_translator.controller import PlacementTransl
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
 from farflung.lib import klog, memory, outlet
 from farflung.lib.klog import Logger
+from farflung.machines import elected
+from farflung.machines.elected import SchedulerClients
 from farflung.machines.files.configuration import FileCopy, LoadedConfiguration, SchedulerConfiguration
 from farflung.machines.files.reloader import Reloader
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import USUAL, WithdrawalLimits
+from farflung.runtime.environment import report_unless_closed, system_environment
 from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
+from farflung.runtime.identity import identity
 from farflung.runtime.informer import SharedInformers
 from farflung.runtime.leader import Candidate, LeaseRef
 from farflung.runtime.manager import Manager
@@ -347,7 +347,7 @@ async def _join(
         home = servers.provider.workspace(provider)
         clients = SchedulerClients(home, servers.root, servers.everywhere, edge.url, targets)
         workers = settings.workers_of(GLOBAL)
-        global_scheduler.join(clients, files, identity, manager, informers, log, workers=workers)
+        elected.join(clients, files, identity, manager, informers, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.controllers):
         views = FeedViews(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
         feed = PlacementFeed(views, settings.limits, informers, log)

@@ -20,7 +20,6 @@ import uvloop
 from farflung.apis.names import NODES
 from farflung.cli import logs
 from farflung.cli.credentials import KUBECONFIG, url_of
-from farflung.cli.environment import system_environment
 from farflung.cli.hub import HubSettings, running
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import load
@@ -39,6 +38,7 @@ from farflung.edge.workload_controllers import add_workload_controllers
 from farflung.http.certificates import CertificateError
 from farflung.lib import ids, outlet
 from farflung.lib.klog import Logger
+from farflung.runtime.environment import system_environment
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.store.base import Unusable

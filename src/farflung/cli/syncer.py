@@ -16,13 +16,13 @@ from typing import Final, NoReturn
 import uvloop
 
 from farflung.apis.edge.names import SYNCER_MANAGER
-from farflung.cli.environment import report_unless_closed, system_environment
 from farflung.cli.settings import SyncerSettings
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
 from farflung.lib import klog, outlet
 from farflung.lib.klog import Logger
+from farflung.runtime.environment import report_unless_closed, system_environment
 from farflung.runtime.reflector import Environment
 from farflung.syncer.context import SyncerOptions
 from farflung.syncer.decide import Adopt

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from farflung.cli import identity as module
-from farflung.cli.identity import identity
 from farflung.lib.klog import Logger
+from farflung.runtime import identity as module
+from farflung.runtime.identity import identity
 
 QUIET = Logger(io.StringIO())
 HOLDER = """
 import asyncio, sys
-from farflung.cli.identity import identity
+from farflung.runtime.identity import identity
 from farflung.lib.klog import Logger
 
 async def hold():

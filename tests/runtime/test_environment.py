@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from farflung.cli.environment import report_unless_closed, system_environment
+from farflung.runtime.environment import report_unless_closed, system_environment
 
 
 def test_time_passes_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
