@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from farflung.apis.edge.names import PROJECTED
-from farflung.apis.kcp.names import WORKSPACES
 from farflung.apis.names import Collection
 from farflung.client.discovery import discover
 from farflung.client.errors import Forbidden, NotFound
@@ -265,14 +264,8 @@ COPIES: Final = ListOptions(labels=f"{PROJECTED}={YES}")
 
 async def being_withdrawn(hub: HubClient, mailboxes: Iterable[str], key: PlacementKey) -> dict[str, list[Part]]:
     """Copies of a placement that are being deleted, by mailbox; mailboxes that the user cannot see are omitted."""
-    try:
-        there = {one["metadata"]["name"] for one in await hub.root.workspace(hub.provider).list(WORKSPACES)}
-    except (NotFound, Forbidden):
-        return {}
-    found = {
-        name: await _find_terminating(hub.root.workspace(f"{hub.provider}:{name}"), key)
-        for name in {*mailboxes} & there
-    }
+    there = await hub.mailboxes() or {}
+    found = {name: await _find_terminating(hub.mailbox(name), key) for name in mailboxes if name in there}
     return {name: found[name] for name in sorted(found) if found[name]}
 
 

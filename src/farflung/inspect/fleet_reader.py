@@ -18,7 +18,6 @@ from farflung.apis.kcp.names import (
     LOGICAL_CLUSTERS,
     PATH_ANNOTATION,
     SYNC_TARGETS,
-    WORKSPACES,
 )
 from farflung.apis.names import PODS, Collection
 from farflung.client.errors import ClientError, Forbidden, NotFound
@@ -136,12 +135,10 @@ class _FleetReader:
             return None
 
     async def _mailboxes(self) -> dict[str, str] | None:
-        try:
-            found = await self._provider.list(WORKSPACES)
-        except (NotFound, Forbidden):
+        found = await self._hub.mailboxes()
+        if found is None:
             self._hidden["mailboxes"] = f"you may not list the workspaces in {self._hub.provider}, which are mailboxes"
-            return None
-        return {fields.name_of(one): fields.text(one, "spec", "cluster") for one in found}
+        return found
 
     def _remarks(self) -> Iterator[str]:
         yield from (self._hidden[name] for name in sorted(self._hidden))

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.kcp.names import WORKSPACES
 from farflung.client.discovery import DiscoveredResource, ServedResources
-from farflung.client.errors import NotFound
+from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
+from farflung.inspect import fields
 from farflung.inspect.errors import InspectError
 from farflung.machinery.errors import Obj
 
@@ -24,6 +26,17 @@ class HubClient:
     root: Client  #: with the exports of Locations and SyncTargets
     provider: str  #: path of the provider workspace
     server: str = ""  #: URL, for messages
+
+    def mailbox(self, name: str) -> Client:
+        return self.root.workspace(f"{self.provider}:{name}")
+
+    async def mailboxes(self) -> dict[str, str] | None:
+        """Logical clusters of mailboxes, and of other workspaces beside them, by name; None: not visible."""
+        try:
+            found = await self.root.workspace(self.provider).list(WORKSPACES)
+        except (NotFound, Forbidden):
+            return None
+        return {fields.name_of(one): fields.text(one, "spec", "cluster") for one in found}
 
 
 def hub_client(client: Client, provider: str = PROVIDER, server: str = "") -> HubClient:

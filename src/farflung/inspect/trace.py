@@ -272,7 +272,7 @@ class Tracer:
         workspace = workspaces if isinstance(workspaces, HiddenObject) else workspaces.get(facts.mailbox)
         if workspace is None or (facts.placements and facts.slices is None):
             return replace(facts, workspace=workspace)
-        client = self._hub.root.workspace(f"{self._hub.provider}:{facts.mailbox}")
+        client = self._hub.mailbox(facts.mailbox)
         part = self._part
         async with self._turns:
             copy = await _read(client, self._collection, part.name, part.namespace)

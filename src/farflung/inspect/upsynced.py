@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
-from farflung.apis.kcp.names import WORKSPACES
 from farflung.client.discovery import DiscoveredResource, discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
@@ -99,17 +98,13 @@ class UpsyncReader:
 
     async def _existing(self, routes: Mapping[str, UpsyncRoute]) -> dict[str, UpsyncRoute]:
         """Existing mailboxes, as far as visible."""
-        try:
-            workspaces = await self._hub.root.workspace(self._hub.provider).list(WORKSPACES)
-        except (NotFound, Forbidden):
-            return dict(routes)
-        names = set(map(fields.name_of, workspaces))
-        return {name: route for name, route in routes.items() if name in names}
+        names = await self._hub.mailboxes()
+        return {name: route for name, route in routes.items() if names is None or name in names}
 
     async def _resource(self, mailboxes: Iterable[str]) -> DiscoveredResource:
         """The kind as the workspace serves it, or else a mailbox."""
         hidden = ""
-        for client in (self._hub.workspace, *map(self._mailbox, list(mailboxes)[:ASKED])):
+        for client in (self._hub.workspace, *map(self._hub.mailbox, list(mailboxes)[:ASKED])):
             try:
                 found = find_resource(await discover(client), self._query.kind)
             except Forbidden as error:
@@ -121,15 +116,12 @@ class UpsyncReader:
             f"{self._query.kind}{hidden}"
         )
 
-    def _mailbox(self, name: str) -> Client:
-        return self._hub.root.workspace(f"{self._hub.provider}:{name}")
-
     async def _read_mailbox(
         self, mailbox: str, route: UpsyncRoute, resource: DiscoveredResource
     ) -> list[UpsyncedObject]:
         async with self._turns:
             try:
-                objects = await self._listed(self._mailbox(mailbox), resource)
+                objects = await self._listed(self._hub.mailbox(mailbox), resource)
             except Forbidden as error:
                 self._hidden[mailbox] = error
                 return []
