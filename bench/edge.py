@@ -32,12 +32,12 @@ from syncers import Config, Said
 from translator import CONFIGS, DEPLOYMENTS, NAMESPACES, Fleet, deployment, fleet, namespace, placement
 
 from farflung.apis.names import Collection
-from farflung.cli.registration import Registered, RegistrationRequest, register
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.syncer.manifest import MailboxServer, kubeconfig
+from farflung.syncer.registration import Registered, RegistrationRequest, register
 
 PROVIDER = "root:espw"
 SPACE = "shop"

@@ -13,12 +13,12 @@ from local_transport import LocalTransport
 from scripted_server import Scripted, ScriptedServer
 
 from farflung.cli.connection import with_messages
-from farflung.cli.registration import sync_target
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
 from farflung.inspect.fleet_status import status
 from farflung.inspect.hub import HubClient, get_placement, hub_client
 from farflung.machinery.times import parse
+from farflung.syncer.registration import sync_target
 
 OTHERS = "`kubectl ws tree` shows those below the current one"
 OPEN = (

@@ -31,7 +31,6 @@ from translated import binding
 from farflung.apis.edge.names import SYNCER_FINALIZER, SYNCER_MANAGER
 from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.apis.names import SERVICE_ACCOUNTS, Collection
-from farflung.cli.registration import COLLECTIONS, Registered, RegistrationRequest, register
 from farflung.client.errors import ClientError, NotFound, UpdateConflict
 from farflung.client.kubeconfig import load, merge
 from farflung.client.rest import Client
@@ -47,6 +46,7 @@ from farflung.syncer.journal import Journal
 from farflung.syncer.manifest import MailboxServer, edge_objects, kubeconfig
 from farflung.syncer.manifest import SyncerInstallation as Manifest
 from farflung.syncer.rbac import edge_rules
+from farflung.syncer.registration import COLLECTIONS, Registered, RegistrationRequest, register
 from farflung.syncer.syncer import Syncer, is_idle
 
 PATIENCE = 60.0

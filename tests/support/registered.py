@@ -10,9 +10,9 @@ from typing import Any
 from fleet import PROVIDER, Fleet, fleet
 from local_transport import LocalTransport
 
-from farflung.cli.registration import Registered, RegistrationRequest, register
 from farflung.client.rest import Client
 from farflung.syncer.manifest import identity
+from farflung.syncer.registration import Registered, RegistrationRequest, register
 
 LIFETIME = 30 * 24 * 3600
 

@@ -10,7 +10,6 @@ from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
 from platform_harness import MAPS, OPERATOR, RBAC
 from registered import Registry, name_of, registry
 
-from farflung.cli.registration import Registered
 from farflung.hub.request.attributes import Attributes
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource
@@ -25,6 +24,7 @@ from farflung.syncer.rbac import (
     policy_rules,
     synced_kinds,
 )
+from farflung.syncer.registration import Registered
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES = GroupResource(GROUP, "roles")

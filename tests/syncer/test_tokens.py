@@ -19,7 +19,6 @@ from local_transport import LocalTransport
 from platform_harness import OPERATOR
 from registered import LIFETIME, Registry, name_of, registry
 
-from farflung.cli.registration import Registered, revoke
 from farflung.client.credentials import bearer
 from farflung.client.errors import Forbidden, InvalidResponse, KubeconfigError, Unauthorized, Unreachable
 from farflung.client.kubeconfig import ClientConfig
@@ -27,6 +26,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.lib.backoff import Backoff
 from farflung.runtime.reflector import Environment
+from farflung.syncer.registration import Registered, revoke
 from farflung.syncer.tokens import (
     FILE,
     LOOK,

@@ -25,8 +25,8 @@ from farflung.client.errors import (
 )
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
-from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, hub_client
+from farflung.lib.errors import UserError
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ async def with_messages(client: Client, action: Awaitable[T]) -> T:
         return await action
     except click.UsageError:
         raise
-    except (Refused, InspectError, click.ClickException) as error:
+    except (Refused, UserError, click.ClickException) as error:
         sentence = error.message if isinstance(error, click.ClickException) else _sentence(error)
         raise click.ClickException(await explain_denial(client) or sentence) from None
     except ClientError as error:  # no second request to a server that does not answer
@@ -88,7 +88,7 @@ async def _connected(connection: ServerOptions) -> AsyncIterator[tuple[Client, s
         yield client, access.server
 
 
-def _sentence(error: ClientError | InspectError) -> str:
+def _sentence(error: ClientError | UserError) -> str:
     match error:
         case Unreachable():
             return f"cannot reach the server: {error}; is the hub running? `farflung start` starts it"

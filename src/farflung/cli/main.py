@@ -10,8 +10,8 @@ from farflung.cli import access_commands as access
 from farflung.cli import inspect_commands as inspect
 from farflung.cli import run_commands as run
 from farflung.cli.edge import edge
-from farflung.inspect.errors import InspectError
 from farflung.lib import memory
+from farflung.lib.errors import UserError
 from farflung.lib.packages import WrongPackage
 from farflung.lib.version import __version__
 
@@ -73,7 +73,7 @@ class SectionedGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (WrongPackage, InspectError) as error:
+        except (WrongPackage, UserError) as error:
             raise click.ClickException(str(error)) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

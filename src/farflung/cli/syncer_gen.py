@@ -17,7 +17,6 @@ import click
 
 from farflung.cli import tokens
 from farflung.cli.connection import CLUSTERS, describe_error, modify
-from farflung.cli.registration import Registered, RegistrationRequest, register, revoke
 from farflung.cli.settings import ManifestOptions, ServerOptions
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import files_of_environment, load, merge
@@ -27,6 +26,7 @@ from farflung.machinery.names import dns_label, label_value, qualified_name
 from farflung.placement.names import GroupResource
 from farflung.syncer.manifest import MailboxServer, SyncerInstallation, as_yaml, edge_objects, find_token, kubeconfig
 from farflung.syncer.rbac import edge_rules, parse_resource
+from farflung.syncer.registration import Registered, RegistrationRequest, register, revoke
 from farflung.syncer.tokens import LONGEST_LIFETIME, SHORTEST_LIFETIME
 
 IMAGE: Final = f"farflung-syncer:{__version__}"

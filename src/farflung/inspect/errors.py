@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from farflung.lib.errors import UserError
 
-class InspectError(Exception):
-    """Why there is no result.  The text is a message for the user."""
+
+class InspectError(UserError):
+    """Why there is no result."""

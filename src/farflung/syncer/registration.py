@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-import click
 import msgspec
 
 from farflung.apis.edge.names import SYNCER_CONFIGS
@@ -21,6 +20,7 @@ from farflung.apis.names import (
 )
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
+from farflung.lib.errors import UserError
 from farflung.machinery.errors import Obj
 from farflung.placement.names import BINDING, THE_ONE, GroupResource, mailbox_name
 from farflung.placement.types import ApiBinding, Workspace
@@ -35,6 +35,10 @@ PAUSE: Final = 0.2  #: seconds between two requests
 WHILE: Final = 2.0  #: seconds without a message
 REMIND: Final = 10.0  #: seconds between two messages
 COLLECTIONS: Final = {one.kind: one for one in (NAMESPACES, SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)}
+
+
+class RegistrationError(UserError):
+    """Why a syncer cannot be registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Registered:
 
 async def register(client: Client, wanted: RegistrationRequest, report: Report, now: Callable[[], float]) -> Registered:
     """`client`: of the workspace with the SyncTarget; `now`: Unix time.  Idempotent, except for the token.  Raises
-    ClientError or click.ClickException."""
+    ClientError or RegistrationError."""
     target = await sync_target(client, wanted.name)
     uid = target["metadata"]["uid"]
     cluster = await _mailbox(client, target, wanted, report)
@@ -104,9 +108,9 @@ async def sync_target(client: Client, name: str) -> Obj:
         target = await client.get(SYNC_TARGETS, name)
     except NotFound as error:
         why = "has no SyncTarget " + name if error.details else "does not serve SyncTargets"
-        raise click.ClickException(f"the workspace {where} {why}; select another one with --workspace") from None
+        raise RegistrationError(f"the workspace {where} {why}; select another one with --workspace") from None
     if target["metadata"].get("deletionTimestamp"):
-        raise click.ClickException(f"the SyncTarget {name} is being deleted")
+        raise RegistrationError(f"the SyncTarget {name} is being deleted")
     return target
 
 
@@ -143,7 +147,7 @@ def _mailbox_of(target: Obj) -> str:
     metadata = target["metadata"]
     cluster: str = (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
     if not cluster:
-        raise click.ClickException("the server has no workspaces: its objects have no kcp.io/cluster annotation")
+        raise RegistrationError("the server has no workspaces: its objects have no kcp.io/cluster annotation")
     return mailbox_name(cluster, metadata["uid"])
 
 
@@ -167,7 +171,7 @@ class Pending:
 
 
 async def _awaited(check: Callable[[], Awaitable[T | Pending]], seconds: float, report: Report) -> T:
-    """The result of `check`, once it is not Pending.  Reports progress, and raises click.ClickException after the
+    """The result of `check`, once it is not Pending.  Reports progress, and raises RegistrationError after the
     timeout."""
     loop = asyncio.get_running_loop()
     deadline, reported, remind = loop.time() + seconds, "", 0.0
@@ -177,11 +181,11 @@ async def _awaited(check: Callable[[], Awaitable[T | Pending]], seconds: float, 
             async with asyncio.timeout(max(deadline - loop.time(), PAUSE)):
                 found = await check()
         except TimeoutError:
-            raise click.ClickException(f"the server does not answer within {seconds:g} s") from None
+            raise RegistrationError(f"the server does not answer within {seconds:g} s") from None
         if not isinstance(found, Pending):
             return found
         if loop.time() >= deadline:
-            raise click.ClickException(f"gave up after {seconds:g} s of waiting for {found}")
+            raise RegistrationError(f"gave up after {seconds:g} s of waiting for {found}")
         if loop.time() >= first_report and (str(found) != reported or loop.time() >= remind):
             reported, remind = str(found), loop.time() + REMIND
             report(f"Waiting for {reported}")
