@@ -8,6 +8,8 @@ from typing import Any, Final
 from farflung.apis.rows import (
     Always,
     Check,
+    Default,
+    Defaults,
     Each,
     Enum,
     Forbidden,
@@ -25,6 +27,7 @@ from farflung.apis.rows import (
     Table,
     Unless,
     Validation,
+    When,
     not_negative,
 )
 from farflung.apis.validation import Errors, Rules, keep_spec, keep_status
@@ -52,29 +55,40 @@ TARGET_TYPES: Final = ("AverageValue", "Utilization", "Value")
 # --- defaults -------------------------------------------------------------------------------------
 
 
-def _default(autoscaler: Obj) -> None:
-    spec = autoscaler.setdefault("spec", {})
-    spec.setdefault("minReplicas", 1)
-    status = autoscaler.setdefault("status", {})
-    if autoscaler.get("apiVersion") == V1:
-        spec.setdefault("targetCPUUtilizationPercentage", UTILIZATION)
-        status.setdefault("currentReplicas", 0)
-        status.setdefault("desiredReplicas", 0)
-        return
-    if not spec.get("metrics"):
-        spec["metrics"] = [_cpu("target", {"type": "Utilization", "averageUtilization": UTILIZATION})]
-    if (behavior := spec.get("behavior")) is not None:
-        up, down = behavior.setdefault("scaleUp", {}), behavior.setdefault("scaleDown", {})
-        up.setdefault("stabilizationWindowSeconds", 0)
-        everything = {"type": "Percent", "value": 100, "periodSeconds": 15}
-        if up.get("policies") is None:
-            up["policies"] = [{"type": "Pods", "value": 4, "periodSeconds": 15}, dict(everything)]
-        if down.get("policies") is None:
-            down["policies"] = [everything]
-        for rules in (up, down):
-            rules.setdefault("selectPolicy", "Max")
-    status.setdefault("desiredReplicas", 0)
-    status.setdefault("currentMetrics", None)
+def _cpu(member: str, value: Obj) -> Obj:
+    return {"type": "Resource", "resource": {"name": "cpu", member: value}}
+
+
+EVERYTHING: Final = {"type": "Percent", "value": 100, "periodSeconds": 15}
+DEFAULTS: Final = Defaults(
+    Default("spec.minReplicas", 1),
+    When(
+        "apiVersion",
+        V1,
+        Default("spec.targetCPUUtilizationPercentage", UTILIZATION),
+        Default("status.currentReplicas", 0),
+        Default("status.desiredReplicas", 0),
+    ),
+    Unless(
+        "apiVersion",
+        V1,
+        Default(
+            "spec.metrics", [_cpu("target", {"type": "Utilization", "averageUtilization": UTILIZATION})], empty=True
+        ),
+        Struct(
+            "spec.behavior",
+            Default("scaleUp", {}),
+            Default("scaleDown", {}),
+            Default("scaleUp.stabilizationWindowSeconds", 0),
+            Default("scaleUp.policies", [{"type": "Pods", "value": 4, "periodSeconds": 15}, EVERYTHING]),
+            Default("scaleDown.policies", [EVERYTHING]),
+            Default("scaleUp.selectPolicy", "Max"),
+            Default("scaleDown.selectPolicy", "Max"),
+        ),
+        Default("status.desiredReplicas", 0),
+        Default("status.currentMetrics", None),
+    ),
+)
 
 
 def _prepare_create(autoscaler: Obj) -> None:
@@ -119,10 +133,6 @@ def to_v1(autoscaler: Obj) -> Obj:
     status.pop("conditions", None)
     status.setdefault("currentReplicas", 0)
     return {**autoscaler, "apiVersion": V1, "spec": spec, "status": status}
-
-
-def _cpu(member: str, value: Obj) -> Obj:
-    return {"type": "Resource", "resource": {"name": "cpu", member: value}}
 
 
 def _cpu_utilization(metrics: Iterable[Obj] | None, member: str) -> int | None:
@@ -277,7 +287,7 @@ AUTOSCALER: Final = Validation(
 
 AUTOSCALER_RULES: Final = Rules(
     name=names.dns_subdomain,
-    default=_default,
+    default=DEFAULTS,
     prepare_create=_prepare_create,
     prepare_update=keep_status,
     prepare_status=keep_spec,
