@@ -212,7 +212,7 @@ class Enum:
 class Format:
     """What a check of names reports about a text.  The rules apply to a text that passes."""
 
-    def __init__(self, check: names.Check, *rules: Rule) -> None:
+    def __init__(self, check: names.Check, *rules: Rule | Callable[..., object]) -> None:
         self._check = check
         self._rules = rules
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -110,13 +110,6 @@ def check_present(holder: Obj, member: str, path: str, errors: Errors) -> None:
         errors.append(required(f"{path}.{member}"))
 
 
-def check_not_negative(holder: Obj, members: Iterable[str], path: str, errors: Errors) -> None:
-    for member in members:
-        value = holder.get(member)
-        if value is not None and value < 0:
-            errors.append(invalid_value(f"{path}.{member}", value, NOT_NEGATIVE))
-
-
 def check_range(value: int, low: int, high: int, field: str, errors: Errors) -> None:
     if not low <= value <= high:
         errors.append(invalid_value(field, value, names.between(low, high)))
@@ -140,11 +133,6 @@ def check_port(port: Any, field: str, errors: Errors) -> None:
     messages = names.port_name(port) if isinstance(port, str) else names.port_number(port)
     for message in messages:
         errors.append(invalid_value(field, port, message))
-
-
-def check_file_mode(mode: int | None, field: str, errors: Errors) -> None:
-    if mode is not None and not 0 <= mode <= 0o777:
-        errors.append(invalid_value(field, mode, FILE_MODE))
 
 
 def check_immutable(new: Any, old: Any, field: str, errors: Errors) -> None:

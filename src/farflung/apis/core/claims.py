@@ -150,11 +150,9 @@ def _frozen(spec: Obj, former: Obj, new: Obj) -> Obj:
     return frozen
 
 
-def _validate_status(new: Obj, old: Obj) -> Errors:
-    errors: Errors = []
-    for resource, amount in ((new.get("status") or {}).get("capacity") or {}).items():
-        check_quantity("", amount, f"status.capacity[{resource}]", errors)
-    return errors
+def check_capacity(amounts: Obj, path: str, errors: Errors) -> None:
+    for resource, amount in amounts.items():
+        check_quantity("", amount, f"{path}[{resource}]", errors)
 
 
 CLAIM_RULES: Final = Rules(
@@ -165,6 +163,6 @@ CLAIM_RULES: Final = Rules(
     prepare_status=keep_spec,
     validate=Validation(Always("spec", CLAIM_SPEC, zero={})),
     validate_update=_validate_update,
-    validate_status=_validate_status,
+    validate_status=Validation(Optional("status.capacity", check_capacity)),
     returns_deleted=True,
 )

@@ -14,16 +14,32 @@ from farflung.apis.core.resources import (
     check_quantity,
     may_overcommit,
 )
-from farflung.apis.rows import Always, Default, Defaults, Optional, Refused, Required, Table, Unless, When, new_status
+from farflung.apis.rows import (
+    Always,
+    Check,
+    Default,
+    Defaults,
+    Each,
+    Forbidden,
+    Format,
+    Optional,
+    Refused,
+    Required,
+    Table,
+    Unique,
+    Unless,
+    Validation,
+    When,
+    new_status,
+)
 from farflung.apis.validation import Errors, Rules, keep_spec, keep_status, spec_of
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, invalid_value, required
+from farflung.machinery.errors import FieldError, Obj, invalid_value, required
 from farflung.machinery.quantity import ONE, parse
 
 # --- LimitRange -----------------------------------------------------------------------------------
 
 LIMIT_TYPES: Final = frozenset({"Pod", "Container", "PersistentVolumeClaim"})
-NOT_OF_PODS: Final = "may not be specified when `type` is 'Pod'"
 
 
 def default_limit_range(obj: Obj) -> None:
@@ -39,44 +55,25 @@ def default_limit_range(obj: Obj) -> None:
             limit["defaultRequest"] = request
 
 
-def validate_limit_range(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    seen: set[str] = set()
-    for index, limit in enumerate(spec_of(obj).get("limits") or ()):
-        path, kind = f"spec.limits[{index}]", limit.get("type", "")
-        if wrong := names.qualified_name(kind):
-            errors += [invalid_value(f"{path}.type", kind, message) for message in wrong]
-        elif "/" not in kind and kind not in LIMIT_TYPES:
-            errors.append(invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
-        if kind in seen:
-            errors.append(duplicate(f"{path}.type", kind))
-        seen.add(kind)
-        _check_limit_names(limit, kind, path, errors)
-        _check_limit_amounts(limit, path, errors)
-    return errors
+def check_limit_type(type_: str, field: str, errors: Errors) -> None:
+    if "/" not in type_ and type_ not in LIMIT_TYPES:
+        errors.append(invalid_value(field, type_, "must be a standard limit type or fully qualified"))
 
 
-def _check_limit_names(limit: Obj, kind: str, path: str, errors: Errors) -> None:
-    _check_resource_names(limit, ("max", "min"), kind, path, errors)
-    if kind == "Pod":
-        for member in ("default", "defaultRequest"):
-            if limit.get(member):
-                errors.append(field_forbidden(f"{path}.{member}", NOT_OF_PODS))
-    else:
-        _check_resource_names(limit, ("default", "defaultRequest"), kind, path, errors)
-    if kind == "PersistentVolumeClaim":
-        bounds = {**(limit.get("min") or {}), **(limit.get("max") or {})}
-        if "storage" not in bounds:
-            detail = "either minimum or maximum storage value is required, but neither was provided"
-            errors.append(required(f"{path}.limits", detail))
-    _check_resource_names(limit, ("maxLimitRequestRatio",), kind, path, errors)
+def check_storage(limit: Obj, path: str, errors: Errors) -> None:
+    if "storage" not in {**(limit.get("min") or {}), **(limit.get("max") or {})}:
+        detail = "either minimum or maximum storage value is required, but neither was provided"
+        errors.append(required(f"{path}.limits", detail))
 
 
-def _check_resource_names(limit: Obj, members: Iterable[str], kind: str, path: str, errors: Errors) -> None:
-    check = check_container_resource if kind in ("Pod", "Container") else check_resource
-    for member in members:
-        for resource in limit.get(member) or ():
-            check(resource, f"{path}.{member}[{resource}]", errors)
+def check_container_resources(amounts: Amounts, path: str, errors: Errors) -> None:
+    for resource in amounts:
+        check_container_resource(resource, f"{path}[{resource}]", errors)
+
+
+def check_resources(amounts: Amounts, path: str, errors: Errors) -> None:
+    for resource in amounts:
+        check_resource(resource, f"{path}[{resource}]", errors)
 
 
 def check_resource(resource: str, field: str, errors: Errors) -> None:
@@ -103,7 +100,7 @@ ORDER: Final = (
 )
 
 
-def _check_limit_amounts(limit: Obj, path: str, errors: Errors) -> None:
+def check_limit_amounts(limit: Obj, path: str, errors: Errors) -> None:
     members = ("max", "min") if limit.get("type") == "Pod" else ("max", "min", "default", "defaultRequest")
     amounts: Mapping[str, Amounts] = {member: limit.get(member) or {} for member in members}
     ratios: Amounts = limit.get("maxLimitRequestRatio") or {}
@@ -137,6 +134,29 @@ def _check_ratio(ratio: str, low: str | None, high: str | None, field: str, erro
         errors.append(invalid_value(field, ratio, f"ratio {ratio} is greater than max/min = {largest:f}"))
 
 
+def known_resources(*members: str) -> Table:
+    """Rows that check the names of resources, by the type of the limit."""
+    return Table(
+        When("type", ("Pod", "Container"), *(Optional(member, check_container_resources) for member in members)),
+        Unless("type", ("Pod", "Container"), *(Optional(member, check_resources) for member in members)),
+    )
+
+
+NOT_OF_PODS: Final = Forbidden("may not be specified when `type` is 'Pod'")
+LIMIT_RANGE: Final = Validation(
+    Each(
+        "spec.limits",
+        Always("type", Format(names.qualified_name, check_limit_type), Unique()),
+        known_resources("max", "min"),
+        When("type", "Pod", Optional("default", NOT_OF_PODS), Optional("defaultRequest", NOT_OF_PODS)),
+        Unless("type", "Pod", known_resources("default", "defaultRequest")),
+        When("type", "PersistentVolumeClaim", Check(check_storage)),
+        known_resources("maxLimitRequestRatio"),
+        Check(check_limit_amounts),
+    )
+)
+
+
 # --- ResourceQuota --------------------------------------------------------------------------------
 
 COMPUTE: Final = frozenset({"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"})
@@ -162,7 +182,7 @@ def validate_quota(obj: Obj) -> list[FieldError]:
     errors: Errors = []
     spec = spec_of(obj)
     hard: Amounts = spec.get("hard") or {}
-    _check_amounts(hard, "spec.hard", errors)
+    check_quota_amounts(hard, "spec.hard", errors)
     scopes = spec.get("scopes") or ()
     for scope in scopes:
         if scope not in SCOPES:
@@ -174,7 +194,7 @@ def validate_quota(obj: Obj) -> list[FieldError]:
     return errors
 
 
-def _check_amounts(amounts: Amounts, path: str, errors: Errors) -> None:
+def check_quota_amounts(amounts: Amounts, path: str, errors: Errors) -> None:
     for resource, amount in amounts.items():
         field = f"{path}[{resource}]"
         check_resource(resource, field, errors)
@@ -233,19 +253,11 @@ def validate_quota_update(new: Obj, old: Obj) -> list[FieldError]:
     return [] if set(after) == set(before) else [invalid_value("spec.scopes", after, "field is immutable")]
 
 
-def validate_quota_status(new: Obj, old: Obj) -> list[FieldError]:
-    errors: Errors = []
-    status = new.get("status") or {}
-    for member in ("hard", "used"):
-        _check_amounts(status.get(member) or {}, f"status.{member}", errors)
-    return errors
-
-
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
     ("", "LimitRange"): Rules(
         name=names.dns_subdomain,
         default=default_limit_range,
-        validate=validate_limit_range,
+        validate=LIMIT_RANGE,
         create_on_update=True,
     ),
     ("", "ResourceQuota"): Rules(
@@ -256,7 +268,9 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
         prepare_status=keep_spec,
         validate=validate_quota,
         validate_update=validate_quota_update,
-        validate_status=validate_quota_status,
+        validate_status=Validation(
+            Optional("status.hard", check_quota_amounts), Optional("status.used", check_quota_amounts)
+        ),
         returns_deleted=True,
     ),
 }

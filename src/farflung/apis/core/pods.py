@@ -23,6 +23,7 @@ from farflung.apis.names import POD_SCHEDULED
 from farflung.apis.rows import (
     ITSELF,
     Always,
+    Change,
     Check,
     ContextCheck,
     Default,
@@ -41,6 +42,7 @@ from farflung.apis.rows import (
     Struct,
     Table,
     Unique,
+    Validation,
     When,
     Where,
 )
@@ -50,7 +52,6 @@ from farflung.apis.validation import (
     Rules,
     check_address,
     check_annotations,
-    check_choice,
     check_immutable,
     check_labels,
     check_name,
@@ -171,10 +172,6 @@ def lacks_nameservers(spec: Obj) -> bool:
     return spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers")
 
 
-def check_preemption(policy: str, field: str, errors: Errors) -> None:
-    check_choice(policy, ("PreemptLowerPriority", "Never"), field, errors)
-
-
 SUBDOMAIN: Final = Format(names.dns_subdomain)
 NO_DNS: Final = "must provide `dnsConfig` when `dnsPolicy` is None"
 NO_NAMESERVERS: Final = "must provide at least one DNS nameserver when `dnsPolicy` is None"
@@ -216,7 +213,7 @@ PLACEMENT: Final = Table(
     Each("hostAliases", Always("ip", check_address), Each("hostnames", SUBDOMAIN)),
     Optional("priorityClassName", SUBDOMAIN),
     Pointer("runtimeClassName", SUBDOMAIN),
-    Pointer("preemptionPolicy", check_preemption),
+    IfPresent("preemptionPolicy", Required("preemptionPolicy", Enum("PreemptLowerPriority", "Never"))),
     Optional("overhead", check_amounts, named="overhead.limits"),
     OPERATING_SYSTEM,
 )
@@ -240,7 +237,7 @@ POD_SPEC: Final = Table(
     When("hostNetwork", True, ContextCheck(check_host_network)),
     Required("restartPolicy", Enum("Always", "OnFailure", "Never")),
     Required("dnsPolicy", Enum("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")),
-    Where(is_plain, otherwise=(PLACEMENT,)),
+    Where(is_plain, otherwise=(Check(PLACEMENT),)),
 )
 
 
@@ -345,36 +342,28 @@ def _prepare_status(new: Obj, old: Obj) -> None:
         new.setdefault("status", {}).setdefault("qosClass", quality)
 
 
-IMAGES: Final = Table(Each("containers", IMAGE_PADDING), Each("initContainers", IMAGE_PADDING))
-
-
-def _validate(pod: Obj) -> Errors:
-    errors: Errors = []
-    spec = spec_of(pod)
+def check_own_spec(pod: Obj, path: str, errors: Errors) -> None:
     name = (pod.get("metadata") or {}).get("name") or "pod"
-    check_pod_spec(spec, "spec", errors, pod_name=name)
-    if not spec.get("serviceAccountName"):
-        _check_no_tokens(spec, errors)
-    IMAGES(spec, "spec", errors)
-    return errors
+    check_pod_spec(spec_of(pod), "spec", errors, pod_name=name)
 
 
-def _check_no_tokens(spec: Obj, errors: Errors) -> None:
-    for at, volume in enumerate(spec.get("volumes") or ()):
-        for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
-            if source.get("serviceAccountToken") is not None:
-                field = f"spec.volumes[{at}].projected.sources[{index}].serviceAccountToken"
-                errors.append(field_forbidden(field, "must not be specified when serviceAccountName is not set"))
+NO_ACCOUNT: Final = Forbidden("must not be specified when serviceAccountName is not set")
+GATED: Final = Forbidden("cannot be set until all schedulingGates have been cleared")
 
-
-def _validate_create(pod: Obj) -> Errors:
-    errors: Errors = []
-    spec = spec_of(pod)
-    if spec.get("ephemeralContainers"):
-        errors.append(field_forbidden("spec.ephemeralContainers", "cannot be set on create"))
-    if spec.get("nodeName") and spec.get("schedulingGates"):
-        errors.append(field_forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-    return errors
+POD: Final = Validation(
+    Check(check_own_spec),
+    When(
+        "spec.serviceAccountName",
+        "",
+        Each("spec.volumes", Each("projected.sources", Pointer("serviceAccountToken", NO_ACCOUNT))),
+    ),
+    Each("spec.containers", IMAGE_PADDING),
+    Each("spec.initContainers", IMAGE_PADDING),
+)
+NEW_POD: Final = Validation(
+    Optional("spec.ephemeralContainers", Forbidden("cannot be set on create")),
+    IfPresent("spec.schedulingGates", Optional("spec.nodeName", GATED)),
+)
 
 
 def _validate_update(new: Obj, old: Obj) -> Errors:
@@ -462,23 +451,16 @@ def _difference(former: Obj, fresh: Obj) -> str:
     return "".join([*lines, "  }\n"])
 
 
-def _validate_status(new: Obj, old: Obj) -> Errors:
-    errors: Errors = []
+def check_fixed_status(new: Obj, old: Obj, errors: Errors) -> None:
     status, former = new.get("status") or {}, old.get("status") or {}
-    for at, condition in enumerate(status.get("conditions") or ()):
-        check_name(names.qualified_name, condition.get("type", ""), f"metadata.conditions[{at}].Type", errors)
-    node = status.get("nominatedNodeName", "")
-    if node and node != former.get("nominatedNodeName"):
+    if (node := status.get("nominatedNodeName")) and node != former.get("nominatedNodeName"):
         check_name(names.dns_subdomain, node, "status.nominatedNodeName", errors)
     check_immutable(status.get("qosClass"), former.get("qosClass"), "status.qosClass", errors)
-    _check_transitions(status, former, spec_of(old).get("restartPolicy", ""), errors)
-    for member in ("podIPs", "hostIPs"):
-        _check_addresses(status, member, errors)
-    return errors
 
 
-def _check_transitions(status: Obj, former: Obj, restart: str, errors: Errors) -> None:
+def check_transitions(new: Obj, old: Obj, errors: Errors) -> None:
     """A terminated container must not restart if its restart policy forbids it."""
+    status, former, restart = new.get("status") or {}, old.get("status") or {}, spec_of(old).get("restartPolicy", "")
     if restart == "Always":
         return
     for member in ("containerStatuses", "initContainerStatuses"):
@@ -494,12 +476,20 @@ def _check_transitions(status: Obj, former: Obj, restart: str, errors: Errors) -
                 errors.append(field_forbidden(f"status.{member}[{at}].state", why))
 
 
-def _check_addresses(status: Obj, member: str, errors: Errors) -> None:
-    addresses = [entry.get("ip", "") for entry in status.get(member) or ()]
-    good = [check_address(address, f"status.{member}[{at}]", errors) for at, address in enumerate(addresses)]
+def check_addresses(entries: Sequence[Obj], path: str, errors: Errors) -> None:
+    addresses = [entry.get("ip", "") for entry in entries]
+    good = [check_address(address, f"{path}[{at}]", errors) for at, address in enumerate(addresses)]
     if len(addresses) > 1 and all(good) and (len(addresses) > 2 or not is_dual_stack(addresses)):
-        why = "may specify no more than one IP for each IP family"
-        errors.append(invalid_value(f"status.{member}", status[member], why))
+        errors.append(invalid_value(path, entries, "may specify no more than one IP for each IP family"))
+
+
+POD_STATUS: Final = Validation(
+    Each("status.conditions", Always("type", Format(names.qualified_name), named="Type"), named="metadata.conditions"),
+    Change(check_fixed_status),
+    Change(check_transitions),
+    Optional("status.podIPs", check_addresses),
+    Optional("status.hostIPs", check_addresses),
+)
 
 
 def grace_seconds(pod: Obj) -> int:
@@ -554,10 +544,10 @@ POD_RULES: Final = Rules(
     prepare_create=_prepare_create,
     prepare_update=keep_status,
     prepare_status=_prepare_status,
-    validate=_validate,
-    validate_create=_validate_create,
+    validate=POD,
+    validate_create=NEW_POD,
     validate_update=_validate_update,
-    validate_status=_validate_status,
+    validate_status=POD_STATUS,
     warnings=_warnings,
     generation=True,
     graceful_seconds=grace_seconds,
@@ -568,20 +558,10 @@ POD_RULES: Final = Rules(
 # --- PodTemplate ----------------------------------------------------------------------------------
 
 
-def _default_pod_template(holder: Obj) -> None:
-    default_template(holder)
-
-
-def _validate_template(holder: Obj) -> Errors:
-    errors: Errors = []
-    check_template(holder.get("template") or {}, "template", errors)
-    return errors
-
-
 POD_TEMPLATE_RULES: Final = Rules(
     name=names.dns_subdomain,
-    default=_default_pod_template,
-    validate=_validate_template,
+    default=Defaults(default_template),
+    validate=Validation(Always("template", check_template, zero={})),
     warnings=lambda new, old: pod_spec_warnings((new.get("template") or {}).get("spec") or {}, "template.spec"),
     generation=True,
     returns_deleted=True,

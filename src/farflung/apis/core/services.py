@@ -540,7 +540,7 @@ SERVICE_RULES: Final = Rules(
 # --- Endpoints ------------------------------------------------------------------------------------
 
 
-def check_present(subset: Obj, path: str, errors: Errors) -> None:
+def check_addressed(subset: Obj, path: str, errors: Errors) -> None:
     if not subset.get("addresses") and not subset.get("notReadyAddresses"):
         errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
 
@@ -558,7 +558,7 @@ ENDPOINTS_RULES: Final = Rules(
     validate=Validation(
         Each(
             "subsets",
-            Check(check_present),
+            Check(check_addressed),
             Each("addresses", ADDRESS),
             Each("notReadyAddresses", ADDRESS),
             Where(

@@ -14,13 +14,12 @@ from farflung.apis.core.pods import POD_RULES, POD_TEMPLATE_RULES
 from farflung.apis.core.resources import check_quantity
 from farflung.apis.core.services import ENDPOINTS_RULES, SERVICE_RULES
 from farflung.apis.names import NAME_LABEL, SERVICE_ACCOUNT_NAME
-from farflung.apis.rows import Change, Default, Defaults, Each, Optional, Table, Unique, Validation
+from farflung.apis.rows import Change, Default, Defaults, Each, Format, Optional, Table, Unique, Validation
 from farflung.apis.validation import (
     Deletion,
     Errors,
     Rules,
     check_immutable,
-    check_name,
     check_network,
     keep_spec,
     keep_status,
@@ -72,24 +71,10 @@ def terminate_namespace(obj: Obj) -> None:
     obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
 
 
-def validate_new_namespace(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
-        check_finalizer(finalizer, "spec.finalizers", errors)
-    return errors
-
-
-def validate_finalize(new: Obj, old: Obj) -> list[FieldError]:
-    """For the subresource `finalize`, the only way to change `spec.finalizers`."""
-    errors: Errors = []
-    for index, finalizer in enumerate((new.get("spec") or {}).get("finalizers") or ()):
-        check_finalizer(finalizer, f"spec.finalizers[{index}]", errors)
-    return errors
-
-
-def check_finalizer(finalizer: str, field: str, errors: Errors) -> None:
-    check_name(names.qualified_name, finalizer, field, errors)
-    check_name(names.finalizer, finalizer, field, errors)
+FINALIZER: Final = (Format(names.qualified_name), Format(names.finalizer))
+validate_new_namespace: Final = Validation(Each("spec.finalizers", *FINALIZER, indexed=False))
+#: for the subresource `finalize`, the only way to change `spec.finalizers`
+validate_finalize: Final = Validation(Each("spec.finalizers", *FINALIZER))
 
 
 def validate_namespace_status(new: Obj, old: Obj) -> list[FieldError]:
