@@ -80,13 +80,11 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 POSITIVE: Final = "must be greater than 0"
 IMMUTABLE: Final = "field is immutable"
-FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 NO_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 NO_NETWORK: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 LARGEST_INT32: Final = 2**31 - 1
 LARGEST_ANNOTATIONS: Final = 256 * 1024
-LARGEST_ID: Final = LARGEST_INT32
 LONGEST_ADDRESS: Final = 64
 HTTP_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
@@ -102,17 +100,6 @@ def check_required_name(check: names.Check, text: str, field: str, errors: Error
         check_name(check, text, field, errors)
     else:
         errors.append(required(field))
-
-
-def check_present(holder: Obj, member: str, path: str, errors: Errors) -> None:
-    """A text that must not be empty."""
-    if not holder.get(member):
-        errors.append(required(f"{path}.{member}"))
-
-
-def check_range(value: int, low: int, high: int, field: str, errors: Errors) -> None:
-    if not low <= value <= high:
-        errors.append(invalid_value(field, value, names.between(low, high)))
 
 
 def check_choice(value: str, choices: Collection[str], field: str, errors: Errors) -> None:

@@ -55,7 +55,6 @@ from farflung.apis.validation import (
     check_immutable,
     check_labels,
     check_name,
-    check_range,
     is_dual_stack,
     keep_status,
     spec_of,
@@ -391,11 +390,13 @@ def _check_deadline(fresh: int | None, former: int | None, errors: Errors) -> bo
         if former is not None:
             errors.append(invalid_value(field, None, "must not update from a positive integer to nil value"))
         return True
-    before = len(errors)
-    check_range(fresh, 0, LARGEST_INT32, field, errors)
-    if len(errors) == before and former is not None and former < fresh:
+    if not 0 <= fresh <= LARGEST_INT32:
+        errors.append(invalid_value(field, fresh, names.between(0, LARGEST_INT32)))
+        return False
+    if former is not None and former < fresh:
         errors.append(invalid_value(field, fresh, "must be less than or equal to previous value"))
-    return len(errors) == before
+        return False
+    return True
 
 
 def _check_only_added(fresh: Iterable[Obj], former: Iterable[Obj], errors: Errors) -> None:

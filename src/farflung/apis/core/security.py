@@ -29,7 +29,7 @@ from farflung.apis.rows import (
     When,
     Where,
 )
-from farflung.apis.validation import LARGEST_ID, Errors, check_descending
+from farflung.apis.validation import LARGEST_INT32, Errors, check_descending
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, duplicate, invalid_value, required, too_long
 
@@ -82,7 +82,7 @@ def check_app_armor_file(file: str, field: str, errors: Errors) -> None:
         errors.append(too_long(field, LONGEST_PROFILE))
 
 
-ID: Final = Range(0, LARGEST_ID)
+ID: Final = Range(0, LARGEST_INT32)
 NO_SECCOMP_FILE: Final = "must be set when seccomp type is Localhost"
 NO_APP_ARMOR_FILE: Final = "must be set when AppArmor type is Localhost"
 NEEDLESS_FILE: Final = Refused("can only be set when AppArmor type is Localhost")

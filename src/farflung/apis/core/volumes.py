@@ -34,7 +34,6 @@ from farflung.apis.rows import (
     Where,
 )
 from farflung.apis.validation import (
-    FILE_MODE,
     Errors,
     check_descending,
     check_name,
@@ -261,7 +260,7 @@ def check_file_source(file: Obj, path: str, errors: Errors) -> None:
         errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
 
 
-MODE: Final = Range(0, 0o777, FILE_MODE)
+MODE: Final = Range(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
 KEYS: Final = Each("items", Required("key"), Required("path", check_unreserved), Pointer("mode", MODE))
 #: errors do not name the file
 FILES: Final = Each(
