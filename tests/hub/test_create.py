@@ -349,3 +349,12 @@ async def test_a_field_that_is_written_as_null_when_it_is_absent_gets_its_defaul
 
     assert created.status == 201, created.json
     assert created.json["spec"][parent][member] == default
+
+
+async def test_a_grpc_probe_without_a_service_asks_for_the_empty_one(hub: LocalHub) -> None:
+    container = {"name": "a", "image": "a", "startupProbe": {"grpc": {"port": 1}}}
+    template = {"metadata": {"name": "a"}, "template": {"spec": {"containers": [container]}}}
+    created = await hub.post("/api/v1/namespaces/default/podtemplates", template)
+
+    assert created.status == 201, created.json
+    assert created.json["template"]["spec"]["containers"][0]["startupProbe"]["grpc"] == {"port": 1, "service": ""}
