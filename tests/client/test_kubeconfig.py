@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
+from client_certificates import issue_client_certificate
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from hub_process import PATIENCE, HubProcess
@@ -26,7 +27,7 @@ from farflung.client.credentials import ExecCommand, ExecCredentials, TokenFile
 from farflung.client.errors import KubeconfigError, Unauthorized, Unreachable
 from farflung.client.kubeconfig import in_cluster_config, load
 from farflung.client.rest import Client
-from farflung.http.certificates import ensure_certificates, issue_client_certificate
+from farflung.http.certificates import ensure_certificates
 
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 REVIEWS = Collection("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview")

@@ -29,9 +29,10 @@ from exchanges import Outcome, Replay, Scenario
 from recorded import name_of, recordings
 from servers import Server, server_of
 
-from farflung.http.certificates import ensure_authority, issue_client_certificate
+from farflung.http.certificates import ensure_authority
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by itself; a script has to
+from client_certificates import issue_client_certificate
 from hub_process import HubProcess
 from kubectl_runner import kubectls, minor_of
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from client_certificates import issue_client_certificate
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from http_harness import Harness, Toy, eventually
@@ -23,7 +24,6 @@ from farflung.http.certificates import (
     CertificateError,
     Certificates,
     ensure_certificates,
-    issue_client_certificate,
     server_context,
 )
 from farflung.http.limits import Limits
@@ -128,12 +128,6 @@ def test_no_certificate_outlives_the_authority(certificates: Certificates) -> No
 def test_a_host_that_is_none_is_refused(tmp_path: Path, host: str) -> None:
     with pytest.raises(CertificateError, match="neither an address nor a host name"):
         ensure_certificates(tmp_path, [host], NOW)
-
-
-@pytest.mark.parametrize("name", ["", "x" * 65])
-def test_a_user_that_fits_no_certificate_is_refused(certificates: Certificates, name: str) -> None:
-    with pytest.raises(CertificateError, match="cannot put"):
-        issue_client_certificate(certificates, name, [], NOW)
 
 
 def test_hubs_that_start_at_once_agree_on_the_authority(tmp_path: Path) -> None:

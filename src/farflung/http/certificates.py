@@ -83,22 +83,6 @@ def ensure_certificates(directory: Path, hosts: Sequence[str], now: datetime) ->
     return certificates
 
 
-def issue_client_certificate(
-    certificates: Certificates, common_name: str, organizations: Sequence[str], now: datetime
-) -> tuple[bytes, bytes]:
-    """A certificate and its key in PEM.  The common name is the user, the organizations are the groups."""
-    try:
-        subject = x509.Name(
-            [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
-            + [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
-        )
-    except ValueError as error:
-        raise CertificateError(f"cannot put {common_name!r} into a certificate: {error}") from None
-    key = new_key()
-    certificate = issue(certificates, subject, key, ExtendedKeyUsageOID.CLIENT_AUTH, None, now)
-    return certificate.public_bytes(Encoding.PEM), key_pem(key)
-
-
 def server_context(certificates: Certificates) -> ssl.SSLContext:
     """TLS 1.2 or later, with optional client certificates of the hub's CA.
 

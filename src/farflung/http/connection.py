@@ -58,7 +58,6 @@ class ServerState:
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()  #: of connections whose answers are awaited
         self.requests = 0
-        self.refused = 0  #: connections above the limit
         self.stopping = False
         self.changed = asyncio.Event()  #: a connection or a task has ended
         self.tick(loop.time(), now)
@@ -145,7 +144,6 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         shared = self.shared
         if shared.stopping or len(shared.connections) >= shared.limits.connections:
-            shared.refused += 1
             self.abort()
             return
         shared.connections.add(self)

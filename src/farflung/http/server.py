@@ -78,11 +78,6 @@ class Server:
         return len(self._shared.connections)
 
     @property
-    def refused_connections(self) -> int:
-        """Connections above the limit."""
-        return self._shared.refused
-
-    @property
     def requests(self) -> int:
         """Requests passed to the handler."""
         return self._shared.requests

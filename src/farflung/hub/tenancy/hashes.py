@@ -62,10 +62,6 @@ def sync_target_key(cluster: str, sync_target: str) -> str:
     return base62(sha224(f"{cluster}:{sync_target}"))
 
 
-def syncer_id(sync_target: str, uid: str) -> str:
-    return f"kcp-syncer-{sync_target}-{base36(sha224(uid))[:8]}"
-
-
 def placement_name(namespace_selector: str, location_selectors: str, location_workspace: str) -> str:
     """The name of the Placement that `kubectl kcp bind compute` creates.  Location selectors are joined by commas."""
     return "placement-" + base36(sha224(namespace_selector + location_selectors + location_workspace))[:8]
