@@ -1,4 +1,4 @@
-"""Whether something is going away can be read off its bytes."""
+"""The deletionTimestamp of an object is found in its encoded form without parsing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ metadata = st.fixed_dictionaries(
 
 
 @given(metadata)
-def test_bytes_say_what_the_object_says(described: Obj) -> None:
+def test_an_encoded_object_is_terminating_if_it_has_a_deletion_timestamp(described: Obj) -> None:
     expected = "deletionTimestamp" in described
     entry = Entry("", objects.encode(NAMESPACE, {"metadata": described}), 1)
     assert objects.is_terminating(entry) == expected

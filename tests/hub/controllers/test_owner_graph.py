@@ -6,7 +6,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub.catalog.objects import uid_of
+from farflung.hub.catalog.objects import may_be_collected, uid_of
 from farflung.hub.controllers.owner_graph import (
     DeleteDependent,
     DependentsSummary,
@@ -21,7 +21,6 @@ from farflung.hub.controllers.owner_graph import (
     RemoveOwners,
     Unblock,
     decide,
-    is_concerned,
     ownership_of,
 )
 from farflung.machinery.names import FOREGROUND, ORPHAN
@@ -149,26 +148,26 @@ def test_an_object_whose_owner_waits_goes_after_its_own_dependents() -> None:
 # --- reading objects ------------------------------------------------------------------------------
 
 
-def stored(**metadata: object) -> bytes:
+def stored(**metadata: object) -> Entry:
     first = {"name": "n", "namespace": "uid", "uid": "1-2-3", "resourceVersion": "5", "labels": {"managedFields": "x"}}
     rest = {"data": {"a": '"ownerReferences":[],"deletionTimestamp":""'}}
-    return orjson.dumps({"kind": "ConfigMap", "apiVersion": "v1", "metadata": first | metadata} | rest)
+    return Entry("/k", orjson.dumps({"kind": "ConfigMap", "apiVersion": "v1", "metadata": first | metadata} | rest), 5)
 
 
 def test_a_uid_is_read_without_parsing() -> None:
-    assert uid_of(Entry("/k", stored(), 5)) == "1-2-3"
+    assert uid_of(stored()) == "1-2-3"
 
 
-def test_whoever_has_neither_owners_nor_a_deletion_is_of_no_concern() -> None:
+def test_an_object_without_owners_and_deletion_is_not_collected() -> None:
     fields = [{"manager": "m", "fieldsV1": {"f:metadata": {"f:ownerReferences": {}}}}]
-    assert not is_concerned(stored())
-    assert not is_concerned(stored(managedFields=fields))
-    assert is_concerned(stored(ownerReferences=[], managedFields=fields))
-    assert is_concerned(stored(deletionTimestamp="2026-01-01T00:00:00Z", managedFields=fields))
+    assert not may_be_collected(stored())
+    assert not may_be_collected(stored(managedFields=fields))
+    assert may_be_collected(stored(ownerReferences=[], managedFields=fields))
+    assert may_be_collected(stored(deletionTimestamp="2026-01-01T00:00:00Z", managedFields=fields))
 
 
 def test_nulls_are_nothing() -> None:
-    metadata = ownership_of(Entry("/k", stored(ownerReferences=None, finalizers=None, deletionTimestamp=None), 5))
+    metadata = ownership_of(stored(ownerReferences=None, finalizers=None, deletionTimestamp=None))
     assert metadata.references == ()
     assert metadata.mark == ""
 

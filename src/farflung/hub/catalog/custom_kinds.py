@@ -192,5 +192,7 @@ class CustomConformer:
             raise Malformed(f"json: cannot unmarshal {NAMES[type(metadata)]} into Go value of type v1.ObjectMeta")
         conformed, unknown = OBJECT_META.conform(metadata or {})
         result = {**obj, "metadata": conformed}
-        problems = [f"{UNKNOWN}metadata.{one.removeprefix(UNKNOWN)}" for one in unknown]
-        return Conformed(result, problems + self._structural.conform(result))
+        problems = self._structural.conform(result)
+        if unknown:
+            problems = [f"{UNKNOWN}metadata.{one.removeprefix(UNKNOWN)}" for one in unknown] + problems
+        return Conformed(result, problems)

@@ -41,6 +41,8 @@ REVISION: Final = b'"resourceVersion":"'
 UID: Final = b'"uid":"'
 CREATED: Final = b'"creationTimestamp":"'
 DELETED: Final = b'"deletionTimestamp"'
+OWNERS: Final = b'"ownerReferences"'
+MANAGED_FIELDS: Final = b'"managedFields":['
 TIMESTAMP_LENGTH: Final = len("2006-01-02T15:04:05Z") + len('",')
 
 EVERY_CLUSTER: Final = "*"
@@ -141,6 +143,16 @@ def is_terminating(entry: Entry) -> bool:
     no text of a client comes before."""
     value = entry.value
     return value.startswith(DELETED, value.index(CREATED) + len(CREATED) + TIMESTAMP_LENGTH)
+
+
+def may_be_collected(entry: Entry) -> bool:
+    """Whether an object has owners or is being deleted.  Called for every write, so only the bytes before managedFields
+    are searched."""
+    value = entry.value
+    end = value.find(MANAGED_FIELDS)
+    if end < 0:
+        end = len(value)
+    return value.find(OWNERS, 0, end) >= 0 or value.find(DELETED, 0, end) >= 0
 
 
 # --- selecting ------------------------------------------------------------------------------------

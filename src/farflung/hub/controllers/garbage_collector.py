@@ -26,7 +26,6 @@ from farflung.hub.controllers.owner_graph import (
     RemoveOwners,
     Unblock,
     decide,
-    is_concerned,
     ownership_of,
 )
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
@@ -69,7 +68,7 @@ class GarbageCollector:
 
     def _enqueue_all(self, prefix: str) -> None:
         for entry in self._store.list(prefix).entries:
-            if is_concerned(entry.value):
+            if objects.may_be_collected(entry):
                 self._update(entry)
                 self.queue.add(entry.key)
 
@@ -83,7 +82,7 @@ class GarbageCollector:
             entry = change.entry
             if entry is None:
                 self._forget(change)
-            elif is_concerned(entry.value) or (change.previous is not None and change.key in self._graph):
+            elif objects.may_be_collected(entry) or (change.previous is not None and change.key in self._graph):
                 self._update(entry)
 
     def _on_kinds(self, change: KindsChange) -> None:
@@ -164,7 +163,7 @@ class GarbageCollector:
         entry = self._store.get(owner.key)
         if entry is None or objects.uid_of(entry) != owner.uid:
             return OwnerState.ABSENT
-        if not is_concerned(entry.value):
+        if not objects.may_be_collected(entry):
             return OwnerState.PRESENT
         states = {ORPHAN: OwnerState.ORPHANING, FOREGROUND: OwnerState.WAITING}
         return states.get(ownership_of(entry).mark, OwnerState.PRESENT)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
-from farflung.hub.controllers.owner_graph import is_concerned, ownership_of
+from farflung.hub.controllers.owner_graph import ownership_of
 from farflung.hub.controllers.reconcile_queue import STALE, ReconcileQueue, Unfinished
 from farflung.hub.controllers.stored_kinds import KindsChange, StoredKinds, StoredKindsWatch
 from farflung.machinery.errors import ApiError, Obj
@@ -200,7 +200,7 @@ def is_content(change: Change) -> bool:
 
 def is_terminating_content(entry: Entry) -> bool:
     """Whether an object is being deleted and has no finalizer of the garbage collector, which is not needed here."""
-    if not is_concerned(entry.value):
+    if not objects.may_be_collected(entry):
         return False
     identity = ownership_of(entry)
     return identity.deletionTimestamp is not None and not identity.mark

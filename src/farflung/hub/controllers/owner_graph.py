@@ -59,20 +59,10 @@ class _Object(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Object).decode
-_MANAGED_FIELDS: Final = b'"managedFields":['
 
 
 def ownership_of(entry: Entry) -> OwnershipMetadata:
     return _decode(entry.value).metadata
-
-
-def is_concerned(value: bytes) -> bool:
-    """Whether an encoded object has owners or is being deleted.  Called for every write, so only the bytes before
-    managedFields are searched."""
-    end = value.find(_MANAGED_FIELDS)
-    if end < 0:
-        end = len(value)
-    return value.find(b'"ownerReferences"', 0, end) >= 0 or value.find(b'"deletionTimestamp"', 0, end) >= 0
 
 
 # --- decisions ------------------------------------------------------------------------------------

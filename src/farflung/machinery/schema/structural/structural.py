@@ -91,8 +91,10 @@ class Structural:
         converted = convert(obj, None, unknown)
         obj.clear()
         obj.update(converted)
-        names = sorted({path_text((*steps_of(path), name)) for path, name in unknown})
-        problems = [f"unknown field {go_quote(name)}" for name in names[:MOST_PROBLEMS]]
+        problems: list[str] = []
+        if unknown:
+            names = sorted({path_text((*steps_of(path), name)) for path, name in unknown})
+            problems = [f"unknown field {go_quote(name)}" for name in names[:MOST_PROBLEMS]]
         for embedded in self._embedded(obj, ""):
             problems += conform_embedded(embedded, self._metadata)
         return problems
@@ -238,6 +240,8 @@ class StructuralObject(ObjectWalk):
         self._present: dict[str, FieldWalk] = {}
         self._missing: dict[str, FieldWalk] = {}
         for name, one in node.properties.items():
+            if root and name == "metadata" and not one.properties:
+                continue  # it is conformed to ObjectMeta
             exact, convert, unset = compile_values(one, steps._replace(prune=steps.prune and name not in identity))
             self._present[name] = FieldWalk(name, exact, True, unset, convert)
             if steps.default and one.has_default:
