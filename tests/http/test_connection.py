@@ -111,7 +111,7 @@ def test_a_client_that_has_closed_its_half_still_gets_its_answers(server: Harnes
     assert second.headers["connection"] == "close"
 
 
-def test_pipelined_requests_are_answered_in_order_whoever_is_slow(server: Harness, toy: Toy) -> None:
+def test_pipelined_requests_are_answered_in_order_even_if_the_first_is_slow(server: Harness, toy: Toy) -> None:
     paths = [
         b"/echo/0",
         b"/gate/1",

@@ -179,7 +179,7 @@ def test_the_parser_takes_bytes_one_by_one(first: bytes, second: bytes) -> None:
 
 @settings(max_examples=examples(300))
 @given(st.binary(max_size=300))
-def test_the_parser_refuses_or_waits_whatever_comes(noise: bytes) -> None:
+def test_the_parser_refuses_or_waits_for_any_bytes(noise: bytes) -> None:
     parse([noise, noise], Limits(request_line=50, header_bytes=50, header_count=3, body_bytes=20))
 
 
@@ -220,7 +220,7 @@ def test_the_answers_do_not_depend_on_how_the_bytes_came(fuzzed: Harness, data: 
 
 @FUZZ
 @given(parts=st.lists(st.one_of(mangled(), st.binary(max_size=200)), max_size=4), finish=st.booleans())
-def test_whatever_a_client_sends_the_conversation_ends_and_the_server_lives(
+def test_after_any_bytes_of_a_client_the_connection_ends_and_the_server_still_responds(
     fuzzed: Harness, parts: list[bytes], finish: bool
 ) -> None:
     conversation(fuzzed, parts, finish=finish)

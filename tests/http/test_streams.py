@@ -107,7 +107,7 @@ def test_a_watcher_that_leaves_is_noticed_at_once(server: Harness, toy: Toy, lea
     assert toy.watches[0].stopped == 1
 
 
-def test_writing_to_a_watcher_that_has_just_gone_does_not_raise(server: Harness, toy: Toy) -> None:
+def test_writing_to_a_watcher_that_just_disconnected_does_not_raise(server: Harness, toy: Toy) -> None:
     """Within one turn of the loop: the connection is dead but has not been told."""
     with server.connect() as gone, server.connect() as alive:
         dead_sink = open_watch(server, toy, gone)
@@ -190,7 +190,7 @@ def read_chunked(client: Client, size: int) -> bytes:
     return received
 
 
-def test_a_large_start_is_handed_over_as_the_client_takes_it_and_comes_first(server: Harness, toy: Toy) -> None:
+def test_a_large_start_of_a_stream_is_written_first_at_the_clients_speed(server: Harness, toy: Toy) -> None:
     start = bytes(range(256)) * 40_000
     begin_with(toy, [start, b"small", start])
     with server.connect(receive_buffer=4096) as client:

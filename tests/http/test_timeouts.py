@@ -133,7 +133,7 @@ def test_a_client_that_vanishes_in_its_body_leaves_nothing(server: Harness) -> N
     assert server.server.requests == 0
 
 
-def test_a_write_is_finished_although_its_client_has_gone(server: Harness, toy: Toy) -> None:
+def test_a_write_is_finished_although_its_client_disconnected(server: Harness, toy: Toy) -> None:
     with server.connect() as client:
         client.send(b"POST /gate/1 HTTP/1.1\r\nHost: hub\r\nContent-Length: 0\r\n\r\n")
         eventually(lambda: "/gate/1" in toy.gates)
@@ -203,7 +203,7 @@ def test_stopping_aborts_what_outlasts_the_grace(server: Harness, toy: Toy) -> N
     assert server.server.open_connections == 0
 
 
-def test_stopping_waits_for_a_write_whose_client_has_gone(server: Harness, toy: Toy) -> None:
+def test_stopping_waits_for_a_write_of_a_disconnected_client(server: Harness, toy: Toy) -> None:
     with server.connect() as client:
         client.send(b"POST /gate/1 HTTP/1.1\r\nHost: hub\r\nContent-Length: 0\r\n\r\n")
         eventually(lambda: "/gate/1" in toy.gates)

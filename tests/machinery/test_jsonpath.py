@@ -117,7 +117,7 @@ def test_what_cannot_be_followed_says_why(path: str, why: str) -> None:
 @pytest.mark.parametrize(
     "path", ["[*,*]" * 40, "..*" * 9 + "..a", "[*]" + "[?(@[*,*,*,*][*,*,*,*])]" * 30, "[?(@..x==@..x)]" * 50]
 )
-def test_a_path_that_multiplies_comes_to_an_end(path: str) -> None:
+def test_the_evaluation_of_a_path_with_exponentially_many_results_ends(path: str) -> None:
     value: Any = 1
     for _ in range(30):
         value = [value, value, {"x": value}] if isinstance(value, int) else [value, 1]
@@ -146,7 +146,7 @@ def test_values_print_as_go_prints_them(value: Any, text: str) -> None:
     assert jsonpath.printed(value) == text
 
 
-def test_paths_of_names_alone_are_told_from_others() -> None:
+def test_paths_that_consist_of_names_only_are_recognized() -> None:
     assert jsonpath.member_names(".spec.a-b") == ("spec", "a-b")
     for path in ("spec", ".spec[0]", r".a\.b", ".a..b", ".*", ".a.*", ".", "", ".a b"):
         assert jsonpath.member_names(path) is None

@@ -81,13 +81,13 @@ def test_sums_are_written_like_their_first_part() -> None:
     assert str(parse("1") - parse("250m")) == "750m"
 
 
-def test_quantities_compare_by_value_whatever_their_notation() -> None:
+def test_quantities_in_different_notations_compare_by_value() -> None:
     assert parse("1Ki") == parse("1024")
     assert parse("1k") < parse("1Ki")
     assert len({parse("1000m"), parse("1"), parse("1e0")}) == 1
 
 
-def test_rounding_goes_away_from_zero() -> None:
+def test_rounding_is_away_from_zero() -> None:
     assert parse("100u").rounded_up(-3) == parse("1m")
     assert parse("-100u").rounded_up(-3) == parse("-1m")
     assert (parse("1.1").whole, parse("-1.1").whole, parse("1.0001").milli) == (2, -2, 1001)

@@ -37,7 +37,7 @@ def test_a_table_has_its_parts_in_the_order_of_a_real_server():
     }
 
 
-def test_a_row_carries_metadata_unless_told_otherwise():
+def test_a_row_has_metadata_by_default():
     row = table.row(PRINTER, THING, NOW)
     assert row["cells"] == ["t", 1]
     assert row["object"] == {

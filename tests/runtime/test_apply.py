@@ -26,7 +26,7 @@ def create(name: str, **data: str) -> Create:
     return Create("c", MAPS, "default", name, config_map(name, **data))
 
 
-async def test_writes_are_done_in_order_and_told_with_the_answers() -> None:
+async def test_writes_are_executed_in_order_and_return_their_results() -> None:
     hub = await LocalHub.in_memory().furnish()
     client = Client(LocalTransport(hub.function, ADMIN_TOKEN))
     told: list[tuple[str, Any]] = []
@@ -51,7 +51,7 @@ async def test_writes_are_done_in_order_and_told_with_the_answers() -> None:
     assert [one["metadata"]["name"] for one in await client.list(MAPS)] == ["b"]
 
 
-async def test_the_first_that_fails_ends_it_and_what_was_done_before_is_told() -> None:
+async def test_the_first_failing_write_ends_the_plan_and_earlier_results_are_returned() -> None:
     hub = await LocalHub.in_memory().furnish()
     client = Client(LocalTransport(hub.function, ADMIN_TOKEN))
     told: list[str] = []
@@ -67,7 +67,7 @@ async def test_the_first_that_fails_ends_it_and_what_was_done_before_is_told() -
     assert [one["metadata"]["name"] for one in await client.list(MAPS)] == ["a"]
 
 
-async def test_each_write_goes_to_its_cluster() -> None:
+async def test_each_write_is_sent_to_its_cluster() -> None:
     hub = await LocalHub.in_memory().furnish()
     client, asked = Client(LocalTransport(hub.function, ADMIN_TOKEN)), []
 

@@ -28,7 +28,7 @@ def test_what_is_older_than_what_is_known_is_no_news() -> None:
     assert cache.apply(known("a", 6)) == CacheChange(key("a"), "a5", "a6")
 
 
-def test_what_was_written_is_known_at_once_and_heard_of_later_without_news() -> None:
+def test_an_own_write_is_cached_at_once_and_its_event_is_no_change() -> None:
     cache: Cache[str] = Cache()
     cache.replace([known("a", 5)], 5)
     assert cache.assume(known("a", 9)) == CacheChange(key("a"), "a5", "a9")
@@ -36,7 +36,7 @@ def test_what_was_written_is_known_at_once_and_heard_of_later_without_news() -> 
     assert cache.apply(known("a", 9)) is None
 
 
-def test_what_was_written_does_not_come_back_if_its_deletion_was_heard_of_first() -> None:
+def test_an_own_write_is_not_cached_if_the_event_of_its_deletion_arrived_first() -> None:
     cache: Cache[str] = Cache()
     cache.apply(known("a", 5))
     cache.remove(known("a", 7))

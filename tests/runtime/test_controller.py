@@ -82,7 +82,7 @@ ERRORS: list[BaseException] = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_whatever_a_key_raises_it_is_looked_at_again_and_the_others_too(error: BaseException) -> None:
+async def test_a_key_that_raises_any_exception_is_retried_and_others_are_processed(error: BaseException) -> None:
     said, seen, failing = io.StringIO(), [], 3
 
     async def reconcile(key: str, worker: int) -> float | None:
@@ -292,7 +292,7 @@ class Independent:
         await self.informers[0].run()
 
 
-async def test_who_decides_by_itself_what_to_hear_of_is_run_and_shown_with_the_others() -> None:
+async def test_a_controller_with_its_own_informers_runs_and_is_reported_with_the_others() -> None:
     hub = await LocalHub.in_memory().furnish()
     manager = Manager(Logger(io.StringIO()))
     one = Independent(Client(LocalTransport(hub.function, ADMIN_TOKEN)))
@@ -311,7 +311,7 @@ async def test_who_decides_by_itself_what_to_hear_of_is_run_and_shown_with_the_o
         assert 'farflung_cached_objects{resource="configmaps"}' in generate_latest(registry).decode()
 
 
-async def test_figures_are_told_once_for_each_kind_even_if_two_informers_have_it() -> None:
+async def test_metrics_are_reported_once_per_kind_even_with_two_informers() -> None:
     away = Client(ScriptedServer(lambda request: failure(503)))
     manager = Manager(Logger(io.StringIO()))
     first, second, made = informer(away), informer(away), controller(nothing)

@@ -108,7 +108,7 @@ ELSEWHERE = export(conditions=conditions("True"), virtualWorkspaces=[{"url": f"{
 
 
 @pytest.mark.parametrize("answer", [ELSEWHERE, failure(404, "NotFound"), failure(403, "Forbidden")])
-async def test_a_view_that_is_no_longer_there_is_told_of(answer: Scripted) -> None:
+async def test_a_deleted_view_is_reported(answer: Scripted) -> None:
     looks, said = await gone(answer, troubles=[0, 1])
     assert looks == 1
     assert said.endswith(
@@ -116,7 +116,7 @@ async def test_a_view_that_is_no_longer_there_is_told_of(answer: Scripted) -> No
     )
 
 
-async def test_nobody_asks_where_a_view_is_as_long_as_nothing_goes_wrong() -> None:
+async def test_the_url_of_a_view_is_not_requested_again_without_an_error() -> None:
     assert (await gone(ELSEWHERE, troubles=[7, 7, 7, 7, 8]))[0] == 4
 
 

@@ -78,7 +78,7 @@ async def test_an_address_in_use_is_an_error_of_the_system() -> None:
                 pass
 
 
-async def test_it_ends_although_somebody_holds_the_line() -> None:
+async def test_the_health_server_stops_although_clients_stay_connected() -> None:
     async with served("127.0.0.1:0", GOOD, CollectorRegistry()) as port:
         _, silent = await asyncio.open_connection("127.0.0.1", port)
         _, half = await asyncio.open_connection("127.0.0.1", port)

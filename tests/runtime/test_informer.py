@@ -84,7 +84,7 @@ async def test_listeners_hear_of_changes_in_order_and_the_cache_knows_already() 
     assert heard == [("before", True, False), ("after", True, False), ("before", False, True)]
 
 
-def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
+def test_a_failing_listener_does_not_keep_others_from_being_notified() -> None:
     troubles: list[str] = []
     made, heard = informer(Client(ScriptedServer(lambda request: failure(500))), troubles), []
 
@@ -100,7 +100,7 @@ def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
     assert made.troubles == 3
 
 
-def test_what_we_wrote_is_known_before_it_is_heard_of_and_told_once() -> None:
+def test_an_own_write_is_in_the_cache_before_its_event_and_is_notified_once() -> None:
     made, heard = alone(), []
     made.subscribe(heard.append)
     made.replace([], 5)
@@ -119,7 +119,7 @@ def test_an_answer_that_is_no_object_is_garbled(answer: Any) -> None:
         alone().assume(answer)
 
 
-def test_what_we_deleted_is_forgotten_unless_something_was_heard_of_it_since() -> None:
+def test_an_own_deletion_leaves_the_cache_unless_a_later_event_arrived() -> None:
     made, key = alone(), Key("", "", "a")
     made.replace([known("a", 3)], 3)
     made.forget(key, 3)
@@ -133,7 +133,7 @@ def test_what_we_deleted_is_forgotten_unless_something_was_heard_of_it_since() -
     made.forget(key, 9)
 
 
-async def test_who_goes_on_from_what_it_knew_hears_only_of_what_changed_since() -> None:
+async def test_an_informer_that_resumes_is_notified_only_of_later_changes() -> None:
     hub = await LocalHub.in_memory().furnish()
     await hub.config_map("kept")
     await hub.config_map("deleted")

@@ -181,7 +181,7 @@ def test_one_of_two_leads_and_stays_leader() -> None:
         assert spec["renewTime"] > spec["acquireTime"]
 
 
-def test_who_waits_says_once_for_whom() -> None:
+def test_a_waiting_candidate_logs_the_holder_once() -> None:
     with election("a", "b", remembered=True) as made:
         made.pass_time(SETTLED)
         for _ in range(2):
@@ -195,7 +195,7 @@ def test_who_waits_says_once_for_whom() -> None:
             made.pass_time(SETTLED)
 
 
-def test_who_stops_leaves_the_lease_to_the_next_at_once() -> None:
+def test_a_leader_that_stops_releases_the_lease_at_once() -> None:
     with election("a", "b") as made:
         made.pass_time(5)
         [leader] = made.leaders
@@ -206,7 +206,7 @@ def test_who_stops_leaves_the_lease_to_the_next_at_once() -> None:
 
 
 @pytest.mark.parametrize("remembered", [False, True])
-def test_who_was_killed_goes_on_at_once_if_it_knows_who_it_was(remembered: bool) -> None:
+def test_a_killed_leader_continues_at_once_if_it_remembers_its_identity(remembered: bool) -> None:
     with election("a", "b", remembered=remembered) as made:
         made.pass_time(5)
         [leader] = made.leaders
@@ -220,7 +220,7 @@ def test_who_was_killed_goes_on_at_once_if_it_knows_who_it_was(remembered: bool)
         assert len(made.leaders) == 1
 
 
-def test_who_stops_last_leaves_a_lease_that_nobody_holds() -> None:
+def test_the_last_leader_that_stops_leaves_a_lease_without_a_holder() -> None:
     with election("a") as made:
         made.pass_time(5)
         named(made, "a").stop()
@@ -229,7 +229,7 @@ def test_who_stops_last_leaves_a_lease_that_nobody_holds() -> None:
         assert made.lease()["spec"].get("holderIdentity", "") == ""
 
 
-def test_a_leader_that_stands_still_is_replaced_and_does_nothing_more_when_it_goes_on() -> None:
+def test_a_paused_leader_is_replaced_and_does_nothing_after_it_resumes() -> None:
     with election("a", "b") as made:
         made.pass_time(5)
         [leader] = made.leaders
@@ -242,7 +242,7 @@ def test_a_leader_that_stands_still_is_replaced_and_does_nothing_more_when_it_go
         assert made.leaders == [other(made, leader).name]
 
 
-def test_a_leader_that_stood_still_for_a_while_but_not_for_too_long_goes_on() -> None:
+def test_a_leader_that_was_paused_briefly_continues() -> None:
     with election("a", "b") as made:
         made.pass_time(5)
         before = made.leaders
@@ -254,7 +254,7 @@ def test_a_leader_that_stood_still_for_a_while_but_not_for_too_long_goes_on() ->
         assert len(set(made.acts)) == 1
 
 
-def test_without_a_server_nobody_works_and_somebody_does_when_it_is_back() -> None:
+def test_without_a_server_no_candidate_leads_and_one_does_after_it_returns() -> None:
     with election("a", "b") as made:
         made.pass_time(5)
         for process in made.world.processes:
@@ -295,7 +295,7 @@ def test_a_clock_that_stands_still_is_no_death(monkeypatch: pytest.MonkeyPatch) 
         assert len(set(made.acts)) == 1
 
 
-def test_a_lease_that_somebody_deletes_is_not_taken_while_its_holder_may_be_at_work() -> None:
+def test_a_deleted_lease_is_not_acquired_while_its_holder_may_still_lead() -> None:
     with election("a", "b") as made:
         made.pass_time(5)
         before = made.leaders
@@ -305,7 +305,7 @@ def test_a_lease_that_somebody_deletes_is_not_taken_while_its_holder_may_be_at_w
         assert made.leaders == before
 
 
-def test_a_lease_that_somebody_gives_to_another_ends_the_work() -> None:
+def test_a_lease_that_is_given_to_another_holder_ends_the_term() -> None:
     with election("a") as made:
         made.pass_time(5)
         lease = made.lease()
@@ -330,7 +330,7 @@ def test_the_leader_notes_on_the_lease_what_it_says_and_leaves_notes_of_others()
         assert made.lease()["metadata"]["annotations"] == {"example.com/other": "", "example.com/trouble": "some"}
 
 
-def test_labels_on_the_lease_keep_nobody_from_leaving_it() -> None:
+def test_labels_on_the_lease_do_not_prevent_its_release() -> None:
     with election("a", "b") as made:
         made.pass_time(5)
         [leader] = made.leaders
@@ -379,7 +379,7 @@ def happen(made: Election, what: str, process: Process, how: Any) -> None:
 
 @settings(max_examples=examples(60))
 @given(STORIES, st.booleans())
-def test_whatever_happens_never_two_are_at_work_and_in_the_end_one_is(story: Any, remembered: bool) -> None:
+def test_in_any_history_at_most_one_candidate_leads_and_finally_one_does(story: Any, remembered: bool) -> None:
     with election("a", "b", remembered=remembered) as made:
         for (what, name, how), seconds in story:
             happen(made, what, named(made, name), how)
@@ -458,7 +458,7 @@ async def test_odd_answers_are_waited_out(answer: Scripted) -> None:
     await candidate(Client(ScriptedServer(script))).lead(work)
 
 
-async def test_who_does_not_lead_may_read_but_not_write() -> None:
+async def test_a_candidate_that_does_not_lead_may_read_but_not_write() -> None:
     server = ScriptedServer(lambda request: said({}))
     client = candidate(Client(server)).guarded(Client(server, "/clusters/x", "me"))
     assert await client.get(WIDGETS, "a") == {}

@@ -94,7 +94,7 @@ async def test_an_event_says_what_happened_to_which_object_and_the_same_again_on
     assert (second["reason"], second["source"], second["count"]) == ("Broken", {"component": "tester"}, 1)
 
 
-async def test_an_event_that_is_gone_is_written_anew() -> None:
+async def test_a_deleted_event_is_created_again() -> None:
     made = await desk()
     recorder = made.recorder()
     async with running(recorder):
@@ -129,7 +129,7 @@ async def test_events_go_to_the_workspace_of_the_object() -> None:
 
 
 @pytest.mark.parametrize("code", [403, 404, 409, 429, 500])
-async def test_a_server_that_does_not_want_them_hinders_nobody(code: int) -> None:
+async def test_a_server_that_refuses_events_is_only_logged(code: int) -> None:
     made = Desk(Client(ScriptedServer(lambda request: failure(code))))
     recorder = made.recorder()
     async with running(recorder):
@@ -157,7 +157,7 @@ def test_one_object_gets_so_many_and_then_one_after_a_while() -> None:
     assert waiting() == BURST + 2
 
 
-def test_too_many_at_once_are_left_out_and_nobody_waits() -> None:
+def test_events_beyond_the_limit_are_dropped_without_waiting() -> None:
     made = Desk(Client(ScriptedServer(lambda request: said({}))))
     recorder = made.recorder()
     for number in range(MOST + 50):

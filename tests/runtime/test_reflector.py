@@ -127,7 +127,7 @@ async def test_a_whole_list_of_several_pages_is_handed_on_at_once_and_watched_fr
     assert query_of(done.requests[1])["continue"] == "x"
 
 
-async def test_changes_are_handed_on_in_order_and_the_next_watch_goes_on_after_the_last() -> None:
+async def test_changes_are_passed_on_in_order_and_the_next_watch_resumes_after_the_last() -> None:
     changes = event("ADDED", widget("b", 8)) + event("MODIFIED", widget("a", 9)), event("DELETED", widget("a", 10))
     done = await play(listed(7, widget("a", 3)), watched(*changes))
     assert done.heard.news == [["a"], "b@8", "a@9", "-a"]
@@ -169,7 +169,7 @@ async def test_events_may_be_cut_anywhere(data: st.DataObject) -> None:
     ],
     ids=str,
 )
-async def test_a_list_that_fails_anywhere_is_tried_again_and_nobody_sees_a_part_of_it(broken: Scripted) -> None:
+async def test_a_failing_list_is_retried_and_no_part_of_it_is_visible(broken: Scripted) -> None:
     done = await play(listed(7, widget("a", 3), more="x"), broken, listed(8, widget("b", 4)))
     assert done.heard.news == [["b"]]
     assert done.pauses == [1.0]
@@ -194,14 +194,14 @@ async def test_the_pause_that_the_server_asks_for_is_kept() -> None:
     assert done.pauses == [17]
 
 
-async def test_a_watch_that_is_told_in_the_middle_that_its_version_is_not_there_yet_lists_anew() -> None:
+async def test_a_watch_whose_version_is_refused_as_too_new_relists() -> None:
     details = {"causes": [{"reason": "ResourceVersionTooLarge"}], "retryAfterSeconds": 5}
     ahead = event("ERROR", {"kind": "Status", "code": 504, "reason": "Timeout", "details": details})
     done = await play(listed(7, widget("a", 3)), watched(ahead), listed(5))
     assert (done.heard.news, done.pauses) == ([["a"], []], [5])
 
 
-async def test_nobody_waits_for_days_because_a_server_or_a_proxy_says_so() -> None:
+async def test_a_retry_after_of_days_is_limited() -> None:
     done = await play(failure(503, retry_after="86400"), listed(7))
     assert done.pauses == [120]
 
@@ -250,7 +250,7 @@ async def test_a_watch_that_is_refused_is_followed_by_a_list_but_not_when_the_se
     ],
     ids=repr,
 )
-async def test_nonsense_in_a_watch_is_not_believed_and_the_watch_goes_on_before_it(nonsense: bytes) -> None:
+async def test_an_invalid_event_ends_the_watch_which_resumes_before_it(nonsense: bytes) -> None:
     good = event("ADDED", widget("b", 8))
     done = await play(listed(7, widget("a", 3)), watched(good + nonsense), watched(bookmark(9)))
     assert done.heard.news[:2] == [["a"], "b@8"]

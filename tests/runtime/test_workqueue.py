@@ -89,7 +89,7 @@ async def test_a_key_waits_for_its_time_and_the_earliest_time_counts() -> None:
     assert len(queue) == 0
 
 
-async def test_a_key_that_waits_for_its_time_is_handed_out_at_once_if_somebody_wants_it() -> None:
+async def test_a_delayed_key_is_processed_at_once_if_it_is_added_again() -> None:
     clock = Clock()
     queue: WorkQueue[str] = WorkQueue(clock)
     queue.add_after("a", 10)

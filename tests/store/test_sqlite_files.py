@@ -173,7 +173,7 @@ async def test_a_short_file_is_refused(path: Path) -> None:
     assert "is not a Farflung store" in await refusal(path)
 
 
-async def test_a_database_of_somebody_else_is_refused(path: Path) -> None:
+async def test_a_database_of_another_application_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("create table kv (rv integer primary key)")
     assert "is not a Farflung store" in await refusal(path)

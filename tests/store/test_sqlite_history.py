@@ -42,7 +42,7 @@ async def test_a_start_reads_no_more_of_the_past_than_it_keeps(tmp_path: Path) -
     assert peak < 40 * MEGABYTE
 
 
-async def test_who_missed_too_much_to_be_told_is_to_list_again(tmp_path: Path) -> None:
+async def test_a_watcher_that_missed_too_many_changes_must_relist(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db", lines=10)
     start = store.revision
     await come_and_go(store, 20)

@@ -46,7 +46,7 @@ async def put_all(store: SqliteStore, wanted: Sequence[object]) -> list[object]:
     return await asyncio.gather(*tries, return_exceptions=True)
 
 
-async def test_concurrent_writes_are_heard_of_in_batches_and_in_order(store: SqliteStore) -> None:
+async def test_subscribers_get_concurrent_writes_in_batches_and_in_order(store: SqliteStore) -> None:
     batches: list[Sequence[Change]] = []
     store.subscribe(MAPS, batches.append)
     entries = await put_all(store, range(500))
@@ -99,7 +99,7 @@ async def test_writes_work_again_once_the_disk_does(store: SqliteStore, tmp_path
     await again.close()
 
 
-async def test_who_waits_for_a_write_that_fails_gets_its_turn(store: SqliteStore) -> None:
+async def test_a_write_that_waits_for_a_failing_one_proceeds(store: SqliteStore) -> None:
     await put_all(store, ["first"])
     with full_disk():
         doomed = asyncio.create_task(store.put(key("a"), b"x" * 5000, expect=ABSENT))
@@ -169,7 +169,7 @@ async def test_keys_under_way_do_not_wait_for_each_other(store: SqliteStore) -> 
     assert len(await asyncio.gather(*updates)) == 64
 
 
-async def test_whoever_asks_for_the_past_while_the_store_closes_gets_an_answer(tmp_path: Path) -> None:
+async def test_reads_of_history_are_answered_while_the_store_closes(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db", lines=0)
     await put_all(store, range(100))
     asking = [asyncio.create_task(store.list_at(MAPS, 50)) for _ in range(20)]
@@ -183,7 +183,7 @@ async def test_whoever_asks_for_the_past_while_the_store_closes_gets_an_answer(t
         await store.changes(MAPS, since=1, until=50)
 
 
-async def test_who_waits_until_all_is_settled_sees_what_was_under_way_and_no_more(store: SqliteStore) -> None:
+async def test_waiting_for_writes_waits_for_the_pending_ones_only(store: SqliteStore) -> None:
     await store.wait_for_writes()
     writing = [asyncio.create_task(store.put(key(name), b"1", expect=ABSENT)) for name in ("a", "b")]
     await asyncio.sleep(0)
@@ -192,9 +192,7 @@ async def test_who_waits_until_all_is_settled_sees_what_was_under_way_and_no_mor
     await asyncio.gather(*writing)
 
 
-async def test_who_waits_until_all_is_settled_waits_for_no_write_that_failed(
-    store: SqliteStore, tmp_path: Path
-) -> None:
+async def test_waiting_for_writes_does_not_wait_for_failed_ones(store: SqliteStore, tmp_path: Path) -> None:
     with full_disk():
         writing = asyncio.create_task(store.put(key("a"), b"x" * 5000, expect=ABSENT))
         await asyncio.sleep(0)

@@ -148,7 +148,7 @@ async def test_of_many_concurrent_creators_exactly_one_wins(store: Store) -> Non
     assert store.get(key("a")) is winners[0]
 
 
-async def test_who_loses_to_a_write_finds_it_when_told(store: Store) -> None:
+async def test_a_writer_with_a_conflict_reads_the_winning_write(store: Store) -> None:
     [first] = await create(store, "a")
 
     async def lose() -> None:
@@ -250,7 +250,7 @@ async def test_pages_continue_each_other_and_count_what_remains(store: Store) ->
     assert (names(last), last.remaining, last.after) == (["e"], 0, "")
 
 
-async def test_a_page_continues_behind_a_key_that_is_gone(store: Store) -> None:
+async def test_a_page_continues_after_a_deleted_key(store: Store) -> None:
     entries = await create(store, "a", "b", "c")
     await store.delete(key("b"), expect=entries[1].revision)
     assert names(store.list(MAPS, after=key("b"))) == ["c"]
@@ -270,7 +270,7 @@ async def test_what_is_no_prefix_is_refused(store: Store, bad: str) -> None:
         await anext(store.watch(bad, since=FIRST))
 
 
-async def test_a_list_at_a_pinned_revision_pages_through_that_state_whatever_happens_meanwhile(store: Store) -> None:
+async def test_a_list_at_a_revision_pages_through_that_state_despite_later_writes(store: Store) -> None:
     entries = await create(store, "a", "b", "c", "d", "e")
     pinned = store.revision
     first = await store.list_at(MAPS, pinned, limit=2)
@@ -361,7 +361,7 @@ async def test_subscribers_of_wider_prefixes_hear_of_the_same_change(store: Stor
     assert by_resource is by_cluster is by_namespace
 
 
-async def test_a_change_is_visible_when_it_is_heard_of(store: Store) -> None:
+async def test_a_change_is_visible_when_its_subscriber_is_notified(store: Store) -> None:
     seen: list[bool] = []
 
     def look(changes: Sequence[Change]) -> None:
@@ -372,7 +372,7 @@ async def test_a_change_is_visible_when_it_is_heard_of(store: Store) -> None:
     assert seen == [True] * 20
 
 
-async def test_a_change_is_heard_of_before_it_is_acknowledged(store: Store) -> None:
+async def test_subscribers_are_notified_before_a_write_is_acknowledged(store: Store) -> None:
     heard: list[Change] = []
     store.subscribe(MAPS, heard.extend)
     [entry] = await create(store, "a")
@@ -391,7 +391,7 @@ async def test_a_subscriber_that_fails_does_not_starve_the_others(store: Store) 
     assert [change.key for change in heard] == [key("a"), key("b")]
 
 
-async def test_who_subscribes_or_cancels_while_being_told_disturbs_nobody(store: Store) -> None:
+async def test_subscribing_or_cancelling_in_a_notification_does_not_affect_others(store: Store) -> None:
     late: list[Change] = []
     cancelled: list[Change] = []
 
@@ -460,7 +460,7 @@ async def test_the_future_cannot_be_watched(store: Store) -> None:
 # Forgetting
 
 
-async def test_compacted_history_is_gone_and_the_rest_stays(store: Store) -> None:
+async def test_compacted_history_is_deleted_and_the_rest_stays(store: Store) -> None:
     entries = await create(store, "a", "b")
     updated = await store.put(key("a"), b"2", expect=entries[0].revision)
     await store.delete(key("b"), expect=entries[1].revision)
@@ -506,7 +506,7 @@ async def test_the_future_cannot_be_compacted(store: Store) -> None:
         await store.compact(2)
 
 
-async def test_a_watch_goes_on_through_a_compaction(store: Store) -> None:
+async def test_a_watch_continues_through_a_compaction(store: Store) -> None:
     stream = store.watch(MAPS, since=FIRST)
     reading = asyncio.create_task(anext(stream))
     await create(store, "a")

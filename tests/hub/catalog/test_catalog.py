@@ -68,7 +68,7 @@ def test_versions_are_ordered_by_stability_and_then_by_number():
 
 
 @pytest.mark.parametrize("version", ["v01", "v1beta", "v1gamma1", "V1", "v1 ", "v1\n", "v¹", ""])
-def test_what_only_looks_like_a_version_comes_last(version):
+def test_names_that_only_look_like_versions_are_last(version):
     assert sorted([version, "v1alpha1"], key=version_order) == ["v1alpha1", version]
 
 

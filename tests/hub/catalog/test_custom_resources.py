@@ -38,7 +38,7 @@ async def test_a_definition_can_be_used_as_soon_as_its_creation_is_answered(hub:
     assert await specs(hub) == {"one": {"a": "x"}}
 
 
-async def test_a_definition_that_goes_takes_its_paths_with_it(hub: LocalHub) -> None:
+async def test_a_deleted_definition_is_no_longer_served(hub: LocalHub) -> None:
     await hub.create(DEFINITIONS, definition())
     path = f"{DEFINITIONS}/things.example.com"
     await hub.delete(path)
@@ -134,7 +134,7 @@ async def test_marking_for_deletion_keeps_the_defaults_that_reading_shows(hub: L
 # --- watchers -------------------------------------------------------------------------------------
 
 
-async def test_a_watch_ends_in_order_when_the_schema_changes_and_goes_on_where_it_was(hub: LocalHub) -> None:
+async def test_a_watch_ends_cleanly_when_the_schema_changes_and_resumes(hub: LocalHub) -> None:
     await hub.create(DEFINITIONS, definition(version(a=STRING)))
     watch = await hub.watch(THINGS)
     await hub.create(THINGS, thing("one", a="x"))
@@ -147,7 +147,7 @@ async def test_a_watch_ends_in_order_when_the_schema_changes_and_goes_on_where_i
     assert again.changes == [("ADDED", "two")]
 
 
-async def test_a_watch_goes_on_when_a_definition_changes_in_what_is_not_served(hub: LocalHub) -> None:
+async def test_a_watch_continues_when_parts_of_a_definition_that_are_not_served_change(hub: LocalHub) -> None:
     await hub.create(DEFINITIONS, definition())
     watch = await hub.watch(THINGS)
     await hub.patch(f"{DEFINITIONS}/things.example.com", {"metadata": {"labels": {"l": "1"}}})

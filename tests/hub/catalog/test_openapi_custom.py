@@ -97,7 +97,7 @@ def test_alternatives_of_an_integer_or_string_stay(alternatives: list[Obj]) -> N
     )
 
 
-def test_a_schema_nested_without_end_is_told_to_a_depth() -> None:
+def test_a_recursive_schema_is_published_to_a_limited_depth() -> None:
     schema: Obj = {"type": "string"}
     for _ in range(400):
         schema = {"type": "object", "properties": {"a": schema}}

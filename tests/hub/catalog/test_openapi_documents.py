@@ -131,7 +131,7 @@ def test_only_reading_is_possible(everything):
 # --- caching --------------------------------------------------------------------------------------
 
 
-def test_a_client_that_has_a_document_is_told_so(everything):
+def test_a_client_that_has_the_current_document_gets_304(everything):
     tag = header(got(everything, "/openapi/v2", accept=PROTOBUF_V2), "ETag")
     assert got(everything, "/openapi/v2", accept=PROTOBUF_V2, if_none_match=f'"other", W/{tag}').status == 304
     assert got(everything, "/openapi/v2", accept=PROTOBUF_V2, if_none_match='"other"').status == 200

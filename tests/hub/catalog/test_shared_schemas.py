@@ -21,7 +21,7 @@ def test_versions_with_other_schemas_do_not_share() -> None:
     assert another.structural.validate({"spec": {"a": "x"}})
 
 
-def test_what_nobody_has_any_more_is_forgotten() -> None:
+def test_a_schema_without_definitions_is_dropped() -> None:
     def known() -> list[bytes]:
         gc.collect()
         return list(COMPILED)

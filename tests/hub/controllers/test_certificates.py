@@ -93,7 +93,7 @@ async def test_a_denied_request_is_not_signed(house: House) -> None:
     assert issued(await find(house, "a")) is None
 
 
-async def test_a_request_to_somebody_else_is_left_to_them(house: House) -> None:
+async def test_a_request_to_another_signer_is_ignored(house: House) -> None:
     await ask(house, "a", signerName="example.com/own")
     await ask(house, "b", signerName="kubernetes.io/unheard-of")
     for name in ("a", "b"):
@@ -129,7 +129,7 @@ async def test_what_its_signer_does_not_sign_fails(house: House, spec: Obj, why:
     assert house.store.revision == revision
 
 
-async def test_nobody_asks_for_an_administrators_certificate(house: House) -> None:
+async def test_a_request_for_an_administrators_certificate_is_refused(house: House) -> None:
     why = (
         'certificatesigningrequests.certificates.k8s.io "a" is forbidden: use of kubernetes.io/kube-apiserver-client '
         "signer with system:masters group is not allowed"
@@ -172,7 +172,7 @@ async def test_requests_go_after_their_time(house: House) -> None:
     assert await left(1000) == {"waiting"}
 
 
-async def test_a_request_goes_with_its_certificate(house: House) -> None:
+async def test_a_request_is_deleted_with_its_certificate(house: House) -> None:
     await ask(house, "a", expirationSeconds=600)
     await decide(house, "a")
     await house.settle()

@@ -132,7 +132,7 @@ def expected(present: dict[str, Obj], name: str, seen: frozenset[str] = frozense
 
 @settings(max_examples=examples(40))
 @given(st.lists(steps, max_size=14))
-def test_whatever_happens_and_whenever_it_stops_they_end_complete(history: list[Any]) -> None:
+def test_after_any_history_and_stops_the_aggregated_roles_are_complete(history: list[Any]) -> None:
     async def run() -> None:
         async with House() as house:
             present: dict[str, Obj] = {}

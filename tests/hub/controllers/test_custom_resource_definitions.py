@@ -71,7 +71,7 @@ def said(obj: Obj | None) -> tuple[str, str]:
     return told["reason"], told["message"]
 
 
-async def test_a_definition_goes_with_its_objects(house: House) -> None:
+async def test_deleting_a_definition_deletes_its_objects(house: House) -> None:
     await define(house)
     await thing(house, "one")
     await thing(house, "two", "kube-public")
@@ -166,7 +166,7 @@ async def test_custom_objects_own_and_are_owned(house: House) -> None:
     assert await house.find("secrets", "child") is None
 
 
-async def test_an_owner_of_a_kind_that_is_not_there_is_looked_for_once_it_comes(house: House) -> None:
+async def test_an_owner_of_a_kind_that_is_not_served_is_checked_once_the_kind_is_served(house: House) -> None:
     lost = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "never", "uid": "1"}
     await house.create("configmaps", "child", ownerReferences=[lost])
     await house.settle()
@@ -196,7 +196,7 @@ async def test_an_end_that_is_interrupted_anywhere_is_finished(held: list[bool],
         assert house.store.list("/example.com/things/").entries == []
 
 
-async def test_a_definition_gets_the_names_it_waited_for_when_the_other_goes(house: House) -> None:
+async def test_a_definition_gets_conflicting_names_when_the_other_is_deleted(house: House) -> None:
     await define(house)
     rival = definition()
     rival["metadata"]["name"] = "others.example.com"
@@ -215,7 +215,7 @@ async def test_a_definition_gets_the_names_it_waited_for_when_the_other_goes(hou
     assert await found(house, path) is not None
 
 
-async def test_a_definition_gets_its_names_after_a_crash_that_came_when_the_other_was_gone(house: House) -> None:
+async def test_a_definition_gets_conflicting_names_after_a_crash_following_the_deletion(house: House) -> None:
     await define(house)
     rival = definition()
     rival["metadata"]["name"] = "others.example.com"
@@ -246,7 +246,7 @@ async def test_a_definition_that_is_named_like_a_built_in_kind_takes_none_of_its
     assert await house.find("clusterroles", "mine") is not None
 
 
-async def test_a_status_that_somebody_spoils_is_mended(house: House) -> None:
+async def test_a_changed_status_is_restored(house: House) -> None:
     await define(house)
     spoilt = {"status": {"conditions": None, "acceptedNames": {"plural": "others", "kind": "Other"}}}
     media = "application/merge-patch+json"

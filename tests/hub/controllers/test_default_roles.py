@@ -52,7 +52,7 @@ async def test_view_is_in_edit_and_edit_in_admin_when_the_hub_is_ready(house: Ho
     assert all(len(rule["verbs"]) for name in roles for rule in roles[name]["rules"])
 
 
-async def test_what_is_taken_from_a_default_comes_back_with_the_next_start_and_more_stays(house: House) -> None:
+async def test_removed_rules_of_default_roles_are_restored_at_startup_and_added_ones_stay(house: House) -> None:
     mine = {"verbs": ["get"], "apiGroups": ["my.io"], "resources": ["things"]}
     await house.patch("clusterroles", "system:basic-user", {"rules": [mine], "metadata": {"labels": None}})
     await house.delete("clusterroles", "system:monitoring")
@@ -69,7 +69,7 @@ async def test_what_is_taken_from_a_default_comes_back_with_the_next_start_and_m
     assert (await house.client.request("GET", f"{BINDINGS}/system:discovery"))["subjects"]
 
 
-async def test_who_wants_to_keep_a_default_as_it_is_says_so(house: House) -> None:
+async def test_a_default_role_without_autoupdate_is_not_restored(house: House) -> None:
     kept = {"rules": [], "metadata": {"annotations": {AUTO_UPDATE: "false"}}}
     await house.patch("clusterroles", "system:basic-user", kept)
     revision = house.store.revision

@@ -53,7 +53,7 @@ class Ending:
         await asyncio.wait([self._running])
 
 
-async def test_an_event_goes_a_while_after_its_last_write(hub: LocalHub) -> None:
+async def test_an_event_is_deleted_some_time_after_its_last_write(hub: LocalHub) -> None:
     async with Ending(hub) as ending:
         await hub.create(CORE, event("old"))
         await hub.create(CORE, event("renewed"))

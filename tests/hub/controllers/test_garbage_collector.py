@@ -56,7 +56,7 @@ async def test_an_owner_in_the_foreground_waits_for_dependents_that_block_it(hou
     assert await house.find("configmaps", "does-not") is not None
 
 
-async def test_foreground_deletion_goes_down_before_it_comes_up(house: House) -> None:
+async def test_foreground_deletion_deletes_dependents_before_owners(house: House) -> None:
     owner = await house.create("configmaps", "a")
     child = await house.create("configmaps", "b", ownerReferences=[owned_by(owner, block=True)])
     hold = ["example.com/hold"]
@@ -106,14 +106,16 @@ async def test_orphaned_dependents_stay_without_the_reference(house: House) -> N
 
 
 @pytest.mark.parametrize("policy", ["Orphan", "Foreground"])
-async def test_of_an_owner_without_dependents_only_the_collectors_finalizer_goes(house: House, policy: str) -> None:
+async def test_of_an_owner_without_dependents_only_the_collectors_finalizer_is_removed(
+    house: House, policy: str
+) -> None:
     await house.create("configmaps", "owner", finalizers=["example.com/hold"])
     await house.delete("configmaps", "owner", policy=policy)
     await house.settle()
     assert (await house.get("configmaps", "owner"))["metadata"]["finalizers"] == ["example.com/hold"]
 
 
-async def test_a_dependent_of_an_owner_that_never_was_goes(house: House) -> None:
+async def test_a_dependent_of_an_owner_that_never_existed_is_deleted(house: House) -> None:
     await house.create("configmaps", "lost", ownerReferences=[NEVER])
     await house.settle()
     assert await house.find("configmaps", "lost") is None
@@ -197,7 +199,7 @@ async def test_a_dependent_that_lets_go_of_its_owner_no_longer_holds_it(house: H
     assert await house.find("configmaps", "owner") is None
 
 
-async def test_the_books_say_who_took_the_reference_away(house: House) -> None:
+async def test_managed_fields_have_the_manager_that_removed_the_reference(house: House) -> None:
     one, other = await house.create("configmaps", "one"), await house.create("configmaps", "other")
     await house.create("configmaps", "child", ownerReferences=[owned_by(one), owned_by(other)])
     await house.delete("configmaps", "one")
@@ -325,7 +327,7 @@ async def test_a_cascade_that_is_interrupted_anywhere_ends_the_same(
         assert await shape_of(house) == expected(graph, [(number, policy) for number in sorted(deleted)])
 
 
-async def test_whoever_names_an_owner_in_another_namespace_is_told(house: House) -> None:
+async def test_an_owner_in_another_namespace_is_reported_by_an_event(house: House) -> None:
     owner = await house.create("configmaps", "owner", namespace="kube-system")
     await house.create("configmaps", "child", ownerReferences=[owned_by(owner)])
     await house.create("clusterroles", "shared", ownerReferences=[owned_by(owner)])
@@ -349,7 +351,7 @@ async def test_whoever_names_an_owner_in_another_namespace_is_told(house: House)
     assert {item["source"]["component"] for item in told.values()} == {"garbage-collector-controller"}
 
 
-async def test_nobody_is_told_of_an_owner_that_is_gone(house: House) -> None:
+async def test_a_deleted_owner_is_not_reported(house: House) -> None:
     owner = await house.create("configmaps", "owner")
     await house.create("configmaps", "child", ownerReferences=[owned_by(owner)])
     await house.create("configmaps", "lost", ownerReferences=[NEVER])

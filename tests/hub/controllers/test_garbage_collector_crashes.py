@@ -276,7 +276,7 @@ Deeds = list[tuple[int, str, list[int]]]
     Twin({0: Thing("default", {}, False), 1: Thing("kube-public", {2: True}, True), 2: Thing("", {1: True}, False)}),
     [(2, "Foreground", [])],
 )
-async def test_whatever_is_deleted_and_whenever_it_is_killed_it_ends_as_the_twin_says(twin: Twin, done: Deeds) -> None:
+async def test_after_any_deletions_and_kills_the_result_is_that_of_the_twin(twin: Twin, done: Deeds) -> None:
     await compare(twin, done)
 
 

@@ -20,7 +20,7 @@ def said(namespace: Obj) -> dict[str, tuple[str, str, str]]:
     return {one["type"]: (one["status"], one["reason"], one["message"]) for one in namespace["status"]["conditions"]}
 
 
-async def test_a_deleted_namespace_goes_with_all_its_content(house: House) -> None:
+async def test_deleting_a_namespace_deletes_all_its_content(house: House) -> None:
     await house.create("namespaces", "doomed")
     await house.settle()
     for kind in ("configmaps", "secrets", "pods", "serviceaccounts"):
@@ -214,7 +214,7 @@ def test_times_change_only_with_the_status() -> None:
     assert third["message"].endswith("has 2 resource instances")
 
 
-def test_failures_are_told_in_order() -> None:
+def test_failures_are_reported_in_order() -> None:
     remains = Remains(failures=["b is stuck", "a is stuck"])
     told = remains.findings()["NamespaceDeletionContentFailure"]
     assert told.status == "True"

@@ -132,14 +132,14 @@ def test_a_circle_is_opened_only_where_there_is_one(
         assert dependents.circular
 
 
-def test_an_object_goes_the_way_its_own_finalizer_says() -> None:
+def test_an_object_is_deleted_with_the_policy_of_its_own_finalizer() -> None:
     reference = (OwnerReference("v1", "ConfigMap", "n", "a"),)
     for finalizer, policy in ((ORPHAN, "Orphan"), (FOREGROUND, "Foreground"), ("example.com/hold", "Background")):
         metadata = OwnershipMetadata("own", ownerReferences=reference, finalizers=(finalizer,))
         assert decide(metadata, [OwnerState.ABSENT], DependentsSummary()) == DeleteDependent(policy)
 
 
-def test_an_object_whose_owner_waits_goes_after_its_own_dependents() -> None:
+def test_a_dependent_of_a_waiting_owner_is_deleted_after_its_own_dependents() -> None:
     metadata = OwnershipMetadata("own", ownerReferences=(OwnerReference("v1", "ConfigMap", "n", "a"),))
     assert decide(metadata, [OwnerState.WAITING], DependentsSummary(any=True)) == DeleteDependent("Foreground")
     assert decide(metadata, [OwnerState.WAITING], DependentsSummary()) == DeleteDependent("Background")

@@ -133,7 +133,7 @@ async def test_one_bad_key_does_not_hold_up_the_others() -> None:
     assert seen == ["good"]
 
 
-async def test_what_comes_later_comes_sooner_if_it_is_added() -> None:
+async def test_a_delayed_key_is_processed_sooner_if_it_is_added() -> None:
     seen: list[str] = []
 
     async def look(key: str) -> None:

@@ -72,7 +72,7 @@ async def test_other_accounts_are_nobodys_business(house: House) -> None:
     assert await house.names("serviceaccounts") == ["default"]
 
 
-async def test_a_system_namespace_comes_back(house: House) -> None:
+async def test_a_system_namespace_is_restored(house: House) -> None:
     uid = (await house.get("namespaces", "kube-node-lease"))["metadata"]["uid"]
     await house.delete("namespaces", "kube-node-lease")
     await house.settle()
@@ -91,7 +91,7 @@ async def test_a_store_that_will_not_write_does_not_keep_the_hub_from_starting(
     assert "not complete" in caplog.text
 
 
-async def test_failures_inside_are_told_with_the_servers_words(house: House) -> None:
+async def test_failures_are_reported_with_the_servers_message(house: House) -> None:
     client = LoopbackClient(house.hub, "Bearer wrong", "test")
     with pytest.raises(ApiError) as refused:
         await client.request("GET", "/api/v1/namespaces")

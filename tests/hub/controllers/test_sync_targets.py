@@ -192,7 +192,7 @@ async def test_a_target_that_falls_silent_is_ready_no_more(house: House) -> None
         await stock.stop()
 
 
-async def test_a_key_that_somebody_takes_away_comes_back(stock: Stock) -> None:
+async def test_a_removed_key_of_a_sync_target_is_restored(stock: Stock) -> None:
     await stock.target("dev")
     await stock.settle()
     key = (await stock.get(f"{TARGETS}/dev"))["metadata"]["labels"]
@@ -204,7 +204,7 @@ async def test_a_key_that_somebody_takes_away_comes_back(stock: Stock) -> None:
 # --- locations ------------------------------------------------------------------------------------
 
 
-async def test_a_location_counts_what_comes_changes_and_goes(stock: Stock) -> None:
+async def test_a_location_counts_created_changed_and_deleted_sync_targets(stock: Stock) -> None:
     await stock.location("prod", {"matchLabels": {"env": "prod"}})
     assert await stock.counts("prod") == (0, 0)
     for name, env in (("a", "prod"), ("b", "prod"), ("c", "dev")):
@@ -269,7 +269,7 @@ async def test_a_default_location_that_was_deleted_does_not_come_back(stock: Sto
     assert not await stock.exists(f"{LOCATIONS}/default")
 
 
-async def test_a_location_that_somebody_made_before_stays_theirs(stock: Stock) -> None:
+async def test_a_location_that_a_user_created_before_stays_unchanged(stock: Stock) -> None:
     await stock.location("default", {"matchLabels": {"env": "prod"}})
     await stock.target("dev", env="dev")
     assert await stock.counts("default") == (0, 0)

@@ -53,13 +53,13 @@ async def test_a_secret_gets_the_token_of_its_account(house: House) -> None:
     assert house.store.revision == revision, "what is complete stays as it is"
 
 
-async def test_a_secret_without_an_account_goes(house: House) -> None:
+async def test_a_token_secret_without_an_account_is_deleted(house: House) -> None:
     await token_secret(house, account="nobody")
     await house.settle()
     assert await house.find("secrets", "s") is None
 
 
-async def test_a_secret_of_an_account_that_is_gone_or_was_replaced_goes(house: House) -> None:
+async def test_a_token_secret_of_a_deleted_or_replaced_account_is_deleted(house: House) -> None:
     await house.create("serviceaccounts", "robot")
     await house.create("serviceaccounts", "other")
     await token_secret(house)
@@ -73,7 +73,7 @@ async def test_a_secret_of_an_account_that_is_gone_or_was_replaced_goes(house: H
     assert await house.names("secrets") == ["t"]
 
 
-async def test_a_secret_that_names_another_uid_goes(house: House) -> None:
+async def test_a_token_secret_with_another_uid_is_deleted(house: House) -> None:
     await house.create("serviceaccounts", "robot")
     annotations = {NAME: "robot", UID: "another"}
     obj = {"metadata": {"name": "s", "annotations": annotations}, "type": TYPE}
@@ -89,7 +89,7 @@ async def test_a_secret_must_name_an_account(house: House) -> None:
         await house.client.request("POST", house.path("secrets"), {"metadata": {"name": "s"}, "type": TYPE})
 
 
-async def test_what_is_taken_out_comes_back_and_a_new_token_revokes_the_old_one(house: House) -> None:
+async def test_removed_data_is_restored_and_a_new_token_revokes_the_old_one(house: House) -> None:
     await house.create("serviceaccounts", "robot")
     await token_secret(house)
     await house.settle()
@@ -111,7 +111,7 @@ async def test_a_token_ends_with_its_secret(house: House) -> None:
     assert not is_good(house, token)
 
 
-async def test_an_account_does_not_name_a_secret_that_is_gone(house: House) -> None:
+async def test_an_account_does_not_reference_a_deleted_secret(house: House) -> None:
     await house.create("serviceaccounts", "robot")
     await token_secret(house)
     await token_secret(house, "t")

@@ -21,14 +21,14 @@ async def made(house: House, claim: str) -> None:
     assert answer["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
 
 
-async def test_a_claim_that_nobody_uses_goes_at_once(house: House) -> None:
+async def test_an_unused_claim_is_deleted_at_once(house: House) -> None:
     await made(house, "free")
     await house.client.request("DELETE", f"{CLAIMS}/free")
     await house.settle()
     assert await house.find("persistentvolumeclaims", "free") is None
 
 
-async def test_a_claim_goes_after_the_pod_that_uses_it_even_over_a_restart(house: House) -> None:
+async def test_a_claim_is_deleted_after_the_pod_that_uses_it_even_after_a_restart(house: House) -> None:
     await made(house, "held")
     await house.client.request("POST", PODS, pod("held", nodeName="n1"))
     await house.client.request("DELETE", f"{CLAIMS}/held")
@@ -50,7 +50,7 @@ async def test_a_pod_without_a_node_holds_no_claim(house: House) -> None:
     assert await house.find("persistentvolumeclaims", "wanted") is None
 
 
-async def test_a_volume_goes_when_no_claim_is_bound_to_it(house: House) -> None:
+async def test_a_volume_is_deleted_when_no_claim_is_bound_to_it(house: House) -> None:
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp"}}
     await house.client.request("POST", VOLUMES, {"metadata": {"name": "disk"}, "spec": spec})
     volume = await house.client.request("GET", f"{VOLUMES}/disk")

@@ -41,7 +41,7 @@ async def change(store: Store, key: str, **parts: Obj) -> None:
     await store.put(key, encode_stored(obj), expect=entry.revision)
 
 
-async def test_a_workspace_goes_with_everything_in_it() -> None:
+async def test_deleting_a_workspace_deletes_everything_in_it() -> None:
     local = await LocalTenancy.in_memory()
     before = local.stored()
     cluster = await universal(local, "root", "a")
@@ -96,7 +96,7 @@ async def test_what_a_finalizer_holds_is_waited_for() -> None:
     assert local.stored() == before
 
 
-async def test_what_came_while_it_was_held_goes_too() -> None:
+async def test_objects_created_while_the_deletion_waited_are_deleted_too() -> None:
     local = await LocalTenancy.in_memory()
     before = local.stored()
     cluster = await universal(local, "root", "a")
@@ -145,7 +145,7 @@ async def test_finalizers_of_others_hold_a_workspace_itself() -> None:
     assert not local.keys(cluster)
 
 
-async def test_a_cluster_whose_workspace_was_made_go_goes_too() -> None:
+async def test_a_cluster_whose_workspace_was_removed_is_deleted_too() -> None:
     local = await LocalTenancy.in_memory()
     before = local.stored()
     await universal(local, "root", "a")
@@ -157,7 +157,7 @@ async def test_a_cluster_whose_workspace_was_made_go_goes_too() -> None:
     assert local.stored() == before
 
 
-async def test_a_workspace_whose_cluster_was_deleted_goes_too() -> None:
+async def test_a_workspace_whose_cluster_was_deleted_is_deleted_too() -> None:
     local = await LocalTenancy.in_memory()
     before = local.stored()
     cluster = await universal(local, "root", "a")
@@ -167,7 +167,7 @@ async def test_a_workspace_whose_cluster_was_deleted_goes_too() -> None:
     assert local.stored() == before
 
 
-async def test_the_root_never_goes() -> None:
+async def test_the_root_is_never_deleted() -> None:
     local = await LocalTenancy.in_memory()
     before = local.stored()
     async with workspace_controller(local) as controller:
@@ -359,7 +359,7 @@ async def test_many_siblings_go_together(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_long_line_of_workspaces_goes_from_its_end(tmp_path: Path) -> None:
+async def test_a_long_chain_of_workspaces_is_deleted_from_its_end(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db", stamp=objects.stamp)
     try:
         local = await LocalTenancy(store).furnish()
@@ -376,7 +376,7 @@ async def test_a_long_line_of_workspaces_goes_from_its_end(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("cluster", ["lost", "l0st"])
-async def test_a_cluster_that_nobody_can_reach_is_removed_at_a_start(cluster: str) -> None:
+async def test_an_unreachable_cluster_is_removed_at_startup(cluster: str) -> None:
     local = await LocalTenancy.in_memory()
     before = local.stored()
     await local.config_map(cluster, "cm", finalizers=["example.com/hold"])
@@ -422,7 +422,7 @@ class Crowded(SqliteStore):
         return await deletion
 
 
-async def test_what_is_written_while_a_logical_cluster_goes_goes_too(tmp_path: Path) -> None:
+async def test_objects_written_while_a_logical_cluster_is_deleted_are_deleted_too(tmp_path: Path) -> None:
     store = await Crowded.open(tmp_path / "store.db", stamp=objects.stamp)
     assert isinstance(store, Crowded)
     store.written = []
@@ -441,7 +441,7 @@ async def test_what_is_written_while_a_logical_cluster_goes_goes_too(tmp_path: P
     await store.close()
 
 
-async def test_a_home_that_is_asked_for_while_it_goes_is_whole_or_not_there(tmp_path: Path) -> None:
+async def test_a_home_workspace_requested_during_its_deletion_is_complete_or_absent(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db", stamp=objects.stamp)
     local = await LocalTenancy(store).furnish()
     homes = HomeWorkspaces(store, local.tenancy)

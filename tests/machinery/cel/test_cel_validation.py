@@ -52,7 +52,7 @@ def test_without_a_message_the_rule_itself_is_quoted() -> None:
     assert check(validations, {"a": "b"}) == ["spec.a: Invalid value: \"string\": failed rule: self.startsWith('a')"]
 
 
-def test_a_message_expression_is_evaluated_and_the_blame_goes_where_the_field_path_says() -> None:
+def test_a_message_expression_is_evaluated_and_the_error_has_the_field_path() -> None:
     rule = {
         "rule": "!has(self.mx) || size(self.mx) < 3",
         "messageExpression": "'mx is ' + self.mx + ', too long'",

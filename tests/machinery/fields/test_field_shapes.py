@@ -151,7 +151,7 @@ def test_another_order_is_no_change() -> None:
     assert changes(one, other) == (None, None)
 
 
-def test_empty_and_absent_containers_are_told_apart() -> None:
+def test_empty_and_absent_containers_are_different() -> None:
     assert changes({}, {"list": [], "things": {}}).taken == {"f:list": {}, "f:things": {}}
     assert changes({"things": {"a": {}}}, {"things": {}}) == (None, {"f:things": {"f:a": {}}})
     assert changes({"things": None}, {"things": {"a": {"x": "1"}}}).taken == {"f:things": {"f:a": {".": {}, "f:x": {}}}}
@@ -292,7 +292,7 @@ def test_merged_lists_hold_all_items_once_the_applied_ones_in_order(live: list[s
     assert [item for item in result if item not in applied] == only_live
 
 
-def test_merging_goes_into_structs_maps_and_items() -> None:
+def test_merging_recurses_into_structs_maps_and_items() -> None:
     live = {
         "list": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}],
         "things": {"a": {"x": "1"}},

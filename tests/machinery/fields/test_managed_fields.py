@@ -182,7 +182,7 @@ def test_repeating_a_value_takes_nothing_and_changes_nothing() -> None:
     assert entries is first["metadata"]["managedFields"]
 
 
-def test_a_removed_field_leaves_every_owner_and_who_owns_nothing_vanishes() -> None:
+def test_a_removed_field_leaves_every_owner_and_entries_without_fields_are_deleted() -> None:
     first = written(config_map({"x": "1"}), None, "one", 1)
     second = written(config_map({"x": "1", "y": "1"}), first, "two", 2)
     third = written(config_map({"x": "1"}), second, "three", 3)
@@ -328,7 +328,7 @@ def test_updates_of_different_versions_are_not_put_together() -> None:
         max_size=6,
     )
 )
-def test_after_any_history_each_key_belongs_to_who_wrote_its_value_last(
+def test_after_any_history_each_key_is_owned_by_the_last_writer_of_its_value(
     history: list[tuple[str, dict[str, str]]],
 ) -> None:
     obj: Obj | None = None
@@ -363,7 +363,7 @@ def test_scaling_takes_the_replicas_from_their_owners() -> None:
     assert managed.after_scale(scaled, manager="kubectl", api_version="apps/v1") == scaled
 
 
-def test_replicas_that_nobody_owned_stay_so() -> None:
+def test_replicas_without_an_owner_get_none() -> None:
     entries = [managed.entry("one", "Apply", "apps/v1", time(1), {"f:spec": {"f:selector": {}}}, "")]
     assert managed.after_scale(entries, manager="kubectl", api_version="apps/v1") is entries
 

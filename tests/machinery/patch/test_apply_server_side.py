@@ -85,7 +85,7 @@ def test_fields_that_are_left_out_are_removed() -> None:
     assert less["metadata"]["managedFields"][0]["time"] == time(2)
 
 
-def test_who_applies_nothing_owns_nothing_and_emptied_maps_go() -> None:
+def test_a_manager_that_applies_nothing_owns_nothing_and_empty_maps_are_removed() -> None:
     created = applied(None, config_map({"x": "1"}), "one", 1)
     assert applied(created, config_map(), "one", 2) == config_map()
 
@@ -259,7 +259,7 @@ def test_a_key_that_is_left_out_has_its_default_and_is_not_claimed() -> None:
     }
 
 
-def test_members_of_a_set_belong_to_who_applied_them() -> None:
+def test_members_of_a_set_are_owned_by_their_appliers() -> None:
     live = applied(None, config_map(finalizers=["e/1"]), "three")
     live = applied(live, config_map(finalizers=["e/2"]), "four")
     assert live["metadata"]["finalizers"] == ["e/1", "e/2"]
@@ -378,7 +378,7 @@ def test_a_configuration_too_large_to_keep_is_dropped() -> None:
     assert LAST_APPLIED not in large["metadata"]["annotations"]
 
 
-def test_a_live_list_whose_items_cannot_be_told_apart_is_the_clients_to_mend() -> None:
+def test_a_live_list_with_duplicate_keys_must_be_repaired_by_the_client() -> None:
     account = schema("io.k8s.api.core.v1.ServiceAccount")
     wanted: Obj = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
     wanted["secrets"] = [{"name": "b"}]

@@ -34,7 +34,7 @@ def test_a_container_is_merged_by_its_name() -> None:
     assert first == {**SPEC["containers"][0], "image": "new"}
 
 
-def test_a_new_container_goes_first() -> None:
+def test_a_new_container_is_first() -> None:
     assert names(patched({"containers": [{"name": "c3", "image": "i3"}]})) == ["c3", "c1", "c2"]
 
 

@@ -81,7 +81,7 @@ def test_fields_without_omitempty_are_always_there() -> None:
         ),
     ],
 )
-def test_what_is_written_for_a_value_nobody_set(definition: str, field: str, value: object) -> None:
+def test_the_encoded_value_of_an_unset_field(definition: str, field: str, value: object) -> None:
     conformer = compile(definitions.schema(f"io.k8s.api.{definition}"), wire.fields)
     assert conformer.conform({}).obj[field] == value
 
@@ -93,7 +93,7 @@ def test_empty_values_vanish_unless_they_are_pointers() -> None:
     assert conform("Pod", {"spec": pointers})["spec"] == {"containers": None, **pointers}
 
 
-def test_null_means_that_nobody_set_it() -> None:
+def test_null_means_unset() -> None:
     obj = {"metadata": {"name": None, "labels": None, "creationTimestamp": None}, "data": None, "immutable": None}
     assert conform("ConfigMap", obj) == {"metadata": {}}
 

@@ -57,7 +57,7 @@ def test_items_of_a_set_are_owned_one_by_one() -> None:
     assert applied(both, {"set": []}, "one")["spec"]["set"] == ["b", "c"]
 
 
-def test_items_of_a_list_map_are_told_by_keys_and_their_defaults() -> None:
+def test_items_of_a_list_map_are_identified_by_keys_and_their_defaults() -> None:
     one = applied(None, {"ports": [{"port": 80, "name": "web"}]}, "one")
     both = applied(one, {"ports": [{"port": 80, "protocol": "UDP", "name": "dns"}]}, "two")
     assert {port["name"] for port in both["spec"]["ports"]} == {"web", "dns"}
@@ -84,7 +84,7 @@ def test_an_unknown_field_cannot_be_applied() -> None:
         applied(None, {"zzz": 1}, "one")
 
 
-def test_metadata_is_that_of_every_object_whatever_the_schema_says() -> None:
+def test_metadata_is_object_meta_even_if_the_schema_declares_another_type() -> None:
     name = {"type": "object", "properties": {"name": {"type": "string"}}}
     schema = apply_schema({"type": "object", "properties": {"metadata": name}}, definitions.schema)
     metadata = schema.member("metadata")

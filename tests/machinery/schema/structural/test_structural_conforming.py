@@ -55,7 +55,7 @@ def test_defaults_come_from_nothing_at_all(structural: Structural) -> None:
     assert obj == {"spec": {"a": "A", "nested": {"x": "X"}, "nullable": "N"}}
 
 
-def test_defaults_are_nobody_elses(structural: Structural) -> None:
+def test_defaults_are_not_shared_between_objects(structural: Structural) -> None:
     one: dict[str, Any] = {}
     other: dict[str, Any] = {}
     structural.conform(one)

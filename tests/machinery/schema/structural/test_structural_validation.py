@@ -247,7 +247,7 @@ def test_the_schema_may_restrict_names() -> None:
     assert fields(structural.validate({"metadata": {"name": "long-name"}})) == ["metadata.name"]
 
 
-def test_a_change_of_the_status_is_told_from_the_status_on() -> None:
+def test_errors_of_a_status_update_have_paths_that_begin_with_status() -> None:
     status = {"type": "object", "properties": {"phase": STRING}}
     spec = {"type": "object", "required": ["a"]}
     structural = compile_structural({"type": "object", "properties": {"status": status, "spec": spec}}, OBJECT_META)
