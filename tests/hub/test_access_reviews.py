@@ -42,7 +42,7 @@ def asks(verb: str, resource: str, **more: str) -> Obj:
 REASON = 'RBAC: allowed by RoleBinding "b/default" of Role "r" to User "somebody"'
 
 
-async def test_somebody_can_find_out_what_they_may(hub: LocalHub) -> None:
+async def test_users_can_review_their_own_access(hub: LocalHub) -> None:
     hub.token = USER_TOKEN
 
     async def status(spec: Obj) -> Obj:
@@ -60,7 +60,7 @@ async def test_somebody_can_find_out_what_they_may(hub: LocalHub) -> None:
     assert (await status({"resourceAttributes": {}}))["allowed"] is False
 
 
-async def test_a_review_comes_back_with_who_sent_its_fields(hub: LocalHub) -> None:
+async def test_a_review_is_returned_with_its_managed_fields(hub: LocalHub) -> None:
     spec = {"user": "somebody", **asks("get", "configmaps")}
 
     review = (await hub.post(f"{PATH}/subjectaccessreviews", {"spec": spec, "status": {"allowed": True}})).json
@@ -72,7 +72,7 @@ async def test_a_review_comes_back_with_who_sent_its_fields(hub: LocalHub) -> No
     assert review["status"] == {"allowed": True, "reason": REASON}
 
 
-async def test_administrators_and_those_who_may_review_are_told_about_others(hub: LocalHub) -> None:
+async def test_administrators_and_users_who_may_review_can_review_the_access_of_others(hub: LocalHub) -> None:
     async def allowed(spec: Obj, path: str = f"{PATH}/subjectaccessreviews") -> bool:
         return bool((await hub.post(path, {"spec": spec})).json["status"]["allowed"])
 
@@ -156,7 +156,7 @@ async def test_a_review_has_no_metadata(hub: LocalHub) -> None:
     assert (await hub.post(LOCAL, fine)).status == 201
 
 
-async def test_all_rules_of_somebody_are_listed(hub: LocalHub) -> None:
+async def test_all_rules_of_a_user_are_listed(hub: LocalHub) -> None:
     hub.token = USER_TOKEN
     path = f"{PATH}/selfsubjectrulesreviews"
 
@@ -180,14 +180,14 @@ async def test_all_rules_of_somebody_are_listed(hub: LocalHub) -> None:
     assert (unsaid.status, unsaid.message) == (400, "no namespace on request")
 
 
-async def test_an_administrator_may_do_everything_and_is_told_so(hub: LocalHub) -> None:
+async def test_the_rules_of_an_administrator_allow_everything(hub: LocalHub) -> None:
     review = (await hub.post(f"{PATH}/selfsubjectrulesreviews", {"spec": {"namespace": "x"}})).json
 
     assert review["status"]["resourceRules"][0] == {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     assert review["status"]["nonResourceRules"][0] == {"verbs": ["*"], "nonResourceURLs": ["*"]}
 
 
-async def test_a_role_that_is_missing_is_told_with_the_rules(hub: LocalHub) -> None:
+async def test_a_missing_role_is_reported_with_the_rules(hub: LocalHub) -> None:
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gone"}
     binding = {"metadata": {"name": "g"}, "roleRef": reference, "subjects": [{"kind": "User", "name": "somebody"}]}
     await hub.create(f"{RBAC}/clusterrolebindings", binding)
@@ -201,7 +201,7 @@ async def test_a_role_that_is_missing_is_told_with_the_rules(hub: LocalHub) -> N
     assert access.json["status"] == {"allowed": False, "reason": f"RBAC: {missing}"}
 
 
-async def test_who_i_am_is_told_with_all_that_was_said_about_me(hub: LocalHub) -> None:
+async def test_a_self_subject_review_has_all_attributes_of_the_user(hub: LocalHub) -> None:
     headers = {
         "impersonate_user": "jane",
         "impersonate_group": "devs\nops, west",

@@ -170,7 +170,7 @@ async def test_several_conflicts_are_listed_by_owner(hub: LocalHub) -> None:
 # --- removing and handing over --------------------------------------------------------------------
 
 
-async def test_a_field_left_out_goes_unless_another_owns_it(hub: LocalHub) -> None:
+async def test_an_omitted_field_is_removed_unless_another_manager_owns_it(hub: LocalHub) -> None:
     await accepted(hub, TEST_CM, config_map({"a": "1", "b": "1"}, l="1"), "first")
     await accepted(hub, TEST_CM, config_map({"b": "1"}), "second")
     left = await accepted(hub, TEST_CM, config_map(), "first")

@@ -70,7 +70,7 @@ async def test_a_lease_that_is_renewed_is_none_and_one_that_is_made_or_refused_i
     ]
 
 
-async def test_what_is_refused_is_told_with_its_code(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_request_is_logged_with_its_code(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
     await hub.post(CONFIG_MAPS, {"metadata": {"name": "Not A Name"}})
     await hub.post(CONFIG_MAPS, b"{")
     await hub.delete(f"{CONFIG_MAPS}/absent")
@@ -88,7 +88,9 @@ async def test_what_is_refused_is_told_with_its_code(hub: LocalHub, lines: pytes
     ]
 
 
-async def test_an_impersonated_user_is_told_with_the_real_one(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+async def test_an_impersonated_user_is_logged_with_the_authenticated_one(
+    hub: LocalHub, lines: pytest.LogCaptureFixture
+) -> None:
     await hub.delete(f"{CONFIG_MAPS}/a", impersonate_user="jane doe", impersonate_group="system:masters")
     await hub.delete(f"{CONFIG_MAPS}/a", impersonate_group="only a group")
     where = "resource=core/v1/configmaps cluster=root namespace=default"
@@ -143,7 +145,7 @@ async def test_no_secret_and_no_token_is_ever_logged(hub: LocalHub, lines: pytes
     assert "verb=create resource=core/v1/secrets" in written
 
 
-def test_a_record_that_waits_for_its_line_is_small_whatever_the_request_has() -> None:
+def test_a_record_that_waits_to_be_formatted_is_small_for_any_request() -> None:
     """Clients choose path and query, and lines wait in memory if their reader is slow."""
     written: list[Trail | str] = []
     audit = Audit(written.append)

@@ -64,7 +64,7 @@ async def test_json_yaml_and_protobuf_say_the_same(hub: LocalHub) -> None:
         assert (answer.status, answer.json["data"]) == (201, {"k": "é"}), media
 
 
-async def test_field_names_are_matched_whatever_their_case(hub: LocalHub) -> None:
+async def test_field_names_are_matched_without_regard_to_case(hub: LocalHub) -> None:
     answer = await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}, "Data": {"k": "v"}})
 
     assert answer.status == 201

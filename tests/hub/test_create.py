@@ -45,7 +45,7 @@ async def test_objects_need_a_namespace_that_exists(hub: LocalHub) -> None:
     assert (answer.status, answer.message) == (404, 'namespaces "nowhere" not found')
 
 
-async def test_nothing_is_created_in_a_namespace_that_goes_away(hub: LocalHub) -> None:
+async def test_creating_an_object_in_a_terminating_namespace_is_refused(hub: LocalHub) -> None:
     await hub.create("/api/v1/namespaces", {"metadata": {"name": "old"}})
     await hub.delete("/api/v1/namespaces/old")
 
@@ -170,7 +170,7 @@ async def test_a_generated_name_that_is_taken_is_tried_again(hub: LocalHub) -> N
     assert created["metadata"]["name"] == "job-bbbbb"
 
 
-async def test_who_finds_no_free_name_is_told_to_try_again(hub: LocalHub) -> None:
+async def test_a_create_without_a_free_generated_name_may_be_retried(hub: LocalHub) -> None:
     await hub.config_map("job-aaaaa")
     hub.suffix = lambda: "aaaaa"
 
@@ -295,7 +295,7 @@ async def test_the_names_of_objects_may_look_like_anything_in_json(hub: LocalHub
     assert patched.json["metadata"]["annotations"] == {"resourceVersion": value}
 
 
-async def test_of_very_many_errors_the_first_are_told(hub: LocalHub) -> None:
+async def test_of_very_many_errors_the_first_are_reported(hub: LocalHub) -> None:
     wrong = {"metadata": {"name": "a"}, "data": {f"not a key {number}": "" for number in range(20_000)}}
 
     answer = await hub.post(CONFIG_MAPS, wrong)
@@ -315,7 +315,7 @@ async def test_a_pod_of_a_priority_class_that_is_not_there_is_refused(hub: Local
     assert (await hub.create(PODS, pod("hasty", priorityClassName="high")))["spec"]["priority"] == 7
 
 
-async def test_a_webhook_is_stored_with_a_warning_that_nobody_calls_it(hub: LocalHub) -> None:
+async def test_a_webhook_is_stored_with_a_warning_that_it_is_never_called(hub: LocalHub) -> None:
     answer = await hub.post(
         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {"metadata": {"name": "w"}}
     )

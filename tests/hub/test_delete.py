@@ -10,7 +10,7 @@ from hub_harness import CONFIG_MAPS, PODS, SERVICES, LocalHub, pod
 UNKNOWN_UID = "11111111-2222-3333-4444-555555555555"
 
 
-async def test_a_deleted_object_is_gone_and_the_answer_says_which_it_was(any_hub: LocalHub) -> None:
+async def test_a_deleted_object_is_not_found_and_the_response_names_it(any_hub: LocalHub) -> None:
     created = await any_hub.config_map("a")
 
     answer = await any_hub.delete(f"{CONFIG_MAPS}/a")
@@ -164,7 +164,7 @@ async def test_a_put_without_the_finalizers_releases_too(hub: LocalHub) -> None:
     assert (await hub.get(f"{CONFIG_MAPS}/f")).status == 404
 
 
-async def test_a_service_that_takes_a_port_while_it_goes_does_not_keep_it(hub: LocalHub) -> None:
+async def test_a_port_that_a_terminating_service_allocates_is_released(hub: LocalHub) -> None:
     def service(name: str, port: int) -> Any:
         return {"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}}
 
@@ -229,7 +229,7 @@ async def test_the_propagation_is_written_down_as_a_finalizer(
 # --- grace ----------------------------------------------------------------------------------------
 
 
-async def test_a_pod_that_runs_nowhere_is_gone_at_once_and_answered_whole(hub: LocalHub) -> None:
+async def test_a_pod_without_a_node_is_deleted_at_once_and_returned(hub: LocalHub) -> None:
     await hub.create(PODS, pod("p"))
 
     answer = await hub.delete(f"{PODS}/p")
@@ -333,7 +333,7 @@ async def test_a_collection_is_deleted_up_to_the_limit(hub: LocalHub) -> None:
 
 
 @pytest.mark.parametrize("selector", ["", "g"])
-async def test_deleting_a_collection_in_pages_comes_to_an_end(hub: LocalHub, selector: str) -> None:
+async def test_deleting_a_collection_in_pages_ends(hub: LocalHub, selector: str) -> None:
     for name in "abc":
         metadata = {"name": name, "labels": {"g": "1"}, "finalizers": ["example.com/hold"]}
         await hub.create(CONFIG_MAPS, {"metadata": metadata})

@@ -170,7 +170,7 @@ async def test_a_watch_from_any_version_brings_exactly_the_rest(writes: Any, dat
 
 @law
 @given(histories, histories, st.integers(1, 5), st.sampled_from(sorted(SELECTORS)), st.booleans())
-async def test_pages_are_the_whole_list_whatever_is_written_between_them(
+async def test_pages_together_are_the_whole_list_despite_writes_between_them(
     before: Any, between: Any, limit: int, selector: Selector, exact: bool
 ) -> None:
     history = await begun(LocalHub.in_memory())
@@ -220,7 +220,7 @@ def scratch() -> Iterator[Path]:
 
 @settings(law, max_examples=examples(10))
 @given(histories, histories, st.sampled_from(sorted(SELECTORS)))
-async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, selector: Selector) -> None:
+async def test_a_restarted_hub_continues_with_the_same_state(before: Any, after: Any, selector: Selector) -> None:
     with scratch() as path:
         store = await SqliteStore.open(path, stamp=objects.stamp)
         history = await begun(LocalHub(store))

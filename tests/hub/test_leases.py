@@ -19,12 +19,12 @@ def lease(hub: LocalHub, holder: str, **metadata: str) -> Obj:
     return {"metadata": {"name": "leader", **metadata}, "spec": spec}
 
 
-async def test_of_those_who_create_one_at_once_one_succeeds(hub: LocalHub) -> None:
+async def test_of_concurrent_creates_of_a_lease_one_succeeds(hub: LocalHub) -> None:
     answers = await asyncio.gather(*(hub.post(LEASES, lease(hub, f"c{number}")) for number in range(5)))
     assert sorted(answer.status for answer in answers) == [201, 409, 409, 409, 409]
 
 
-async def test_of_those_who_saw_the_same_lease_one_takes_it_over(hub: LocalHub) -> None:
+async def test_of_concurrent_updates_of_a_lease_one_succeeds(hub: LocalHub) -> None:
     seen = await hub.create(LEASES, lease(hub, "old"))
     hub.later(20)
     version = seen["metadata"]["resourceVersion"]

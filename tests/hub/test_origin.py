@@ -16,7 +16,7 @@ async def hub() -> LocalHub:
     return await LocalWorkspaces.started()
 
 
-async def test_every_answer_has_it_whatever_the_client_says(hub: LocalHub) -> None:
+async def test_every_response_has_the_cluster_annotation_for_any_request(hub: LocalHub) -> None:
     made = await hub.create(CONFIG_MAPS, {"metadata": {"name": "a", "annotations": {CLUSTER: "other", "b": "c"}}})
     assert made["metadata"]["annotations"] == {CLUSTER: "root", "b": "c"}
     assert (await hub.get(PATH)).json["metadata"]["annotations"] == {CLUSTER: "root", "b": "c"}
@@ -37,7 +37,7 @@ async def test_leaving_it_out_or_changing_it_is_no_change(hub: LocalHub) -> None
     assert (await hub.get(PATH)).json == made
 
 
-async def test_who_applies_it_does_not_own_it(hub: LocalHub) -> None:
+async def test_an_applier_does_not_own_the_cluster_annotation(hub: LocalHub) -> None:
     applied = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -59,7 +59,7 @@ async def test_who_adds_the_first_annotation_owns_them_all(hub: LocalHub) -> Non
     assert entry["fieldsV1"]["f:metadata"] == {"f:annotations": {".": {}, "f:b": {}}}
 
 
-async def test_an_apply_after_an_update_gives_it_to_nobody(hub: LocalHub) -> None:
+async def test_an_apply_after_an_update_gives_the_cluster_annotation_no_owner(hub: LocalHub) -> None:
     await hub.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
     forgotten = await hub.patch(PATH, {"metadata": {"managedFields": [{}]}})
     assert "managedFields" not in forgotten.json["metadata"]

@@ -62,7 +62,7 @@ def test_policies_are_never_reviewed() -> None:
         assert "check_policies" not in names
 
 
-def test_steps_run_in_the_order_of_their_stages_whatever_the_order_of_registration() -> None:
+def test_steps_run_in_the_order_of_their_stages_for_any_order_of_registration() -> None:
     def nothing(write: object) -> None: ...
 
     late = Step("late", Stage.FINISH, nothing, lambda kind, operation: True)

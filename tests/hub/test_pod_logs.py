@@ -90,7 +90,7 @@ async def test_a_log_ends_with_what_there_is(hub: LocalHub, nodes: Printing) -> 
     assert wanted == LogOptions(uid, "main", 3, tail=5, since=since, timestamps=True, limit=100)
 
 
-async def test_a_followed_log_goes_on_until_the_container_ends(hub: LocalHub, nodes: Printing) -> None:
+async def test_a_followed_log_continues_until_the_container_ends(hub: LocalHub, nodes: Printing) -> None:
     await running(hub, "p", state("main", running={}))
     sink = await reading(hub, f"{PODS}/p/log", follow="true")
     nodes.printed.put_nowait(b"second\n")
@@ -114,7 +114,7 @@ async def test_a_followed_log_ends_with_its_pod(hub: LocalHub, nodes: Printing) 
     await sink.until(lambda: sink.closed)
 
 
-async def test_nobody_reads_for_a_client_that_has_gone(hub: LocalHub, nodes: Printing) -> None:
+async def test_the_log_is_not_read_for_a_disconnected_client(hub: LocalHub, nodes: Printing) -> None:
     await running(hub, "p", state("main", running={}))
     sink = await reading(hub, f"{PODS}/p/log", follow="1")
     await sink.until(lambda: sink.data == b"first\n")

@@ -115,7 +115,7 @@ async def five(hub: LocalHub) -> None:
         await hub.config_map(f"c{number}", {"parity": "odd" if number % 2 else "even"}, i=str(number))
 
 
-async def test_pages_show_one_state_whatever_is_written_between_them(any_hub: LocalHub) -> None:
+async def test_pages_show_one_state_despite_writes_between_them(any_hub: LocalHub) -> None:
     await five(any_hub)
     whole = await any_hub.get(CONFIG_MAPS)
 

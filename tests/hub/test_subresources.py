@@ -122,7 +122,7 @@ async def test_a_scale_that_is_refused_scales_nothing(
 
 
 @pytest.mark.parametrize(("accept", "query"), [("image/png", ""), (TABLE, "includeObject=Everything")])
-async def test_an_answer_nobody_can_have_is_refused_before_anything_is_written(
+async def test_a_request_with_unacceptable_formats_is_refused_before_anything_is_written(
     hub: LocalHub, accept: str, query: str
 ) -> None:
     await hub.create(DEPLOYMENTS, deployment("d"))

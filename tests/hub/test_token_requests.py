@@ -106,7 +106,7 @@ async def test_a_token_lives_neither_too_short_nor_too_long(hub: LocalHub, secon
         assert (await hub.post(TOKEN, {"spec": {"expirationSeconds": allowed}})).status == 201
 
 
-async def test_there_are_no_tokens_for_those_who_are_not_there(hub: LocalHub) -> None:
+async def test_a_token_of_a_missing_account_is_refused(hub: LocalHub) -> None:
     nobody = await hub.post("/api/v1/namespaces/default/serviceaccounts/nobody/token", {})
     assert (nobody.status, nobody.message) == (404, 'serviceaccounts "nobody" not found')
     nowhere = await hub.post("/api/v1/namespaces/nowhere/serviceaccounts/default/token", {})
@@ -166,7 +166,7 @@ async def test_a_token_is_not_bound_to_the_pod_of_another_account(hub: LocalHub)
     )
 
 
-async def test_a_token_may_be_asked_for_and_told_in_protobuf_and_yaml(hub: LocalHub) -> None:
+async def test_tokens_are_requested_and_returned_in_protobuf_and_yaml(hub: LocalHub) -> None:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 700}}
     sent = protobuf.encode(body, DEFINITION, wire.MESSAGES)
     answer = await hub.post(TOKEN, sent, content_type=PROTOBUF, accept=PROTOBUF)
@@ -231,7 +231,7 @@ async def test_a_review_of_nonsense_and_of_nothing(hub: LocalHub) -> None:
 # --- OpenID ---------------------------------------------------------------------------------------
 
 
-async def test_whoever_reads_the_documents_can_verify_a_token(hub: LocalHub) -> None:
+async def test_a_client_can_verify_a_token_with_the_openid_documents(hub: LocalHub) -> None:
     configuration = await hub.get("/.well-known/openid-configuration", host="hub.example.com:6443")
     assert (configuration.status, configuration.content_type) == (200, "application/json")
     assert configuration.json == {

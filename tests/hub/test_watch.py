@@ -180,7 +180,7 @@ async def test_a_watch_that_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("more", [{}, INITIAL])
-async def test_a_watch_from_the_future_is_told_to_come_back(hub: LocalHub, more: dict[str, str]) -> None:
+async def test_a_watch_from_a_future_revision_is_answered_with_retry_after(hub: LocalHub, more: dict[str, str]) -> None:
     answer = await hub.get(CONFIG_MAPS, {"watch": "1", "resourceVersion": "999", **more})
 
     assert answer.status == 504
@@ -189,7 +189,7 @@ async def test_a_watch_from_the_future_is_told_to_come_back(hub: LocalHub, more:
     assert hub.watches.count == 0
 
 
-async def test_a_watch_that_missed_too_much_is_told_to_list_again(tmp_path: Path) -> None:
+async def test_a_watch_from_a_compacted_revision_must_relist(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "hub.sqlite", stamp=objects.stamp, lines=10)
     hub = LocalHub(store)
     since = store.revision
@@ -206,7 +206,7 @@ async def test_a_watch_that_missed_too_much_is_told_to_list_again(tmp_path: Path
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "3"}, INITIAL])
-async def test_what_happens_while_a_long_past_is_told_comes_after_it(any_hub: LocalHub, query: dict[str, str]) -> None:
+async def test_changes_during_a_long_history_are_sent_after_it(any_hub: LocalHub, query: dict[str, str]) -> None:
     for number in range(600):
         await any_hub.config_map(f"c{number:03}")
 
@@ -306,7 +306,7 @@ async def test_any_number_of_seconds_is_taken(hub: LocalHub, seconds: str) -> No
     assert hub.watches.count == 0
 
 
-async def test_who_leaves_hears_no_more_and_is_forgotten(hub: LocalHub) -> None:
+async def test_a_disconnected_watcher_gets_no_events_and_is_dropped(hub: LocalHub) -> None:
     first, second = await hub.watch(CONFIG_MAPS), await hub.watch(CONFIG_MAPS)
     assert hub.watches.count == 2
 

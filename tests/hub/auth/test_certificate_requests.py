@@ -91,7 +91,7 @@ def test_usages_of_a_client(usages: list[str], why: str) -> None:
     assert refusal(CLIENT, requested(), usages) == why
 
 
-def test_nobody_becomes_an_administrator_by_a_request() -> None:
+def test_a_request_cannot_make_its_user_an_administrator() -> None:
     why = "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
     assert refusal(CLIENT, requested(groups=["dev", "system:masters"]), ["client auth"]) == why
 

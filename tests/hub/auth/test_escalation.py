@@ -127,7 +127,7 @@ async def test_another_subject_is_given_the_whole_role(ann_hub: LocalHub) -> Non
 
 
 @pytest.mark.parametrize(("verb", "resource"), [("escalate", "roles"), ("bind", "roles"), ("bind", "clusterroles")])
-async def test_who_may_escalate_or_bind_is_free_to(ann_hub: LocalHub, verb: str, resource: str) -> None:
+async def test_users_with_escalate_or_bind_may_grant_any_right(ann_hub: LocalHub, verb: str, resource: str) -> None:
     await ann_hub.create(ROLES, {"metadata": {"name": "free"}, "rules": [rule(verb, resource, GROUP)]})
     await ann_hub.create(BINDINGS, binding("free", reference("Role", "free"), "ann"))
     await ann_hub.create(ROLES, {"metadata": {"name": "boss"}, "rules": [rule("*", "*")]})
@@ -147,7 +147,7 @@ async def test_who_may_escalate_or_bind_is_free_to(ann_hub: LocalHub, verb: str,
     ]
 
 
-async def test_only_who_may_do_everything_may_aggregate(hub: LocalHub) -> None:
+async def test_only_users_with_all_rights_may_create_aggregated_roles(hub: LocalHub) -> None:
     await hub.create(CLUSTER_ROLES, {"metadata": {"name": "w"}, "rules": [WRITER]})
     await hub.create(CLUSTER_BINDINGS, binding("w", reference("ClusterRole", "w"), "ann"))
     selectors = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}

@@ -73,7 +73,7 @@ async def allow(hub: LocalHub, *rules: Obj) -> None:
         ),
     ],
 )
-async def test_each_part_of_being_somebody_else_must_be_allowed(
+async def test_each_impersonated_attribute_must_be_allowed(
     hub: LocalHub, rules: list[Obj], headers: dict[str, str], refused: str
 ) -> None:
     await allow(hub, *rules)

@@ -87,7 +87,7 @@ def test_nothing_is_allowed_by_covered_rules_that_is_not_allowed_by_the_others(
         assert not given or any(twin.rule_allows(rule, asked) for rule in owned)
 
 
-def test_what_is_missing_is_told_by_resource_with_its_verbs_in_their_order() -> None:
+def test_missing_rights_are_listed_by_resource_with_ordered_verbs() -> None:
     owned = [rule_of({"verbs": ["list"], "apiGroups": ["*"], "resources": ["pods"]})]
     wanted = [
         {"verbs": ["watch", "list", "get"], "apiGroups": [""], "resources": ["pods", "secrets"]},

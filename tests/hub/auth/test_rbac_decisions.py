@@ -211,7 +211,7 @@ async def test_administrators_need_no_role_and_others_do(cluster: Cluster) -> No
     assert not authorizer.decide("root", User(ADMINISTRATORS), everything).allowed
 
 
-async def test_whoever_belongs_to_one_cluster_is_nobody_in_another(cluster: Cluster) -> None:
+async def test_a_user_of_one_cluster_has_no_rights_in_another(cluster: Cluster) -> None:
     other = Cluster(cluster.store, "other")
     authorizer = Authorizer(cluster.store)
     for one in (cluster, other):
@@ -260,7 +260,7 @@ async def test_long_questions_are_answered_and_not_remembered(cluster: Cluster, 
     assert not authorizer._grants
 
 
-async def test_what_is_remembered_is_bounded_whatever_is_asked(
+async def test_the_cache_of_grants_is_bounded_for_any_requests(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("farflung.hub.auth.authorizer.CACHED_BYTES", 100_000)

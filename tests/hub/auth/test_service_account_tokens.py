@@ -98,7 +98,7 @@ async def test_a_token_bound_to_a_pod_says_which_and_where_it_is(hub: LocalHub) 
     assert [name for name, _ in user.extra] == sorted(name for name, _ in user.extra)
 
 
-async def test_tokens_of_the_same_account_are_told_apart(hub: LocalHub) -> None:
+async def test_tokens_of_the_same_account_have_different_ids(hub: LocalHub) -> None:
     first, second = user_of(hub, await token_for(hub)), user_of(hub, await token_for(hub))
     assert first is not None
     assert second is not None
@@ -180,7 +180,7 @@ async def test_a_change_of_the_account_leaves_its_tokens_good(hub: LocalHub) -> 
 # --- what else can be wrong -----------------------------------------------------------------------
 
 
-async def test_a_token_for_somebody_else_is_no_login(hub: LocalHub) -> None:
+async def test_a_token_for_another_audience_does_not_authenticate(hub: LocalHub) -> None:
     token = await token_for(hub, audiences=["vault"])
     assert user_of(hub, token) is None
     assert why(hub, token) == (
@@ -189,7 +189,7 @@ async def test_a_token_for_somebody_else_is_no_login(hub: LocalHub) -> None:
     assert user_of(hub, await token_for(hub, audiences=["vault", *AUDIENCES])) is not None
 
 
-async def test_a_token_of_another_cluster_is_nobody_here(hub: LocalHub) -> None:
+async def test_a_token_of_another_cluster_does_not_authenticate(hub: LocalHub) -> None:
     uid = (await hub.get(f"{ACCOUNTS}/default")).json["metadata"]["uid"]
     elsewhere = hub.accounts.issue(ServiceAccount("other", "default", "default", uid), AUDIENCES, 3600, BoundObjects())
     assert user_of(hub, elsewhere) is None, "the account is not there, although one here has its name and uid"

@@ -142,7 +142,7 @@ def test_a_token_is_taken_in_one_spelling_and_up_to_a_size() -> None:
 
 @settings(max_examples=examples(300))
 @given(st.text(max_size=60) | st.from_regex(r"[\w-]{0,30}\.[\w-]{0,30}\.[\w-]{0,30}", fullmatch=True))
-def test_whatever_is_sent_it_is_no_token(text: str) -> None:
+def test_arbitrary_bytes_are_no_token(text: str) -> None:
     assert KEYS.claims(text) is None
 
 

@@ -203,7 +203,7 @@ async def test_operators_and_owners_do_get_there(tenants: Tenants) -> None:
 # --- what is in a request besides its path --------------------------------------------------------
 
 
-async def test_a_continue_token_goes_on_where_it_is_used_and_not_where_it_was_given(tenants: Tenants) -> None:
+async def test_a_continue_token_continues_in_the_workspace_of_the_request(tenants: Tenants) -> None:
     page = await tenants.send("GET", f"/clusters/{BOBS}{MAPS}", token="bob", query="limit=1")
     token = page.json["metadata"]["continue"]
     answer = await tenants.send("GET", f"/clusters/{ALICES}{MAPS}", query=urlencode({"continue": token}))
@@ -239,7 +239,7 @@ async def test_selectors_and_versions_select_within_a_workspace(tenants: Tenants
 
 
 @pytest.mark.parametrize("path", [f"/clusters/{BOBS}{MAPS}", "/clusters/*/api/v1/configmaps", "/api/v1/configmaps"])
-async def test_nobody_watches_another_workspace(tenants: Tenants, path: str) -> None:
+async def test_a_watch_of_another_workspace_is_refused(tenants: Tenants, path: str) -> None:
     refused(await tenants.send("GET", path, query="watch=1&resourceVersion=1"))
 
 

@@ -68,7 +68,7 @@ async def test_two_exports_have_two_identities_and_one_that_comes_again_has_the_
     assert (await local.export("c-prov", "ex.test"))["status"]["identityHash"] == first
 
 
-async def test_an_identity_that_is_lost_or_changed_is_told_of_and_its_hash_stays() -> None:
+async def test_a_lost_or_changed_identity_is_reported_and_its_hash_stays() -> None:
     local = await provided()
     first = local.read(EXPORT, "c-prov", "ex.test")["status"]["identityHash"]
     lost = await local.change_export(
@@ -164,7 +164,7 @@ async def test_a_binding_is_bound_and_served_at_once() -> None:
     assert local.kinds.of("c-prov").find("ex.test", "v1", "widgets") is None
 
 
-async def test_a_missing_export_is_told_of_and_bound_once_it_comes() -> None:
+async def test_a_missing_export_is_reported_and_bound_once_it_is_created() -> None:
     local = await provided()
     binding = await local.bind("c-cons", "w", "root", "later")
     assert binding["status"] == {
@@ -284,7 +284,7 @@ async def test_changes_of_an_export_reach_its_bindings_and_what_it_drops_stays_b
     assert [one["resource"] for one in binding["status"]["boundResources"]] == ["widgets"]
 
 
-async def test_what_is_bound_is_served_when_its_export_schema_and_hub_are_gone() -> None:
+async def test_bound_kinds_are_served_after_their_export_and_schema_are_deleted_and_the_hub_restarts() -> None:
     local = await provided()
     await local.bind("c-cons", "w", "root:prov", "ex.test")
     await local.remove(SCHEMA, "c-prov", "v1.widgets.ex.test")
@@ -432,7 +432,7 @@ ADMIN = User("admin", ("system:masters",))
 
 
 @pytest.mark.parametrize("reference", [ExportReference("root:prov", "ex.test"), ExportReference("root:prov", "nosuch")])
-async def test_who_may_not_bind_an_export_does_not_learn_whether_it_is_there(reference: ExportReference) -> None:
+async def test_a_user_who_may_not_bind_an_export_does_not_learn_whether_it_exists(reference: ExportReference) -> None:
     local = await provided()
     with pytest.raises(ApiError) as caught:
         local.binder.check_may_bind("c-cons", NOBODY, Authorizer(local.store), "b1", reference, "create", "APIBinding")

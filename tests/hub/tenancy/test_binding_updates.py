@@ -128,7 +128,7 @@ async def test_nobody_looks_at_bindings_when_an_export_changes_in_what_does_not_
 # --- following ----------------------------------------------------------------------------------------
 
 
-async def test_a_binding_is_bound_when_its_export_comes() -> None:
+async def test_a_binding_is_bound_when_its_export_is_created() -> None:
     local = await following()
     await local.bind("c-cons", "w", "root", "later")
     async with local.running():
@@ -141,7 +141,7 @@ async def test_a_binding_is_bound_when_its_export_comes() -> None:
         assert local.kinds.of("c-cons").find("ex.test", "v1", "widgets") is not None
 
 
-async def test_a_binding_is_bound_when_a_missing_schema_comes() -> None:
+async def test_a_binding_is_bound_when_a_missing_schema_is_created() -> None:
     local = await following()
     await local.export("c-prov", "ex.test", "v9.widgets.ex.test")
     await local.bind("c-cons", "w", "root:prov", "ex.test")
@@ -167,7 +167,7 @@ async def test_every_binding_follows_its_export() -> None:
             assert status["exportPermissionClaims"] == [claim]
 
 
-async def test_an_export_that_goes_is_told_of_and_what_is_bound_stays() -> None:
+async def test_a_deleted_export_is_reported_and_bound_kinds_stay() -> None:
     local = await exporting()
     async with local.running():
         await local.remove(EXPORT, "c-prov", "ex.test")
@@ -210,7 +210,7 @@ async def test_an_export_tells_whether_its_secret_still_has_its_identity() -> No
         assert local.read(EXPORT, "c-other", "elsewhere") == untouched
 
 
-async def test_names_that_become_free_are_had_by_who_waits() -> None:
+async def test_names_that_become_free_are_given_to_a_waiting_binding() -> None:
     local = await exporting()
     await local.bind("c-cons", "second", "root:prov", "ex.test")
     await local.definition("c-other", "widgets", "ex.test", "Widget")
@@ -281,7 +281,7 @@ async def test_a_change_that_a_crash_cut_off_reaches_the_bindings_at_the_next_st
         assert [one["schema"]["name"] for one in bound] == ["v2.widgets.ex.test"]
 
 
-async def test_a_deletion_that_a_crash_cut_off_goes_on() -> None:
+async def test_a_deletion_that_a_crash_interrupted_continues() -> None:
     local = await exporting()
     widget = await local.widget("c-cons", "a")
     await local.unbind()

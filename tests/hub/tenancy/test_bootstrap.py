@@ -204,7 +204,7 @@ async def test_a_second_start_writes_nothing(bare: bool) -> None:
     assert hub.store.revision == before
 
 
-async def test_what_users_changed_stays_and_what_they_removed_comes_back() -> None:
+async def test_objects_that_users_changed_stay_and_removed_ones_are_created_again() -> None:
     hub = await started()
     kept, gone = "/tenancy.kcp.io/workspacetypes/root/universal", "/tenancy.kcp.io/workspacetypes/root/team"
     entry = hub.store.get(kept)
@@ -250,7 +250,7 @@ async def test_an_export_of_an_earlier_hub_offers_what_this_one_knows() -> None:
     assert hub.store.revision == revision
 
 
-async def test_an_export_that_somebody_else_changed_stays_as_it_is() -> None:
+async def test_an_export_that_a_user_changed_stays_as_it_is() -> None:
     hub = await started(bare=False)
     key = await aged(hub, "kubectl-edit")
     before = hub.object(key)

@@ -43,7 +43,7 @@ async def test_a_watch_ends_when_its_kind_has_another_schema(world: Provided) ->
     assert event["object"]["spec"] == {"size": 1, "colour": "red", "shape": "round"}
 
 
-async def test_a_watch_goes_on_while_its_binding_goes_and_ends_with_it(world: Provided) -> None:
+async def test_a_watch_continues_while_its_binding_terminates_and_ends_with_it(world: Provided) -> None:
     path, bound = f"/clusters/{world.consumer}{WIDGETS}", f"/clusters/{world.consumer}{BINDINGS}/w"
     await world.hub.create(path, widget("a"))
     watch = await world.hub.watch(path)

@@ -82,7 +82,7 @@ def test_the_hub_and_those_who_make_and_believe_them_mean_the_same_ones() -> Non
     assert DELIVERY_PREFIX == PREFIX
 
 
-async def test_nobody_leads_a_machine_elsewhere(grounds: Grounds) -> None:
+async def test_a_tenant_cannot_redirect_the_delivery_of_a_machine(grounds: Grounds) -> None:
     forged = {DELIVERS_TO: "clouds|default/az9"}
     with grounds.hub.writes_nothing():
         for answer in await grounds.every_way(ALICE, NAME, spec=ELSEWHERE):

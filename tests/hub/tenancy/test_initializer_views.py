@@ -152,7 +152,7 @@ async def test_a_label_alone_shows_nothing(waiting: Scene) -> None:
     assert await waiting.listed() == [waiting.cluster]
 
 
-async def test_watchers_are_told_when_workspaces_come_into_the_view_and_leave_it(waiting: Scene) -> None:
+async def test_watchers_get_workspaces_that_enter_and_leave_the_view(waiting: Scene) -> None:
     hub, hub.token = waiting.hub, ALICE
     watch = await hub.watch(waiting.view("*", CLUSTERS))
     elsewhere = await hub.watch(waiting.view("*", CLUSTERS, f"{waiting.home}:other"))
@@ -299,7 +299,9 @@ def everything_in(one: Scene) -> list[tuple[str, str, Obj | None]]:
 
 
 @pytest.mark.parametrize("token", [BOB, None])
-async def test_whoever_may_not_initialize_the_type_sees_and_does_nothing(waiting: Scene, token: str | None) -> None:
+async def test_a_user_who_may_not_initialize_the_type_has_no_access_to_its_view(
+    waiting: Scene, token: str | None
+) -> None:
     """Bob may use the type, and is the owner of what waits."""
     with waiting.hub.writes_nothing():
         for method, path, body in everything_in(waiting):
@@ -465,7 +467,7 @@ async def restarted(one: Scene, written: list[tuple[str, bytes | None]]) -> Scen
     return Scene(await platform_hub(store), one.home, one.team, one.cluster)
 
 
-async def test_a_hub_that_stops_anywhere_goes_on_to_the_same_end() -> None:
+async def test_a_hub_that_stops_at_any_point_reaches_the_same_state() -> None:
     store = Recorded()
     one = await scene(store=store)
     async with one.hub.running_controllers():

@@ -54,7 +54,7 @@ async def neighbours() -> Neighbours:
 
 
 @pytest.mark.parametrize("plural", ["apibindings", "apiexportendpointslices"])
-async def test_whether_there_is_an_export_is_not_told_to_who_may_not_bind_it(
+async def test_the_existence_of_an_export_is_hidden_from_users_who_may_not_bind_it(
     neighbours: Neighbours, plural: str
 ) -> None:
     told = set()
@@ -117,7 +117,7 @@ async def test_a_type_may_bind_what_its_author_exports(neighbours: Neighbours) -
     assert (await neighbours.hub.of(ALICE, "GET", f"/clusters/{child}{WIDGETS}")).names == []
 
 
-async def test_whether_there_is_a_type_is_not_told_to_who_may_not_use_it(neighbours: Neighbours) -> None:
+async def test_the_existence_of_a_type_is_hidden_from_users_who_may_not_use_it(neighbours: Neighbours) -> None:
     hub = neighbours.hub
     await hub.made(BOB, f"/clusters/{neighbours.bobs}{TENANCY}/workspacetypes", {"metadata": {"name": "t"}, "spec": {}})
     told = set()
@@ -298,7 +298,7 @@ async def test_of_what_nobody_has_bound_any_more_nothing_is_kept(neighbours: Nei
     assert not [key for key in hub.stored() if neighbours.bobs in key or neighbours.identity in key]
 
 
-async def test_a_copy_of_a_schema_whose_binding_never_came_goes_at_the_next_start(neighbours: Neighbours) -> None:
+async def test_a_copy_of_a_schema_without_a_binding_is_deleted_at_the_next_start(neighbours: Neighbours) -> None:
     hub = neighbours.hub
     held = hub.store.list("/apis.kcp.io/apiresourceschemas:bound/").entries
     key = f"/apis.kcp.io/apiresourceschemas:bound/{'0' * 64}/some-uid"

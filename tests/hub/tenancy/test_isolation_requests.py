@@ -398,7 +398,7 @@ async def test_rights_in_one_workspace_are_none_in_another(neighbours: Neighbour
 
 
 @pytest.mark.parametrize("name", ["root", "root:org", "bobs", "root:org:bobs", "*", "system", "user:bob", "bob:x", "~"])
-async def test_a_user_with_the_name_of_a_workspace_is_nobody_special(name: str) -> None:
+async def test_a_user_with_the_name_of_a_workspace_has_no_special_rights(name: str) -> None:
     eve = {"eve": User(name, (AUTHENTICATED, name))}
     neighbours = await Neighbours().settle(eve)
     hub = neighbours.hub
@@ -616,7 +616,7 @@ async def test_a_namespace_that_ends_takes_nothing_of_anothers(neighbours: Neigh
 # --- another workspace of the same name -----------------------------------------------------------
 
 
-async def test_a_workspace_that_comes_again_is_another_one(neighbours: Neighbours) -> None:
+async def test_a_workspace_that_is_created_again_has_another_cluster(neighbours: Neighbours) -> None:
     """Whoever had a watch, a token or a place in a list of the old one has nothing of the new one."""
     hub, old = neighbours.hub, neighbours.alices
     for name in ("a", "b"):

@@ -111,7 +111,7 @@ WRITES = [
 
 
 @pytest.mark.parametrize("method, rest, body, more", WRITES)
-async def test_nothing_is_written_where_nobody_has_bound_the_export(
+async def test_a_write_through_a_view_into_a_workspace_without_the_binding_is_refused(
     market: Market, method: str, rest: str, body: Any, more: Obj
 ) -> None:
     """Neither in a workspace that is there nor in one that is not; nor in all, nor in Alice's own."""
@@ -223,7 +223,7 @@ async def test_a_view_ends_with_its_export(market: Market) -> None:
     assert (await market.view("GET", "/api/v1/configmaps")).status == 403
 
 
-async def test_a_workspace_that_goes_is_seen_no_more(market: Market) -> None:
+async def test_a_deleted_workspace_is_no_longer_in_the_view(market: Market) -> None:
     hub = market.hub
     await market.bind(permissionClaims=decided("Accepted"))
     await hub.made(BOB, f"/clusters/{market.bobs}{WIDGETS}", {"metadata": {"name": "w"}})

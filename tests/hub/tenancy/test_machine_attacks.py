@@ -146,7 +146,7 @@ def forbids(answer: Answer, path: str) -> bool:
 # --- saying where a machine is ----------------------------------------------------------------------
 
 
-async def test_nobody_says_where_a_new_machine_is(cloud: Cloud) -> None:
+async def test_a_tenant_cannot_set_the_location_of_a_new_machine(cloud: Cloud) -> None:
     force = {"fieldManager": "alice"}
     with cloud.hub.writes_nothing():
         for path, claim in CLAIMS.items():
@@ -232,7 +232,7 @@ async def test_nobody_gets_more_rights_by_calling_themselves_something_else(clou
 # --- saying that it has ended -----------------------------------------------------------------------
 
 
-async def test_nobody_says_that_a_machine_has_ended_but_those_who_bind(cloud: Cloud) -> None:
+async def test_only_users_who_may_bind_can_report_that_a_machine_ended(cloud: Cloud) -> None:
     """Syncers may write the status of Pods, in all namespaces that are called like theirs."""
     compute = f"/clusters/root:compute{RBAC}"
     for obj in policy_objects(policy_rules()):
@@ -259,7 +259,7 @@ async def test_nobody_says_that_a_machine_has_ended_but_those_who_bind(cloud: Cl
     assert (await cloud.of(robot, "PATCH", "bound/status", running, content_type=MERGE_PATCH)).status == 403
 
 
-async def test_a_status_that_comes_with_an_object_is_dropped(cloud: Cloud) -> None:
+async def test_the_status_of_a_new_object_is_dropped(cloud: Cloud) -> None:
     home = f"/clusters/{cloud.alices}{SCHEDULING}/allocations"
     placements = {"status": {"phase": "Bound", "placements": [{"replica": 0, "cluster": {"name": "az1"}}]}}
     forged = merged(merged(ALLOCATION, placements), {"metadata": {"name": "forged"}})
@@ -429,7 +429,9 @@ PATCHES = st.fixed_dictionaries(
 @given(
     sent=st.lists(st.tuples(st.sampled_from(["bound", "waiting", "bound/status"]), PATCHES), min_size=8, max_size=24)
 )
-async def test_whatever_a_tenant_sends_the_scheduler_sees_the_same_room_taken(sent: list[tuple[str, Obj]]) -> None:
+async def test_no_request_of_a_tenant_changes_the_room_that_the_scheduler_sees_as_taken(
+    sent: list[tuple[str, Obj]],
+) -> None:
     cloud, seeing = await opened(), SubjectDecoder({})
 
     def seen() -> tuple[object, ...]:

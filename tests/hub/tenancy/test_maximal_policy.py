@@ -153,7 +153,7 @@ def test_a_consumer_cannot_be_named_without_the_prefix() -> None:
 
 
 @pytest.mark.parametrize("policy", [None, {}, {"local": None}])
-def test_an_export_without_a_local_policy_limits_nobody(policy: Obj | None) -> None:
+def test_an_export_without_a_local_policy_limits_no_user(policy: Obj | None) -> None:
     assert not has_permission_policy({"spec": {"maximalPermissionPolicy": policy}})
     assert not has_permission_policy({})
     assert bound_exports({}) == {}

@@ -86,7 +86,7 @@ async def furnished(hub: PlatformHub, name: str) -> str:
     return cluster
 
 
-async def test_nothing_is_remembered_of_a_workspace_that_is_gone() -> None:
+async def test_nothing_is_cached_of_a_deleted_workspace() -> None:
     hub = await platform_hub()
     async with hub.running_controllers():
         cluster = await furnished(hub, "gone")
@@ -98,7 +98,7 @@ async def test_nothing_is_remembered_of_a_workspace_that_is_gone() -> None:
         assert naming(hub, cluster) == []
 
 
-async def test_nothing_is_remembered_of_exports_that_are_gone() -> None:
+async def test_nothing_is_cached_of_deleted_exports() -> None:
     hub = await platform_hub()
     async with hub.running_controllers():
         cluster = await hub.workspace("w")

@@ -47,7 +47,7 @@ def test_what_does_not_is_no_path(text: str) -> None:
     assert invalid_cluster(text).code == 400
 
 
-def test_a_malformed_cluster_is_told_as_kcp_does() -> None:
+def test_a_malformed_cluster_is_refused_with_kcps_message() -> None:
     assert invalid_cluster("Bad_Name").message == 'invalid cluster: "Bad_Name" does not match the regex'
 
 

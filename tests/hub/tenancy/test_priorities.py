@@ -81,7 +81,7 @@ async def test_everybody_may_let_others_go_first_and_keep_or_lower_what_they_wer
             assert answer.status == (200 if allowed else 403), (kind, name, priority, answer.body)
 
 
-async def test_operators_say_who_comes_first() -> None:
+async def test_operators_may_set_priorities() -> None:
     hub, at = await opened()
     for kind, home in HOMES.items():
         path = at + home

@@ -77,7 +77,7 @@ async def accept(world: Provided, *claims: Obj) -> None:
     assert (await world.hub.patch(path, {"spec": {"permissionClaims": list(claims)}})).status == 200
 
 
-async def test_whoever_watches_bindings_hears_of_their_end(world: Provided) -> None:
+async def test_a_watch_of_bindings_in_a_view_gets_their_deletion(world: Provided) -> None:
     watch = await world.hub.watch(world.view(BINDINGS))
     path = f"/clusters/{world.consumer}{BINDINGS}/w"
     await world.hub.delete(path)
@@ -89,7 +89,7 @@ async def test_whoever_watches_bindings_hears_of_their_end(world: Provided) -> N
     assert clusters == [world.consumer] * 3 + [world.other]
 
 
-async def test_whoever_watches_what_is_claimed_begins_anew_when_a_workspace_decides(world: Provided) -> None:
+async def test_a_watch_of_claimed_objects_relists_when_a_workspace_accepts_or_rejects_a_claim(world: Provided) -> None:
     await world.hub.create(f"/clusters/{world.consumer}{MAPS}", {"metadata": {"name": "m"}})
     maps = world.view("/api/v1/configmaps")
     for decided in ([ACCEPTED], [{**CLAIM, "state": "Rejected"}]):
@@ -112,7 +112,7 @@ async def test_a_history_that_does_not_tell_what_came_into_sight_is_too_old(worl
     assert watch.changes == [("ADDED", "m")]
 
 
-async def test_whatever_is_watched_through_a_view_ends_with_its_export(world: Provided) -> None:
+async def test_watches_in_a_view_end_when_its_export_is_deleted(world: Provided) -> None:
     watch = await world.hub.watch(world.view(WIDGETS))
     await world.hub.delete(f"/clusters/{world.provider}{APIS}/apiexports/ex.test")
     assert has_expired(await watch.end())
@@ -121,7 +121,7 @@ async def test_whatever_is_watched_through_a_view_ends_with_its_export(world: Pr
     assert (await world.get(WIDGETS)).status == 403
 
 
-async def test_the_end_of_objects_is_told_even_if_that_of_their_binding_is_heard_first(world: Provided) -> None:
+async def test_deletions_of_objects_are_sent_even_after_the_deletion_of_their_binding(world: Provided) -> None:
     store = world.hub.store
     await accept(world, ACCEPTED)
     await world.hub.create(f"/clusters/{world.consumer}{WIDGETS}", widget("a"))
@@ -135,7 +135,7 @@ async def test_the_end_of_objects_is_told_even_if_that_of_their_binding_is_heard
     assert watch.changes == [("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_nothing_that_was_written_after_the_end_of_a_binding_is_told(world: Provided) -> None:
+async def test_writes_after_the_deletion_of_a_binding_are_not_sent(world: Provided) -> None:
     await accept(world, ACCEPTED)
     maps = f"/clusters/{world.consumer}{MAPS}"
     await world.hub.create(maps, {"metadata": {"name": "m"}, "data": {"a": "seen"}})

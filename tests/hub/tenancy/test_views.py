@@ -59,7 +59,7 @@ async def test_a_view_has_what_is_exported_and_bindings_to_read() -> None:
     assert bindings.subresources == ()
 
 
-async def test_a_view_that_nobody_has_bound_has_its_kinds_already() -> None:
+async def test_a_view_without_bindings_serves_its_kinds() -> None:
     local = await provider()
     await local.schema("c-prov", widget_schema("v1.gadgets.ex.test", names={"kind": "Gadget", "plural": "gadgets"}))
     await local.export("c-prov", "unbound", "v1.gadgets.ex.test")

@@ -299,7 +299,7 @@ async def test_what_is_shown_of_a_machine_is_its_status_and_its_cluster(shop: Sh
     assert row[columns.index("Node")] == "az1"
 
 
-async def test_clients_are_told_how_lists_of_pods_are_merged(shop: Shop) -> None:
+async def test_openapi_has_the_merge_keys_of_pods(shop: Shop) -> None:
     """kubectl asks only those who know strategies; of others it thinks that their Pods are those of Kubernetes."""
     told = (await shop.hub.get(f"{shop.at}/openapi/v3/api/v1")).json
     paths = {plural: f"/api/v1/namespaces/{{namespace}}/{plural}/{{name}}" for plural in ("pods", "services")}

@@ -152,7 +152,7 @@ async def test_a_cached_decision_is_not_used_for_other_users_who_look_alike(worl
     assert not world.allows("one", User(OPERATOR.name, OPERATOR.groups, cluster="one"))
 
 
-async def test_cached_decisions_are_few_and_short_whatever_is_asked(world: World) -> None:
+async def test_cached_decisions_are_limited_in_number_and_size_for_any_requests(world: World) -> None:
     """Reviews of access contain any user and attributes, of any length."""
     await world.role("one", "alice", EVERYTHING, ENTER)
     await world.role("one", "crowd", EVERYTHING, ENTER, kind="Group")
@@ -229,7 +229,7 @@ async def test_administrators_pass_everywhere_but_make_nothing_where_there_is_no
     assert not world.allows(NO_CLUSTER, MASTER)
 
 
-async def test_a_workspace_that_is_gone_lets_nobody_in(world: World) -> None:
+async def test_a_deleted_workspace_admits_no_user(world: World) -> None:
     await world.role("one", "alice", EVERYTHING, ENTER)
     key = "/core.kcp.io/logicalclusters/one/cluster"
     entry = world.store.get(key)
@@ -275,7 +275,7 @@ def test_groups_are_asked_for_as_alternatives_of_sets() -> None:
     assert not has_required_groups(";", ("a",))
 
 
-async def test_rules_are_told_to_those_who_may_enter(world: World) -> None:
+async def test_rules_are_listed_for_users_with_access_to_the_workspace(world: World) -> None:
     await world.role("one", "alice", EVERYTHING)
     assert world.authorizer.rules_of("one", ALICE, "default") == ([], [])
     await world.role("one", "alice", EVERYTHING, ENTER)
@@ -299,7 +299,7 @@ async def test_a_service_account_needs_no_access_to_its_own_workspace(world: Wor
     assert not world.allows("one", ROBOT, CREATE)
 
 
-def test_without_a_cluster_in_its_path_a_request_goes_where_its_sender_belongs() -> None:
+def test_a_request_without_a_cluster_is_routed_to_the_users_default_cluster() -> None:
     assert default_cluster(ROBOT) == "one"
     assert default_cluster(MASTER) == ROOT
     assert default_cluster(OPERATOR) == NO_CLUSTER
@@ -349,7 +349,7 @@ async def test_impersonating_those_who_rule_everywhere_gives_their_owner_nothing
 
 
 @pytest.mark.parametrize("cluster", ["two", "nosuch", WILDCARD, NO_CLUSTER])
-async def test_nobody_impersonates_where_they_may_not_enter(world: World, cluster: str) -> None:
+async def test_impersonation_requires_access_to_the_workspace(world: World, cluster: str) -> None:
     with pytest.raises(ApiError, match="access denied") as raised:
         impersonated_user(ALICE, {"impersonate-user": "bob"}, world.authorizer, cluster)
     assert raised.value.code == 403
@@ -399,7 +399,7 @@ async def test_a_view_is_for_those_who_may_do_so_with_the_content_of_its_export(
         assert raised.value.code == 403
 
 
-async def test_nobody_sees_through_an_export_that_is_not_there(world: World) -> None:
+async def test_the_view_of_a_missing_export_is_refused(world: World) -> None:
     await world.role("one", "alice", EVERYTHING, EVERY_PATH)
     for user in (ALICE, OPERATOR, MASTER):
         with pytest.raises(ApiError, match="access denied"):
@@ -444,7 +444,7 @@ async def test_a_refusal_tells_nothing_of_what_there_is(world: World) -> None:
     )
 
 
-def test_a_refused_path_is_told_without_its_cluster() -> None:
+def test_a_refused_path_is_reported_without_its_cluster() -> None:
     with pytest.raises(ApiError, match=r'^forbidden: User "alice" cannot get path "/apis": access denied$'):
         World().authorizer.check("nosuch", ALICE, Attributes("get", path="/apis"))
 

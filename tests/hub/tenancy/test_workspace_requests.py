@@ -183,7 +183,7 @@ async def condition(watch: Watch, type: str) -> Obj:
             return found[0]
 
 
-async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(hub: LocalWorkspaces) -> None:
+async def test_users_of_a_terminating_workspace_can_work_until_it_is_deleted(hub: LocalWorkspaces) -> None:
     cluster = (await hub.new_workspace("root", "a"))["spec"]["cluster"]
     maps = f"/clusters/{cluster}/api/v1/namespaces/default/configmaps"
     await hub.create(maps, {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
@@ -213,7 +213,7 @@ async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(
     )
 
 
-async def test_nobody_deletes_a_workspace_from_inside(hub: LocalWorkspaces) -> None:
+async def test_a_workspace_cannot_be_deleted_from_inside(hub: LocalWorkspaces) -> None:
     await hub.new_workspace("root", "a")
     for inside in ("root", "root:a"):
         with hub.writes_nothing():

@@ -167,13 +167,13 @@ async def test_what_cannot_be_is_refused_as_kcp_does(local: LocalTenancy, spec: 
     assert local.stored() == before
 
 
-async def test_a_type_that_somebody_may_not_use_is_not_there(local: LocalTenancy) -> None:
+async def test_a_type_that_the_user_may_not_use_is_not_found(local: LocalTenancy) -> None:
     workspace: Obj = {"metadata": {"name": "a"}, "spec": {"type": {"name": "universal", "path": "root"}}}
     with pytest.raises(ApiError, match='"root:universal" not found'):
         local.tenancy.admit("root", ADMIN, workspace, lambda cluster, name: False)
 
 
-async def test_nobody_says_who_owns_a_workspace_but_the_hub(local: LocalTenancy) -> None:
+async def test_only_the_hub_sets_the_owner_of_a_workspace(local: LocalTenancy) -> None:
     annotations = {"experimental.tenancy.kcp.io/owner": '{"username":"somebody"}'}
     workspace: Obj = {"metadata": {"name": "a", "annotations": annotations}}
     local.tenancy.admit("root", ADMIN, workspace, everybody)
@@ -295,7 +295,7 @@ def test_some_names_of_types_are_reserved(name: str) -> None:
     )
 
 
-def test_nobody_makes_a_logical_cluster() -> None:
+def test_a_logical_cluster_cannot_be_created() -> None:
     with pytest.raises(ApiError, match=r'logicalclusters.core.kcp.io "cluster" is forbidden: LogicalCluster cannot be'):
         guards.check_new_cluster()
 
@@ -341,7 +341,7 @@ def test_logical_clusters_are_protected(cluster: str, user: User, deletable: boo
         ),
     ],
 )
-def test_a_logical_cluster_only_goes_forward(new: Obj, old: Obj, why: str) -> None:
+def test_the_phase_of_a_logical_cluster_only_advances(new: Obj, old: Obj, why: str) -> None:
     with pytest.raises(ApiError, match=why):
         guards.check_cluster_change(ADMIN, new, old)
     guards.check_cluster_change(SHARD_ADMIN, new, old)

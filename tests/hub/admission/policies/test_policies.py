@@ -160,7 +160,7 @@ async def test_a_deletion_has_an_old_object_alone_and_warnings(hub: LocalHub) ->
     assert (await hub.get(CONFIG_MAPS)).names == ["kept"]
 
 
-async def test_a_refused_object_of_a_collection_stays_and_the_refusal_is_told(hub: LocalHub) -> None:
+async def test_a_refused_object_of_a_collection_stays_and_the_refusal_is_returned(hub: LocalHub) -> None:
     for name in ("a", "keep", "z"):
         await hub.config_map(name)
     await bind(hub, policy("keeps", "oldObject.metadata.name != 'keep'"))
@@ -342,7 +342,7 @@ async def test_match_conditions_leave_requests_alone_and_a_false_one_outweighs_e
     assert refused(await hub.post(CONFIG_MAPS, config_map("d")), "some", failed)
 
 
-async def test_an_audit_annotation_that_fails_refuses_whatever_the_binding_says(
+async def test_a_failing_audit_annotation_refuses_with_any_action_of_the_binding(
     hub: LocalHub, caplog: pytest.LogCaptureFixture
 ) -> None:
     notes = [
@@ -403,7 +403,7 @@ async def guarded(hub: LocalHub) -> AsyncIterator[LocalHub]:
         ("authorizer == authorizer", True),
     ],
 )
-async def test_policies_may_ask_what_somebody_may_do(guarded: LocalHub, expression: str, holds: bool | None) -> None:
+async def test_policies_may_check_permissions(guarded: LocalHub, expression: str, holds: bool | None) -> None:
     answer = await guarded.post(POLICIES, policy("asks", {"expression": expression, "message": "no"}))
     if holds is None:
         assert answer.status == 422
