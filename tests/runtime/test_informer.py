@@ -156,7 +156,7 @@ async def test_an_informer_that_resumes_is_notified_only_of_later_changes() -> N
             news.set()
 
     after.subscribe(listener)
-    after.resume(remembered, before.cache.heard)
+    after.resume(remembered, before.cache.delivered)
     assert after.synced.is_set()
     assert {key.name for key in after.cache} == {key.name for key in before.cache}
     running = asyncio.create_task(after.run())

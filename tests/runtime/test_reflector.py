@@ -68,10 +68,10 @@ class Heard:
         self.cache.remove(gone)
         self.news.append(f"-{gone.key.name}")
 
-    def hear(self, version: int) -> None:
-        self.cache.hear(version)
+    def advance(self, version: int) -> None:
+        self.cache.advance(version)
 
-    def is_news(self, key: Key, version: int) -> bool:
+    def is_new(self, key: Key, version: int) -> bool:
         return version > self.cache.version(key)
 
     def previous(self, key: Key) -> Any:

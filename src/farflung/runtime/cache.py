@@ -47,7 +47,7 @@ class Cache(Mapping[Key, T], Generic[T]):
 
     def __init__(self) -> None:
         self._known: dict[Key, CachedObject[T]] = {}
-        self._heard = 0  #: the version up to which all changes were delivered
+        self._delivered = 0  #: the version up to which all changes were delivered
 
     def __getitem__(self, key: Key) -> T:
         return self._known[key].value
@@ -59,46 +59,46 @@ class Cache(Mapping[Key, T], Generic[T]):
         return len(self._known)
 
     @property
-    def heard(self) -> int:
+    def delivered(self) -> int:
         """The version up to which all changes were delivered."""
-        return self._heard
+        return self._delivered
 
     def version(self, key: Key) -> int:
         """0 if the cache does not have the object."""
         known = self._known.get(key)
         return 0 if known is None else known.version
 
-    def apply(self, news: CachedObject[T]) -> CacheChange[T] | None:
+    def apply(self, changed: CachedObject[T]) -> CacheChange[T] | None:
         """Apply a change of the watch.  None if the cache has this version or a newer one."""
-        self.hear(news.version)
-        return self._put(news)
+        self.advance(changed.version)
+        return self._put(changed)
 
     def assume(self, written: CachedObject[T]) -> CacheChange[T] | None:
         """Apply an own write, unless the watch delivered that version already, and perhaps a newer one."""
-        return self._put(written) if written.version > self._heard else None
+        return self._put(written) if written.version > self._delivered else None
 
     def forget(self, key: Key) -> CacheChange[T] | None:
         """Remove an object after an own deletion.  If finalizers keep it, the watch delivers it again."""
         known = self._known.pop(key, None)
         return None if known is None else CacheChange(key, known.value, None)
 
-    def remove(self, gone: CachedObject[T]) -> CacheChange[T] | None:
+    def remove(self, deleted: CachedObject[T]) -> CacheChange[T] | None:
         """None if the cache does not have it, or has a newer object of this name."""
-        self.hear(gone.version)
-        known = self._known.get(gone.key)
-        if known is None or known.version > gone.version:
+        self.advance(deleted.version)
+        known = self._known.get(deleted.key)
+        if known is None or known.version > deleted.version:
             return None
-        del self._known[gone.key]
-        return CacheChange(gone.key, known.value, None)
+        del self._known[deleted.key]
+        return CacheChange(deleted.key, known.value, None)
 
-    def hear(self, version: int) -> None:
-        self._heard = max(self._heard, version)
+    def advance(self, version: int) -> None:
+        self._delivered = max(self._delivered, version)
 
     def replace(self, everything: Iterable[CachedObject[T]], version: int) -> list[CacheChange[T]]:
         """Replace everything by a list of that version, even if it is older: the server may have been restored from a
         backup, and then versions are used again for other writes."""
         found = {known.key: known for known in everything}
-        before, self._known, self._heard = self._known, found, version
+        before, self._known, self._delivered = self._known, found, version
         changes: list[CacheChange[T]] = [
             CacheChange(key, old.value, None) for key, old in before.items() if key not in found
         ]
@@ -108,9 +108,9 @@ class Cache(Mapping[Key, T], Generic[T]):
                 changes.append(CacheChange(key, None if old is None else old.value, new.value))
         return changes
 
-    def _put(self, news: CachedObject[T]) -> CacheChange[T] | None:
-        known = self._known.get(news.key)
-        if known is not None and known.version >= news.version:
+    def _put(self, changed: CachedObject[T]) -> CacheChange[T] | None:
+        known = self._known.get(changed.key)
+        if known is not None and known.version >= changed.version:
             return None
-        self._known[news.key] = news
-        return CacheChange(news.key, None if known is None else known.value, news.value)
+        self._known[changed.key] = changed
+        return CacheChange(changed.key, None if known is None else known.value, changed.value)

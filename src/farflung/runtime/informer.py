@@ -88,7 +88,7 @@ class Informer(Generic[T]):
         """Put the server's answer to a write into the cache, before the watch has it."""
         raw = orjson.dumps(written)
         key, version = where(raw)
-        if number(version) > self.cache.heard:
+        if number(version) > self.cache.delivered:
             self._notify(self.cache.assume(CachedObject(key, number(version), self._decode(raw))))
 
     def forget(self, key: Key, version: int | None = None) -> None:
@@ -107,16 +107,16 @@ class Informer(Generic[T]):
         for change in changes:
             self._notify(change)
 
-    def apply(self, news: CachedObject[T]) -> None:
-        self._notify(self.cache.apply(news))
+    def apply(self, changed: CachedObject[T]) -> None:
+        self._notify(self.cache.apply(changed))
 
-    def remove(self, gone: CachedObject[T]) -> None:
-        self._notify(self.cache.remove(gone))
+    def remove(self, deleted: CachedObject[T]) -> None:
+        self._notify(self.cache.remove(deleted))
 
-    def hear(self, version: int) -> None:
-        self.cache.hear(version)
+    def advance(self, version: int) -> None:
+        self.cache.advance(version)
 
-    def is_news(self, key: Key, version: int) -> bool:
+    def is_new(self, key: Key, version: int) -> bool:
         return version > self.cache.version(key)
 
     def previous(self, key: Key) -> T | None:

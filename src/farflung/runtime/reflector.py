@@ -45,14 +45,14 @@ class ReflectorSink(Protocol[T]):
 
     def replace(self, everything: list[CachedObject[T]], version: int) -> None: ...
 
-    def apply(self, news: CachedObject[T]) -> None: ...
+    def apply(self, changed: CachedObject[T]) -> None: ...
 
-    def remove(self, gone: CachedObject[T]) -> None: ...
+    def remove(self, deleted: CachedObject[T]) -> None: ...
 
-    def hear(self, version: int) -> None:
+    def advance(self, version: int) -> None:
         """All changes up to this version were delivered."""
 
-    def is_news(self, key: Key, version: int) -> bool:
+    def is_new(self, key: Key, version: int) -> bool:
         """Whether the sink has an older version: it may have the answer of its own write already."""
 
     def previous(self, key: Key) -> T | None: ...
@@ -237,10 +237,10 @@ class Reflector(Generic[T]):
                 value = sink.previous(key)
                 if value is not None:
                     sink.remove(CachedObject(key, revision, value))
-            elif event.type != "BOOKMARK" and sink.is_news(key, revision):
+            elif event.type != "BOOKMARK" and sink.is_new(key, revision):
                 for known in self._known(reader, key, version, document):
                     sink.apply(known)
-            sink.hear(revision)
+            sink.advance(revision)
 
     def _known(self, reader: _Reader[Any], key: Key, version: str, document: bytes) -> Iterator[CachedObject[Any]]:
         """Nothing if the object is invalid and no version of it was valid."""

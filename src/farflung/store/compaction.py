@@ -51,8 +51,8 @@ class Marks:
         return max(old, default=FIRST)
 
     def forget(self, before: Revision) -> None:
-        gone = bisect_left(self._revisions, before)
-        del self._revisions[:gone], self._moments[:gone]
+        expired = bisect_left(self._revisions, before)
+        del self._revisions[:expired], self._moments[:expired]
 
 
 class CompactableStore(Protocol):
@@ -110,5 +110,5 @@ class Gaps:
         return revision if at < 0 else max(revision, self._firsts[at])
 
     def forget(self, before: Revision) -> None:
-        gone = bisect_left(self._firsts, before)
-        del self._lasts[:gone], self._firsts[:gone]
+        expired = bisect_left(self._firsts, before)
+        del self._lasts[:expired], self._firsts[:expired]

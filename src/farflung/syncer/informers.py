@@ -144,7 +144,7 @@ class KindInformers(Generic[T]):
     def positions(self) -> Iterator[tuple[GroupResource, Collection, int]]:
         """For each listed kind, the resourceVersion up to which all changes arrived."""
         for kind in self._listed:
-            yield kind, self._collections[kind], self._informers[kind].cache.heard
+            yield kind, self._collections[kind], self._informers[kind].cache.delivered
 
     # --- own writes -------------------------------------------------------------------------------
 

@@ -88,20 +88,20 @@ class NodeCapacity:
             self._changed()
         self._listed, self._refusal, self._watches = True, None, True
 
-    def apply(self, news: CachedObject[NodeShare]) -> None:
-        self._versions[news.key.name] = news.version
-        if self._sums.put(news.key.name, news.value):
+    def apply(self, changed: CachedObject[NodeShare]) -> None:
+        self._versions[changed.key.name] = changed.version
+        if self._sums.put(changed.key.name, changed.value):
             self._changed()
 
-    def remove(self, gone: CachedObject[NodeShare]) -> None:
-        self._versions.pop(gone.key.name, None)
-        if self._sums.put(gone.key.name, None):
+    def remove(self, deleted: CachedObject[NodeShare]) -> None:
+        self._versions.pop(deleted.key.name, None)
+        if self._sums.put(deleted.key.name, None):
             self._changed()
 
-    def hear(self, version: int) -> None:
+    def advance(self, version: int) -> None:
         """The sums are not stored, so there is nothing to resume."""
 
-    def is_news(self, key: Key, version: int) -> bool:
+    def is_new(self, key: Key, version: int) -> bool:
         return version > self._versions.get(key.name, -1)
 
     def previous(self, key: Key) -> NodeShare | None:

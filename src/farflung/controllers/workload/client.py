@@ -70,7 +70,7 @@ class WorkloadCache:
         keys = self.children.keys_of(uid)
         found = {obj["metadata"]["uid"]: obj for key in keys if (obj := self.get(key)) is not None}
         for own, (obj, until) in list(self._written.items()):
-            if until < now or int(obj["metadata"]["resourceVersion"]) <= self.informer.cache.heard:
+            if until < now or int(obj["metadata"]["resourceVersion"]) <= self.informer.cache.delivered:
                 del self._written[own]
                 continue
             found.pop(own, None)

@@ -188,7 +188,7 @@ class Audience:
             return
         if data:
             for watcher in tuple(self._members):
-                watcher.tell(data)
+                watcher.send(data)
 
     def encoded(self, changes: Sequence[Change]) -> list[bytes]:
         selection = self.topic.selection
@@ -203,8 +203,8 @@ class Audience:
                 events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
             elif previous is not None:
                 # with the revision of the object, by which its kind is converted
-                gone = Entry(change.key, objects.stamp(previous.value, change.revision), previous.revision)
-                events.append(self._event("DELETED", gone))
+                deleted = Entry(change.key, objects.stamp(previous.value, change.revision), previous.revision)
+                events.append(self._event("DELETED", deleted))
         return events
 
     async def state(self) -> list[bytes]:
@@ -304,7 +304,7 @@ class WatchStream:
         if left > 0:
             self._timers[1] = loop.call_later(min(BOOKMARK_EVERY, left), self._mark, end)
 
-    def tell(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         if self._sink is None:
             self._waiting.append(data)
         else:

@@ -45,7 +45,7 @@ EMBEDDED: Final[Obj] = {
 }
 
 #: keywords that are published unchanged
-TOLD: Final = frozenset(
+PUBLISHED: Final = frozenset(
     {
         "default",
         "description",
@@ -118,7 +118,7 @@ def published_schema(schema: Obj, depth: int = DEEPEST) -> Obj:
                 result[keyword] = published_schema(value, depth - 1) if isinstance(value, dict) else value
             case "allOf" | "anyOf" | "oneOf" if isinstance(value, list):
                 result[keyword] = [published_schema(one, depth - 1) for one in value]
-            case _ if keyword in TOLD or keyword.startswith("x-kubernetes-"):
+            case _ if keyword in PUBLISHED or keyword.startswith("x-kubernetes-"):
                 result[keyword] = value
     if result.get("x-kubernetes-int-or-string") and "type" not in result:
         _describe_integer_or_string(result)
