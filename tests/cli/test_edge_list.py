@@ -49,4 +49,4 @@ def test_an_edge_that_does_not_answer_has_no_pods_to_show(tmp_path: Path) -> Non
         lock.write_phase("Ready", api="https://127.0.0.1:1", runtime="process://0")
         (seen,) = edge_list.edge_states([edge])
 
-    assert (seen.phase.phase, seen.pods) == ("Ready", None)
+    assert (seen.status, seen.pods) == ("Ready", None)

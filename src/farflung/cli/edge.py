@@ -7,9 +7,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from farflung.cli.settings import output
 
 if TYPE_CHECKING:
     from farflung.edge.cluster import EdgeManager
@@ -93,11 +95,12 @@ def wait_option(command: Callable[..., None]) -> Callable[..., None]:
 def create(
     name: str,
     config: Path | None,
+    runtime: str,
+    local_commands: bool,
     kubeconfig: str,
     context_name: str,
     no_kubeconfig: bool,
     seconds: float,
-    **spec: Any,
 ) -> None:
     """Create the edge NAME, and wait until it is ready.
 
@@ -106,7 +109,7 @@ def create(
     from farflung.edge import contexts
 
     with edge_manager() as manager:
-        cluster_name, wanted = _edge_spec(config, **spec)
+        cluster_name, wanted = _edge_spec(config, runtime, local_commands=local_commands)
         name = name or cluster_name or "edge"
         if not no_kubeconfig:
             import msgspec
@@ -118,7 +121,7 @@ def create(
     click.echo(_hint(made, wanted), err=True)
 
 
-def _edge_spec(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[str, EdgeSpec]:
+def _edge_spec(config: Path | None, runtime: str, *, local_commands: bool) -> tuple[str, EdgeSpec]:
     """The name in the configuration file, if any, and the requested edge."""
     import sys
     from dataclasses import replace
@@ -184,9 +187,7 @@ def delete(names: tuple[str, ...], everything: bool) -> None:
 
 
 @edge.command("list")
-@click.option(
-    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
-)
+@output("table", "json")
 def list_edges(output: str) -> None:
     """List edges and their state."""
     from farflung.cli import edge_list

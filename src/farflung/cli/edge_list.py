@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from farflung.apis.names import PODS
 from farflung.cli.output import NONE, machine_readable, table
@@ -14,20 +14,35 @@ from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.edge.cluster import KUBECONFIG
-from farflung.edge.registry import EdgeError, EdgeSpec, EmbeddedEdge, Phase
+from farflung.edge.ports import PortMapping
+from farflung.edge.registry import EdgeError, EdgeSpec, EmbeddedEdge
+from farflung.inspect.results import Result
 from farflung.machinery import times
 
 PATIENCE: Final = 5.0  #: seconds for an edge to answer
 HEAD: Final = ("NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE")
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeState:
+class EdgePort(Result, frozen=True):
+    container_port: int
+    host_port: int
+    listen_address: str
+
+
+class EdgePods(Result, frozen=True):
+    running: int
+    all: int
+
+
+class EdgeState(Result, frozen=True):
     name: str
-    phase: Phase
-    spec: EdgeSpec | None  #: None if it cannot be read
-    running: int | None  #: pods; None if the edge does not answer
-    pods: int | None
+    status: str
+    api: str
+    runtime: str
+    ports: list[EdgePort]
+    pods: EdgePods | None  #: None: the edge does not answer
+    created: str | None
+    context: str
 
 
 def edge_states(edges: Sequence[EmbeddedEdge]) -> list[EdgeState]:
@@ -44,51 +59,42 @@ async def _read_state(edge: EmbeddedEdge) -> EdgeState:
         spec: EdgeSpec | None = edge.spec
     except EdgeError:
         spec = None
-    phases: list[str] | None = None
+    pods: EdgePods | None = None
     if phase.api:
-        try:
+        with suppress(ClientError, KubeconfigError, TimeoutError):
             async with asyncio.timeout(PATIENCE), load(str(edge.hub / KUBECONFIG)).transport() as transport:
-                pods = await Client(transport, "", "farflung").list(PODS)
-                phases = [pod.get("status", {}).get("phase", "") for pod in pods]
-        except (ClientError, KubeconfigError, TimeoutError):
-            phases = None
-    running = None if phases is None else phases.count("Running")
-    return EdgeState(edge.name, phase, spec, running, None if phases is None else len(phases))
+                found = await Client(transport, "", "farflung").list(PODS)
+                running = sum(pod.get("status", {}).get("phase") == "Running" for pod in found)
+                pods = EdgePods(running, len(found))
+    return EdgeState(
+        edge.name,
+        phase.phase,
+        phase.api,
+        phase.runtime or (spec.runtime if spec else ""),
+        [EdgePort(one.node_port, one.port, one.address) for one in (spec.ports if spec else ())],
+        pods,
+        times.format_seconds(spec.created) if spec else None,
+        spec.context if spec else "",
+    )
 
 
 def printed(found: Sequence[EdgeState], output: str) -> str:
     if output == "json":
-        return machine_readable([document(one) for one in found], "json")
+        return machine_readable(found, "json")
     if not found:
         return "No edges found."
-    return table([HEAD, *(_row(one) for one in found)])
+    now = datetime.now(UTC)
+    return table([HEAD, *(_row(one, now) for one in found)])
 
 
-def document(one: EdgeState) -> dict[str, Any]:
-    spec = one.spec
-    return {
-        "name": one.name,
-        "status": one.phase.phase,
-        "api": one.phase.api,
-        "runtime": one.phase.runtime or (spec.runtime if spec else ""),
-        "ports": [
-            {"containerPort": mapping.node_port, "hostPort": mapping.port, "listenAddress": mapping.address}
-            for mapping in (spec.ports if spec else ())
-        ],
-        "pods": None if one.pods is None else {"running": one.running, "all": one.pods},
-        "created": times.format_seconds(spec.created) if spec else None,
-        "context": spec.context if spec else "",
-    }
-
-
-def _row(one: EdgeState) -> tuple[str, ...]:
-    spec = one.spec
-    return (
+def _row(one: EdgeState, now: datetime) -> list[str]:
+    ports = [str(PortMapping(port.container_port, port.host_port, port.listen_address)) for port in one.ports]
+    return [
         one.name,
-        one.phase.phase,
-        one.phase.api or NONE,
-        one.phase.runtime or (spec.runtime if spec else "?"),
-        ",".join(map(str, spec.ports if spec else ())) or NONE,
-        NONE if one.pods is None else f"{one.running}/{one.pods}",
-        times.human(datetime.now(UTC) - spec.created) if spec else "?",
-    )
+        one.status,
+        one.api or NONE,
+        one.runtime or "?",
+        ",".join(ports) or NONE,
+        NONE if one.pods is None else f"{one.pods.running}/{one.pods.all}",
+        times.age(one.created, now) if one.created else "?",
+    ]
