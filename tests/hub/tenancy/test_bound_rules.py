@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 from workspaces_harness import LocalWorkspaces
 
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.custom_kinds import Described, record, text
 from farflung.apis.edge.names import UPSYNCED
 from farflung.apis.kcp.compute import structural
+from farflung.apis.validation import Rules
+from farflung.hub.tenancy.bound_rules import with_builtin_rules
+from farflung.machinery import names
 from farflung.machinery.errors import Obj
 
 KCP, OWN = "/clusters/root:shop", "/clusters/root:own"
@@ -233,3 +238,13 @@ async def test_a_kind_with_a_name_of_kubernetes_and_other_types_has_the_rules_of
     other = an("apps/v1", "DaemonSet", "web", {"template": "small"})
 
     assert (await exporter.post(collection(OWN, "apps/daemonsets"), other)).status == 201
+
+
+def test_validation_changes_no_object() -> None:
+    """Kubernetes' default adds a finalizer to the list."""
+    (namespaces,) = (one for one in BUILTIN if one.plural == "namespaces")
+    namespace = an("v1", "Namespace", "a", {"finalizers": ["example.org/one"]})
+    before = copy.deepcopy(namespace)
+
+    assert with_builtin_rules(Rules(name=names.dns_subdomain), namespaces).validate_create(namespace) == []
+    assert namespace == before

@@ -11,6 +11,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from farflung.apis.builtin.rules import rules_for
 from farflung.apis.edge.names import UPSYNCED
 from farflung.apis.resource import Resource
@@ -61,7 +63,7 @@ def with_builtin_rules(rules: Rules, native: Resource, accepted: Collection[Mist
         if is_exempt(obj):
             return None
         try:
-            created = conform(obj).obj
+            created: Obj = msgspec.to_builtins(conform(obj).obj)  # a copy: the conformed object shares lists
         except Malformed:
             return None
         builtin.default(created)
