@@ -87,12 +87,8 @@ def new_placement(site: SiteKey, target: SyncTargetKey) -> Obj:
             {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": statuses.delivery_labels(site)}]}
         ],
     }
-    metadata = {"name": placement_name(site), "annotations": {DELIVERS_TO: owner_annotation(site)}}
+    metadata = {"name": placement_name(site), "annotations": {DELIVERS_TO: site.annotation}}
     return {"apiVersion": EDGE_PLACEMENTS.api_version, "kind": EDGE_PLACEMENTS.kind, "metadata": metadata, "spec": spec}
-
-
-def owner_annotation(site: SiteKey) -> str:
-    return f"{site.cluster}|{site.namespace}/{site.name}"
 
 
 def _quoted(text: str) -> str:
@@ -140,10 +136,8 @@ class DeliveryController:
 
     def on_placement(self, key: Key, found: ExistingPlacement) -> None:
         """An EdgePlacement of the scheduler was created, changed or deleted."""
-        cluster, _, rest = found.owner.partition("|")
-        namespace, _, name = rest.rpartition("/")
-        site = SiteKey(cluster, namespace, name)
-        if found.owner and key.name == placement_name(site):
+        site = SiteKey.parse(found.owner)
+        if site is not None and key.name == placement_name(site):
             delivery = Delivery(key.cluster, site)
             self._known.setdefault(key.name, set()).add(delivery)
             self.controller.queue.add(delivery)
@@ -158,7 +152,7 @@ class DeliveryController:
             return LOOKUP_RETRY
         name, target = placement_name(delivery.site), self._clusters.target_of(delivery.site)
         there = self._placements.cache.get(Key(delivery.workspace, "", name))
-        ours = there is not None and there.owner == owner_annotation(delivery.site)
+        ours = there is not None and there.owner == delivery.site.annotation
         if target is None or delivery.workspace not in self._state.workspaces(delivery.site):
             if there is not None and ours:
                 if self._rebuilder.failing:  # the engine may lack machines

@@ -158,10 +158,9 @@ def read_machine_refusals(text: str) -> dict[SiteKey, int]:
     found: dict[SiteKey, int] = {}
     for one in text.split(",", MAX_CLUSTERS)[:MAX_CLUSTERS]:
         written, _, number = one.strip().rpartition("=")
-        cluster, bar, rest = written.partition("|")
-        namespace, _, name = rest.rpartition("/")
-        if bar and name and number.isascii() and number.isdigit() and len(number) <= len(str(MAX_REFUSALS)):
-            found[SiteKey(cluster, namespace, name)] = max(1, min(MAX_REFUSALS, int(number)))
+        site = SiteKey.parse(written)
+        if site and number.isascii() and number.isdigit() and len(number) <= len(str(MAX_REFUSALS)):
+            found[site] = max(1, min(MAX_REFUSALS, int(number)))
     return found
 
 
@@ -170,7 +169,7 @@ def add_machine_refusal(text: str, site: SiteKey) -> str:
     known = read_machine_refusals(text)
     number = min(MAX_REFUSALS, known.pop(site, 0) + 1)
     kept = sorted(known.items(), key=lambda one: (-one[1], one[0]))[: MAX_CLUSTERS - 1]
-    return ",".join("{}|{}/{}={}".format(*key, count) for key, count in sorted([*kept, (site, number)]))
+    return ",".join(f"{key.annotation}={count}" for key, count in sorted([*kept, (site, number)]))
 
 
 def describe_machine_refusal(note: str, site: SiteKey, why: str, now: datetime) -> str:

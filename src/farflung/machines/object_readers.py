@@ -212,7 +212,7 @@ def read_pod_reservation(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]
     if not name or _part(obj, "status", problems).text("phase") in FINISHED_PHASES:
         return None
     noted = metadata.texts_by_name("annotations", MAX_INTEGER)
-    site = parse_bound_cluster(noted.get(BOUND_CLUSTER, ""))
+    site = SiteKey.parse(noted.get(BOUND_CLUSTER, ""))
     described = spec.part("virtualmachine")
     item = read_item(name, described, described.part("resourcecommoninfo").whole("count", 1, 1, MOST_COPIES))
     flavor = noted.get(BOUND_FLAVOR) or (item.flavors[0].id if item.flavors else "")
@@ -261,13 +261,6 @@ def _placements(obj: Any) -> Iterator[tuple[int, SiteKey, tuple[str, ...]]]:
         known.add(replica)
         site = SiteKey(cluster.text("workspace"), cluster.text("namespace"), cluster.text("name"))
         yield replica, site, tuple(one.texts("flavors", MOST_RESOURCES))
-
-
-def parse_bound_cluster(noted: str) -> SiteKey | None:
-    """The annotation of a bound Pod; None if it is invalid."""
-    cluster, bar, rest = noted.partition("|")
-    namespace, _, name = rest.rpartition("/")
-    return SiteKey(cluster, namespace, name) if bar and name else None
 
 
 def _sorted_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -326,7 +319,7 @@ class SubjectDecoder:
             return IGNORED
         bound_to = spec.node_name or spec.cluster_name
         if _phase_decoder.decode(pod.status).phase in FINISHED_PHASES:
-            site = parse_bound_cluster(_annotation(metadata, BOUND_CLUSTER))
+            site = SiteKey.parse(_annotation(metadata, BOUND_CLUSTER))
             there = site if site is not None and site.name == bound_to else None
             return ObservedSubject(
                 metadata.uid,

@@ -27,6 +27,18 @@ class SiteKey(NamedTuple):
     def __str__(self) -> str:
         return "/".join(part for part in (self.namespace, self.name) if part)
 
+    @property
+    def annotation(self) -> str:
+        """The text in annotations: `<logical cluster>|<namespace>/<name>`."""
+        return f"{self.cluster}|{self.namespace}/{self.name}"
+
+    @classmethod
+    def parse(cls, annotation: str) -> SiteKey | None:
+        """None if the text is invalid."""
+        cluster, bar, rest = annotation.partition("|")
+        namespace, _, name = rest.rpartition("/")
+        return cls(cluster, namespace, name) if bar and name else None
+
 
 class Geo(NamedTuple):
     """In a request, an empty field means any."""
