@@ -78,7 +78,7 @@ def forbids(answer: Answer, path: str) -> bool:
 
 
 def test_the_hub_and_those_who_make_and_believe_them_mean_the_same_ones() -> None:
-    assert (machines.DELIVERY_PREFIX, machines.DELIVERS) == (PREFIX, DELIVERS_TO)
+    assert machines.DELIVERY_PREFIX == PREFIX
     assert DELIVERY_PREFIX == PREFIX
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from farflung.apis.edge.names import EDGE_GROUP, PROJECTED
-from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
+from farflung.apis.globalscheduler.names import DELIVERS_TO, GLOBALSCHEDULER_GROUP
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules
 from farflung.hub.request.attributes import Attributes
@@ -37,7 +37,6 @@ FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: phases without reserved cap
 MOST_SHOWN: Final = 8  #: paths in a message
 PLACEMENTS: Final = (EDGE_GROUP, "edgeplacements")
 DELIVERY_PREFIX: Final = "global-scheduler-"  #: prefix of delivery names
-DELIVERS: Final = f"{GLOBALSCHEDULER_GROUP}/delivers-to"  #: annotation with the Cluster of a delivery
 ALLOCATIONS: Final = (GLOBALSCHEDULER_GROUP, "allocations")
 #: the permission to bind machines and Allocations
 BINDING_PERMISSION: Final = {PODS: ("create", BINDING), ALLOCATIONS: ("update", "status")}
@@ -205,9 +204,9 @@ def delivery_fields(placement: Obj) -> dict[str, Any]:
     EdgePlacements."""
     metadata = placement["metadata"]
     name, mark = metadata.get("name") or metadata.get("generateName", ""), (metadata.get("annotations") or {})
-    if DELIVERS not in mark and not name.startswith(DELIVERY_PREFIX):
+    if DELIVERS_TO not in mark and not name.startswith(DELIVERY_PREFIX):
         return {}
-    return {f"metadata.annotations[{DELIVERS}]": mark.get(DELIVERS), "spec": placement.get("spec")}
+    return {f"metadata.annotations[{DELIVERS_TO}]": mark.get(DELIVERS_TO), "spec": placement.get("spec")}
 
 
 def delivery_changes(new: Obj, old: Obj | None) -> Sequence[str]:
