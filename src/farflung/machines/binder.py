@@ -7,7 +7,7 @@ from typing import Final
 
 from farflung.apis.globalscheduler.names import ALLOCATIONS
 from farflung.apis.names import PODS
-from farflung.client.errors import ClientError, NotFound, Refused, TooMany
+from farflung.client.errors import ClientError, Refused, TooMany
 from farflung.client.rest import Client
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
@@ -31,7 +31,6 @@ from farflung.machines.subjects import (
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import InvolvedObject, Recorder
 
-NO_BINDING_API: Final = (404, 405)  #: answers of servers without the Binding subresource
 EVICTION_PERIOD: Final = 1.0  #: seconds between two rounds of evictions
 
 
@@ -54,7 +53,6 @@ class MachineBinder:
         self._env = context.env
         self._now = context.now
         self._log = context.log
-        self._has_binding_api = True  #: until a server refuses one
 
     def _informer(self, subject: SchedulingSubject) -> Informer[ObservedSubject]:
         return self._informers[subject.kind == POD]
@@ -119,20 +117,10 @@ class MachineBinder:
 
     async def _bind_pod(self, placed: PlacedSubject) -> None:
         subject, chosen = placed.subject, placed.decision.chosen[0]
-        name, namespace = subject.key.name, subject.key.namespace
-        client, site = self._client_of(subject), self._state.engine.site(chosen.site) or Site(chosen.site)
+        site = self._state.engine.site(chosen.site) or Site(chosen.site)
         await self._ensure_label(placed, statuses.delivery_label(chosen.site) if self._delivers(chosen.site) else None)
-        if self._has_binding_api:
-            binding = statuses.binding(subject.key, self._latest(placed), chosen, site)
-            try:
-                await client.create(PODS, binding, namespace, "binding")
-                return
-            except Refused as error:
-                if error.status not in NO_BINDING_API or (isinstance(error, NotFound) and error.is_about(name)):
-                    raise
-        patched = await client.patch(PODS, name, statuses.bind_patch(self._latest(placed), chosen, site), namespace)
-        self._has_binding_api = False  # the workspace and the Pod exist
-        self._informer(subject).assume(patched)  # the status writer sets PodScheduled
+        binding = statuses.binding(subject.key, self._latest(placed), chosen, site)
+        await self._client_of(subject).create(PODS, binding, subject.key.namespace, "binding")
 
     def _latest(self, placed: PlacedSubject) -> ObservedSubject:
         """The latest observation, unless the request changed: then the old resourceVersion lets the server refuse the

@@ -35,9 +35,8 @@ MAX_LABEL_NAME: Final = 40  #: of a Cluster in a label
 
 
 def bound_annotations(chosen: PlacedReplica, site: Site) -> dict[str, str]:
-    key = chosen.site
     return {
-        BOUND_CLUSTER: f"{key.cluster}|{key.namespace}/{key.name}",
+        BOUND_CLUSTER: chosen.site.annotation,
         BOUND_FLAVOR: chosen.flavors[0],
         SITE: f"{site.region}--{site.zone}",
         SCORE: f"{chosen.score:.2f}",
@@ -66,16 +65,6 @@ def delivery_label(site: SiteKey) -> str:
 
 def delivery_labels(site: SiteKey) -> dict[str, str]:
     return {BOUND_CLUSTER: delivery_label(site)}
-
-
-def bind_patch(observed: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
-    """A binding as a merge patch, for servers without Bindings."""
-    metadata: Obj = {
-        "uid": observed.uid,
-        "resourceVersion": observed.version,
-        "annotations": bound_annotations(chosen, site),
-    }
-    return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
 
 
 def unbind_patch(obj: Obj, refused_by: SiteKey | None, now: datetime) -> Obj:
@@ -123,8 +112,8 @@ def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now
 
 
 def bound_pod_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
-    """The changed status of a bound Pod: PodScheduled, which servers without Bindings do not write, and Delivered=False
-    with the reason, if any.  A returned status is kept.  None: no change."""
+    """The changed status of a bound Pod: PodScheduled, if another client removed it, and Delivered=False with the
+    reason, if any.  A returned status is kept.  None: no change."""
     existing = obj.get("status")
     before: Obj = existing if isinstance(existing, dict) else {}
     changed: Obj = {}
