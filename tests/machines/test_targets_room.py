@@ -17,7 +17,7 @@ from machines import machines, report
 
 
 def room(**status: Any) -> tuple[int | None, int | None]:
-    target = decode_target(json.dumps({"metadata": {"uid": "u"}, "status": status}).encode())
+    target = decode_target(json.dumps({"metadata": {"name": "t", "uid": "u"}, "status": status}).encode())
     return target.vcpus, target.memory
 
 

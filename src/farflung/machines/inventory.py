@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import orjson
@@ -26,6 +26,7 @@ from farflung.machines.failover import (
 from farflung.machines.object_readers import read_site
 from farflung.machines.statuses import find_condition, remove_condition, set_condition
 from farflung.machines.subjects import UsageSummary
+from farflung.placement.types import StatusCondition, SyncTarget
 
 READY: Final = "Ready"
 TARGET: Final = "SyncTarget"  #: condition of a Cluster with a SyncTarget: whether it exists
@@ -98,34 +99,18 @@ class ObservedTarget(msgspec.Struct, frozen=True):
     memory: int | None  #: MiB
 
 
-class _Metadata(msgspec.Struct):
-    uid: str = ""
-
-
-class _Status(msgspec.Struct):
-    conditions: Any = None
-    allocatable: Any = None
-    capacity: Any = None
-
-
-class _Target(msgspec.Struct):
-    metadata: _Metadata
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_target: Final = msgspec.json.Decoder(_Target)
+_target: Final = msgspec.json.Decoder(SyncTarget)
 
 
 def decode_target(document: bytes) -> ObservedTarget:
     target = _target.decode(document)
-    condition = find_condition({"conditions": target.status.conditions}, READY)
-    ready, since = condition.get("status"), condition.get("lastTransitionTime")
-    amounts = target.status.allocatable or target.status.capacity
+    condition = next((one for one in target.conditions if one.type == READY), StatusCondition(READY))
+    amounts = None if target.status is None else target.status.allocatable or target.status.capacity
     vcpus, memory = _amount(amounts, "cpu"), _amount(amounts, "memory")
     return ObservedTarget(
         target.metadata.uid,
-        ready if isinstance(ready, str) else "",
-        since if isinstance(since, str) else "",
+        condition.status,
+        condition.last_transition_time,
         vcpus,
         None if memory is None else memory // MEBIBYTE,
     )
