@@ -77,4 +77,4 @@ def test_what_was_read_with_another_catalogue_and_is_heard_of_now_is_counted_by_
     world.configure(default_policy(), {"large": Flavor("large", 2, 1024)}, (), 0.0)
     held = Reservation("uid", there, ResourceClaim((("large", 1),), 4, 8192))
     world.observe(SchedulingSubject(POD, Key("c", "d", "a")), ObservedSubject("uid", "1", reservations=(held,)), 0.0)
-    assert (world.usage(there).vcpus, world.usage(there).memory) == (2, 1024)
+    assert (world.engine.usage(there).vcpus, world.engine.usage(there).memory) == (2, 1024)

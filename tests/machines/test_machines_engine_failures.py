@@ -244,7 +244,7 @@ async def run(fail_at: int, *, late: bool = False) -> Outcome:
 def engine_state(scheduler: GlobalScheduler) -> Any:
     state, clusters = scheduler.state, scheduler.clusters
     engine = state.engine
-    sites = {one.key: (one, engine.free(one.key), state.usage(one.key)) for one in engine.sites()}
+    sites = {one.key: (one, engine.free(one.key)) for one in engine.sites()}
     assert not state.in_progress
     subjects = state._observed, state._reservations, state._foreign, state._finished, state._subjects
     places = {key: sorted(uids) for key, uids in state._uids_at.items()}, state._locations.__dict__, set(state._health)

@@ -203,7 +203,7 @@ def test_who_has_ended_is_where_it_was_and_holds_nothing() -> None:
     one.observe(subject("a"), bound("a", "az1"), 0.0)
     one.observe(subject("a"), ObservedSubject("a", "3", finished_at=key("az1")), 1.0)
     assert (one.subjects_at(key("az1")), one.workspaces(key("az1"))) == ([], {"shop"})
-    assert one.usage(key("az1")).stacks == 0
+    assert len(one.engine.usage(key("az1")).stacks) == 0
     one.observe(subject("a"), None, 2.0)
     assert one.workspaces(key("az1")) == set()
 
@@ -211,9 +211,9 @@ def test_who_has_ended_is_where_it_was_and_holds_nothing() -> None:
 def test_a_copy_of_what_was_deleted_holds_its_room_and_is_not_moved() -> None:
     one, copy = world("az1"), SchedulingSubject(COPY, Key("mailbox", "default", "a"))
     one.observe(copy, bound("copy", "az1"), 0.0)
-    assert one.usage(key("az1")).stacks == 1
+    assert len(one.engine.usage(key("az1")).stacks) == 1
     assert (one.machines(key("az1")), one.workspaces(key("az1"))) == ([], set())
     one.remove_site(key("az1"), 1.0)
     assert one.due_evictions(1000.0) == []
     one.observe(copy, None, 1001.0)
-    assert one.usage(key("az1")).stacks == 0
+    assert len(one.engine.usage(key("az1")).stacks) == 0

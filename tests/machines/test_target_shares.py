@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
+from farflung.machines.engine.sites import SiteUsage
 from farflung.machines.engine.values import SiteKey
-from farflung.machines.subjects import summarize_usage
 from farflung.machines.triggers import TargetShares
 from farflung.runtime.cache import Key
 from machines import CLUSTERS, PODS, Machines, machines, report
@@ -33,7 +33,7 @@ def test_whoever_was_there_first_has_it_and_all_hear_of_another_first(history: l
         assert sharing.users(TARGET) == sorted(known, key=lambda one: (known[one], one))
         if sharing.users(TARGET)[:1] != before[:1]:
             assert set(told) == set(known)
-        firsts = [one for one in known if sharing.share(TARGET, one, lambda key: summarize_usage(())).first is None]
+        firsts = [one for one in known if sharing.share(TARGET, one, lambda key: SiteUsage()).first is None]
         assert firsts == sharing.users(TARGET)[:1]
 
 

@@ -92,7 +92,9 @@ class History:
         world = scheduler.state
         thought: dict[tuple[str, str], int] = {}
         for site in world.engine.sites():
-            thought |= {(site.key.name, flavor): number for flavor, number in world.usage(site.key).flavors}
+            thought |= {
+                (site.key.name, flavor): number for flavor, number in world.engine.usage(site.key).flavors.items()
+            }
         return bool(thought == await self.one.used())
 
 

@@ -144,7 +144,7 @@ def _put_sites(
             sharing.add(targets[one.site.key][0], one.created, one.site.key)
     for one in clusters:
         key, target = targets.get(one.site.key, (None, None))
-        share = TargetShare() if key is None else sharing.share(key, one.site.key, known.state.usage)
+        share = TargetShare() if key is None else sharing.share(key, one.site.key, known.state.engine.usage)
         site = merge_target(one, target, share)
         known.state.put_site(site, 0.0)
         known.evictions.put(one, site, target)

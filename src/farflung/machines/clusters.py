@@ -119,7 +119,7 @@ class ClusterController:
             self.enqueue(site)
 
     def _share(self, key: Key, cluster: ObservedCluster) -> TargetShare:
-        return self._index.share(key, cluster, self._state.usage)
+        return self._index.share(key, cluster, self._state.engine.usage)
 
     def _update_sites(self, sites: Iterable[SiteKey]) -> None:
         for site in sorted(sites):
@@ -180,7 +180,7 @@ class ClusterController:
 
     def _plan(self, key: SiteKey, cluster: ObservedCluster, site: Site, refusals: RefusalRecord | None) -> Obj:
         condition = self._target_condition(Key(*key), cluster)
-        return plan_status(cluster, site, self._state.usage(key), self._now(), condition, refusals)
+        return plan_status(cluster, site, self._state.engine.usage(key), self._now(), condition, refusals)
 
     async def _write(self, key: SiteKey, cluster: ObservedCluster, site: Site, status: Obj) -> None:
         """Write the changed fields, if any."""

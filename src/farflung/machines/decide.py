@@ -4,7 +4,7 @@ argument, in monotonic seconds."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from math import inf
 from typing import Final, TypeVar
 
@@ -31,8 +31,6 @@ from farflung.machines.subjects import (
     PlacedSubject,
     SchedulingSubject,
     UnplacedSubject,
-    UsageSummary,
-    summarize_usage,
 )
 from farflung.runtime.cache import Key
 
@@ -138,7 +136,6 @@ class SchedulerState:
         self._health.put(site, now, ages or {})
         if before is None:
             self._sites_by_name.setdefault(site.key.name, set()).add(site.key)
-            self.engine.reserve(self._reservations_at(site.key))
             self._reconsider_foreign(site.key.name, now)
 
     def remove_site(self, key: SiteKey, now: float) -> None:
@@ -170,9 +167,6 @@ class SchedulerState:
                 self.remove_site(site.key, now)
         for site in there.values():
             self.put_site(site, now)
-
-    def _reservations_at(self, key: SiteKey) -> Iterator[Reservation]:
-        return (one for uid in self._uids_at.get(key, ()) for one in self._reservations[uid] if one.site == key)
 
     def _forget_if_empty(self, key: SiteKey) -> None:
         if self.engine.site(key) is None and not self._uids_at.get(key):
@@ -560,11 +554,6 @@ class SchedulerState:
     def reschedule(self, request: MachineRequest, now: float) -> None:
         """Decide anew about a request that may already be placed."""
         self.queue.update(request, now)
-
-    # --- usage ----------------------------------------------------------------------------------------
-
-    def usage(self, key: SiteKey) -> UsageSummary:
-        return summarize_usage(one.claim for one in self._reservations_at(key))
 
 
 def discard_from(groups: dict[K, set[M]], name: K, member: M) -> None:

@@ -13,6 +13,7 @@ from farflung.apis.globalscheduler.names import TAKES_MACHINES
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
+from farflung.machines.engine.sites import SiteUsage
 from farflung.machines.engine.values import Health, Site, SiteKey
 from farflung.machines.failover import (
     UNHEALTHY,
@@ -25,7 +26,6 @@ from farflung.machines.failover import (
 )
 from farflung.machines.object_readers import read_site
 from farflung.machines.statuses import find_condition, remove_condition, set_condition
-from farflung.machines.subjects import UsageSummary
 from farflung.placement.types import StatusCondition, SyncTarget
 
 READY: Final = "Ready"
@@ -213,7 +213,7 @@ def target_condition(
 def plan_status(
     cluster: ObservedCluster,
     site: Site,
-    usage: UsageSummary,
+    usage: SiteUsage,
     now: datetime,
     condition: TargetCondition | None,
     refusals: RefusalRecord | None = None,
@@ -224,7 +224,7 @@ def plan_status(
     """
     before, written = cluster.status, times.format_seconds(now)
     wanted: Obj = {
-        "stacks": usage.stacks,
+        "stacks": len(usage.stacks),
         "used": _used(usage),
         "observedGeneration": cluster.generation,
     }
@@ -255,12 +255,12 @@ def plan_status(
     return changed
 
 
-def _used(usage: UsageSummary) -> Obj:
+def _used(usage: SiteUsage) -> Obj:
     return {
-        "flavors": dict(usage.flavors),
+        "flavors": dict(sorted(usage.flavors.items())),
         "vcpus": usage.vcpus,
         "memory": usage.memory,
-        "storage": dict(usage.storage),
+        "storage": dict(sorted(usage.storage.items())),
         "eips": usage.eips,
     }
 

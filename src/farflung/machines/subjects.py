@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -12,7 +11,6 @@ from farflung.machines.engine.values import (
     MachineRequest,
     MachineToleration,
     Reservation,
-    ResourceClaim,
     SchedulingDecision,
     SiteKey,
 )
@@ -79,31 +77,6 @@ class UnplacedSubject(NamedTuple):
     observed: ObservedSubject
     message: str
     reasons: Mapping[str, int]
-
-
-class UsageSummary(NamedTuple):
-    """The sum of the reservations at a site."""
-
-    stacks: int
-    flavors: tuple[tuple[str, int], ...]
-    vcpus: int
-    memory: int
-    storage: tuple[tuple[str, int], ...]
-    eips: int
-
-
-def summarize_usage(claims: Iterable[ResourceClaim]) -> UsageSummary:
-    flavors: Counter[str] = Counter()
-    storage: Counter[str] = Counter()
-    stacks = vcpus = memory = eips = 0
-    for claim in claims:
-        stacks += 1
-        vcpus += claim.vcpus
-        memory += claim.memory
-        eips += claim.eips
-        flavors.update(dict(claim.flavors))
-        storage.update(dict(claim.storage))
-    return UsageSummary(stacks, tuple(sorted(flavors.items())), vcpus, memory, tuple(sorted(storage.items())), eips)
 
 
 class SyncTargetKey(NamedTuple):

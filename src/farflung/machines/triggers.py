@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable
 
+from farflung.machines.engine.sites import SiteUsage
 from farflung.machines.engine.values import SiteKey
 from farflung.machines.inventory import ObservedCluster, TargetShare
-from farflung.machines.subjects import UsageSummary
 from farflung.runtime.cache import CacheChange, Key
 
 
@@ -36,7 +36,7 @@ class TargetShares:
         """The Cluster that uses the SyncTarget first, then the others."""
         return [site for _, site in self._users.get(target, ())]
 
-    def share(self, target: Key, site: SiteKey, usage: Callable[[SiteKey], UsageSummary]) -> TargetShare:
+    def share(self, target: Key, site: SiteKey, usage: Callable[[SiteKey], SiteUsage]) -> TargetShare:
         """`usage`: the reservations at a Cluster."""
         first, *others = self.users(target) or [site]
         if first != site:
@@ -70,7 +70,7 @@ class ClusterTargets:
         """The sites that a SyncTarget represents; the first one uses it."""
         return self._shares.users(target)
 
-    def share(self, key: Key, cluster: ObservedCluster, usage: Callable[[SiteKey], UsageSummary]) -> TargetShare:
+    def share(self, key: Key, cluster: ObservedCluster, usage: Callable[[SiteKey], SiteUsage]) -> TargetShare:
         target = self.target_key(key, cluster)
         return TargetShare() if target is None else self._shares.share(target, SiteKey(*key), usage)
 

@@ -74,7 +74,7 @@ class Configured:
         anew = self.anew()
         for key, site in self.sites.items():
             assert self.engine.free(key) == anew.free(key)
-            assert dict(self.engine.reserved_at(key)) == dict(anew.reserved_at(key))
+            assert dict(self.engine.usage(key).stacks) == dict(anew.usage(key).stacks)
             for request in asked:
                 assert self.engine.could_help(request, site, site) == anew.could_help(request, site, site)
         for request in asked:

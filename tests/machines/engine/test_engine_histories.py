@@ -83,7 +83,7 @@ class Pair:
                 kind, _, word = name.partition(" ")
                 left = {"flavor": free.flavors, "storage": free.storage}.get(kind, {}).get(word)
                 assert (getattr(free, kind) if left is None else left) == max(0, total - used[name])
-            assert dict(self.engine.reserved_at(key)) == {
+            assert dict(self.engine.usage(key).stacks) == {
                 u: one for u, one in self.twin.held.items() if one.site == key
             }
 

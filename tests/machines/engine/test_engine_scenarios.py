@@ -417,7 +417,7 @@ def test_more_replicas_than_there_is_room_for_reserve_nothing() -> None:
     decision = take(one, ask(replicas=6, strategy=LocalStrategy.DISCRETE))
     assert decision.chosen == ()
     assert decision.message == "5 of 6 replicas can be placed; 2/2 clusters fit"
-    assert not one.reserved_at(key("a")) and not one.reserved_at(key("b"))
+    assert not one.usage(key("a")).stacks and not one.usage(key("b")).stacks
 
 
 def test_replicas_stay_in_one_region_if_that_is_asked_for() -> None:
@@ -561,7 +561,7 @@ def test_what_is_held_survives_updates_and_absence_of_its_site() -> None:
     one.remove_site(key("a"))
     assert (one.free(key("a")), one.site(key("a")), list(one.sites())) == (None, None, [])
     assert one.decide(ask()).message == "there are no clusters"
-    assert set(one.reserved_at(key("a"))) == {"1"}
+    assert set(one.usage(key("a")).stacks) == {"1"}
     one.put_site(site("a", flavors={LARGE: 1}))
     assert not one.decide(ask()).is_placed
 
@@ -570,9 +570,9 @@ def test_a_uid_holds_one_place_at_a_time() -> None:
     one = engine(site("a"), site("b"))
     claim = ResourceClaim(((LARGE, 2),))
     one.reserve([Reservation("1", key("a"), claim), Reservation("1", key("a"), claim)])
-    assert len(one.reserved_at(key("a"))) == 1
+    assert len(one.usage(key("a")).stacks) == 1
     one.reserve([Reservation("1", key("b"), claim)])
-    assert not one.reserved_at(key("a"))
+    assert not one.usage(key("a")).stacks
     held = one.reservation("1")
     assert held is not None and held.site == key("b")
     free = one.free(key("a"))

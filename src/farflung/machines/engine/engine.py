@@ -21,7 +21,7 @@ from farflung.machines.engine.evaluation import (
 from farflung.machines.engine.plugins import Criteria
 from farflung.machines.engine.policy import SchedulerPolicy
 from farflung.machines.engine.ranking import RankedSite, Ranking
-from farflung.machines.engine.sites import ReservationLedger, SiteIndex, SiteState
+from farflung.machines.engine.sites import ReservationLedger, SiteIndex, SiteState, SiteUsage
 from farflung.machines.engine.strategies import ClusterBounds, divide, group_by_region, placeable
 from farflung.machines.engine.values import (
     Capacity,
@@ -137,8 +137,9 @@ class SchedulingEngine:
     def reservation(self, uid: str) -> Reservation | None:
         return self._ledger.get(uid)
 
-    def reserved_at(self, key: SiteKey) -> Mapping[str, Reservation]:
-        return self._ledger.stacks(key)
+    def usage(self, key: SiteKey) -> SiteUsage:
+        """The sum of the reservations at a site, which need not exist.  Read-only; get it again after each change."""
+        return self._ledger.usage(key)
 
     # --- decisions --------------------------------------------------------------------------------
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Collection, Hashable, Iterator
 from typing import Final, TypeAlias, TypeVar
 
 from farflung.machines.engine.values import Capacity, Reservation, ResourceClaim, Site, SiteKey, SiteSelector, SpotPool
@@ -90,9 +89,6 @@ class ReservationLedger:
     def usage(self, key: SiteKey) -> SiteUsage:
         """Read-only; get it again after each change."""
         return self._usage.get(key) or SiteUsage()
-
-    def stacks(self, key: SiteKey) -> Mapping[str, Reservation]:
-        return MappingProxyType(self.usage(key).stacks)
 
     def reserve(self, reservation: Reservation) -> Reservation | None:
         """Replace and return the former reservation of its uid."""
