@@ -143,9 +143,9 @@ def _no_password() -> str:
 # --- proxies --------------------------------------------------------------------------------------
 
 
-def proxy_to(server: SplitResult, said: str = "") -> str | None:
-    """`said`: the proxy-url of the kubeconfig, which takes precedence over $HTTPS_PROXY, $HTTP_PROXY and $NO_PROXY."""
-    proxy = said or _of_environment(server)
+def proxy_to(server: SplitResult, proxy_url: str = "") -> str | None:
+    """`proxy_url`: of the kubeconfig; it takes precedence over $HTTPS_PROXY, $HTTP_PROXY and $NO_PROXY."""
+    proxy = proxy_url or _of_environment(server)
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
         raise KubeconfigError(f"{proxy!r} is not the URL of a proxy that speaks HTTP")
     return proxy or None

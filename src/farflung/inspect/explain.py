@@ -23,7 +23,7 @@ from farflung.inspect.placement_model import observed_object
 from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement import resolve
-from farflung.placement.feeds import travelling
+from farflung.placement.feeds import copied_kinds
 from farflung.placement.names import Part, PlacementKey
 from farflung.placement.resolve import Explanation, Resolution, Resolver
 from farflung.placement.types import (
@@ -271,7 +271,7 @@ async def being_withdrawn(hub: HubClient, mailboxes: Iterable[str], key: Placeme
 
 async def _find_terminating(mailbox: Client, key: PlacementKey) -> list[Part]:
     try:
-        kinds = travelling((await discover(mailbox)).resources())
+        kinds = copied_kinds((await discover(mailbox)).resources())
     except (NotFound, Forbidden):
         return []
     found: list[Part] = []

@@ -87,7 +87,7 @@ class PlacementModel:
 
     def syncer_spec(self, mailbox: str, namespaced: Callable[[str], Mapping[GroupResource, str]]) -> SyncerSpec:
         """The spec of its SyncerConfig, without versions of single objects."""
-        keys = [key for key in self.engine.placements_at(mailbox) if self.engine.what(key) is not None]
+        keys = [key for key in self.engine.placements_at(mailbox) if self.engine.workload(key) is not None]
         return combine_specs(self.engine, self._world, keys, namespaced)
 
     # --- mailboxes ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from farflung.inspect.placement_model import Locations, PlacementModel, observed
 from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
-from farflung.placement.feeds import travelling
+from farflung.placement.feeds import copied_kinds
 from farflung.placement.index import Copy, Output
 from farflung.placement.names import NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired
@@ -117,7 +117,7 @@ class CopyPlan:
 
     async def read(self, client: Client, served: ServedResources, cluster: str) -> None:
         """Read a workspace with placements."""
-        self._served[cluster] = travelling(served.resources())
+        self._served[cluster] = copied_kinds(served.resources())
         kinds = {
             kind: one.collection
             for kind, one in self._served[cluster].items()

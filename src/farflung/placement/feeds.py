@@ -187,7 +187,7 @@ class DiscoveryCache:
     async def ask(self, cluster: str) -> DiscoveredKinds:
         """Raises ClientError."""
         served = await discover(self._workspace(cluster))
-        found = travelling(served.resources())
+        found = copied_kinds(served.resources())
         kinds = self._known[cluster] = DiscoveredKinds(
             {kind: one.collection.version for kind, one in found.items() if one.namespaced},
             {kind: tuple(_versions(served, kind)) for kind in found},
@@ -208,7 +208,7 @@ def _versions(served: ServedResources, kind: GroupResource) -> Iterable[str]:
                     yield version.name
 
 
-def travelling(resources: Iterable[DiscoveredResource]) -> dict[GroupResource, DiscoveredResource]:
+def copied_kinds(resources: Iterable[DiscoveredResource]) -> dict[GroupResource, DiscoveredResource]:
     """Kinds that can be watched and copied."""
     found = {
         GroupResource(one.collection.group, one.collection.plural): one
@@ -420,7 +420,7 @@ class PlacementFeed:
     async def _kinds_of_root(self) -> dict[GroupResource, str]:
         root = self.views.root
         served = await discover(root)
-        found = {kind: one for kind, one in travelling(served.resources()).items() if is_builtin(kind)}
+        found = {kind: one for kind, one in copied_kinds(served.resources()).items() if is_builtin(kind)}
         own: set[GroupResource] = set()
         for kind in {BINDINGS, DEFINITIONS} & found.keys():
             for obj in await root.list(found[kind].collection):

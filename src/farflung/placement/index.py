@@ -103,10 +103,10 @@ class CopyReason(NamedTuple):
 class _Placement:
     """One placement with its selected objects and destinations."""
 
-    __slots__ = ("needed", "routes", "selected", "what", "whole")
+    __slots__ = ("needed", "routes", "selected", "whole", "workload")
 
     def __init__(self) -> None:
-        self.what: WorkloadSelector | None = None  #: None: it does not exist, or is invalid
+        self.workload: WorkloadSelector | None = None  #: None: it does not exist, or is invalid
         self.routes: Mapping[str, Route] = {}  #: by mailbox
         self.selected: dict[Part, Selected] = {}
         self.whole: set[str] = set()  #: namespaces whose contents are selected as a whole
@@ -156,9 +156,9 @@ class PlacementIndex:
     def placements_at(self, mailbox: str) -> list[PlacementKey]:
         return sorted(self._at.get(mailbox, ()))
 
-    def what(self, key: PlacementKey) -> WorkloadSelector | None:
+    def workload(self, key: PlacementKey) -> WorkloadSelector | None:
         placement = self._placements.get(key)
-        return None if placement is None else placement.what
+        return None if placement is None else placement.workload
 
     def routes(self, key: PlacementKey) -> Mapping[str, Route]:
         placement = self._placements.get(key)
@@ -179,19 +179,19 @@ class PlacementIndex:
 
     # --- placements -------------------------------------------------------------------------------
 
-    def put_placement(self, key: PlacementKey, what: WorkloadSelector) -> set[Output]:
+    def put_placement(self, key: PlacementKey, workload: WorkloadSelector) -> set[Output]:
         placement = self._placements.setdefault(key, _Placement())
-        before, placement.what = placement.what, what
+        before, placement.workload = placement.workload, workload
         self._in_cluster.setdefault(key.cluster, set()).add(key)
-        if before == what:
+        if before == workload:
             return set()
         return self._select_all(key, placement) | _configs(placement)
 
     def remove_placement(self, key: PlacementKey) -> set[Output]:
         placement = self._placements.get(key)
-        if placement is None or placement.what is None:
+        if placement is None or placement.workload is None:
             return set()
-        placement.what = None
+        placement.workload = None
         outputs = self._select_all(key, placement) | _configs(placement)
         self._in_cluster[key.cluster].discard(key)
         if not self._in_cluster[key.cluster]:
@@ -219,7 +219,7 @@ class PlacementIndex:
 
     def _forget(self, key: PlacementKey, placement: _Placement) -> None:
         """Remove the entry once both the placement and its slices are deleted."""
-        if placement.what is None and not placement.routes:
+        if placement.workload is None and not placement.routes:
             del self._placements[key]
 
     def _select_all(self, key: PlacementKey, placement: _Placement) -> set[Output]:
@@ -257,7 +257,8 @@ class PlacementIndex:
         outputs: set[Output] = set()
         if part.kind == NAMESPACES:
             labels = _labels(seen)
-            whole = placement.what is not None and labels is not None and placement.what.selects_namespace(labels)
+            workload = placement.workload
+            whole = workload is not None and labels is not None and workload.selects_namespace(labels)
             outputs |= self._set_whole(key, placement, part.name, whole=whole)
         before, after = placement.selected.get(part), self._chosen(key, placement, part, seen)
         if before == after:
@@ -280,12 +281,12 @@ class PlacementIndex:
     ) -> Selected | None:
         """None also for objects that are deleted, terminating, copies, system objects, or of a kind that is not
         copied."""
-        if placement.what is None or seen is None or not seen.alive or seen.ours or seen.system:
+        if placement.workload is None or seen is None or not seen.alive or seen.ours or seen.system:
             return None
         if category(part.kind) is Category.NOWHERE:
             return None
         namespace = self._world.get(key.cluster, Part(NAMESPACES, "", part.namespace)) if part.namespace else None
-        return placement.what.selects(part, seen.labels, _labels(namespace))
+        return placement.workload.selects(part, seen.labels, _labels(namespace))
 
     def _set_whole(self, key: PlacementKey, placement: _Placement, name: str, *, whole: bool) -> set[Output]:
         if whole == (name in placement.whole):

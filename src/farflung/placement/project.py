@@ -524,15 +524,15 @@ class _Merge:
         return self._value(name, list(zip(self._clusters, sections, strict=True)))
 
     def _maps(self, path: str, maps: Sequence[Mapping[str, Any] | None]) -> Obj:
-        said: dict[str, FieldValues] = {}
+        values: dict[str, FieldValues] = {}
         for cluster, entries in zip(self._clusters, maps, strict=True):
             for key, value in (entries or {}).items():
                 if value is not None:
-                    said.setdefault(key, []).append((cluster, value))
-        return {key: self._value(_below(path, key), said[key]) for key in sorted(said)}
+                    values.setdefault(key, []).append((cluster, value))
+        return {key: self._value(_below(path, key), values[key]) for key in sorted(values)}
 
-    def _value(self, path: str, said: FieldValues) -> Any:
-        (winner, value), *others = said
+    def _value(self, path: str, values: FieldValues) -> Any:
+        (winner, value), *others = values
         losers = [(cluster, other) for cluster, other in others if not same(value, other)]
         if losers:
             where = path + first_difference(value, losers[0][1])

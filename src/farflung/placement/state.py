@@ -255,7 +255,7 @@ class PlacementState:
         """Whether the objects or destinations of a placement are not known yet: then its copies are not withdrawn."""
         if key not in self.placements:
             return False
-        if self.engine.what(key) is None or not (self.engine.routes(key) or self._own_slices(key)):
+        if self.engine.workload(key) is None or not (self.engine.routes(key) or self._own_slices(key)):
             return True
         return not all(self._is_listed(source) for source in self.offers.of(key.cluster))
 

@@ -43,11 +43,11 @@ class EdgeCapacity(NamedTuple):
     capacity: Amounts = ()
 
 
-def parse_amounts(said: object) -> Amounts:
+def parse_amounts(value: object) -> Amounts:
     """Sorted, in canonical form, without invalid entries."""
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         return ()
-    found = ((name, _text(amount)) for name, amount in said.items() if isinstance(name, str) and NAME.fullmatch(name))
+    found = ((name, _text(amount)) for name, amount in value.items() if isinstance(name, str) and NAME.fullmatch(name))
     return tuple(sorted((name, text) for name, text in found if text))[:MOST]
 
 
@@ -68,8 +68,8 @@ def capacity_patch(shown: Any, room: EdgeCapacity) -> Obj:
     for field, amounts in room._asdict().items():
         before, after = getattr(shown, field, None) or {}, dict(amounts)
         if before != after:
-            gone = dict.fromkeys(before if isinstance(before, dict) else ())
-            found[field] = {**gone, **after} if after else None
+            removed = dict.fromkeys(before if isinstance(before, dict) else ())
+            found[field] = {**removed, **after} if after else None
     return found
 
 
@@ -107,9 +107,11 @@ def parse_heartbeat(document: bytes) -> SyncerHeartbeat:
     """Raises msgspec.MsgspecError if the document is not a SyncerConfig."""
     found = _CONFIG.decode(document)
     status = found.status or _Status()
-    said = {one.type: one for one in reversed(status.conditions or [])}
+    conditions = {one.type: one for one in reversed(status.conditions or [])}
     beats = [beat for owner in found.metadata.managed_fields or () if (beat := _beat(owner)) is not None]
-    return SyncerHeartbeat(max(beats, default=None), said.get(EDGE_REACHABLE), _room(status, said.get(CAPACITY_KNOWN)))
+    return SyncerHeartbeat(
+        max(beats, default=None), conditions.get(EDGE_REACHABLE), _room(status, conditions.get(CAPACITY_KNOWN))
+    )
 
 
 def _room(status: _Status, known: StatusCondition | None) -> EdgeCapacity | None:
@@ -172,9 +174,9 @@ def combine_specs(
     kinds: dict[GroupResource, str] = {}
     upsync: set[UpsyncSet] = set()
     for key in placements:
-        what = engine.what(key)
-        assert what is not None
-        upsync.update(what.upsync)
+        workload = engine.workload(key)
+        assert workload is not None
+        upsync.update(workload.upsync)
         whole = engine.whole_namespaces(key)
         namespaces |= whole
         if whole:
@@ -212,7 +214,7 @@ class SyncerSpecs:
         """None: wait for the discovery of a workspace.  `before`: the current spec; `is_failing`: the engine may lack
         objects."""
         engine = self._known.engine
-        placements = tuple(key for key in engine.placements_at(mailbox) if engine.what(key) is not None)
+        placements = tuple(key for key in engine.placements_at(mailbox) if engine.workload(key) is not None)
         kinds_of = {key.cluster: self._namespaced(key.cluster) for key in placements}
         if None in kinds_of.values():
             return None
@@ -414,5 +416,5 @@ def _by_namespace(names: Mapping[str, set[str]]) -> list[Obj]:
 
 def _upsync(one: UpsyncSet) -> Obj:
     """The lists keep the order of the EdgePlacement."""
-    said: Obj = {"apiGroup": one.group, "names": list(one.names), "namespaces": list(one.namespaces)}
-    return {**{key: value for key, value in said.items() if value}, "resources": list(one.resources)}
+    lists: Obj = {"apiGroup": one.group, "names": list(one.names), "namespaces": list(one.namespaces)}
+    return {**{key: value for key, value in lists.items() if value}, "resources": list(one.resources)}

@@ -254,7 +254,7 @@ class Downsync:
         match action:
             case ApplyObject():
                 if entry.orphaned and not entry.applied and not action.uid:
-                    self._drop(part)  # it was never applied, and its copy is gone
+                    self._drop(part)  # it was never applied, and its copy was deleted
                     return None
                 if action.why is ApplyReason.DRIFT and (pause := self._drift.pause(part, self._monotonic())):
                     return pause
@@ -290,7 +290,7 @@ class Downsync:
             desired["metadata"]["resourceVersion"] = action.version
         self._doubt(part)
         answer = await self._edge.client.apply(collection, desired, force=bool(action.uid))
-        now = self._journal.get(part) or replace(entry, orphaned=True)  # if its copy went meanwhile
+        now = self._journal.get(part) or replace(entry, orphaned=True)  # if its copy was deleted meanwhile
         owned, uid = owned_fields(answer, SYNCER_MANAGER), answer["metadata"].get("uid") or ""
         self._journal.put(replace(now, applied=digest(entry.desired), owned=owned, edge_uid=uid))
         self._edge.objects.assume(part.kind, answer)

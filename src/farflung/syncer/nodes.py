@@ -79,12 +79,12 @@ class NodeCapacity:
 
     def replace(self, everything: list[CachedObject[NodeShare]], version: int) -> None:
         known = {one.key.name: one for one in everything}
-        gone = [self._sums.put(name, None) for name in self._sums.names() if name not in known]
+        removed = [self._sums.put(name, None) for name in self._sums.names() if name not in known]
         changed = [self._sums.put(name, one.value) for name, one in known.items()]
         self._versions = {name: one.version for name, one in known.items()}
         if self._refusal is not None:
             self._log.info("the edge allows listing its nodes again")
-        if any(gone) or any(changed) or not self._listed:
+        if any(removed) or any(changed) or not self._listed:
             self._changed()
         self._listed, self._refusal, self._watches = True, None, True
 
@@ -180,21 +180,21 @@ def share_of(document: bytes) -> NodeShare:
 
 
 def _is_ready(conditions: object) -> bool:
-    told = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
-    return any(one.get("type") == READY and one.get("status") == "True" for one in told)
+    listed = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+    return any(one.get("type") == READY and one.get("status") == "True" for one in listed)
 
 
-def _amounts(said: object) -> Amounts:
+def _amounts(value: object) -> Amounts:
     """Invalid amounts are left out."""
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         return ()
-    names = [name for name in said if NAME.fullmatch(name)]
-    return tuple((intern(name), nanos) for name in _chosen(names) if (nanos := _nanos(said[name])) is not None)
+    names = [name for name in value if NAME.fullmatch(name)]
+    return tuple((intern(name), nanos) for name in _chosen(names) if (nanos := _nanos(value[name])) is not None)
 
 
-def _nanos(said: object) -> int | None:
+def _nanos(amount: object) -> int | None:
     try:
-        return min(max(quantity.parse(said).nanos, 0), LARGEST) if isinstance(said, str) else None
+        return min(max(quantity.parse(amount).nanos, 0), LARGEST) if isinstance(amount, str) else None
     except quantity.QuantityError:
         return None
 

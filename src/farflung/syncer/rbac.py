@@ -90,9 +90,9 @@ def synced_kinds(
     everything: bool = False,
 ) -> SyncedKinds:
     """`spec`: of the SyncerConfig `the-one`; `allowed`: kinds that the administrator names one by one."""
-    told = parse_syncer_spec(spec)
-    down = _edge_kinds({*told.kinds, *(part.kind for part in told.parts)})
-    up = _edge_kinds(GroupResource(one.group, plural) for one in told.upsync for plural in one.resources)
+    wanted = parse_syncer_spec(spec)
+    down = _edge_kinds({*wanted.kinds, *(part.kind for part in wanted.parts)})
+    up = _edge_kinds(GroupResource(one.group, plural) for one in wanted.upsync for plural in one.resources)
     allowed, allowed_up = frozenset(allowed), frozenset(allowed_up)
     guarded = {one for one in down if one.group in GUARDED} - allowed
     guarded_up = {one for one in up if one.group in GUARDED or "*" in one} - allowed_up

@@ -161,13 +161,13 @@ def with_conditions(status: Obj, conditions: list[ReportCondition], before: Obj,
     old = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
     listed = []
     for one in conditions:
-        said = "True" if one.status else "False"
+        status_text = "True" if one.status else "False"
         earlier = old.get(one.type, {})
-        since = earlier.get("lastTransitionTime") if earlier.get("status") == said else None
+        since = earlier.get("lastTransitionTime") if earlier.get("status") == status_text else None
         listed.append(
             {
                 "type": one.type,
-                "status": said,
+                "status": status_text,
                 "reason": one.reason,
                 "message": one.message,
                 "lastTransitionTime": since or format_seconds(now),

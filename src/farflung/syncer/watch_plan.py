@@ -41,9 +41,9 @@ class DownsyncWatches:
             self._copies.forget_unwatched()
             self._lose_kinds([one for one, collection in copies.items() if collection is None])
         objects = {one: self._at_edge(one, copies[one], versions[one]) for one in versions if one in self._entered}
-        gone = [one for one in objects if objects[one] is None and self._objects.collection(one) is not None]
+        unserved = [one for one in objects if objects[one] is None and self._objects.collection(one) is not None]
         self._objects.watch(group, served_only(objects))
-        for kind in gone:
+        for kind in unserved:
             self._downsync.enqueue_kind(kind)
         lacking: set[Side] = set()
         if None in copies.values() or scope.unknown:
@@ -65,7 +65,7 @@ class DownsyncWatches:
         return self._kinds.at_edge(kind, version if copies is None else copies.version)
 
     def _lose_kinds(self, kinds: list[GroupResource]) -> None:
-        """The mailbox does not serve these kinds any more, so their copies are gone.  List them when it does again."""
+        """The mailbox does not serve these kinds any more, which deletes their copies.  List them later."""
         for kind in kinds:
             self._journal.set_revision(kind, "", "")
             self._downsync.on_list(kind)
@@ -121,10 +121,10 @@ class UpsyncWatches:
         if is_known:
             self._journal.set_kinds(UPSYNCED, every)
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
-        born = {one: self._kinds.at_edge(one, kind.version) for one in named if (kind := copies[one])}
+        objects = {one: self._kinds.at_edge(one, kind.version) for one in named if (kind := copies[one])}
         if is_mailbox_known and is_known:
             self._copies.watch(group, served_only(copies))
-        self._objects.watch(group, served_only(born))
+        self._objects.watch(group, served_only(objects))
         lacking = {one for one in named if copies[one] is None and self._kinds.at_edge(one) is not None}
         self._report(named, lacking if is_known else set())
         return bool(lacking)

@@ -34,7 +34,7 @@ from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, PROJECTION
 from farflung.client.discovery import discover
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
-from farflung.placement.feeds import travelling
+from farflung.placement.feeds import copied_kinds
 from farflung.placement.names import GroupResource, Part
 from farflung.placement.project import stripped
 from farflung.placement.select import UpsyncSet
@@ -174,7 +174,7 @@ class Model:
             served = await discover(Client(line, f"/clusters/{cluster}"))
             self.kinds[cluster] = {
                 kind: found.collection.version
-                for kind, found in travelling(served.resources()).items()
+                for kind, found in copied_kinds(served.resources()).items()
                 if found.namespaced
             }
         return self

@@ -121,7 +121,7 @@ class _Since:
     those of an earlier process."""
 
     beat: datetime | None
-    heard: float
+    received: float
     shown: str
     since: float
 
@@ -139,10 +139,10 @@ class Reports:
         """The monotonic time of the heartbeat in the SyncTarget."""
         known = self._since.setdefault(mailbox, _Since(config.beat, -inf, target.heartbeat, -inf))
         if known.beat != config.beat:
-            known.beat, known.heard = config.beat, now
+            known.beat, known.received = config.beat, now
         if known.shown != target.heartbeat:
             known.shown = target.heartbeat
-            known.since = known.heard if moment(target.heartbeat) == config.beat else -inf
+            known.since = known.received if moment(target.heartbeat) == config.beat else -inf
         return known.since
 
     def decide(self, mailbox: str, target: SyncTarget, config: SyncerHeartbeat, now: float) -> StatusDecision:
@@ -175,7 +175,7 @@ def _with(conditions: Iterable[StatusCondition], edge: StatusCondition | None) -
 
 
 def _reported(config: SyncerHeartbeat, before: StatusCondition | None) -> StatusCondition | None:
-    """With the time of what is shown already if that says the same, else with the heartbeat's."""
+    """With the transition time of the current condition if both are equal, else of the heartbeat."""
     edge, beat = config.edge, config.beat
     if edge is None or edge.status not in STATUSES or beat is None:
         return None

@@ -120,7 +120,7 @@ class Copier:
         try:
             return await self._copy(copy, state)
         except Refused as error:
-            raise type(error)(error.status, error.reason, _said(copy, error), None, error.retry_after) from None
+            raise type(error)(error.status, error.reason, _message(copy, error), None, error.retry_after) from None
 
     async def _copy(self, copy: Copy, state: CopyState) -> float | None:
         sources, conflict = None, ""
@@ -138,7 +138,7 @@ class Copier:
             self._report(copy, placements, [])
             await self._withdraw(copy, state)
         elif observed is not None and not observed.ours:
-            self._report(copy, placements, _of_others(copy, state.reasons))
+            self._report(copy, placements, _not_a_copy(copy, state.reasons))
         elif state.served is None:
             return self._report_unserved(copy, state)
         else:
@@ -147,7 +147,7 @@ class Copier:
                 await self._put(copy, state, state.served, want.obj)
             except Refused as error:
                 if error.status < 500 and error.status not in TRANSIENT and not _is_about_namespace(error):
-                    found.append(PlacementProblem(names.REFUSED, f"{_at(copy)}: {_said(copy, error)}"))
+                    found.append(PlacementProblem(names.REFUSED, f"{_at(copy)}: {_message(copy, error)}"))
                 raise
             finally:
                 self._report(copy, placements, found)
@@ -261,12 +261,12 @@ def _at(copy: Copy) -> str:
     return f"{copy.part} in {copy.mailbox}"
 
 
-def _said(copy: Copy, error: Refused) -> str:
+def _message(copy: Copy, error: Refused) -> str:
     """The message of the server may quote values, so that of Secrets is left out."""
     return error.reason or str(error.status) if copy.part.kind == SECRETS else str(error)
 
 
-def _of_others(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
+def _not_a_copy(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
     """No problem if the object is needed only as a dependency, like a namespace."""
     if all(one.selected is None for one in wanted):
         return []
@@ -357,7 +357,7 @@ class StatusWriter:
             self._placements.assume(answer)
         self._news.pop(key, None)  # problems that the condition had already got their Event before
         if status is None and self._known.withdrawals.is_confirmation_used_up(key):
-            await self._use_up(key, seen)
+            await self._remove_confirmation(key, seen)
 
     def _check(self, key: PlacementKey, seen: Placement) -> None:
         """Set the problems of the placement itself."""
@@ -376,7 +376,7 @@ class StatusWriter:
             self._log.info("Problem with EdgePlacement", v=1, edgePlacement=str(key), reason=problem.reason)
             self._recorder.record(involved, "Warning", problem.reason, problem.message)
 
-    async def _use_up(self, key: PlacementKey, seen: Placement) -> None:
+    async def _remove_confirmation(self, key: PlacementKey, seen: Placement) -> None:
         """Remove the confirmation, so that later withdrawals need a new one."""
         version = orjson.loads(seen.document)["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version, "annotations": {CONFIRM_WITHDRAWAL: None}}}

@@ -243,7 +243,7 @@ class StatusSummarizer:
     async def reconcile(self, key: Work, worker: int) -> float | None:
         await self._feed.rebuilder.clean.wait()
         if isinstance(key, CollectorKey):
-            await self._collector_writer.say(key)
+            await self._collector_writer.write(key)
             return None
         if not self._caught_up or (self._dirty and self._monotonic() < self._due.get(key, 0.0)):
             return SOON

@@ -131,10 +131,10 @@ def _with_own(kind: GroupResource, obj: Mapping[str, Any], returned: Mapping[str
     if _machine(kind, obj) is None:
         return {}
     all_returned = _conditions(returned)
-    theirs = [one for one in all_returned if one.get("type") != DELIVERED]
-    types = [one.get("type") for one in theirs]
+    others = [one for one in all_returned if one.get("type") != DELIVERED]
+    types = [one.get("type") for one in others]
     kept = [one for one in _own_conditions(kind, obj) if one.get("type") not in types]
-    return {"conditions": [*theirs, *kept]} if kept or theirs != all_returned else {}
+    return {"conditions": [*others, *kept]} if kept or others != all_returned else {}
 
 
 def _without_copy(kind: GroupResource, obj: Mapping[str, Any]) -> Obj:
@@ -337,8 +337,8 @@ def _patch(obj: Obj, following: ReturnStep) -> tuple[Any, str, PatchType]:
     if following.status is not None:
         test = {"op": "test", "path": "/metadata/uid", "value": uid}
         put = {"op": "add", "path": "/status", "value": following.status}
-        gone = {"op": "remove", "path": "/status"}  # some kinds refuse an empty status
-        return [test, put if following.status else gone], "status", PatchType.JSON
+        removal = {"op": "remove", "path": "/status"}  # some kinds refuse an empty status
+        return [test, put if following.status else removal], "status", PatchType.JSON
     metadata: Obj = {"uid": uid}
     for section, name, value in (
         ("labels", COUNT, following.executing),

@@ -144,7 +144,7 @@ class CollectorStatusWriter:
         self._now = now
         self._log = log
 
-    async def say(self, key: CollectorKey) -> None:
+    async def write(self, key: CollectorKey) -> None:
         seen = self._collectors.cache.get(Key(key.cluster, "", key.name))
         status = None if seen is None else status_of(seen, self._now())
         if seen is None or status is None:

@@ -19,13 +19,13 @@ NAME: Final = "job-controller"
 class JobController(OwnerController):
     def __init__(self, client: WorkloadClient) -> None:
         super().__init__(client, NAME, client.jobs, client.pods)
-        self.strays = client.controller("job-strays", self.release, workers=1)
+        self.orphans = client.controller("job-orphans", self.release, workers=1)
         client.pods.informer.subscribe(self._on_pod)
         client.jobs.informer.subscribe(self._on_job)
 
     def join(self, manager: Manager) -> None:
         super().join(manager)
-        self.client.join(manager, self.strays)
+        self.client.join(manager, self.orphans)
 
     async def step(self, owner: Obj, *children: tuple[Obj, ...]) -> float | None:
         (pods,) = children
@@ -37,11 +37,11 @@ class JobController(OwnerController):
 
     def _on_pod(self, change: CacheChange[Obj]) -> None:
         if change.new is not None and is_tracked(change.new):
-            self.strays.queue.add(change.key)
+            self.orphans.queue.add(change.key)
 
     def _on_job(self, change: CacheChange[Obj]) -> None:
         if change.old is not None and change.new is None:
-            self.strays.queue.add_all(self.client.pods.children.keys_of(change.old["metadata"]["uid"]))
+            self.orphans.queue.add_all(self.client.pods.children.keys_of(change.old["metadata"]["uid"]))
 
     async def release(self, key: Key, worker: int) -> float | None:
         client = self.client
