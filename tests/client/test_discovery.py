@@ -87,7 +87,7 @@ GROUPS = said(
 )
 
 
-async def test_the_preferred_version_comes_first_and_each_resource_once() -> None:
+async def test_the_preferred_version_is_first_and_each_resource_is_listed_once() -> None:
     answers = {"/apis": GROUPS, "/apis/acme.io/v1": resources("a"), "/apis/acme.io/v1alpha1": resources("a", "b")}
     served = await discover(served_by(answers))
     assert [version.name for version in served.groups[0].versions] == ["v1", "v1alpha1"]
@@ -105,7 +105,7 @@ async def test_a_group_whose_server_does_not_answer_is_stale_and_harms_no_other(
     assert stale == {"acme.io": [False, True], "gone.io": [True]}
 
 
-async def test_staleness_is_told_at_once_as_well() -> None:
+async def test_stale_versions_of_aggregated_discovery_are_recognized() -> None:
     items = [{"metadata": {"name": "gone.io"}, "versions": [{"version": "v1", "freshness": "Stale"}]}]
     served = await discover(served_by({"/apis": said({"kind": "APIGroupDiscoveryList", "items": items})}))
     assert served.groups[0].versions[0].stale
@@ -148,7 +148,7 @@ async def test_what_is_no_discovery_document_is_garbled(body: bytes) -> None:
         )
 
 
-async def test_what_somebody_defines_is_found() -> None:
+async def test_a_new_definition_is_discovered() -> None:
     hub = await LocalHub.in_memory().furnish()
     await hub.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     served = await discover(Client(LocalTransport(hub.function, ADMIN_TOKEN)))

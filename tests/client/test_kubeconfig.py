@@ -134,7 +134,9 @@ def test_the_file_of_the_home_directory_is_what_is_left(tmp_path: Path, monkeypa
     assert load().server == "http://home.example"
 
 
-def test_a_file_that_cannot_be_looked_for_is_told_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_found_is_reported_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     circle = tmp_path / "circle"
     circle.symlink_to(circle)
     monkeypatch.setenv("KUBECONFIG", str(circle / "config"))
@@ -162,7 +164,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_what_a_file_gets_wrong_is_said_in_one_sentence(tmp_path: Path, text: str) -> None:
+def test_the_mistake_of_a_file_is_reported_in_one_sentence(tmp_path: Path, text: str) -> None:
     with pytest.raises(KubeconfigError, match=MISTAKES[text]) as raised:
         load(written(tmp_path, text))
     assert "\n" not in str(raised.value)
@@ -202,7 +204,7 @@ ENTRIES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("cluster", "user", "sentence"), ENTRIES)
-def test_what_an_entry_gets_wrong_is_said_in_one_sentence(
+def test_the_mistake_of_an_entry_is_reported_in_one_sentence(
     tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], sentence: str
 ) -> None:
     written(tmp_path, "", "empty")
@@ -246,11 +248,11 @@ async def test_a_password_is_sent_as_basic_authentication(tmp_path: Path) -> Non
     assert await access.credentials() == {"Authorization": f"Basic {base64.b64encode(b'me:pass:word').decode()}"}
 
 
-async def test_nobody_is_said_where_the_user_says_nothing(tmp_path: Path) -> None:
+async def test_a_user_without_credentials_sends_none(tmp_path: Path) -> None:
     assert await load(written(tmp_path, config())).credentials() == {}
 
 
-async def test_whom_to_act_as_is_sent_with_who_we_are(tmp_path: Path) -> None:
+async def test_impersonation_is_sent_with_the_credentials(tmp_path: Path) -> None:
     user = {"token": "t", "as": "you", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"scopes": ["x", "y"]}}
     headers = await load(written(tmp_path, config(user=user))).credentials()
     assert list(headers.items()) == [
@@ -319,14 +321,14 @@ async def test_a_program_beside_the_kubeconfig_says_who_we_are_until_it_is_not_b
 
 
 @pytest.mark.parametrize("until", ["2001-01-01T00:00:00Z", "2001-01-01T00:00:00"])
-async def test_what_a_program_said_is_over_when_it_says_so(tmp_path: Path, until: str) -> None:
+async def test_credentials_of_a_plugin_expire_when_it_says_so(tmp_path: Path, until: str) -> None:
     path = program(tmp_path, counting(tmp_path, expirationTimestamp=until))
     access = load(written(tmp_path, config(user={"exec": {"command": str(path)}})))
     assert await access.credentials() == {"Authorization": "Bearer token-1"}
     assert await access.credentials() == {"Authorization": "Bearer token-2"}
 
 
-async def test_a_program_hears_its_arguments_its_environment_and_of_the_server_if_it_wants(tmp_path: Path) -> None:
+async def test_a_plugin_gets_its_arguments_environment_and_on_request_the_server(tmp_path: Path) -> None:
     text = """
 import json, os, sys
 spec = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["spec"]
@@ -438,7 +440,7 @@ async def test_a_client_certificate_says_who_we_are_from_files_data_and_programs
         assert await user_name(load(written(tmp_path, config(where, user)))) == "the-certified"
 
 
-async def test_a_key_with_a_password_is_refused_instead_of_asking_somebody(tmp_path: Path) -> None:
+async def test_a_key_with_a_password_is_refused_instead_of_prompting(tmp_path: Path) -> None:
     hidden = ec.generate_private_key(ec.SECP256R1()).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password")
     )
@@ -464,7 +466,7 @@ async def test_a_token_that_was_renewed_counts_after_the_first_refusal(hub: HubP
         assert await client.list(NAMESPACES)
 
 
-async def test_a_pod_is_told_where_its_server_is_and_who_it_is(hub: HubProcess, tmp_path: Path) -> None:
+async def test_a_pod_finds_its_server_and_its_credentials(hub: HubProcess, tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_bytes((hub.directory / "ca.crt").read_bytes())
     (tmp_path / "token").write_text(hub.token)
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(hub.port)}
@@ -478,7 +480,7 @@ async def test_a_pod_is_told_where_its_server_is_and_who_it_is(hub: HubProcess, 
         in_cluster_config({}, tmp_path)
 
 
-def test_a_pod_without_a_kubeconfig_takes_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_without_a_kubeconfig_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setattr(kubeconfig, "ACCOUNT", tmp_path)
     (tmp_path / "token").write_text("t")
@@ -520,7 +522,7 @@ AUTHORITY = {"insecure-skip-tls-verify": True}
         (AUTHORITY, "http://other/api", "http://other", "/api"),
     ],
 )
-def test_a_server_said_as_host_and_port_is_secured_if_something_is_said_about_that(
+def test_a_server_as_host_and_port_uses_tls_if_the_kubeconfig_has_tls_settings(
     tmp_path: Path, cluster: dict[str, Any], said: str, server: str, prefix: str
 ) -> None:
     path = written(tmp_path, config({"server": "https://hub.example/clusters/root", **cluster}))
@@ -530,7 +532,7 @@ def test_a_server_said_as_host_and_port_is_secured_if_something_is_said_about_th
 
 
 @pytest.mark.parametrize("said", ["a b:1", "hub:port", "hub:0", "hub:6443/path", "ftp://hub", "me:secret@hub"])
-def test_a_server_that_is_none_is_said_in_one_sentence(tmp_path: Path, said: str) -> None:
+def test_an_invalid_server_is_reported_in_one_sentence(tmp_path: Path, said: str) -> None:
     with pytest.raises(KubeconfigError, match="the URL of a server") as raised:
         load(written(tmp_path, config()), server=said)
     assert "secret" not in str(raised.value)

@@ -347,7 +347,7 @@ def _request_of(server: ScriptedServer) -> OutgoingRequest:
     return request
 
 
-async def test_who_writes_is_said_with_every_write_and_with_nothing_else() -> None:
+async def test_the_field_manager_is_sent_with_every_write_and_nothing_else() -> None:
     for verb, expected in (("get", {}), ("delete", {}), ("patch", {"fieldManager": "me"})):
         server = ScriptedServer(lambda request: said({}))
         client = Client(server, manager="me")

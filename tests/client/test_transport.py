@@ -74,7 +74,7 @@ async def test_a_connection_whose_answer_was_not_read_is_not_used_again() -> Non
         assert server.connections == 3
 
 
-async def test_a_server_that_went_away_between_two_requests_is_asked_again_by_a_new_connection() -> None:
+async def test_a_connection_that_closed_between_two_requests_is_replaced() -> None:
     async def talk(line: Line) -> None:
         await line.request()
         await line.answer(b"ok")
@@ -97,7 +97,7 @@ async def test_bytes_after_the_end_of_an_answer_are_never_taken_for_the_next_one
                 assert (await fetched(transport))[1] in (b"ok", b"good")
 
 
-async def test_redirects_are_not_followed_so_that_nobody_else_hears_who_we_are() -> None:
+async def test_redirects_are_not_followed_so_that_no_other_server_gets_the_credentials() -> None:
     async def talk(line: Line) -> None:
         await line.request()
         await line.answer(b"", status="307 Elsewhere", headers="Location: http://127.0.0.1:1/\r\n")
@@ -243,7 +243,7 @@ async def byte_by_byte(line: Line) -> None:
 
 
 @pytest.mark.parametrize("talk", [never, never_the_body, header_by_header, byte_by_byte])
-async def test_nobody_waits_for_ever(talk: object) -> None:
+async def test_no_request_waits_forever(talk: object) -> None:
     async with raw_server(talk) as server, talking_to(server.url) as transport:  # type: ignore[arg-type]
         with pytest.raises(Unreachable, match="no answer in time"):
             await fetched(transport, patience=SOON)
@@ -282,7 +282,7 @@ async def test_an_answer_that_unpacks_to_too_much_is_given_up_as_well(monkeypatc
             await fetched(transport)
 
 
-async def test_an_answer_that_somebody_packed_is_unpacked() -> None:
+async def test_a_compressed_answer_is_decompressed() -> None:
     async def packed(line: Line) -> None:
         await line.request()
         await line.answer(zlib.compress(b"hello"), headers="Content-Encoding: deflate\r\n")
@@ -291,7 +291,7 @@ async def test_an_answer_that_somebody_packed_is_unpacked() -> None:
         assert await fetched(transport) == (200, b"hello")
 
 
-async def test_a_stream_is_read_as_it_comes_and_silence_ends_it() -> None:
+async def test_a_stream_is_read_as_it_arrives_and_silence_ends_it() -> None:
     async def stream(line: Line) -> None:
         await line.request()
         await line.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
@@ -306,7 +306,7 @@ async def test_a_stream_is_read_as_it_comes_and_silence_ends_it() -> None:
         assert b"".join(heard) == b"one"
 
 
-async def test_nobody_listens() -> None:
+async def test_a_refused_connection_is_unreachable() -> None:
     async with raw_server(at_once) as server:
         url = server.url
     async with talking_to(url) as transport:
@@ -321,7 +321,7 @@ async def test_a_name_that_does_not_exist_is_unreachable() -> None:
             await fetched(transport)
 
 
-async def test_a_server_that_speaks_no_tls_is_unreachable_by_it() -> None:
+async def test_a_server_without_tls_is_unreachable_by_tls() -> None:
     async def plain(line: Line) -> None:
         await line.say(GOOD)
 
@@ -377,7 +377,7 @@ async def test_credentials_are_asked_for_each_request_and_may_repeat_a_header() 
         assert server.requests[0].count("Impersonate-Group: ") == 2
 
 
-async def test_who_is_not_believed_hears_of_it() -> None:
+async def test_a_401_answer_is_reported_to_the_credentials() -> None:
     refusals = []
 
     async def talk(line: Line) -> None:
@@ -403,7 +403,7 @@ async def test_requests_go_by_the_proxy() -> None:
         assert server.requests[0].startswith("GET http://far.example:8080/x HTTP/1.1\r\n")
 
 
-async def test_tls_goes_through_a_proxy_which_is_only_asked_to_connect() -> None:
+async def test_tls_uses_a_proxy_only_by_connect() -> None:
     async def proxy(line: Line) -> None:
         await line.request()
         await line.answer(b"no", status="403 Forbidden")

@@ -146,7 +146,7 @@ def test_an_object_that_does_not_ask_for_it_is_left_alone(annotations: dict[str,
     assert customized(obj, None, PLACE).obj is obj
 
 
-def test_unknown_names_stay_and_are_told() -> None:
+def test_unknown_parameters_stay_and_are_reported() -> None:
     found = customized(configured({EXPAND: "true"}, a="%(x) %(env) %(w)"), None, PLACE)
     assert (found.obj["data"]["a"], found.problem, found.unknown) == ("%(x) prod %(w)", "", ("w", "x"))
 
@@ -276,7 +276,7 @@ def test_missing_maps_are_made_on_the_way() -> None:
     assert found.obj["metadata"]["labels"] == {"example.com/env": "prod"}
 
 
-def test_paths_that_lead_nowhere_are_told() -> None:
+def test_paths_that_do_not_exist_are_reported() -> None:
     found = replaced(("$.spec.containers[0].image", '"x"'), ("$.data.a", '"2"'), ("$..nothing", "1"))
     assert found.problem == ""
     assert found.unused == ("$.spec.containers[0].image", "$..nothing")

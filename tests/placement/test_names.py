@@ -53,12 +53,12 @@ def kinds_of(table: dict[str, str]) -> list[GroupResource]:
 
 
 @pytest.mark.parametrize("kind", kinds_of(EDGE), ids=str)
-def test_workload_goes_to_the_edge(kind: GroupResource) -> None:
+def test_workloads_are_copied_to_edges(kind: GroupResource) -> None:
     assert category(kind) is Category.EDGE
 
 
 @pytest.mark.parametrize("kind", kinds_of(NOWHERE), ids=str)
-def test_what_is_about_the_hub_or_one_cluster_goes_nowhere(kind: GroupResource) -> None:
+def test_kinds_of_the_hub_or_of_one_cluster_are_not_copied(kind: GroupResource) -> None:
     assert category(kind) is Category.NOWHERE
 
 

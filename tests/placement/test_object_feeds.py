@@ -35,7 +35,7 @@ def fail(what: str, error: Exception) -> None:
     raise error
 
 
-async def test_a_stopped_source_delivers_no_objects_of_a_watch_that_goes_on_for_others() -> None:
+async def test_a_stopped_source_delivers_no_objects_of_a_watch_that_others_still_use() -> None:
     hub = await LocalHub.in_memory().furnish()
     await hub.config_map("before")
     client = Client(LocalTransport(hub.function, ADMIN_TOKEN))

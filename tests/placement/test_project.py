@@ -95,7 +95,7 @@ def test_a_copy_is_marked_and_says_what_was_put_in() -> None:
     }
 
 
-def test_of_a_secret_not_even_a_hash_is_told() -> None:
+def test_the_projection_of_a_secret_has_no_hash() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"password": PASSWORD}}
     marks = projected(secret)["metadata"]
     other = projected({**secret, "data": {"password": "czM="}})["metadata"]
@@ -154,7 +154,7 @@ def test_a_write_keeps_what_is_not_ours() -> None:
     }
 
 
-def test_sections_that_are_gone_at_the_source_are_taken_out() -> None:
+def test_sections_that_the_source_lost_are_removed_from_the_copy() -> None:
     there = stored(projected({**deployment(), "extra": [1]}))
     put = updated(there, projected(deployment()))
     assert put is not None
@@ -339,7 +339,7 @@ def holds(there: Any, wanted: Any) -> bool:
 
 @settings(max_examples=examples(120))
 @given(KINDS, MAPS, MAPS, SECTIONS, STEPS)
-def test_a_copy_follows_its_source_and_keeps_what_others_said(
+def test_a_copy_follows_its_source_and_keeps_fields_of_other_writers(
     kind: tuple[str, str], labels: Obj, annotations: Obj, sections: Obj, steps: list[tuple[str, Obj, Obj, Obj]]
 ) -> None:
     head = {"apiVersion": kind[0], "kind": kind[1]}

@@ -68,13 +68,13 @@ def test_a_headless_service_stays_headless() -> None:
         ({"f:ports": {}}, True),  # owned as a whole
     ],
 )
-def test_a_node_port_travels_if_somebody_owns_it(owned: Obj, travels: bool) -> None:
+def test_a_node_port_is_copied_if_a_manager_owns_it(owned: Obj, travels: bool) -> None:
     port = {"port": 80, "protocol": "TCP", "nodePort": 30080}
     found = stripped(service(owned, ports=[port]))["spec"]["ports"]
     assert found == [port if travels else {"port": 80, "protocol": "TCP"}]
 
 
-def test_a_service_of_which_nobody_owns_anything_travels_as_it_is() -> None:
+def test_a_service_without_field_owners_is_copied_unchanged() -> None:
     assert stripped(obj("Service", spec=ASSIGNED))["spec"] == ASSIGNED
 
 

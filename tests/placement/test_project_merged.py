@@ -55,7 +55,7 @@ def test_owners_are_merged_by_version_kind_and_name() -> None:
     assert conflicts == [MergeConflict("metadata.ownerReferences['v1 Thing x'].uid", "ws2", ("ws1",))]
 
 
-def test_finalizers_are_a_set_and_nobody_owns_fields() -> None:
+def test_finalizers_are_merged_as_a_set_and_managed_fields_are_dropped() -> None:
     found, conflicts = merge(
         source("ws1", 1, {"finalizers": ["b", "a"], "managedFields": [{}]}),
         source("ws2", 2, {"finalizers": ["c", "a"], "managedFields": [{}]}),
@@ -126,7 +126,7 @@ def test_of_equal_versions_the_first_cluster_wins() -> None:
     assert conflicts == [MergeConflict("spec.a", "ws1", ("ws2",))]
 
 
-def test_values_of_secrets_are_never_told() -> None:
+def test_values_of_secrets_are_never_reported() -> None:
     sources = [
         SourceObject(cluster, version, {**obj({"annotations": {"x": password}}), "data": {"password": password}})
         for version, (cluster, password) in enumerate(zip(("ws1", "ws2"), PASSWORDS, strict=True))

@@ -302,7 +302,7 @@ def test_an_unknown_placement_leads_nowhere() -> None:
         Resolver().explain(PLACE)
 
 
-def test_a_change_that_means_nothing_concerns_nobody() -> None:
+def test_a_change_without_meaning_affects_no_placement() -> None:
     made = engine(at("l"), run("t"), Placement(PLACE, selectors=(EVERYTHING,)))
     assert not made.put_location(at("l"))
     assert not made.put_target(run("t"))

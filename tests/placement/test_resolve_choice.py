@@ -75,7 +75,7 @@ def test_groups_differ_by_one_at_most_unless_one_is_used_up(given: list[Location
 
 
 @given(ANY, NUMBERS)
-def test_reluctant_ones_are_chosen_only_if_nobody_else_is_left(given: list[LocationCandidate], number: int) -> None:
+def test_reluctant_locations_are_chosen_only_if_no_other_is_left(given: list[LocationCandidate], number: int) -> None:
     chosen = choose(given, number)
     if any(one.reluctant and not one.settled and one.key in chosen for one in given):
         assert all(one.key in chosen for one in given if one.settled or not one.reluctant)

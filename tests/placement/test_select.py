@@ -242,13 +242,13 @@ def test_an_object_can_ask_to_be_left_alone(annotations: dict[str, str], create_
         ({"resources": [], "namespaces": ["*"], "names": ["*"]}, False, False),
     ],
 )
-def test_what_comes_back_does_not_go_there(upsync: Any, inside: bool, outside: bool) -> None:
+def test_upsynced_objects_are_not_selected_for_downsync(upsync: Any, inside: bool, outside: bool) -> None:
     read = what(namespaceSelector={}, downsync=[{"objectNames": ["a"]}], upsync=[upsync])
     assert (read.selects(config_map("a"), NOTHING, NOTHING) is None) is inside
     assert (read.selects(config_map("a", ""), NOTHING, None) is None) is outside
 
 
-def test_what_comes_back_is_told_as_it_was_written() -> None:
+def test_upsync_clauses_are_kept_as_written() -> None:
     upsync = [
         {
             "apiGroup": "group1.test",

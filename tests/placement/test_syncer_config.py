@@ -135,7 +135,7 @@ def test_guilder_gets_the_config_of_the_seed() -> None:
     )
 
 
-def test_a_cluster_role_is_told_and_a_binding_is_not() -> None:
+def test_a_cluster_role_is_listed_and_an_apibinding_is_not() -> None:
     parts = [Part(BINDINGS, "", "bind-kube"), Part(CLUSTER_ROLES, "", "foo"), Part(CLUSTER_ROLES, "", "bar")]
     assert spec_of(parts=parts, versions=VERSIONS) == {
         "namespaceScope": {},
@@ -155,12 +155,12 @@ def test_nothing_is_an_empty_scope() -> None:
     assert spec_of(kinds=OFFERED, versions=VERSIONS) == {"namespaceScope": {}}
 
 
-def test_a_namespace_that_is_still_empty_is_told() -> None:
+def test_an_empty_namespace_is_listed() -> None:
     spec = config((COMMON, {**IN_COMMON, "more": {"common": "si"}}))
     assert spec["namespaceScope"]["namespaces"] == ["commonstuff", "more"]
 
 
-def test_what_the_set_binder_of_the_original_bound_is_told_and_forgotten() -> None:
+def test_specs_of_the_original_set_binder_are_reproduced() -> None:
     definitions = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
     group1 = UpsyncSet("group1", ("sprockets", "flanges"), (), ("George", "Cosmo"))
     first = spec_of(
@@ -195,7 +195,7 @@ def test_what_the_set_binder_of_the_original_bound_is_told_and_forgotten() -> No
     }
 
 
-def test_objects_chosen_one_by_one_are_told_by_namespace_unless_their_namespace_goes_as_a_whole() -> None:
+def test_single_objects_are_listed_by_namespace_unless_their_whole_namespace_is_selected() -> None:
     config_maps, crons = GroupResource("", "configmaps"), GroupResource("example.com", "crons")
     spec = spec_of(
         namespaces=["whole"],
@@ -240,7 +240,7 @@ def test_objects_chosen_one_by_one_are_told_by_namespace_unless_their_namespace_
         (UpsyncSet("g", ()), {"apiGroup": "g", "resources": []}),
     ],
 )
-def test_what_comes_back_is_told_without_what_is_empty(one: UpsyncSet, told: dict[str, Any]) -> None:
+def test_upsync_sets_are_listed_without_empty_fields(one: UpsyncSet, told: dict[str, Any]) -> None:
     assert spec_of(versions={}, upsync=[one, one])["upsync"] == [told]
 
 
@@ -286,7 +286,7 @@ def told(spec: dict[str, Any]) -> set[Item]:
 @given(
     st.lists(NAMESPACES), st.lists(KINDS), st.lists(PARTS, max_size=10), st.lists(UPSYNCS), st.sets(KINDS), st.randoms()
 )
-def test_a_syncer_is_told_of_everything_that_goes_to_the_edge_and_of_nothing_else(
+def test_a_syncer_config_lists_everything_for_the_edge_and_nothing_else(
     namespaces: list[str],
     kinds: list[GroupResource],
     parts: list[Part],

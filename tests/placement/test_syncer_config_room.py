@@ -49,7 +49,7 @@ def test_what_no_cluster_can_have_is_not_shown(amount: Any) -> None:
     assert parse_amounts({"cpu": amount, "memory": "1Gi"}) == (("memory", "1Gi"),)
 
 
-def test_a_syncer_that_says_nothing_is_told_from_one_that_may_not_look() -> None:
+def test_a_syncer_without_a_report_differs_from_one_that_may_not_read_nodes() -> None:
     assert read() is None
     assert read(conditions=[WITHHELD]) == EdgeCapacity()
     assert read(allocatable={"cpu": "1"}) == EdgeCapacity((("cpu", "1"),))

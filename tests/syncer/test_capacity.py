@@ -64,16 +64,16 @@ def test_what_takes_no_new_work_is_there_and_not_for_work(idle: dict[str, Any]) 
     assert found["nodes"] == {"all": 2, "usable": 1}
 
 
-def test_a_cluster_that_takes_no_work_says_so_with_zeros_because_nothing_said_would_mean_no_limit() -> None:
+def test_a_cluster_without_usable_nodes_reports_zeros() -> None:
     nothing = {"cpu": "0", "memory": "0", "pods": "0"}
     assert told()["allocatable"] == told(node(cpu="4", cordoned=True))["allocatable"] == nothing
 
 
-def test_what_nobody_has_is_not_named() -> None:
+def test_resources_that_no_node_has_are_omitted() -> None:
     assert "hugepages-1Gi" not in told(node({"hugepages-1Gi": "0"}))["capacity"]
 
 
-def test_of_many_names_those_that_matter_are_told_and_some_of_the_others() -> None:
+def test_of_many_resources_the_important_ones_and_some_others_are_reported() -> None:
     many = {f"example.com/{number:03}": "1" for number in range(100)}
     names = list(told(node(cpu="1", memory="1", pods="1", further=many))["capacity"])
     assert names == ["cpu", "memory", "pods", *sorted(many)[:MOST_NAMES]]

@@ -216,7 +216,7 @@ def owned(*entries: Any) -> str:
     return owned_fields(obj("ConfigMap", metadata={"managedFields": list(entries)}), SYNCER_MANAGER)
 
 
-def test_what_we_own_is_told_apart_from_what_others_own() -> None:
+def test_our_fields_are_distinguished_from_fields_of_others() -> None:
     fields = {"f:data": {"f:a": {}, "f:b": {}}}
     ours = owned(entry_of(fields))
     assert ours == owned(entry_of({"f:data": {"f:b": {}, "f:a": {}}}, time="later", apiVersion="v2"))
@@ -326,7 +326,7 @@ def in_mailbox(wanted: Obj) -> Obj:
     return there
 
 
-def test_what_comes_from_the_edge_is_marked_and_loses_what_means_nothing_elsewhere() -> None:
+def test_upsynced_objects_are_annotated_and_lose_fields_of_their_cluster() -> None:
     assert for_mailbox(edge_object(status={"ok": True})) == obj(
         "Nine",
         "group9.test/v1",

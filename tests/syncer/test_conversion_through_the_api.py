@@ -107,7 +107,7 @@ async def changes(mailbox: Side, edge: Side, example: Example, entry: JournalEnt
     assert decide(noted(changed, live), live, Adopt.NEVER) == NoChange()
 
 
-async def test_every_built_in_kind_goes_down() -> None:
+async def test_every_built_in_kind_is_downsynced() -> None:
     mailbox, edge = await side(), await side()
     for one in BUILTIN:
         await goes_down(mailbox, edge, one)
@@ -125,7 +125,7 @@ async def goes_up(edge: Side, mailbox: Side, example: Example) -> None:
     assert "app" not in there["metadata"]["labels"]
 
 
-async def test_every_built_in_kind_goes_up() -> None:
+async def test_every_built_in_kind_is_upsynced() -> None:
     edge, mailbox = await side(), await side()
     for one in BUILTIN:
         await goes_up(edge, mailbox, one)

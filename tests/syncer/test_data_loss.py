@@ -71,9 +71,7 @@ async def put_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_whatever_somebody_in_the_middle_says_of_the_hub_everything_stays_at_the_edge(
-    tmp_path: Path, lie: str
-) -> None:
+async def test_wrong_answers_of_a_proxy_delete_nothing_at_the_edge(tmp_path: Path, lie: str) -> None:
     async with at_rest(tmp_path) as world:
         before = ours(world)
         asked = len(world.link.up.requests)
@@ -177,7 +175,7 @@ async def test_orphans_that_came_of_a_lie_are_found_by_a_restart(tmp_path: Path)
         await agreed(world)
 
 
-async def test_what_was_withdrawn_from_a_mailbox_that_is_gone_stays(tmp_path: Path) -> None:
+async def test_objects_withdrawn_from_a_deleted_mailbox_stay(tmp_path: Path) -> None:
     """Its syncer heard of it, and did not come to do it."""
     async with at_rest(tmp_path) as world:
         before = ours(world)
@@ -240,7 +238,7 @@ async def test_with_the_hub_away_from_the_start_the_edge_is_healed(tmp_path: Pat
 # --- a journal that is old, or gone -----------------------------------------------------------------------
 
 
-async def test_what_was_withdrawn_stays_gone_although_the_syncer_is_killed_at_once(
+async def test_a_withdrawn_object_stays_deleted_although_the_syncer_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with at_rest(tmp_path) as world:
@@ -285,7 +283,7 @@ async def test_a_hub_is_not_doubted_because_a_syncer_does_not_remember_its_last_
         assert "does not have our last report" not in world.link.log.getvalue()
 
 
-async def test_what_is_withdrawn_for_the_second_time_goes_although_only_the_first_time_is_remembered(
+async def test_an_object_withdrawn_again_is_deleted_although_the_journal_has_only_the_first_withdrawal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with at_rest(tmp_path) as world:
@@ -305,7 +303,7 @@ async def test_what_is_withdrawn_for_the_second_time_goes_although_only_the_firs
         assert A not in world.objects()
 
 
-async def test_what_was_brought_just_before_a_crash_is_an_orphan_of_a_mailbox_that_is_gone_when_the_edge_is_back(
+async def test_an_object_applied_just_before_a_crash_is_an_orphan_of_a_deleted_mailbox(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with at_rest(tmp_path) as world:
@@ -352,7 +350,7 @@ async def test_a_syncer_that_remembers_nothing_knows_its_own_again(tmp_path: Pat
         await world.link.gone_in_mailbox(MAPS, "a", "shop")
 
 
-async def test_what_is_withdrawn_while_a_syncer_loses_its_memory_goes(tmp_path: Path) -> None:
+async def test_a_withdrawal_while_the_journal_is_lost_is_performed(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         await world.link.stop()
         await world.withdraw(A)
@@ -361,7 +359,7 @@ async def test_what_is_withdrawn_while_a_syncer_loses_its_memory_goes(tmp_path: 
         await world.link.gone_in_mailbox(MAPS, "a", "shop")
 
 
-async def test_what_is_neither_wanted_nor_remembered_any_more_is_followed_and_goes_when_it_is_withdrawn(
+async def test_a_copy_outside_of_scope_and_journal_is_watched_and_deleted_when_withdrawn(
     tmp_path: Path,
 ) -> None:
     async with at_rest(tmp_path) as world:
@@ -377,7 +375,7 @@ async def test_what_is_neither_wanted_nor_remembered_any_more_is_followed_and_go
         await agreed(world)
 
 
-async def test_what_is_withdrawn_while_nobody_remembers_it_and_the_edge_is_away_is_held(tmp_path: Path) -> None:
+async def test_a_withdrawal_without_journal_and_edge_keeps_the_finalizer(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         world.line("edge").go_down()
         await world.restart(journal="lost")
@@ -475,7 +473,7 @@ async def test_an_empty_list_of_the_edge_takes_nothing_from_the_mailbox(tmp_path
 # --- what holds what is not ours ------------------------------------------------------------------
 
 
-async def test_a_namespace_with_something_of_others_stays_until_that_is_gone(tmp_path: Path) -> None:
+async def test_a_namespace_with_unmanaged_objects_stays_until_they_are_deleted(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         await world.link.cluster.create(MAPS, config_map("theirs", {"a": "b"}), "farm")
         await world.withdraw(FARM)
@@ -491,7 +489,7 @@ async def test_a_namespace_with_something_of_others_stays_until_that_is_gone(tmp
         await agreed(world)
 
 
-async def test_a_namespace_stays_as_long_as_nobody_says_what_is_in_it(tmp_path: Path) -> None:
+async def test_a_namespace_stays_while_its_content_is_unknown(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         await world.link.cluster.create(MAPS, config_map("theirs", {"a": "b"}), "farm")
         world.line("edge").tell("unlisted", 10_000)
@@ -503,7 +501,7 @@ async def test_a_namespace_stays_as_long_as_nobody_says_what_is_in_it(tmp_path: 
         assert not await gone(world.link.cluster, MAPS, "theirs", "farm")
 
 
-async def test_an_orphan_that_nobody_remembers_is_not_deleted_with_its_namespace(tmp_path: Path) -> None:
+async def test_an_orphan_without_journal_entry_is_not_deleted_with_its_namespace(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         await world.link.stop()
         await world.link.mailbox.patch(MAPS, "a", {"metadata": {"finalizers": None}}, "farm")
@@ -537,7 +535,7 @@ async def release(world: World, number: str) -> None:
     await world.link.mailbox.patch(CONFIGS, "the-one", {"metadata": {"annotations": {RELEASE_ORPHANS: number}}})
 
 
-async def test_orphans_go_when_somebody_says_how_many_there_are(tmp_path: Path) -> None:
+async def test_orphans_are_deleted_when_their_number_is_confirmed(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         await orphaned(world, A, B)
         await release(world, "1")
@@ -549,7 +547,7 @@ async def test_orphans_go_when_somebody_says_how_many_there_are(tmp_path: Path) 
         await told(world, 0)
 
 
-async def test_what_was_said_of_some_orphans_is_not_said_of_others(tmp_path: Path) -> None:
+async def test_a_confirmation_for_some_orphans_does_not_cover_others(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         await orphaned(world, A)
         await world.release()
@@ -600,7 +598,7 @@ async def test_a_number_is_weighed_although_nothing_is_wanted(tmp_path: Path) ->
         await world.link.eventually(lambda: world.line("hub").has_told("syncerconfigs") and world.link.idle, "peace")
 
 
-async def test_a_namespace_that_was_withdrawn_stays_as_long_as_it_holds_orphans_and_that_is_said(
+async def test_a_withdrawn_namespace_with_orphans_stays_and_is_reported(
     tmp_path: Path,
 ) -> None:
     async with at_rest(tmp_path) as world:

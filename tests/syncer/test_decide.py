@@ -368,7 +368,7 @@ def test_an_orphan_is_never_deleted_or_forgotten_and_is_healed(cases: list[Case]
             assert isinstance(step, ApplyObject)
 
 
-def test_whatever_was_withdrawn_comes_to_an_end(cases: list[Case]) -> None:
+def test_every_withdrawal_ends(cases: list[Case]) -> None:
     for entry, live, adopt, step in cases:
         if entry is None or not entry.withdrawn or entry.orphaned:
             continue

@@ -25,7 +25,7 @@ def test_the_first_corrections_are_done_at_once_and_then_each_waits_twice_as_lon
     assert contests.pause(OTHER, now) == 0.0
 
 
-def test_it_is_told_from_the_first_pause_on() -> None:
+def test_drift_is_reported_from_the_first_pause_on() -> None:
     contests = DriftBackoff()
     told = [contests.record_correction(ONE, 0.0) for _ in range(PATIENT + 1)]
     assert told == [""] * PATIENT + ["another client at the edge changed it 4 times; the next correction is in 2 s"]

@@ -73,7 +73,7 @@ async def test_what_came_from_the_edge_stays_in_the_mailbox_until_it_is_known_wh
         assert born(world) == before
 
 
-async def test_what_an_edge_lost_comes_back_although_its_mailbox_ends_at_that_moment(tmp_path: Path) -> None:
+async def test_an_object_that_the_edge_lost_is_applied_again_although_its_mailbox_ends(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         fleet, before = world.link.fleet, world.mailbox_cluster()
         world.line("edge").go_down()
@@ -95,7 +95,7 @@ async def test_what_an_edge_lost_comes_back_although_its_mailbox_ends_at_that_mo
         await world.link.eventually(lambda: set(PARTS) <= set(world.objects()), "all that was there")
 
 
-async def test_a_copy_that_somebody_lets_go_in_our_place_is_held_again(tmp_path: Path) -> None:
+async def test_a_copy_whose_finalizer_another_client_removes_gets_it_again(tmp_path: Path) -> None:
     """As in a hub that was restored from a backup of before we held it."""
     async with at_rest(tmp_path) as world:
         await world.link.mailbox.patch(MAPS, "a", {"metadata": {"finalizers": None}}, "shop")

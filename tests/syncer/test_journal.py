@@ -171,7 +171,7 @@ def test_what_could_not_be_written_is_written_later(path: Path) -> None:
     assert {one.part.name: one.revision for one in again.entries_of(CONFIGMAPS)} == {"a": 2, "b": 7}
 
 
-def test_another_thread_may_write_while_this_one_goes_on(path: Path) -> None:
+def test_another_thread_may_write_while_this_one_continues(path: Path) -> None:
     ended = threading.Event()
 
     def write(journal: Journal) -> None:
@@ -197,7 +197,7 @@ def test_another_thread_may_write_while_this_one_goes_on(path: Path) -> None:
 # --- who may use it -------------------------------------------------------------------------------
 
 
-def test_nobody_else_can_read_it(journal: Journal, path: Path) -> None:
+def test_only_the_owner_can_read_the_journal(journal: Journal, path: Path) -> None:
     journal.put(entry())
     journal.flush()
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -219,7 +219,7 @@ def test_a_second_syncer_is_refused(journal: Journal, path: Path) -> None:
     assert journal.get(entry().part) == entry()
 
 
-def test_whoever_ends_without_a_word_leaves_it_to_the_next(path: Path) -> None:
+def test_the_next_syncer_takes_over_from_one_that_ended_silently(path: Path) -> None:
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -240,7 +240,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Journal.open(tmp_path / "file" / "journal.db")
 
 
-def test_a_directory_in_its_place_is_told_and_left(path: Path) -> None:
+def test_a_directory_in_place_of_the_journal_is_reported_and_not_changed(path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(JournalError, match=str(path)):
         Journal.open(path)

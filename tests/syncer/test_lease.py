@@ -21,7 +21,7 @@ def beat(number: int, uid: str = "theirs", chosen: str = "") -> HolderRecord:
     return HolderRecord(uid, str(number), chosen)
 
 
-def test_a_mailbox_that_nobody_serves_or_we_do_is_ours() -> None:
+def test_a_mailbox_without_another_syncer_is_ours() -> None:
     turn = LeaseTracker(PATIENCE)
     assert turn.check(NOBODY, {"ours"}, 0)
     assert turn.check(beat(1, "ours"), {"ours"}, 0)
@@ -29,7 +29,7 @@ def test_a_mailbox_that_nobody_serves_or_we_do_is_ours() -> None:
     assert turn.holder == ""
 
 
-def test_somebody_else_is_believed_until_they_were_silent_for_long_enough_however_old_their_heartbeat_looks() -> None:
+def test_another_syncer_holds_the_mailbox_until_it_was_silent_long_enough() -> None:
     turn = LeaseTracker(PATIENCE)
     for now in (1000, 1030, 1059):
         assert not turn.check(beat(1), {"ours"}, now)
@@ -40,7 +40,7 @@ def test_somebody_else_is_believed_until_they_were_silent_for_long_enough_howeve
     assert turn.holder == ""
 
 
-def test_time_in_which_nobody_could_look_is_no_silence() -> None:
+def test_time_without_connection_is_no_silence() -> None:
     turn = LeaseTracker(PATIENCE)
     assert not turn.check(beat(1), {"ours"}, 0)
     assert not turn.check(beat(1), {"ours"}, 500)
@@ -51,7 +51,7 @@ def test_time_in_which_nobody_could_look_is_no_silence() -> None:
     assert turn.check(beat(1), {"ours"}, 619)
 
 
-def test_whom_an_operator_chose_need_not_wait() -> None:
+def test_a_syncer_that_an_operator_chose_does_not_wait() -> None:
     turn = LeaseTracker(PATIENCE)
     assert not turn.check(beat(1, chosen="third"), {"ours"}, 0)
     assert turn.check(beat(2, chosen="ours"), {"ours"}, 1)
@@ -63,7 +63,7 @@ def test_who_does_not_know_its_own_cluster_yet_waits_for_everybody() -> None:
 
 
 @given(ANYTHING, ANYTHING, ANYTHING)
-def test_whatever_is_said_there_is_read(metadata: Any, status: Any, edge: Any) -> None:
+def test_any_syncer_config_is_read_for_its_holder(metadata: Any, status: Any, edge: Any) -> None:
     for config in (
         {"metadata": metadata, "status": status},
         {"metadata": {"annotations": metadata}, "status": {"edge": edge, "lastSyncerHeartbeatTime": status}},
@@ -127,7 +127,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=30))
-def test_after_any_history_one_serves_and_nobody_took_it_from_who_was_alive(steps: list[tuple[str, Any]]) -> None:
+def test_after_any_history_one_syncer_serves_and_none_replaced_a_running_one(steps: list[tuple[str, Any]]) -> None:
     """Each looks once a second, as a watch would let it."""
     box, now = Mailbox(), 0
     syncers = {uid: Model(uid) for uid in "abc"}

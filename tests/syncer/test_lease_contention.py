@@ -105,7 +105,7 @@ async def test_who_is_silent_is_followed_by_the_other_one_and_stands_back_when_i
         await serves(first)
 
 
-async def test_what_was_withdrawn_meanwhile_is_kept_by_whoever_was_away_and_said(tmp_path: Path) -> None:
+async def test_a_syncer_that_was_away_keeps_and_reports_objects_that_were_withdrawn_meanwhile(tmp_path: Path) -> None:
     async with rivals(tmp_path) as (first, second):
         await first.stop()
         second.beat = HASTY
@@ -157,7 +157,7 @@ async def test_two_of_the_same_cluster_both_work_as_in_an_update_that_rolls(tmp_
             await twin.stop()
 
 
-async def test_who_forgot_its_cluster_and_cannot_ask_it_waits_and_goes_on_when_it_answers(tmp_path: Path) -> None:
+async def test_a_syncer_without_known_cluster_waits_until_its_edge_answers(tmp_path: Path) -> None:
     async with rivals(tmp_path) as (first, _):
         await first.stop()
         first.journal, first.beat = tmp_path / "third" / "syncer.sqlite", PATIENT

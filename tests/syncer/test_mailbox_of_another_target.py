@@ -72,7 +72,7 @@ async def shows(link: Link, words: str) -> bool:
     return bool((await link.cluster.get(MAPS, "page", "shop"))["data"]["words"] == words)
 
 
-async def test_the_mailbox_of_another_is_not_obeyed_although_it_comes_in_the_place_of_ours(tmp_path: Path) -> None:
+async def test_the_mailbox_of_another_cluster_in_place_of_ours_is_ignored(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnish(link.mailbox, "ours")
         await link.at_edge(MAPS, "ours", "shop")

@@ -109,7 +109,7 @@ def test_the_syncer_has_no_privileges_and_never_a_twin() -> None:
     }
 
 
-def test_the_syncer_is_told_whose_it_is_and_asked_how_it_is() -> None:
+def test_the_manifest_names_the_sync_target_and_has_probes() -> None:
     [container] = by_kind(edge_objects(syncer()))["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert container["args"] == [
         "syncer",
@@ -145,7 +145,7 @@ def test_a_namespace_labels_and_the_number_can_be_chosen() -> None:
     assert kinds["Deployment"]["spec"]["replicas"] == 0
 
 
-def test_the_image_runs_as_whom_the_pod_wants() -> None:
+def test_the_image_runs_as_the_user_of_the_pod() -> None:
     file = (Path(__file__).parents[2] / "config" / "syncer" / "Containerfile").read_text().splitlines()
     assert f"USER {USER}:{USER}" in file
     assert 'ENTRYPOINT ["farflung"]' in file
@@ -169,7 +169,7 @@ def test_a_pod_starts_anew_when_the_hub_is_elsewhere_and_not_when_the_token_is_n
     assert template() != by_kind(edge_objects(moved))["Deployment"]["spec"]["template"]["metadata"]
 
 
-def test_how_a_server_is_trusted_is_said_in_its_kubeconfig() -> None:
+def test_the_kubeconfig_defines_the_trust_in_a_server() -> None:
     server = MailboxServer("https://1.2.3.4/clusters/x", name="hub", insecure=True)
     cluster = yaml.safe_load(kubeconfig(server, {"token": "t"}))["clusters"][0]["cluster"]
     assert cluster == {"server": server.url, "tls-server-name": "hub", "insecure-skip-tls-verify": True}

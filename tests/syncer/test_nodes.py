@@ -58,7 +58,7 @@ def withheld(error: Exception) -> Any:
 FORBIDDEN = Forbidden(403, "Forbidden", "nodes is forbidden")
 
 
-async def test_nodes_that_come_go_and_are_cordoned_are_told_to_the_hub_and_shown_there(tmp_path: Path) -> None:
+async def test_added_removed_and_cordoned_nodes_change_the_reported_capacity(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await says(link, "0")
         await add(link, "a")

@@ -63,7 +63,7 @@ def test_what_the_mailbox_lists_is_allowed_beside_the_usual_kinds() -> None:
     assert kinds.up == {FLANGES}
 
 
-def test_kinds_that_give_rights_and_those_that_nobody_can_list_are_left_out_until_they_are_named() -> None:
+def test_kinds_that_grant_rights_or_cannot_be_listed_are_left_out_until_they_are_named() -> None:
     kinds = synced_kinds(SPEC)
     assert kinds.left_out == {ROLES}
     assert kinds.left_out_up == {GroupResource("x.test", "*")}
@@ -90,14 +90,14 @@ def test_nothing_is_written_by_a_wildcard_unless_it_is_asked_for() -> None:
     assert ("*", "*") not in allowing(mailbox_rules(every, "me"), "create")
 
 
-def test_at_the_edge_what_goes_there_is_written_and_what_comes_from_there_only_read() -> None:
+def test_at_the_edge_downsynced_kinds_are_written_and_upsynced_kinds_only_read() -> None:
     rules = edge_rules(synced_kinds(SPEC))
     assert allowing(rules, "patch") == allowing(rules, "create") == allowing(rules, "delete") == USUAL | {JOBS, WIDGETS}
     assert allowing(rules, "watch") == USUAL | {JOBS, WIDGETS, FLANGES, NODES}
     assert allowing(rules, "escalate") == allowing(rules, "bind") == allowing(rules, "update") == set()
 
 
-def test_who_may_bring_roles_may_give_what_they_do_not_have_and_nobody_else_may() -> None:
+def test_only_a_syncer_that_applies_roles_may_grant_other_rights() -> None:
     roles, bindings = (
         synced_kinds({}, allowed=[GroupResource(GROUP, plural)]) for plural in ("roles", "clusterrolebindings")
     )
@@ -107,7 +107,7 @@ def test_who_may_bring_roles_may_give_what_they_do_not_have_and_nobody_else_may(
     assert allowing(mailbox_rules(roles, "me"), "escalate") == set()
 
 
-def test_in_the_mailbox_only_what_comes_from_the_edge_is_made_and_deleted() -> None:
+def test_in_the_mailbox_only_upsynced_kinds_may_be_created_and_deleted() -> None:
     rules = mailbox_rules(synced_kinds(SPEC), "me")
     assert allowing(rules, "delete") == allowing(rules, "update") == {FLANGES, NAMESPACES}
     assert allowing(rules, "create") == {FLANGES, NAMESPACES, ("", "serviceaccounts/token")}
@@ -202,7 +202,7 @@ async def test_a_syncer_changes_nothing_in_its_mailbox_but_what_it_is_there_for(
         }
 
 
-async def test_a_syncer_is_nobody_anywhere_else() -> None:
+async def test_a_syncer_has_no_permissions_elsewhere() -> None:
     async with registry("florin", "guilder") as one:
         florin, guilder = await one.register("florin"), await one.register("guilder")
         hub = one.fleet.hub
@@ -379,7 +379,7 @@ async def bound(one: Registry, at: str) -> bool:
     return bool(answer.json.get("status", {}).get("phase") == "Bound")
 
 
-async def test_what_comes_from_the_edge_is_written_when_the_mailbox_says_so() -> None:
+async def test_upsynced_kinds_may_be_written_when_the_mailbox_selects_them() -> None:
     async with registry("florin") as one:
         registered = await one.register("florin")
         hub, at = one.fleet.hub, f"/clusters/{registered.cluster}"

@@ -142,7 +142,7 @@ async def test_pauses_stay_short_for_a_minute_after_the_return() -> None:
         assert backoff.delay(30) == FOR_EVER
 
 
-async def test_a_side_that_comes_and_goes_is_probed_less_and_less_often() -> None:
+async def test_an_unstable_side_is_probed_with_backoff() -> None:
     rounds = 8
     async with side(*[0, 0, 200] * rounds, *[0, 0, 200]) as one:
         for number in range(rounds):

@@ -47,7 +47,7 @@ def namespace(name: str) -> Part:
 # --- SyncerConfigs --------------------------------------------------------------------------------
 
 
-def test_every_resource_of_a_namespace_scope_goes_in_every_namespace_of_it() -> None:
+def test_every_resource_of_a_namespace_scope_is_selected_in_all_its_namespaces() -> None:
     scope = {"namespaces": ["a", "b"], "resources": [asked(CONFIGMAPS), asked(DEPLOYMENTS)]}
     wanted = wanted_of({"namespaceScope": scope})
     assert wanted.resources == {CONFIGMAPS: "v1", NAMESPACES: "v1", DEPLOYMENTS: "v1"}
@@ -69,7 +69,7 @@ def test_the_scopes_of_two_configurations_are_not_mixed() -> None:
     assert not wanted.covers(Part(CONFIGMAPS, "b", "x")) and not wanted.covers(Part(SECRETS, "a", "x"))
 
 
-def test_a_namespace_goes_even_if_nothing_in_it_does() -> None:
+def test_a_namespace_is_selected_even_if_no_object_in_it_is() -> None:
     wanted = wanted_of({"namespaceScope": {"namespaces": ["a"]}})
     assert wanted.covers(namespace("a"))
     assert wanted.resources == {NAMESPACES: "v1"}
@@ -188,7 +188,7 @@ def test_stars_bring_everything_of_a_group() -> None:
     assert not wanted.upsyncs(CONFIGMAPS, "a", "x")
 
 
-def test_without_namespaces_only_what_has_none_comes() -> None:
+def test_without_namespaces_only_cluster_scoped_objects_are_selected() -> None:
     wanted = upsync(resources=["cheddars"], names=["*"])
     assert wanted.upsyncs(CHEDDARS, "", "x") and not wanted.upsyncs(CHEDDARS, "a", "x")
 
@@ -240,7 +240,7 @@ def test_the_old_kind_of_configuration_names_objects_by_kind() -> None:
     assert not wanted.problems and not wanted.unknown
 
 
-def test_kinds_that_nobody_knows_are_told() -> None:
+def test_unknown_kinds_are_reported() -> None:
     one = {"group": "x.test", "kind": "X", "version": "v1", "name": "x"}
     wanted = wanted_of({"downSyncedResources": [one], "upSyncedResources": [one, {"kind": "Y", "name": "y"}]})
     assert wanted.unknown == (("", "Y"), ("x.test", "X"))
@@ -276,7 +276,7 @@ def test_an_object_in_a_namespace_needs_one() -> None:
         ({"upSyncedResources": [{"kind": ["ConfigMap"], "name": "a"}]}, "spec.upSyncedResources[0].kind is no text"),
     ],
 )
-def test_what_makes_no_sense_is_told_with_its_place(spec: Any, place: str) -> None:
+def test_invalid_parts_are_reported_with_their_paths(spec: Any, place: str) -> None:
     wanted = wanted_of(spec)
     assert any(one.startswith("SyncerConfig c0: spec") and place in one for one in wanted.problems), wanted.problems
     assert wanted.resources == {} or set(wanted.resources) == {NAMESPACES}
@@ -289,7 +289,7 @@ def test_the_rest_of_a_configuration_counts() -> None:
     assert len(wanted.problems) == 3
 
 
-def test_not_every_problem_is_told() -> None:
+def test_the_number_of_reported_problems_is_limited() -> None:
     wanted = wanted_of({"clusterScope": list(range(1000))})
     assert len(wanted.problems) == MOST_PROBLEMS + 1
     assert wanted.problems[-1] == f"… and {1000 - MOST_PROBLEMS} more"

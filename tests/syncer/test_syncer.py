@@ -25,7 +25,7 @@ async def furnished(link: Link) -> None:
     await link.put(DEPLOYMENTS, deployment("web", "httpd"), "shop")
 
 
-async def test_what_the_mailbox_holds_comes_to_the_edge_and_is_marked_and_held(tmp_path: Path) -> None:
+async def test_a_copy_is_applied_at_the_edge_with_annotation_and_finalizer(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)
         page = await link.at_edge(MAPS, "page", "shop")
@@ -57,7 +57,7 @@ async def test_a_change_follows_and_so_does_what_is_taken_away(tmp_path: Path) -
         await link.eventually(changed, "the change")
 
 
-async def test_what_the_edge_says_of_a_deployment_comes_back(tmp_path: Path) -> None:
+async def test_the_status_of_a_deployment_is_returned(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)
         await link.at_edge(DEPLOYMENTS, "web", "shop")
@@ -72,7 +72,7 @@ async def test_what_the_edge_says_of_a_deployment_comes_back(tmp_path: Path) -> 
             await link.eventually(returned, "the status")
 
 
-async def test_a_copy_that_is_deleted_goes_at_the_edge_and_then_in_the_mailbox(tmp_path: Path) -> None:
+async def test_a_deleted_copy_is_deleted_at_the_edge_first_and_then_in_the_mailbox(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)
         await link.at_edge(MAPS, "page", "shop")
@@ -110,7 +110,7 @@ def logged(link: Link, words: str) -> list[str]:
     return [line for line in link.log.getvalue().splitlines() if f'"{words}"' in line]
 
 
-async def test_that_the_hub_is_gone_and_that_it_is_back_is_logged_once(tmp_path: Path) -> None:
+async def test_an_unreachable_hub_and_its_return_are_logged_once(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)
         await link.settled()
@@ -128,7 +128,7 @@ async def test_that_the_hub_is_gone_and_that_it_is_back_is_logged_once(tmp_path:
         assert "Resource(" not in link.log.getvalue()
 
 
-async def test_that_the_hub_refuses_reports_is_no_sign_that_it_is_gone(tmp_path: Path) -> None:
+async def test_a_hub_that_refuses_reports_is_not_unreachable(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)
         await link.settled()
@@ -145,7 +145,7 @@ async def test_that_the_hub_refuses_reports_is_no_sign_that_it_is_gone(tmp_path:
         assert GONE not in link.log.getvalue()
 
 
-async def test_that_the_edge_is_gone_and_that_it_is_back_is_logged_once(tmp_path: Path) -> None:
+async def test_an_unreachable_edge_and_its_return_are_logged_once(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)
         await link.settled()
@@ -187,7 +187,9 @@ async def test_a_change_that_is_taken_back_is_taken_back_although_the_syncer_was
         await link.eventually(lambda: shows(link, "hello"), "the change back")
 
 
-async def test_when_what_was_not_ours_is_gone_ours_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_our_object_is_applied_after_an_unmanaged_one_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(downsync, "STRANGERS", 0.01)  # nobody tells us of it
     async with linked(tmp_path) as link:
         await link.cluster.create(NAMESPACES, namespace("shop"))
@@ -202,7 +204,7 @@ async def test_when_what_was_not_ours_is_gone_ours_comes(tmp_path: Path, monkeyp
         await link.eventually(lambda: shows(link, "hello"), "what the hub wants")
 
 
-async def test_a_namespace_that_came_from_the_edge_stays_in_the_mailbox_while_it_holds_what_goes_there(
+async def test_an_upsynced_namespace_stays_in_the_mailbox_while_it_contains_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upsync, "STRANGERS", 0.01)  # nobody tells us of it

@@ -94,7 +94,7 @@ def test_what_is_no_token_of_an_account_is_left_alone(text: str) -> None:
         lambda two: f"{two[0]}.{two[1]}.x"
     )
 )
-def test_nothing_that_is_read_as_a_token_goes_wrong(text: str) -> None:
+def test_no_content_of_a_token_file_raises(text: str) -> None:
     read_token(text)
 
 
@@ -110,7 +110,7 @@ def test_it_is_renewed_at_once_if_it_is_from_the_future() -> None:
     assert token(issued=10_000).due_in(9_990) > 0
 
 
-def test_the_later_one_counts_unless_it_was_refused_or_is_somebody_elses() -> None:
+def test_the_later_token_counts_unless_it_was_refused_or_is_of_another_cluster() -> None:
     old, new = token(issued=1), token(issued=2)
     assert choose_token(old, new) is choose_token(new, old) is new
     assert choose_token(old, new, refused=new.text) is old
@@ -280,7 +280,7 @@ async def test_a_new_kubeconfig_counts_at_once(tmp_path: Path) -> None:
         assert found.used == found.given != found.kept
 
 
-async def test_a_syncer_that_was_shut_out_comes_back_with_a_new_kubeconfig(tmp_path: Path) -> None:
+async def test_a_syncer_that_was_refused_reconnects_with_a_new_kubeconfig(tmp_path: Path) -> None:
     async with kept(tmp_path) as found:
         found.pass_days(11)
         await found.keeper.look(found.client)
@@ -323,7 +323,7 @@ async def test_what_was_kept_and_is_damaged_or_for_another_mailbox_does_not_coun
     assert await keeper.headers() == await given()
 
 
-async def test_a_token_that_cannot_be_written_is_used_and_told_of(tmp_path: Path) -> None:
+async def test_a_token_that_cannot_be_written_is_used_and_reported(tmp_path: Path) -> None:
     async with kept(tmp_path / "missing") as found:
         found.pass_days(11)
         for _ in range(2):
@@ -351,7 +351,7 @@ async def test_a_renewed_token_is_copied_until_the_kubeconfig_has_it(tmp_path: P
         assert len(found.copies) == 2
 
 
-async def test_a_copy_goes_into_the_secret_and_leaves_the_rest_of_it(tmp_path: Path) -> None:
+async def test_the_token_is_written_to_the_secret_whose_other_keys_stay(tmp_path: Path) -> None:
     async with registry("florin") as one:
         cluster = await one.fleet.hub.workspace("edge")
         at = f"/clusters/{cluster}/api/v1/namespaces/default/secrets"
@@ -387,7 +387,7 @@ async def test_at_work_it_tells_of_a_problem_and_of_its_end(tmp_path: Path) -> N
         assert found.problems == ["connection refused"] * 3 + [""] * 2
 
 
-async def test_what_is_told_never_has_a_token_in_it(tmp_path: Path) -> None:
+async def test_messages_never_contain_a_token(tmp_path: Path) -> None:
     async with kept(tmp_path) as found:
         found.pass_days(11)
 
@@ -429,7 +429,7 @@ async def test_an_access_without_such_a_token_stays_as_it_is(tmp_path: Path) -> 
     assert (tmp_path / "new" / "state").stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_kubeconfig_that_is_gone_does_not_matter_while_a_token_is_kept(tmp_path: Path) -> None:
+async def test_a_deleted_kubeconfig_does_not_matter_while_a_token_is_kept(tmp_path: Path) -> None:
     async def nothing() -> Mapping[str, str]:
         raise KubeconfigError("cannot read tokenFile")
 

@@ -58,7 +58,7 @@ def test_two_that_decided_differently_agree_after_each_has_seen_the_choice_of_th
     assert decided[0] == decided[1]
 
 
-def test_slices_that_somebody_always_changes_are_mended_more_and_more_seldom_and_decided_ones_are_not() -> None:
+def test_slices_that_another_client_keeps_changing_are_reverted_with_backoff_and_new_decisions_are_not() -> None:
     now = 0.0
     pace = WritePace(lambda: now, Backoff(1.0, 30.0, lambda: 1.0))
     waits = []
@@ -158,7 +158,7 @@ async def test_two_schedulers_of_which_one_heard_late_of_what_the_other_chose_co
             await other.crash()
 
 
-async def test_a_further_slice_that_somebody_disowns_and_empties_is_mended() -> None:
+async def test_a_further_slice_without_owner_and_destinations_is_repaired() -> None:
     async with workspaces() as (one, inventory, workload):
         for number in range(71):
             await one.target(inventory, f"t{number}", {})

@@ -126,7 +126,7 @@ def named(slices: list[Obj]) -> dict[str, Obj]:
 
 
 @given(SETS, LIMITS)
-def test_all_destinations_are_said_once_in_order_in_slices_that_are_short(found: set[Destination], limit: int) -> None:
+def test_every_destination_is_listed_once_in_order_in_short_slices(found: set[Destination], limit: int) -> None:
     slices = sliced(PLACEMENT, sorted(found), limit)
     assert [destination for obj in slices for destination in destinations_of(obj)] == sorted(found)
     assert all(len(obj["destinations"]) <= limit for obj in slices)

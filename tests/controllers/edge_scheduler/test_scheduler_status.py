@@ -40,7 +40,7 @@ def test_a_placement_without_destinations_is_not_ready() -> None:
     assert condition["message"] == "no Location matches"
 
 
-def test_a_problem_is_said_and_the_last_count_kept() -> None:
+def test_a_problem_is_reported_and_the_last_count_is_kept() -> None:
     before = written(PLACEMENT, Resolution(matching=3), None)
     after = written(PLACEMENT, Resolution(problem="spec.where: bad"), before, LATER)
     assert after["matchingLocationCount"] == 3

@@ -210,7 +210,7 @@ async def slices(one: World) -> list[Obj]:
     return await one.fleet.items(f"/clusters/{one.workloads[0]}{EDGE}/singleplacementslices")
 
 
-async def test_a_placement_is_told_how_many_locations_match() -> None:
+async def test_the_status_of_a_placement_counts_matching_locations() -> None:
     async with small_world() as one:
 
         async def told() -> bool:
@@ -220,7 +220,9 @@ async def test_a_placement_is_told_how_many_locations_match() -> None:
         await one.fleet.eventually(told)
 
 
-async def test_an_invalid_selector_is_told_where_it_is_keeps_the_last_slice_and_harms_no_other_placement() -> None:
+async def test_an_invalid_selector_is_reported_with_its_path_keeps_the_last_slice_and_harms_no_other_placement() -> (
+    None
+):
     async with small_world() as one:
         before = await one.stored()
         broken = {"matchExpressions": [{"key": "env", "operator": "Near", "values": ["x"]}]}
@@ -253,7 +255,7 @@ async def test_a_slice_that_others_change_or_delete_is_mended_and_what_they_adde
         await one.fleet.eventually(one.settled)
 
 
-async def test_the_slice_goes_with_its_placement_and_comes_back_with_another_of_that_name() -> None:
+async def test_the_slice_is_deleted_with_its_placement_and_created_for_another_of_that_name() -> None:
     async with small_world() as one:
         path = f"/clusters/{one.workloads[0]}{EDGE}/edgeplacements"
         await one.fleet.do("DELETE", f"{path}/p1")
@@ -271,7 +273,7 @@ async def gone(one: World) -> bool:
     return not await slices(one)
 
 
-async def test_a_scheduler_that_cannot_reach_the_hub_changes_nothing_and_goes_on_when_it_can() -> None:
+async def test_a_scheduler_that_cannot_reach_the_hub_changes_nothing_and_continues_later() -> None:
     async with small_world() as one:
         before = await one.stored()
         one.fleet.transport.go_down()

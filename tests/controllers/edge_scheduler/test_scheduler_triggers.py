@@ -39,7 +39,7 @@ def test_placements_that_are_listed_first_know_of_everything_that_is_listed_afte
     assert len(triggers.engine.resolve(ObjectKey("wmw", "p")).destinations) == 1
 
 
-def test_after_that_every_change_names_whom_it_concerns() -> None:
+def test_after_begin_every_change_names_the_affected_placements() -> None:
     triggers = Triggers()
     triggers.begin()
     list(triggers.on_placement(placement("p", None, seen("p"))))

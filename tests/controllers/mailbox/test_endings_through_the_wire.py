@@ -92,7 +92,7 @@ async def world() -> AsyncIterator[World]:
         yield found
 
 
-async def test_a_mailbox_whose_target_is_deleted_goes_with_all_that_was_held_in_it() -> None:
+async def test_a_mailbox_without_sync_target_is_deleted_with_objects_that_have_finalizers() -> None:
     async with world() as one:
         [box] = await one.boxes()
         await one.fleet.do("DELETE", one.target)
@@ -101,7 +101,7 @@ async def test_a_mailbox_whose_target_is_deleted_goes_with_all_that_was_held_in_
         assert not one.fleet.hub.stored(box["spec"]["cluster"])
 
 
-async def test_a_mailbox_that_somebody_deletes_goes_too_and_comes_back_empty() -> None:
+async def test_a_mailbox_that_another_client_deletes_is_created_again_empty() -> None:
     async with world() as one:
         [box] = await one.boxes()
         await one.fleet.do("DELETE", f"{WORKSPACES}/{box['metadata']['name']}")
@@ -137,7 +137,7 @@ async def test_nothing_is_released_in_a_mailbox_that_stays_nor_in_what_only_look
 @pytest.mark.slow
 @settings(max_examples=examples(8))
 @given(st.lists(FAULTS, max_size=12), st.booleans())
-async def test_a_mailbox_goes_however_often_the_controller_ends_in_the_middle(
+async def test_a_mailbox_is_deleted_however_often_the_controller_restarts(
     faults: list[tuple[str, Any]], by_hand: bool
 ) -> None:
     async with world() as one:

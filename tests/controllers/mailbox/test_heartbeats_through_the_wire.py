@@ -138,7 +138,7 @@ async def world(**controllers: bool) -> AsyncIterator[World]:
         yield found
 
 
-async def test_a_location_is_available_as_long_as_its_syncer_is_heard_of() -> None:
+async def test_a_location_is_available_while_its_syncer_sends_heartbeats() -> None:
     async with world() as one:
         await one.becomes("False", 0)
         await one.beat()
@@ -258,7 +258,7 @@ STEPS = st.one_of(
 @settings(max_examples=examples(25))
 @given(st.lists(STEPS, max_size=20))
 @example([("beat", ""), ("pass", 61), ("count", "4")])
-async def test_after_any_history_an_edge_is_ready_if_it_was_heard_of_lately_and_has_what_was_said_last(
+async def test_after_any_history_a_sync_target_is_ready_by_its_last_heartbeat_and_shows_the_last_report(
     steps: list[Step],
 ) -> None:
     async with world() as one:

@@ -231,7 +231,7 @@ def test_what_is_shown_already_is_not_written_again() -> None:
 
 
 @pytest.mark.parametrize("edge", [None, StatusCondition("EdgeReachable", "Perhaps")])
-def test_a_syncer_that_does_not_speak_of_its_edge_takes_back_what_another_said(edge: StatusCondition | None) -> None:
+def test_a_report_without_a_condition_of_the_edge_removes_an_earlier_one(edge: StatusCondition | None) -> None:
     decision = Reports().decide("box", target(at(0), READY, unreachable()), SyncerHeartbeat(at(10), edge), 0.0)
     assert [one["type"] for one in decision.status["conditions"]] == ["Ready"]
 

@@ -130,7 +130,7 @@ async def test_the_log_says_what_was_made_in_the_words_that_people_search_for() 
 
 
 @pytest.mark.parametrize("what", ["no mailbox", "no binding", "no config", "no mark"])
-async def test_what_somebody_takes_away_is_made_again(what: str) -> None:
+async def test_objects_that_another_client_deletes_are_created_again(what: str) -> None:
     async with small_world() as one:
         await perform(one, (what, 0))
         await one.fleet.eventually(one.settled, what)

@@ -113,7 +113,7 @@ async def has_tea(one: World, price: str) -> bool:
 # --- a namespace that goes ------------------------------------------------------------------------
 
 
-async def test_what_is_wanted_while_its_namespace_is_being_deleted_comes_after_that_and_once() -> None:
+async def test_a_copy_in_a_terminating_namespace_is_created_once_after_its_deletion() -> None:
     async with shop() as one:
         await one.at_rest()
         async with gated(one, "DELETE", "/namespaces/shop") as gate:
@@ -131,7 +131,7 @@ async def test_what_is_wanted_while_its_namespace_is_being_deleted_comes_after_t
         assert await one.says("Projected")
 
 
-async def test_a_deletion_that_comes_too_late_harms_nothing_that_is_wanted() -> None:
+async def test_a_late_deletion_does_not_delete_a_selected_copy() -> None:
     """The namespace was changed meanwhile, and the one who asks for its deletion does not know it any more."""
     async with shop() as one:
         await one.at_rest()
@@ -162,7 +162,7 @@ async def test_what_is_put_into_a_namespace_at_any_moment_of_its_end_arrives(num
         assert "Refused" not in [reason for reason, _ in await one.events()]
 
 
-async def test_a_namespace_that_somebody_else_deletes_is_made_again_with_all_that_was_in_it() -> None:
+async def test_a_namespace_that_another_client_deletes_is_restored_with_its_copies() -> None:
     async with shop() as one:
         await one.at_rest()
         await one.patch(one.boxes["florin"], f"{MAPS}/prices", {"metadata": {"finalizers": ["example.org/held"]}})
@@ -175,7 +175,7 @@ async def test_a_namespace_that_somebody_else_deletes_is_made_again_with_all_tha
         await one.fleet.eventually(lambda: has_both(one), "both come")
 
 
-async def test_a_definition_that_somebody_else_deletes_is_made_again_with_its_objects() -> None:
+async def test_a_definition_that_another_client_deletes_is_restored_with_its_objects() -> None:
     async with shop() as one:
         await one.must_put(one.workloads[0], DEFINITIONS, definition("v1"))
         for name in ("w", "other"):
@@ -215,7 +215,7 @@ async def pending() -> AsyncIterator[World]:
         yield one
 
 
-async def test_nothing_is_said_of_a_kind_while_its_binding_is_on_its_way() -> None:
+async def test_an_unserved_kind_is_not_reported_while_its_binding_is_pending() -> None:
     async with pending() as one:
         assert await one.says("Projected")
         assert await one.events() == []
@@ -239,7 +239,7 @@ async def test_a_kind_whose_binding_is_not_wanted_any_more_is_not_served() -> No
         assert await one.lacks(["florin"], f"{BINDINGS}/ext")
 
 
-def test_what_waits_for_a_binding_that_was_never_made_is_looked_at_when_nobody_wants_it() -> None:
+def test_copies_that_wait_for_a_binding_are_reconciled_when_it_is_not_selected_any_more() -> None:
     binding, part = Part(BINDING, "", "kube"), Part(GroupResource("apps", "deployments"), "shop", "web")
     key, box = PlacementKey("wmw", "p"), BOX
     bound = {"resource": "deployments", "group": "apps", "schema": {"identityHash": "h"}, "storageVersions": ["v1"]}

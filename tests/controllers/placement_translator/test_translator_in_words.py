@@ -81,7 +81,7 @@ async def has_data(one: World, wanted: dict[str, str], box: str = "florin", name
     return await data(one, box, name) == wanted
 
 
-async def test_what_somebody_does_to_a_copy_is_undone() -> None:
+async def test_changes_of_other_clients_to_a_copy_are_reverted() -> None:
     async with shop() as one:
         box = one.boxes["florin"]
         await one.patch(box, f"{MAPS}/prices", {"data": {"tea": "0", "coffee": "9"}})
@@ -107,7 +107,7 @@ async def tells_of(one: World, name: str) -> bool:
     return any(name in entry["objects"] for entry in (await the_one(one)).get("clusterScope", ()))
 
 
-async def test_a_definition_stays_as_long_as_somebody_else_has_objects_of_it() -> None:
+async def test_a_definition_stays_while_other_clients_have_objects_of_it() -> None:
     async with shop() as one:
         await one.must_put(one.workloads[0], DEFINITIONS, definition("v1"))
         await one.fleet.eventually(lambda: one.put(one.workloads[0], WIDGETS, widget("w", 1)), "a widget")
@@ -135,7 +135,7 @@ async def test_a_namespace_is_removed_when_it_is_empty_and_unwanted_and_not_befo
         await one.fleet.eventually(lambda: one.lacks(["florin"], SHOP), "the end of the namespace")
 
 
-async def test_deployments_go_where_their_binding_goes() -> None:
+async def test_deployments_are_copied_where_their_binding_is_copied() -> None:
     async with shop(nonNamespacedObjects=BRINGS_KUBE) as one:
         await one.must_put(one.workloads[0], DEPLOYMENTS, deployment("web", "nginx:1"))
         await one.fleet.eventually(lambda: one.has(["florin"], f"{DEPLOYMENTS}/web"), "the copy")
@@ -144,14 +144,14 @@ async def test_deployments_go_where_their_binding_goes() -> None:
         assert await one.lacks(["florin"], f"{BINDINGS}/kube")
 
 
-async def test_only_what_comes_back_is_different_and_syncers_are_told() -> None:
+async def test_a_change_of_upsync_alone_updates_the_syncer_configs() -> None:
     async with shop() as one:
         wanted = [{"apiGroup": "group1.test", "resources": ["sprockets"], "namespaces": ["orbital"], "names": ["*"]}]
         await one.placement(0, "p", namespaceSelector=PROD, upsync=wanted)
         await one.fleet.eventually(lambda: upsyncs(one, wanted))
 
 
-async def test_a_mailbox_that_has_no_edge_api_yet_is_no_trouble_and_its_syncer_is_told_later() -> None:
+async def test_a_mailbox_without_the_edge_api_gets_its_syncer_config_later() -> None:
     async with shop() as one:
         told = await the_one(one)
         await one.fleet.crash()
@@ -218,7 +218,7 @@ async def test_a_placement_that_cannot_be_understood_keeps_what_is_there_and_so_
         assert (await the_one(one))["namespaceScope"]["namespaces"] == ["bar"]
 
 
-async def test_a_slice_that_somebody_deletes_withdraws_nothing_as_long_as_the_placement_is_there() -> None:
+async def test_a_deleted_slice_withdraws_nothing_while_its_placement_exists() -> None:
     async with shop() as one:
         await one.at_rest()
         told = await the_one(one)
@@ -241,7 +241,7 @@ async def test_a_slice_that_somebody_deletes_withdraws_nothing_as_long_as_the_pl
 # --- the same from two workspaces -----------------------------------------------------------------
 
 
-async def test_the_same_object_of_two_workspaces_is_merged_and_where_they_disagree_both_are_told() -> None:
+async def test_the_same_object_of_two_workspaces_is_merged_and_both_placements_report_conflicts() -> None:
     async with shop() as one:
         await one.must_put(one.workloads[1], NAMESPACES, namespace("shop", env="prod"))
         await one.must_put(one.workloads[1], MAPS, config_map("prices", {"coffee": "5"}))
@@ -283,7 +283,7 @@ async def test_workspaces_that_disagree_about_the_version_are_read_in_one_that_b
         await one.fleet.eventually(merged)
 
 
-async def test_of_workspaces_without_a_version_in_common_one_is_left_out_and_both_are_told() -> None:
+async def test_of_workspaces_without_a_common_version_one_is_left_out_and_both_placements_report_it() -> None:
     async with shop() as one:
         await one.must_put(one.workloads[1], NAMESPACES, namespace("shop", env="prod"))
         await one.must_put(one.workloads[1], DEFINITIONS, definition("v1alpha1"))
@@ -299,7 +299,7 @@ async def test_of_workspaces_without_a_version_in_common_one_is_left_out_and_bot
         await one.fleet.eventually(lambda: one.says("Conflict", said, name="q", workload=1))
 
 
-async def test_what_somebody_else_made_is_left_alone_and_reported() -> None:
+async def test_an_object_that_is_no_copy_is_not_changed_and_reported() -> None:
     async with world("florin") as one:
         await one.must_put(one.boxes["florin"], NAMESPACES, namespace("shop"))
         before = await one.must_put(one.boxes["florin"], MAPS, config_map("prices", {"mine": "1"}))
@@ -348,7 +348,7 @@ async def test_copies_are_different_in_each_place_and_follow_locations_and_custo
         await one.fleet.eventually(lambda: one.says("Projected"))
 
 
-async def test_of_two_locations_of_a_mailbox_the_smallest_name_counts_and_it_is_said_where_that_matters() -> None:
+async def test_of_two_locations_of_a_mailbox_the_smallest_name_counts_and_differences_are_reported() -> None:
     async with shop("florin") as one:
         await one.location("florin", tone="red")
         await one.fleet.location(one.inventory, "antilles", {"tone": "blue"}, {"matchLabels": {"id": "florin"}})
@@ -521,7 +521,7 @@ async def is_held(one: World) -> bool:
 
 
 @pytest.mark.slow
-async def test_one_wrong_label_takes_nothing_from_a_fleet_until_somebody_confirms_it() -> None:
+async def test_one_wrong_label_withdraws_nothing_from_a_fleet_until_it_is_confirmed() -> None:
     async with large_shop() as one:
         told_before = await the_one(one, FLEET[3])
         await everywhere(one, env="prd")

@@ -104,7 +104,7 @@ async def test_finalizers_and_status_are_no_difference_and_stay_when_a_copy_is_c
         assert copy["status"]["replicas"] == 3
 
 
-async def test_a_copy_that_is_held_is_deleted_once_and_its_namespace_goes_after_it() -> None:
+async def test_a_copy_with_a_finalizer_is_deleted_once_and_its_namespace_after_it() -> None:
     async with held_shop() as one:
         await relabel(one, "dev")
         await one.fleet.eventually(lambda: is_going(one))
@@ -118,7 +118,7 @@ async def test_a_copy_that_is_held_is_deleted_once_and_its_namespace_goes_after_
         await one.fleet.eventually(lambda: one.lacks(["florin"], SHOP), "the end of the namespace")
 
 
-async def test_what_is_wanted_again_is_made_anew_when_it_is_gone_and_not_touched_before() -> None:
+async def test_a_terminating_copy_that_is_selected_again_is_created_after_its_deletion() -> None:
     async with held_shop() as one:
         await relabel(one, "dev")
         await one.fleet.eventually(lambda: is_going(one))
@@ -139,7 +139,7 @@ async def test_what_is_wanted_again_is_made_anew_when_it_is_gone_and_not_touched
         assert one.workloads[0] in around["metadata"]["annotations"]["edge.kcp.io/projection"]
 
 
-async def test_a_definition_goes_after_the_objects_of_its_kind() -> None:
+async def test_a_definition_is_deleted_after_the_objects_of_its_kind() -> None:
     async with shop() as one:
         await one.must_put(one.workloads[0], DEFINITIONS, definition("v1"))
         await one.fleet.eventually(lambda: one.put(one.workloads[0], WIDGETS, widget("w", 1)), "a widget")

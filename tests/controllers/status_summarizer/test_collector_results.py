@@ -178,7 +178,7 @@ _SHARED = "cel.bind(a, ['x', 'x'], " + "".join(
         ("returned.status.long.matches('(a|aa)+b{1000}$') && returned.status.long.matches('([a-z]{1,900}){1}c')", OVER),
     ],
 )
-def test_what_an_expression_fails_with_is_told(text: str, message: str) -> None:
+def test_the_error_of_an_expression_is_reported(text: str, message: str) -> None:
     answer = answer_of(selecting(text), row())
     error = {"cluster": "c1", "syncTargetName": "florin", "columnName": "c0", "message": message}
     assert answer == {"name": "asked", "columnNames": ["c0"], "rows": [], "errors": [error]}

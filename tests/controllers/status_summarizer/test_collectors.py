@@ -126,7 +126,7 @@ def test_a_text_that_is_no_expression_is_refused_with_the_words_of_kubernetes(te
     assert complaint in error
 
 
-def test_all_mistakes_are_told_at_once_and_in_the_order_of_the_fields() -> None:
+def test_all_mistakes_are_reported_at_once_in_the_order_of_the_fields() -> None:
     spec = {
         "filter": "nobody",
         "groupBy": [{"name": "a", "def": "1"}, {"name": "b", "def": "nothing"}],
@@ -159,7 +159,7 @@ def test_expressions_are_limited_one_by_one_and_together() -> None:
     assert errors_of({"groupBy": columns[:16], **combined("COUNT")}) == ["spec: may not have more than 16 columns"]
 
 
-def test_what_is_said_of_a_mistake_is_limited() -> None:
+def test_the_message_about_a_mistake_is_limited() -> None:
     (error,) = errors_of(one("x + " * 200 + "x"))
     assert len(error) == LONGEST_ERROR
 

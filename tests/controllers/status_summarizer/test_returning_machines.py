@@ -55,7 +55,7 @@ def test_a_machine_that_has_ended_stays_so() -> None:
 
 
 @pytest.mark.parametrize("field", ["nodeName", "clusterName"])
-def test_nobody_tells_of_a_machine_but_the_copy_where_it_was_brought_to(field: str) -> None:
+def test_only_the_copy_at_its_cluster_reports_a_machine(field: str) -> None:
     """Otherwise a placement of anybody's could end it, while it goes on where it is bound to."""
     failed, placed = came_back({"phase": "Failed"}), {"phase": "Pending", "conditions": [SCHEDULED]}
     [(mark, label)] = delivery_labels(SITE).items()

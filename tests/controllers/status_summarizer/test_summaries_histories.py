@@ -379,7 +379,7 @@ async def compare(steps: list[Step]) -> None:
         assert await history.wrong() == ""
 
 
-async def test_what_a_copy_reports_makes_nobody_look_at_what_was_put_there() -> None:
+async def test_a_status_report_of_a_copy_does_not_enqueue_the_copy() -> None:
     async with reported("florin") as one:
         await one.report("florin", ready(1))
         await one.eventually(reporting=1)

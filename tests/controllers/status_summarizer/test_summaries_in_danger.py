@@ -25,7 +25,7 @@ async def counts(one: Reported, expected: str | None) -> bool:
     return ((await one.source())["metadata"].get("labels") or {}).get(COUNT) == expected
 
 
-async def test_copies_are_missing_when_their_mailbox_is_gone() -> None:
+async def test_copies_are_missing_when_their_mailbox_is_deleted() -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
         await one.report("florin", ready(1))
         await one.world.fleet.crash()
@@ -41,7 +41,7 @@ async def test_copies_are_missing_when_their_mailbox_is_gone() -> None:
         await one.world.fleet.eventually(is_cleared, "the end of the status")
 
 
-async def test_a_placement_that_led_nowhere_leaves_no_mark_when_it_goes() -> None:
+async def test_deleting_a_placement_without_destinations_leaves_no_annotation() -> None:
     async with reported("florin") as one:
         nowhere = {"matchLabels": {"no": "where"}}
         await one.world.placement(0, "q", nowhere, namespaceSelector=PROD, wantSingletonReportedState=True)
@@ -54,7 +54,7 @@ async def test_a_placement_that_led_nowhere_leaves_no_mark_when_it_goes() -> Non
 @pytest.mark.parametrize(
     "path", [f"{NAMESPACES}/shop", f"{APIS}/apibindings/kube", f"{DEFINITIONS}/widgets.example.org"]
 )
-async def test_no_mark_makes_the_status_ours_of_what_the_hub_itself_speaks_for(path: str) -> None:
+async def test_no_annotation_lets_us_write_a_status_that_the_hub_itself_writes(path: str) -> None:
     async with reported("florin") as one:
         await one.world.must_put(one.cluster, DEFINITIONS, definition("v1"))
         await one.eventually(expected=1)
@@ -83,7 +83,7 @@ async def test_the_use_of_a_quota_is_that_of_its_own_workspace() -> None:
         assert RETURNED not in ((await one.source(f"{QUOTAS}/q"))["metadata"].get("annotations") or {})
 
 
-async def test_a_label_that_comes_while_an_object_is_marked_stays() -> None:
+async def test_a_label_that_is_added_while_an_object_is_annotated_stays() -> None:
     async with reported("florin") as one:
         await one.world.at_rest()
         assert not (await one.source())["metadata"].get("labels")
@@ -101,7 +101,7 @@ async def test_a_label_that_comes_while_an_object_is_marked_stays() -> None:
         assert (await one.source())["metadata"]["labels"]["mine"] == "yes"
 
 
-async def test_more_questions_than_there_is_room_for_are_told_so() -> None:
+async def test_collectors_beyond_the_limit_report_it() -> None:
     names = [f"q{number:03}" for number in range(200)]
     wanted = {"apiGroup": "apps", "resources": ["deployments"], "objectNames": ["*"], "statusCollectors": names}
     async with reported(downsync=[wanted]) as one:
@@ -186,7 +186,7 @@ async def turning(one: Reported, schema: Obj) -> Obj:
     return described
 
 
-async def test_a_status_goes_although_its_kind_has_none_that_is_empty() -> None:
+async def test_a_status_is_removed_although_its_kind_refuses_an_empty_one() -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
         await turning(one, {"type": "object", "required": ["phase"], "properties": {"phase": {"type": "string"}}})
 
@@ -200,7 +200,7 @@ async def test_a_status_goes_although_its_kind_has_none_that_is_empty() -> None:
         await one.world.fleet.eventually(lambda: has(None), "the end of the status")
 
 
-async def test_a_status_that_its_schema_refuses_is_told_of_and_tried_again_when_something_is_different() -> None:
+async def test_a_status_that_its_schema_refuses_is_reported_and_retried_after_a_change() -> None:
     async with reported("florin") as one:
         tried: list[str] = []
 

@@ -51,7 +51,7 @@ async def test_what_is_broken_is_listed_with_its_reason_and_since_when() -> None
         assert not (await one.eventually(broken=0, reporting=1)).get("broken")
 
 
-async def test_who_is_not_heard_of_is_stale_until_it_is_heard_again() -> None:
+async def test_a_cluster_without_heartbeat_is_stale_until_the_next_one() -> None:
     async with reported() as one:
         for box in ("florin", "guilder"):
             await one.report(box, ready(1))
@@ -90,7 +90,7 @@ async def test_what_a_syncer_cannot_bring_is_broken_although_nothing_is_reported
         await one.eventually(broken=0)
 
 
-async def test_a_summary_goes_with_its_object_and_with_its_placement() -> None:
+async def test_deleting_the_object_or_its_placement_deletes_the_summary() -> None:
     async with reported() as one:
         await one.world.must_put(one.cluster, DEPLOYMENTS, deployment("other", "httpd"))
         await one.eventually("p.deployments.apps.other", expected=2)
@@ -101,7 +101,7 @@ async def test_a_summary_goes_with_its_object_and_with_its_placement() -> None:
         await one.gone()
 
 
-async def test_a_summary_that_somebody_changes_or_deletes_is_put_right() -> None:
+async def test_a_summary_that_another_client_changes_or_deletes_is_restored() -> None:
     async with reported() as one:
         await one.eventually(expected=2)
         path = f"{SUMMARIES}/{WEB}"
@@ -175,7 +175,7 @@ async def test_after_a_restart_nothing_is_written() -> None:
         assert await one.says(reporting=1)
 
 
-async def test_what_changed_while_nobody_looked_is_caught_up_with() -> None:
+async def test_changes_while_no_summarizer_ran_are_summarized_later() -> None:
     async with reported() as one:
         await one.world.must_put(one.cluster, DEPLOYMENTS, deployment("other", "httpd"))
         await one.eventually("p.deployments.apps.other", expected=2)
@@ -228,7 +228,7 @@ async def test_a_question_is_answered_in_the_summary() -> None:
         await one.world.fleet.eventually(lambda: rows(("6",)), "a new sum")
 
 
-async def test_a_question_that_makes_no_sense_is_told_so() -> None:
+async def test_an_invalid_collector_reports_its_problem() -> None:
     async with reported(downsync=ALL) as one:
 
         async def valid(status: str, *words: str) -> bool:
@@ -289,7 +289,7 @@ async def becomes(one: Reported, *expected: str | None, replicas: int | None) ->
     await one.world.fleet.eventually(is_so, f"{expected} {replicas}")
 
 
-async def test_the_status_of_the_only_copy_comes_back_and_goes_when_there_are_more() -> None:
+async def test_the_status_of_the_only_copy_is_returned_and_removed_when_there_are_more() -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
         await becomes(one, "1", None, replicas=None)
         await one.report("florin", ready(1))
@@ -303,7 +303,7 @@ async def test_the_status_of_the_only_copy_comes_back_and_goes_when_there_are_mo
         await becomes(one, "2", None, replicas=None)
 
 
-async def test_when_nobody_asks_any_more_the_status_and_the_marks_go() -> None:
+async def test_status_and_annotations_are_removed_when_no_placement_asks_for_them() -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
         await one.report("florin", ready(1))
         await becomes(one, "1", "florin", replicas=1)
@@ -313,7 +313,7 @@ async def test_when_nobody_asks_any_more_the_status_and_the_marks_go() -> None:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-async def test_a_placement_that_is_gone_leaves_nothing_behind_in_the_object(crashed: bool) -> None:
+async def test_a_deleted_placement_leaves_nothing_in_the_object(crashed: bool) -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
         await one.report("florin", ready(1))
         await becomes(one, "1", "florin", replicas=1)
@@ -325,7 +325,7 @@ async def test_a_placement_that_is_gone_leaves_nothing_behind_in_the_object(cras
         await becomes(one, None, None, replicas=None)
 
 
-async def test_a_status_that_somebody_changes_is_put_back() -> None:
+async def test_a_returned_status_that_another_client_changes_is_restored() -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
         await one.report("florin", ready(1))
         await becomes(one, "1", "florin", replicas=1)
@@ -333,7 +333,7 @@ async def test_a_status_that_somebody_changes_is_put_back() -> None:
         await becomes(one, "1", "florin", replicas=1)
 
 
-async def test_the_namespace_of_summaries_goes_nowhere() -> None:
+async def test_the_namespace_of_summaries_is_not_copied() -> None:
     async with world("florin", summarizes=True) as one:
         await one.must_put(one.workloads[0], NAMESPACES, namespace("edge-status", env="prod"))
         await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="prod"))

@@ -198,7 +198,7 @@ def test_two_copies_that_are_well() -> None:
     }
 
 
-def test_nothing_but_the_numbers_of_destinations_is_said_of_nothing() -> None:
+def test_a_summary_without_copies_has_only_the_numbers_of_destinations() -> None:
     assert Tally().body() == {"destinations": dict.fromkeys(("expected", "reporting", "missing", "stale", "broken"), 0)}
 
 
@@ -206,7 +206,7 @@ def broken(report: CopyReport) -> list[str]:
     return [one["reason"] for one in tally_of({"m": report}).body().get("broken", [])]
 
 
-def test_what_cannot_be_brought_is_broken_whatever_was_said_before_and_what_is_not_heard_of_comes_last() -> None:
+def test_a_copy_is_broken_by_a_refusal_then_by_its_problem_then_by_staleness() -> None:
     unready = Digest(True, problem=UNREADY)
     assert broken(CopyReport(place(1), unready, REFUSED, AWAY)) == ["Refused"]
     assert broken(CopyReport(place(1), unready, None, AWAY)) == ["MinimumReplicasUnavailable"]
@@ -234,7 +234,7 @@ def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
     }
 
 
-def test_a_destination_that_is_called_otherwise_is_told_of_once() -> None:
+def test_a_renamed_destination_is_listed_once() -> None:
     tally = tally_of({"m": CopyReport(place(1), Digest(True, problem=UNREADY))})
     assert tally.put("m", CopyReport(place(2), Digest(True, problem=UNREADY)))
     assert [one["syncTargetName"] for one in tally.body()["broken"]] == ["target-002"]
@@ -257,7 +257,7 @@ def summary(name: str, body: Obj) -> Obj:
     return {**head, "subject": subject, **body}
 
 
-async def test_a_strict_server_takes_all_that_is_said() -> None:
+async def test_a_server_with_strict_validation_accepts_every_summary() -> None:
     hub = await LocalHub.in_memory().furnish()
     definition = STATUS_SUMMARY.definition()
     made = await hub.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
