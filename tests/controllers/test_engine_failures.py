@@ -459,7 +459,7 @@ async def test_a_placement_reports_copies_that_stay_because_the_translator_fails
             named = "EdgePlacement p"
             annotated = {"metadata": {"annotations": {"changed": "yes"}}}
             await one.patch(one.workloads[0], f"{EDGE}/edgeplacements/p", annotated)
-        await one.fleet.eventually(lambda: one.says("TranslatorFailed", "stays", named, "change or delete"))
+        await one.fleet.eventually(lambda: one.says("TranslatorFailed", "stay", named, "change or delete"))
         assert await one.has(one.boxes, f"{MAPS}/prices")
         failing_cluster = ""
         await one.fleet.eventually(lambda: one.says("Projected"))

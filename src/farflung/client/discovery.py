@@ -100,7 +100,12 @@ async def _part(client: Client, path: str) -> tuple[DiscoveredGroup, ...]:
         return ()
     document = _decoded(body, _Answer)
     if document.kind == AGGREGATED:
-        return tuple(_group_of(item) for item in document.items or ())
+        return tuple(
+            DiscoveredGroup(
+                item.metadata.name, tuple(_version_of(item.metadata.name, version) for version in item.versions or ())
+            )
+            for item in document.items or ()
+        )
     if document.kind == "APIVersions":
         return await _listed(client, [_Named("", [_GroupVersion(version) for version in document.versions or ()])])
     if document.kind != "APIGroupList":
@@ -146,11 +151,6 @@ class _Metadata(msgspec.Struct, frozen=True):
 class _WholeGroup(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
     versions: list[_WholeVersion] | None = None
-
-
-def _group_of(document: _WholeGroup) -> DiscoveredGroup:
-    name = document.metadata.name
-    return DiscoveredGroup(name, tuple(_version_of(name, version) for version in document.versions or ()))
 
 
 def _version_of(group: str, document: _WholeVersion) -> DiscoveredVersion:

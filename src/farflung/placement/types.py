@@ -83,7 +83,7 @@ class Location(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
-    """The fields of a SyncTarget that decide destinations; `SyncTarget` has its health."""
+    """The fields of a SyncTarget that decide destinations.  Heartbeats do not change it, so they resolve nothing."""
 
     key: ObjectKey
     uid: str
@@ -571,6 +571,8 @@ class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SyncTarget(msgspec.Struct, frozen=True):
+    """The identity and the health of a SyncTarget, for the mailbox controller, which reads every heartbeat."""
+
     metadata: ObjectMeta
     status: TargetStatus | None = None
 

@@ -33,12 +33,13 @@ FEW: Final = 6  #: failures in a row that count for pauses meanwhile
 
 
 class Reachability:
-    """Of one side.  Use its `client` and its `env` in place of those that it was made of: there a sleep ends when
-    the side answers after it was away, and for a minute pauses between failures stay short."""
+    """Probes an unreachable side.  Use its `client` and `env` instead of the given ones: when the side answers again,
+    their sleeps end, and for a minute the backoff stays short."""
 
     def __init__(self, client: Client, env: Environment, restored: Callable[[], None]) -> None:
         """`restored` is called when the side answers after it was away."""
-        self.client = replace(client, transport=_Observed(client.transport, self._suspect))
+        self._suspicion = asyncio.Event()  #: a request found the side unreachable
+        self.client = replace(client, transport=_Observed(client.transport, self._suspicion.set))
         self.env = replace(env, sleep=self._sleep, backoff=_ShorterPauses.of(env.backoff, self._is_recent))
         self.is_away = False
         self._probe = OutgoingRequest("GET", f"{client.prefix}/version", patience=PATIENCE)
@@ -49,7 +50,6 @@ class Reachability:
         self._failures = 0  #: of probes, since the side last answered for a minute
         self._pauses = Backoff(FIRST_PROBE, LONGEST_PROBE, env.random)
         self._restored = restored
-        self._suspicion = asyncio.Event()
         self._sleeping: set[asyncio.Future[None]] = set()
 
     async def run(self) -> None:
@@ -68,9 +68,6 @@ class Reachability:
                 for one in self._sleeping:
                     one.cancel()
                 self._restored()
-
-    def _suspect(self) -> None:
-        self._suspicion.set()
 
     def _is_recent(self) -> bool:
         return self._monotonic() - self._since < RECENT

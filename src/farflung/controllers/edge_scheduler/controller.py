@@ -184,7 +184,8 @@ class EdgeScheduler:
         if not resolution.problem:
             self._decided[key] = Decided(placement.uid, resolution.destinations, self._versions(key))
         document = orjson.loads(placement.document)
-        await self._apply(decide.plan_status(placement, document, resolution, self._timestamp()), trigger)
+        now = self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self._apply(decide.plan_status(placement, document, resolution, now), trigger)
         return None
 
     def _begin(self) -> bool:
@@ -240,9 +241,6 @@ class EdgeScheduler:
             return resolution
         names = tuple(f"{kind} {name}" for kind, name in sorted(failing))
         return msgspec.structs.replace(resolution, destinations=tuple(sorted(kept)), failing=names)
-
-    def _timestamp(self) -> str:
-        return self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     # --- writing ----------------------------------------------------------------------------------
 

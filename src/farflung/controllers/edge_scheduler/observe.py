@@ -1,4 +1,4 @@
-"""Only look, and log what is seen: the first thing the edge scheduler could do."""
+"""Log every change of an EdgePlacement, and write nothing."""
 
 from __future__ import annotations
 

@@ -132,9 +132,9 @@ class Copier:
             failed = PlacementProblem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
             self._report(copy, placements, [failed, *_ambiguities(copy, want)])
         elif want.obj is None:
-            if observed is not None and (failures := self._failures(copy, observed)):
-                self._report(copy, observed.placements, failures)  # the next rebuild reconciles it again
-                return None
+            if observed is not None and (failing := self._failing(observed)):
+                self._report(copy, failing.keys(), [_failure(failing)])
+                return None  # the next rebuild reconciles it again
             self._report(copy, placements, [])
             await self._withdraw(copy, state)
         elif observed is not None and not observed.ours:
@@ -220,17 +220,11 @@ class Copier:
             self._log_write("Released", copy)
             self._feeds.assume(state.served, answer)
 
-    def _failures(self, copy: Copy, observed: ObservedObject) -> list[PlacementProblem]:
-        """Why a copy stays that may seem to be unwanted only because the engine fails with an object."""
-        failing = [one for key in sorted(observed.placements) for one in self._failing_objects(key.cluster)]
-        if not failing or not observed.ours or not observed.alive:
-            return []
-        shown = ", ".join(failing[:SHOWN]) + (f" and {len(failing) - SHOWN} more" if len(failing) > SHOWN else "")
-        message = (
-            f"{_at(copy)}: the copy stays, because the placement translator fails to process {shown} of the workspace; "
-            'change or delete that object, and report the translator\'s log line "engine failed and will be rebuilt"'
-        )
-        return [PlacementProblem(names.TRANSLATOR_FAILED, message)]
+    def _failing(self, observed: ObservedObject) -> dict[PlacementKey, list[str]]:
+        """The placements of a copy that may seem to be unwanted only because the engine fails with these objects."""
+        if not observed.ours or not observed.alive:
+            return {}
+        return {key: found for key in observed.placements if (found := self._failing_objects(key.cluster))}
 
     async def _delete(self, copy: Copy, cluster: str, served: Source, observed: ObservedObject) -> None:
         part, client, collection = copy.part, self._everywhere.workspace(cluster), served.collection_in(served.version)
@@ -281,6 +275,17 @@ def _is_about_namespace(error: Refused) -> bool:
         isinstance(one, dict) and one.get("reason") == "NamespaceTerminating" for one in causes
     )
     return going or (error.status == NOT_FOUND and error.details.get("kind") == "namespaces")
+
+
+def _failure(failing: dict[PlacementKey, list[str]]) -> PlacementProblem:
+    """The same for all copies of a placement, which reports it once.  Names no objects of other workspaces."""
+    found = next(iter(failing.values())) if len({key.cluster for key in failing}) == 1 else ["some objects"]
+    shown = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+    message = (
+        f"copies that seem to be unwanted stay, because the placement translator fails to process {shown}; "
+        'change or delete that object, and report the translator\'s log line "engine failed and will be rebuilt"'
+    )
+    return PlacementProblem(names.TRANSLATOR_FAILED, message)
 
 
 def _remarks(copy: Copy, want: Desired, conflict: str) -> list[PlacementProblem]:

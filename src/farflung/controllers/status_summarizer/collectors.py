@@ -338,8 +338,9 @@ class _Reader:
 
     def query(self, spec: Mapping[str, Any]) -> CollectorQuery:
         self._check_parts(spec)
+        text = spec.get("filter")
         query = CollectorQuery(
-            self._filter(spec.get("filter")),
+            None if text is None or text == "" else self._column("spec.filter", "filter", text, TRUTH),
             tuple(self._columns("select", spec.get("select"))),
             tuple(self._columns("groupBy", spec.get("groupBy"))),
             tuple(self._combined(spec.get("combinedFields"))),
@@ -364,9 +365,6 @@ class _Reader:
         lists = [part for part in (select, group_by, combined) if isinstance(part, list)]
         if sum(map(len, lists)) > MOST_COLUMNS:
             self._refuse("spec", f"may not have more than {MOST_COLUMNS} columns")
-
-    def _filter(self, text: Any) -> QueryColumn | None:
-        return None if text is None or text == "" else self._column("spec.filter", "filter", text, TRUTH)
 
     def _columns(self, name: str, found: Any) -> Iterator[QueryColumn]:
         for path, entry in self._entries(f"spec.{name}", found):

@@ -177,7 +177,7 @@ class ContainerWorker:
             await self._context.runtime.remove(started.id)
             raise
         self._started = started
-        self.status.run(started, container.image, self._now(), container.attempt)
+        self.status.run(started, container.image, format_seconds(self._context.now()), container.attempt)
         self._pod.event(NORMAL, "Created", f"Created container: {self.name}")
         self._pod.event(NORMAL, "Started", f"Started container {self.name}")
         if started.stand_in and not container.attempt:
@@ -293,9 +293,6 @@ class ContainerWorker:
     def _set_waiting(self, reason: str, message: str) -> None:
         self.status.wait(reason, message)
         self._pod.changed()
-
-    def _now(self) -> str:
-        return format_seconds(self._context.now())
 
 
 def _published_ports(definition: Obj, started: StartedContainer) -> list[tuple[int, str, Address]]:
