@@ -138,7 +138,8 @@ class Informer(Generic[T]):
 
 
 class SharedInformers:
-    """The informers of one process.  Informers of the same collection share one watch; each decodes for itself.
+    """The informers of one process.  Informers of the same collection share one watch, and those with the same decoder
+    share what it decodes.
 
     Clients share a watch only if they share a transport, and so the server and its credentials."""
 
