@@ -205,6 +205,14 @@ class GlobalScheduler:
             self._wakeup.set,
             longest=setting.failover.tolerated,
         )
+        self._engine_controllers: list[Controller[Any]] = [
+            self._status_writer.controller,
+            self.clusters.controller,
+            self._labels.controller,
+            self._deliveries.controller,
+            self._delivery_status.controller,
+            self._terminating_copies.controller,
+        ]
         for site in sites:
             self.state.put_site(site, env.monotonic())
 
@@ -252,15 +260,7 @@ class GlobalScheduler:
 
     @property
     def controllers(self) -> Sequence[Controller[Any]]:
-        several = (
-            self._status_writer,
-            self.clusters,
-            self._labels,
-            self._deliveries,
-            self._delivery_status,
-            self._terminating_copies,
-        )
-        return [self.rebuilder, *(one.controller for one in several)]
+        return [self.rebuilder, *self._engine_controllers]
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -321,7 +321,7 @@ class GlobalScheduler:
         """Runs until cancelled, before the engine is rebuilt."""
         self.rebuilder.attempt("copies", self._terminating_copies.check_all)
         async with asyncio.TaskGroup() as group:
-            for controller in self.controllers[1:]:
+            for controller in self._engine_controllers:
                 group.create_task(controller.run(), name=controller.name)
             group.create_task(self.evictor.run(), name=f"{NAME} failover")
             group.create_task(self._decide(), name=NAME)
