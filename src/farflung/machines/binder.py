@@ -44,7 +44,7 @@ class MachineBinder:
         pods: Informer[ObservedSubject],
         allocations: Informer[ObservedSubject],
         client_of: Callable[[SchedulingSubject], Client],
-        delivers: Callable[[SiteKey], bool],
+        delivers: Callable[[SiteKey], bool | None],
     ) -> None:
         self._state = context.state
         self._informers = {True: pods, False: allocations}

@@ -70,24 +70,17 @@ class ClusterController:
 
     def target_of(self, site: SiteKey) -> SyncTargetKey | None:
         """The SyncTarget that represents the site, if it exists."""
-        cluster = self._informer.cache.get(Key(*site))
-        key = None if cluster is None else self._index.target_key(Key(*site), cluster)
+        key = self.target_key(site)
         return None if key is None or key not in self._targets.cache else SyncTargetKey(key.cluster, key.name)
 
-    def names_no_target(self, site: SiteKey) -> bool:
-        """Whether the Cluster exists and names no SyncTarget."""
+    def names_target(self, site: SiteKey) -> bool | None:
+        """Whether the Cluster names a SyncTarget, which need not exist; None: there is no such Cluster."""
         cluster = self._informer.cache.get(Key(*site))
-        return cluster is not None and cluster.target is None
-
-    def names_target(self, site: SiteKey) -> bool:
-        """Whether the Cluster names a SyncTarget, which need not exist."""
-        cluster = self._informer.cache.get(Key(*site))
-        return cluster is not None and cluster.target is not None
+        return None if cluster is None else cluster.target is not None
 
     def is_target_resolved(self, site: SiteKey) -> bool:
         """Whether the logical cluster of its SyncTarget is known, or it names none."""
-        cluster = self._informer.cache.get(Key(*site))
-        return cluster is None or cluster.target is None or self._index.target_key(Key(*site), cluster) is not None
+        return not self.names_target(site) or self.target_key(site) is not None
 
     def target_key(self, site: SiteKey) -> Key | None:
         """The key of the SyncTarget that it names, which need not exist; None: it names none, or its path is not

@@ -366,7 +366,7 @@ class DeliveryLabels:
         """The label that it must have.  A finished machine is not run again elsewhere."""
         target = self._clusters.target_key(site)
         if target is None:
-            return "" if self._clusters.names_no_target(site) else observed.label
+            return "" if self._clusters.names_target(site) is False else observed.label
         if observed.finished_at is not None and not (observed.label and observed.returned_from == target.name):
             return ""
         return statuses.delivery_label(site) if self._first(subject, site) == subject else ""
