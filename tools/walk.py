@@ -28,6 +28,7 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 SOURCES = str(PROJECT / "src" / "farflung") + os.sep
+STARTS = 0  #: argument of the instruction RESUME at the start of a function; another where a generator continues
 SERVERS = tuple(SOURCES + folder + os.sep for folder in ("hub", "store", "http"))
 sys.path.insert(0, str(PROJECT / "tests" / "support"))
 
@@ -47,7 +48,8 @@ class Trace:
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event != "call" or not frame.f_code.co_filename.startswith(SOURCES):
             return
-        if frame.f_lasti > 0 and frame.f_code.co_flags & (0x20 | 0x80 | 0x200):
+        code = frame.f_code
+        if code.co_flags & (0x20 | 0x80 | 0x200) and code.co_code[frame.f_lasti + 1] != STARTS:
             return  # a generator or coroutine that continues
         if not (self._skip_servers and self._is_called_by_server(frame)):
             self.codes.append(frame.f_code)
