@@ -53,6 +53,8 @@ def failing(classes: tuple[type, ...], at: int, *, late: bool) -> Iterator[list[
             if fails:
                 if inspect.isgenerator(result):
                     list(result)
+                elif inspect.iscoroutine(result):
+                    result.close()
                 raise InjectedError
             return result
 
