@@ -325,3 +325,22 @@ async def test_a_binding_keeps_its_resources_when_the_engine_is_rebuilt_before_i
         scheduler.rebuilder.failed("test", InjectedError())
         await asyncio.sleep(STEP)
         assert (server.bound(), scheduler.rebuilder.tally.successes) == ({"vm1": "az1"}, 1)
+
+
+async def test_the_engine_is_rebuilt_although_the_server_fails_with_one_binding() -> None:
+    class FailingServer(Server):
+        def _answer(self, method: str, key: tuple[str, ...], subresource: str, body: Obj) -> Answer:
+            if (key[3], subresource) == ("vm1", "binding"):
+                return Answer(500, {"reason": "InternalError"})
+            return super()._answer(method, key, subresource, body)
+
+    server = FailingServer()
+    scheduler = made(server)
+    with running(scheduler):
+        server.write("clusters", site("az1", {"small": 2}))
+        server.write("pods", at(machine("vm1")))
+        await asyncio.sleep(STEP)
+        scheduler.rebuilder.failed("test", InjectedError())
+        server.write("pods", at(machine("vm2")))
+        await asyncio.sleep(LONG)
+        assert (server.bound(), scheduler.rebuilder.tally.successes) == ({"vm2": "az1"}, 1)

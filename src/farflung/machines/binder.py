@@ -50,6 +50,7 @@ class MachineBinder:
         self._informers = {True: pods, False: allocations}
         self._client_of = client_of
         self._delivers = delivers
+        self._rebuilder = context.rebuilder
         self._env = context.env
         self._now = context.now
         self._log = context.log
@@ -58,7 +59,8 @@ class MachineBinder:
         return self._informers[subject.kind == POD]
 
     async def bind(self, placed: PlacedSubject) -> bool:
-        """Whether it is bound.  An error that leaves the result open is retried: until then the reservation stays."""
+        """Whether it is bound.  An error that leaves the result open is retried: until then the reservation stays.  A
+        rebuild of the engine does not wait for a server that answers with errors, and reads the object itself."""
         failures, uid = 0, placed.request.uid
         while self._state.is_in_progress(uid):
             try:
@@ -67,6 +69,8 @@ class MachineBinder:
                 if not _is_final(error):
                     failures += 1
                     self._log_error(placed.subject, error)
+                    if isinstance(error, Refused) and not self._rebuilder.clean.is_set():
+                        return False
                     await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
                     continue
                 self._log.info("not bound", v=2, key=str(placed.subject.key), err=str(error))
