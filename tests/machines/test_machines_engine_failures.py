@@ -327,6 +327,37 @@ async def test_a_binding_keeps_its_resources_when_the_engine_is_rebuilt_before_i
         assert (server.bound(), scheduler.rebuilder.tally.successes) == ({"vm1": "az1"}, 1)
 
 
+async def test_resources_of_a_machine_with_which_the_engine_fails_are_not_given_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = SchedulerState._update
+
+    def fails(self: Any, subject: Any, *args: Any) -> None:
+        if bad and subject.key.name == "vm1":
+            raise InjectedError
+        original(self, subject, *args)
+
+    bad = False
+    monkeypatch.setattr(SchedulerState, "_update", fails)
+    server = Server()
+    scheduler = made(server)
+    with running(scheduler):
+        server.write("clusters", site("az1", {"small": 1}))
+        server.write("pods", at(machine("vm1")))
+        await asyncio.sleep(STEP)
+        bad = True
+        server.write("pods", server.objects["pods", "w", "default", "vm1"])
+        await asyncio.sleep(LONG)
+        assert scheduler.rebuilder.failing
+        server.write("pods", at(machine("vm2")))
+        await asyncio.sleep(STEP)
+        assert server.bound() == {"vm1": "az1"}
+        bad = False
+        server.write("pods", server.objects["pods", "w", "default", "vm1"], deleted=True)
+        await asyncio.sleep(LONG)
+        assert server.bound() == {"vm2": "az1"}
+
+
 async def test_the_engine_is_rebuilt_although_the_server_fails_with_one_binding() -> None:
     class FailingServer(Server):
         def _answer(self, method: str, key: tuple[str, ...], subresource: str, body: Obj) -> Answer:

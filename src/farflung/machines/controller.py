@@ -371,7 +371,12 @@ class GlobalScheduler:
             return
         before = self.state.observed(subject)
         left = None if before is None or subject.kind != POD else before.site
-        self.state.observe(subject, observed, self._env.monotonic())
+        try:
+            self.state.observe(subject, observed, self._env.monotonic())
+        except Exception:
+            if observed is not None:  # the engine may be used without the machine, but its resources are not free
+                self.state.reserve(subject, observed)
+            raise
         if left is not None and self.state.has_target(left) and (observed is None or observed.site != left):
             self._terminating_copies.on_left(subject.key, left)
         if subject.kind == POD and observed is not None and observed.site is not None:

@@ -230,6 +230,10 @@ class SchedulerState:
             self.queue.remove(observed.uid)  # retry it at once
         self._update(subject, observed, now)
 
+    def reserve(self, subject: SchedulingSubject, observed: ObservedSubject) -> None:
+        """Reserve the resources of a bound subject with which `observe` failed, until the engine is rebuilt."""
+        self.engine.reserve(self._resolved(subject, observed))
+
     def _on_accepted(self, site: SiteKey) -> None:
         """The site accepted a machine."""
         if self._cluster_refusals.accept(site):
