@@ -375,3 +375,30 @@ async def test_the_engine_is_rebuilt_although_the_server_fails_with_one_binding(
         server.write("pods", at(machine("vm2")))
         await asyncio.sleep(LONG)
         assert (server.bound(), scheduler.rebuilder.tally.successes) == ({"vm2": "az1"}, 1)
+
+
+async def test_a_stack_keeps_its_resources_when_a_new_decision_about_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = SchedulingEngine.decide
+
+    def fails(self: Any, request: Any, **named: Any) -> Any:
+        if bad and request.uid == "uid-stack":
+            raise InjectedError
+        return original(self, request, **named)
+
+    bad = False
+    monkeypatch.setattr(SchedulingEngine, "decide", fails)
+    server = Server()
+    scheduler = made(server)
+    with running(scheduler):
+        server.write("clusters", site("az1", {"small": 1}))
+        server.write("allocations", at(allocation("stack", {"small": 1})))
+        await asyncio.sleep(STEP)
+        stack = server.objects["allocations", "w", "default", "stack"]
+        assert stack["status"]["cluster_names"] == ["az1"]
+        bad = True
+        server.write("allocations", {**stack, "metadata": {**stack["metadata"], "generation": 2}})
+        await asyncio.sleep(REST)
+        assert scheduler.rebuilder.failing
+        server.write("pods", at(machine("vm1")))
+        await asyncio.sleep(STEP)
+        assert server.bound() == {}

@@ -4,7 +4,8 @@ argument, in monotonic seconds."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from math import inf
 from typing import Final, TypeVar
 
@@ -373,22 +374,29 @@ class SchedulerState:
     def _decide(
         self, subject: SchedulingSubject, observed: ObservedSubject, request: MachineRequest, now: float
     ) -> PlacedSubject | UnplacedSubject:
-        before = self._reservations.get(request.uid, ())
-        for one in before:
-            self.engine.release(one.uid)
-        decision = self._choose(request, now)
+        with self._without_reservations(request.uid):
+            decision = self._choose(request, now)
         if not decision.is_placed:
-            self.engine.reserve(before)
             self.queue.refuse(request.uid, now)
             if not observed.pending:
                 self.queue.remove(request.uid)  # it stays where it is; the evictor tries again
             return UnplacedSubject(subject, observed, decision.message, decision.reasons)
         self._set_reservations(request.uid, tuple(self.engine.reservations_of(request, decision)), now)
-        self.engine.reserve(self._reservations[request.uid])
         self._in_progress[request.uid] = inf
         if subject.kind == POD:
             self._cluster_refusals.on_bound(decision.chosen[0].site, now)
         return PlacedSubject(subject, observed, request, decision, self.queue.added_at(request.uid))
+
+    @contextmanager
+    def _without_reservations(self, uid: str) -> Iterator[None]:
+        """Decide as if the subject used nothing."""
+        before = self._reservations.get(uid, ())
+        for one in before:
+            self.engine.release(one.uid)
+        try:
+            yield
+        finally:
+            self.engine.reserve(before)
 
     def _choose(self, request: MachineRequest, now: float) -> SchedulingDecision:
         """Without sites from which the machine would be evicted at once."""
@@ -546,14 +554,9 @@ class SchedulerState:
 
     def fits_elsewhere(self, request: MachineRequest, site: SiteKey, now: float) -> bool:
         """Whether it fits without that site.  Reserves nothing."""
-        before = self._reservations.get(request.uid, ())
-        for one in before:
-            self.engine.release(one.uid)
-        placed = self.engine.decide(
-            request, excluded=self.excluded(request, now) | {site: UNHEALTHY_TOO_LONG}
-        ).is_placed
-        self.engine.reserve(before)
-        return placed
+        with self._without_reservations(request.uid):
+            excluded = self.excluded(request, now) | {site: UNHEALTHY_TOO_LONG}
+            return self.engine.decide(request, excluded=excluded).is_placed
 
     def reschedule(self, request: MachineRequest, now: float) -> None:
         """Decide anew about a request that may already be placed."""
