@@ -34,7 +34,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
 from farflung.placement.feeds import copied_kinds
 from farflung.placement.index import Copy, Output
-from farflung.placement.names import NAMESPACES, GroupResource, Part, PlacementKey
+from farflung.placement.names import FOREIGN, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
 from farflung.placement.types import Destination, ObservedObject, Route, destinations_of
@@ -44,7 +44,6 @@ T = TypeVar("T")
 AT_ONCE: Final = 8  #: concurrent requests
 CREATED, CHANGED, DELETED, WITHDRAWN = "created", "changed", "deleted", "beingWithdrawn"
 DEFAULT: Final = Part(NAMESPACES, "", "default")  #: exists in every workspace
-FOREIGN: Final = "the mailbox has such an object that no placement created; it is not changed"
 
 
 class PlannedCopy(Result, frozen=True):

@@ -18,14 +18,13 @@ from msgspec import UNSET, UnsetType
 from farflung.apis.edge.names import SYNCER_FINALIZER, SYNCER_MANAGER
 from farflung.controllers.status_summarizer.health import Digest
 from farflung.inspect import fields, syncer_report
-from farflung.inspect.plan_copies import FOREIGN
 from farflung.inspect.results import Result
 from farflung.inspect.syncer_report import EdgeReport
 from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement import project
-from farflung.placement.names import Part
+from farflung.placement.names import FOREIGN, Part
 from farflung.placement.project import NOTHING, Desired
 from farflung.placement.syncer_config import moment
 from farflung.placement.types import Route

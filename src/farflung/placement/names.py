@@ -227,6 +227,7 @@ TRANSLATOR_FAILED: Final = "TranslatorFailed"  #: unwanted copies stay
 REFUSED: Final = "Refused"
 CUSTOMIZATION_FAILED: Final = "CustomizationFailed"
 CONFLICT: Final = "Conflict"
+FOREIGN: Final = "the mailbox has such an object that no placement created; it is not changed"  #: a CONFLICT
 NOT_SERVED: Final = "NotServed"
 AMBIGUOUS: Final = "AmbiguousLocation"  #: the object is copied
 CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: the object is copied

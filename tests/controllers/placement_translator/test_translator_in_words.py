@@ -306,7 +306,7 @@ async def test_an_object_that_is_no_copy_is_not_changed_and_reported() -> None:
         await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="prod"))
         await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "3"}))
         await one.placement(0, "p", namespaceSelector=PROD)
-        await one.fleet.eventually(lambda: one.says("Conflict", "configmaps shop/prices", "left alone"))
+        await one.fleet.eventually(lambda: one.says("Conflict", "configmaps shop/prices", "not changed"))
         await one.at_rest()
         assert await one.copy("florin", f"{MAPS}/prices") == before
         assert "namespaces shop" not in (await one.condition())["message"], "that it is there already is no harm"

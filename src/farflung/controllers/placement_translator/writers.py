@@ -264,8 +264,7 @@ def _not_a_copy(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
     """No problem if the object is needed only as a dependency, like a namespace."""
     if all(one.selected is None for one in wanted):
         return []
-    theirs = "there is one already that no placement brought, and it is left alone"
-    return [PlacementProblem(names.CONFLICT, f"{_at(copy)}: {theirs}")]
+    return [PlacementProblem(names.CONFLICT, f"{_at(copy)}: {names.FOREIGN}")]
 
 
 def _is_about_namespace(error: Refused) -> bool:
