@@ -120,7 +120,7 @@ async def test_an_object_is_followed_until_it_is_well_everywhere() -> None:
             f"    copied      5s  current, resourceVersion {await version(one, 'guilder')}",
             "    edge            stuck: no syncer has ever reported",
             "Stuck at florin / florin: no syncer has ever reported. 2 of 2 destinations are stuck.",
-            "What to do: `farflung syncer-gen florin`, in the workspace of the SyncTarget, prints its manifest.",
+            f"What to do: `farflung syncer-gen florin --workspace {one.inventory}` prints its manifest.",
         ]
         await report(one, "florin")
         await report(one, "guilder")
@@ -279,7 +279,10 @@ async def test_what_goes_nowhere_is_told_why() -> None:
     await hub.client.create(CONFIG_MAPS, config_map("prices", {}), "default")
     assert (await asked_of(hub, "cm/prices"))[1:] == ["Not placed: its workspace has no EdgePlacement."]
     await hub.place(placement("p", downsync=[{"resources": ["secrets"]}]))
-    assert (await asked_of(hub, "cm/prices"))[1:] == ["Not placed: the only EdgePlacement does not select it."]
+    assert (await asked_of(hub, "cm/prices"))[1:] == [
+        "Not placed: the only EdgePlacement does not select it; "
+        "compare the spec with the labels of the object and of its Namespace."
+    ]
     await hub.place(placement("q", {}, downsync=[{"resources": ["pods"]}, {"objectNames": ["prices"]}]))
     assert (await asked_of(hub, "cm/prices"))[1:] == [
         "EdgePlacement q selects it by spec.downsync[1], with 0 destinations",

@@ -117,7 +117,7 @@ class KindGroup(click.Group):
         return super().resolve_command(ctx, [found, *([name] if slash else []), *args[1:]])
 
 
-@click.group(cls=KindGroup)
+@click.group(cls=KindGroup, subcommand_metavar="{allocation|placement|pod} NAME")
 def explain() -> None:
     """Explain decisions of the schedulers.  These commands only read."""
 

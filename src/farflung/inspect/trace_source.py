@@ -132,9 +132,8 @@ class TraceSources:
         number = len(source.placements)
         if number == 0:
             return "its workspace has no EdgePlacement"
-        return (
-            f"none of {number} EdgePlacements selects it" if number > 1 else "the only EdgePlacement does not select it"
-        )
+        none = f"none of {number} EdgePlacements selects" if number > 1 else "the only EdgePlacement does not select"
+        return f"{none} it; compare the spec with the labels of the object and of its Namespace"
 
     def changed(self, cluster: str) -> str:
         """When the object, its namespace or a placement was last changed."""

@@ -294,8 +294,7 @@ def _at_edge(
     if isinstance(report, HiddenObject):
         return TraceStep("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}")
     if report.heard is None:
-        target = facts.place.target
-        advice = f"`farflung syncer-gen {target}`, in the workspace of the SyncTarget, prints its manifest"
+        advice = f"`farflung syncer-gen {facts.place.target} --workspace {facts.place.cluster}` prints its manifest"
         return TraceStep("edge", StepState.STUCK, "no syncer has ever reported", "", advice)
     heard = times.format_seconds(report.heard)
     ago = f"heartbeat {age(heard, now)} ago"
