@@ -357,7 +357,7 @@ def test_what_fails_and_is_not_listed_may_be_this_object() -> None:
 
 def test_kinds_without_status_end_at_the_edge_and_others_in_the_mailbox() -> None:
     assert found(TracedObject(PART, has_status=False)).steps[-1].name == "edge"
-    assert found(TracedObject(PART, goes_on=False)).steps[-1].name == "copied"
+    assert found(TracedObject(PART, is_applied=False)).steps[-1].name == "copied"
 
 
 def test_nothing_is_said_of_a_status_before_there_was_a_syncer() -> None:

@@ -63,8 +63,8 @@ def _without(metadata: Obj, names: Iterable[str]) -> Obj:
 
 
 def _check_metadata(metadata: Obj, errors: Errors) -> None:
-    if said := _without(metadata, ("managedFields", "creationTimestamp")):
-        errors.append(invalid_value("metadata", said, "must be empty"))
+    if present := _without(metadata, ("managedFields", "creationTimestamp")):
+        errors.append(invalid_value("metadata", present, "must be empty"))
 
 
 def _check_question(spec: Obj) -> Errors:

@@ -258,7 +258,7 @@ class EdgeDemo(Demo):
             command = f"trace deployment/{workload.deployment} -n {workload.namespace}"
 
             async def traced() -> str:
-                said = await self.command(command, workload.path)
-                return said if "are up to date" in said else ""
+                output = await self.command(command, workload.path)
+                return output if "are up to date" in output else ""
 
             self.outputs.append((f"farflung {command}    # in {workload.path}", await self.until(traced, "the trace")))

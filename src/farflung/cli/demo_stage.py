@@ -192,12 +192,12 @@ def _signals_ignored() -> Iterator[None]:
 
 def _logs(where: DemoDirectory) -> str:
     """The last errors in the logs."""
-    said = []
+    shown = []
     for file in sorted(where.directory.glob("*.log")):
         lines = file.read_text(errors="replace").splitlines()
         worth = [line for line in lines if line[:1] in ("E", "W") or "rror" in line]
-        said += [f"\n  {file.stem}: {line[:300]}" for line in worth[-2:]]
-    return "".join(said)
+        shown += [f"\n  {file.stem}: {line[:300]}" for line in worth[-2:]]
+    return "".join(shown)
 
 
 async def _interruptible(play: Coroutine[None, None, None]) -> None:

@@ -200,8 +200,8 @@ def decision_lines(decision: MachineDecision, names: Names) -> Iterator[str]:
     """Equal replicas in one line."""
     if not decision.placed:
         yield f"not placed: {decision.message}"
-    for said, number in Counter(_placement_text(one, names) for one in decision.chosen or ()).items():
-        yield f"placed on {said}" if number == 1 else f"{number} replicas placed on {said}"
+    for text, number in Counter(_placement_text(one, names) for one in decision.chosen or ()).items():
+        yield f"placed on {text}" if number == 1 else f"{number} replicas placed on {text}"
 
 
 def _placement_text(one: BoundReplica, names: Names) -> str:
@@ -221,8 +221,8 @@ def _now(answer: MachineExplanation, names: Names) -> str:
         undelivered = fields.line(fields.text(now.undelivered, "message"), 1000)
         wrong = f"; not delivered: {undelivered}" if undelivered else ""
         return f"now: {bound_to(now.bound, names)}{since}; {_agrees(now, answer, names)}{wrong}"
-    said = f": {condition['message']}" if condition.get("message") else ""
-    state = f"now: not bound{since if said else ''}{said}"
+    text = f": {condition['message']}" if condition.get("message") else ""
+    state = f"now: not bound{since if text else ''}{text}"
     if now.left_alone:
         return f"{state}; the global scheduler ignores it: {now.left_alone}"
     return f"{state}; {'up to date' if now.agrees else BEHIND}"

@@ -75,10 +75,10 @@ def generate(name: str, options: ManifestOptions, connection: ServerOptions) -> 
 
 
 def revoke_access(name: str, connection: ServerOptions) -> None:
-    gone = modify(connection, lambda client: revoke(client, RegistrationRequest(name, connection.provider, 0, 0.0)))
-    for one in gone:
+    deleted = modify(connection, lambda client: revoke(client, RegistrationRequest(name, connection.provider, 0, 0.0)))
+    for one in deleted:
         click.echo(f"{one} deleted")
-    if not gone:
+    if not deleted:
         report(f"the syncer of {name} is not registered")
 
 
@@ -126,18 +126,18 @@ def labels_of(texts: Iterable[str]) -> Mapping[str, str]:
 # --- the hub's address ----------------------------------------------------------------------------
 
 
-def server_of(connection: ServerOptions, told: str) -> MailboxServer:
-    """The server of the kubeconfig, without a workspace.  `told`: another URL of it."""
+def server_of(connection: ServerOptions, url: str) -> MailboxServer:
+    """The server of the kubeconfig, without a workspace.  `url`: another URL of it."""
     try:
         address = load(connection.kubeconfig or None, context=connection.context).server
         section = _cluster_section(connection)
         authority = _authority(section)
     except KubeconfigError as error:
         raise click.ClickException(describe_error(error)) from None
-    if told:
-        parts = urlsplit(told)
+    if url:
+        parts = urlsplit(url)
         if parts.scheme != "https" or not parts.netloc or "@" in parts.netloc or parts.path.strip("/") or parts.query:
-            raise click.BadParameter(f"{told!r} is not of the form https://HOST:PORT", param_hint="'--server'")
+            raise click.BadParameter(f"{url!r} is not of the form https://HOST:PORT", param_hint="'--server'")
         address = f"https://{parts.netloc}"
     name = section.get("tls-server-name")
     insecure = section.get("insecure-skip-tls-verify") is True

@@ -105,13 +105,13 @@ class ClientConnection(asyncio.Protocol):
         self._wake = asyncio.get_running_loop().create_future()
         await self._wake
 
-    def _tell(self) -> None:
+    def _wake_up(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     def _fail(self, error: ClientError) -> None:
         self._error = self._error or error
-        self._tell()
+        self._wake_up()
         self.close()
 
     # --- callbacks of the event loop --------------------------------------------------------------
@@ -151,7 +151,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.eof_received()
         self._lost = Unreachable(str(error) if error else "the server closed the connection")
-        self._tell()
+        self._wake_up()
 
     # --- callbacks of the parser ------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class ClientConnection(asyncio.Protocol):
         self._measured = "content-length" in self.headers or "transfer-encoding" in self.headers or status in (204, 304)
         self._unpacker = zlib.decompressobj(ANY_FORMAT) if self.headers.get("content-encoding") in COMPRESSED else None
         self._head_done = True
-        self._tell()
+        self._wake_up()
 
     def on_body(self, body: bytes) -> None:
         if self._ended:
@@ -185,7 +185,7 @@ class ClientConnection(asyncio.Protocol):
         if self._waiting > BUFFERED_BYTES and not self._paused and self.wire is not None:
             self._paused = True
             self.wire.pause_reading()
-        self._tell()
+        self._wake_up()
 
     def _unpacked(self, body: bytes) -> Iterator[bytes]:
         unpacker = self._unpacker
@@ -204,7 +204,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if not self._ended:
             self._ended, self._reusable = True, self._parser.should_keep_alive()
-            self._tell()
+            self._wake_up()
 
 
 COMPRESSED: Final = frozenset({"gzip", "x-gzip", "deflate"})

@@ -36,9 +36,9 @@ ATTEMPTS: Final = 3  #: for a list that takes longer than the server keeps histo
 class HiddenError(ClientError):
     """What is not visible, and which permission is missing."""
 
-    def __init__(self, sentence: str, said: str = "") -> None:
-        """`said`: the server's message."""
-        super().__init__(f"{sentence}. The server says: {said}" if said else sentence)
+    def __init__(self, sentence: str, message: str = "") -> None:
+        """`message`: the server's message."""
+        super().__init__(f"{sentence}. The server says: {message}" if message else sentence)
         self.sentence = sentence
 
 

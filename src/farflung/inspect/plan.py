@@ -254,11 +254,11 @@ async def _about(
         result = await dry_run_object(hub, resource.collection, obj, new, delete=delete)
     except (DryRunRefused, Refused) as error:
         return ObjectDryRun(replace(head, error=_quotable(manifest.obj, error)))
-    gone, namespace = result.spec == GONE, result.document["metadata"].get("namespace") or ""
+    deleted, namespace = result.spec == GONE, result.document["metadata"].get("namespace") or ""
     return ObjectDryRun(
         replace(head, namespace=namespace, spec=result.spec),
-        None if copies is None else copies.change(resource.collection, result.document, gone=gone),
-        DryRunObject(result.document, gone) if is_machine_object(result.document) else None,
+        None if copies is None else copies.change(resource.collection, result.document, deleted=deleted),
+        DryRunObject(result.document, deleted) if is_machine_object(result.document) else None,
     )
 
 

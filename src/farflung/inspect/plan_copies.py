@@ -161,14 +161,14 @@ class CopyPlan:
             self._documents[key] = document
             self._outputs |= self.after.put_routes(key, destinations)
 
-    def change(self, collection: Collection, obj: Obj, *, gone: bool) -> Part:
+    def change(self, collection: Collection, obj: Obj, *, deleted: bool) -> Part:
         kind = GroupResource(collection.group, collection.plural)
         part = _part(kind, obj)
         if (collection.group, collection.plural) == (CUSTOMIZERS.group, CUSTOMIZERS.plural):
             name = f"{part.namespace}/{part.name}"
-            self._outputs |= self.after.put_customizer(self.cluster, name, None if gone else obj)
+            self._outputs |= self.after.put_customizer(self.cluster, name, None if deleted else obj)
         else:
-            self._outputs |= self.after.put_object(self.cluster, part, None if gone else observed_object(kind, obj))
+            self._outputs |= self.after.put_object(self.cluster, part, None if deleted else observed_object(kind, obj))
         return part
 
     def goes_to(self, part: Part) -> list[str]:
@@ -241,10 +241,10 @@ class CopyPlan:
     def _namespaced(self, cluster: str) -> dict[GroupResource, str]:
         return {kind: one.collection.version for kind, one in self._served[cluster].items() if one.namespaced}
 
-    def _in_versions(self, told: SyncerSpec) -> SyncerSpec:
+    def _in_versions(self, spec: SyncerSpec) -> SyncerSpec:
         """With the versions of the workspaces, which mailboxes share."""
         versions = {kind: one.collection.version for served in self._served.values() for kind, one in served.items()}
-        return told._replace(versions={**versions, **told.versions})
+        return spec._replace(versions={**versions, **spec.versions})
 
     async def _observe(self, copies: list[Copy]) -> None:
         try:

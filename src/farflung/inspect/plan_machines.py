@@ -31,7 +31,7 @@ class DryRunObject(NamedTuple):
     """An object of a file after a dry run."""
 
     document: Obj
-    gone: bool
+    deleted: bool
 
 
 def is_machine_object(obj: Obj) -> bool:
@@ -55,7 +55,7 @@ async def decisions(
 
 def _cluster(one: DryRunObject, cluster: str) -> ObservedCluster | None:
     """None if it is deleted or invalid."""
-    if one.gone:
+    if one.deleted:
         return None
     try:
         return decode_cluster(orjson.dumps(_in_cluster(one.document, cluster)))
@@ -64,7 +64,7 @@ def _cluster(one: DryRunObject, cluster: str) -> ObservedCluster | None:
 
 
 def _about(known: SchedulerSnapshot, one: DryRunObject, cluster: str) -> MachineDecision:
-    if not one.gone:
+    if not one.deleted:
         return MachineDecision()
     holders = known.state.subjects_at(cluster_key(one.document, cluster))
     return MachineDecision(leaving=[LeavingMachine(kind, *key) for kind, key in sorted(holders)])
@@ -82,14 +82,14 @@ def _decisions(known: SchedulerSnapshot, cluster: str, wanted: Sequence[DryRunOb
     former = [known.state.observed(subject) for subject in subjects]
     before = [() if one is None else known.state.reservations(one.uid) for one in former]
     for subject, one in zip(subjects, wanted, strict=True):
-        if one.gone:
+        if one.deleted:
             known.state.observe(subject, None, 0.0)
     seen = [_observed(known, one.document, cluster) for one in wanted]
     priorities = [0 if one.request is None else one.request.priority for one in seen]
     order = sorted(range(len(wanted)), key=lambda at: (-priorities[at], at))
     found = {
         at: MachineDecision(released=_placements(before[at]))
-        if wanted[at].gone
+        if wanted[at].deleted
         else _decide(known, subjects[at], seen[at], before[at])
         for at in order
     }

@@ -358,17 +358,17 @@ def _counted(findings: Sequence[DestinationTrace]) -> StateCounts:
 
 
 def _conclusion(
-    obj: Obj | None, going: str, placements: Sequence[TracedPlacement], findings: Sequence[DestinationTrace]
+    obj: Obj | None, refusal: str, placements: Sequence[TracedPlacement], findings: Sequence[DestinationTrace]
 ) -> Conclusion:
-    """`going`: why no placement selects the object; empty: one does."""
+    """`refusal`: why no placement selects the object; empty: one does."""
     if findings:
         return trace_steps.conclude(findings)
-    if not going:
+    if not refusal:
         names = ", ".join(one.name for one in placements if one.selects)
         advice = f"`farflung explain placement {names.partition(',')[0]}` explains why"
         message = f"Not placed: EdgePlacement {names} has no destination."
         return Conclusion(StepState.STUCK, message=message, advice=advice)
-    nowhere = Conclusion(StepState.STUCK, message=f"Not placed: {going}.")
+    nowhere = Conclusion(StepState.STUCK, message=f"Not placed: {refusal}.")
     return (machine_conclusion(obj) if obj else None) or nowhere
 
 

@@ -80,7 +80,7 @@ class HiddenObject:
 @dataclass(frozen=True, slots=True)
 class TracedObject:
     part: Part
-    goes_on: bool = True  #: it is applied at the edge, not only copied to the mailbox
+    is_applied: bool = True  #: it is applied at the edge, not only copied to the mailbox
     has_status: bool = True
 
 
@@ -148,10 +148,14 @@ def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> 
     yield _copied(facts, now)
     if not isinstance(facts.copy, dict) or not (project.is_ours(facts.copy) or facts.needed):
         return
-    if subject.goes_on:
+    if subject.is_applied:
         report = facts.config if isinstance(facts.config, HiddenObject) else syncer_report.read(facts.config or {})
         yield _at_edge(subject, facts, facts.copy, report, now)
-        if subject.has_status and not _is_going(facts.copy) and (isinstance(report, HiddenObject) or report.heard):
+        if (
+            subject.has_status
+            and not _is_terminating(facts.copy)
+            and (isinstance(report, HiddenObject) or report.heard)
+        ):
             yield _status(subject, facts, facts.copy, report, now)
 
 
@@ -193,7 +197,7 @@ def _mailbox(facts: ObservedDestination, now: datetime) -> TraceStep:
         since = max((facts.slices or {}).values(), default=facts.changed)
         return TraceStep("mailbox", _overdue(since, now), "no mailbox yet", "", running)
     metadata, status = facts.workspace["metadata"], facts.workspace.get("status") or {}
-    if _is_going(facts.workspace):
+    if _is_terminating(facts.workspace):
         since = metadata["deletionTimestamp"]
         return TraceStep(
             "mailbox", _overdue(since, now), "the mailbox is being deleted", since, "was its SyncTarget deleted?"
@@ -217,7 +221,7 @@ def _copied(facts: ObservedDestination, now: datetime) -> TraceStep:
         if facts.needed:
             return TraceStep("copied", StepState.DONE, "it exists already", _created(copy))
         return TraceStep("copied", StepState.STUCK, FOREIGN, _created(copy), "delete or rename one of the two")
-    if _is_going(copy):
+    if _is_terminating(copy):
         return _withdrawn(facts, copy)
     version, written = f"resourceVersion {copy['metadata'].get('resourceVersion', '')}", written_to(copy)
     if complaints:
@@ -261,7 +265,7 @@ def _withdrawn(facts: ObservedDestination, copy: Obj) -> TraceStep:
     return TraceStep("copied", StepState.WAITING, f"being withdrawn{anew}", since)
 
 
-def _is_going(obj: Mapping[str, Any]) -> bool:
+def _is_terminating(obj: Mapping[str, Any]) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
@@ -309,7 +313,7 @@ def _at_edge(
         return TraceStep("edge", StepState.STUCK, message, heard, advice)
     if problem := report.problem(subject.part, "down"):
         return TraceStep("edge", StepState.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
-    if _is_going(copy):
+    if _is_terminating(copy):
         since = copy["metadata"]["deletionTimestamp"]
         return TraceStep("edge", _overdue(since, now), f"the syncer has not deleted it yet; {ago}", heard, _LOG)
     version = copy["metadata"].get("resourceVersion")

@@ -97,13 +97,13 @@ class Outlet(io.BufferedIOBase):
     def _step(self) -> bool:
         """Write queued lines, or report lost ones.  False if the queue is empty."""
         with self._changed:
-            items, told = self._next()
+            items, reported = self._next()
         lines = [item if isinstance(item, bytes) else format_line(item) for item in items]
         written = all(map(self._put, joined(lines)))
         with self._changed:
             if not written:
-                self._lost += told or sum(line.count(b"\n") for line in lines)
-            self._busy = bool(self._waiting) or (self._lost > 0 and (written or not told))
+                self._lost += reported or sum(line.count(b"\n") for line in lines)
+            self._busy = bool(self._waiting) or (self._lost > 0 and (written or not reported))
             self._steps += 1
             self._changed.notify_all()
             return self._busy
@@ -111,8 +111,8 @@ class Outlet(io.BufferedIOBase):
     def _next(self) -> tuple[list[bytes | Callable[[], bytes]], int]:
         """Some lines, and the number of lost ones that they report."""
         if not self._waiting:
-            told, self._lost = self._lost, 0
-            return [f"{self._notice(told)}\n".encode()] if told else [], told
+            reported, self._lost = self._lost, 0
+            return [f"{self._notice(reported)}\n".encode()] if reported else [], reported
         items: list[bytes | Callable[[], bytes]] = []
         size = 0
         while self._waiting and (not items or size + size_of(self._waiting[0]) <= WHOLE):

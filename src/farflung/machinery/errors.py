@@ -255,10 +255,10 @@ def too_many(field: str, actual: int, limit: int) -> FieldError:
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
     """422: the object is invalid.  Lists each error once, and at most MOST_ERRORS."""
-    unsaid, errors = len(errors) - MOST_ERRORS, errors[:MOST_ERRORS]
+    omitted, errors = len(errors) - MOST_ERRORS, errors[:MOST_ERRORS]
     distinct = list(dict.fromkeys(map(str, errors)))
-    if unsaid > 0:
-        distinct.append(f"and {unsaid} errors more")
+    if omitted > 0:
+        distinct.append(f"and {omitted} errors more")
     listed = distinct[0] if len(distinct) == 1 else "[" + ", ".join(distinct) + "]"
     details = object_details(group, kind, name)
     details["causes"] = [error.cause() for error in errors]

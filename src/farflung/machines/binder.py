@@ -244,14 +244,14 @@ class Evictor:
         is_there = reservations is not None and (reservations.uid, reservations.site) == (observed.uid, site)
         if not is_there or not self._state.is_eviction_due(subject, site, now):
             return  # one of them changed in the meantime
-        refused, gone = self._state.is_refused(subject, site), self._state.engine.site(site) is None
-        if refused or gone or self._state.fits_elsewhere(request, site, now):
+        refused, deleted = self._state.is_refused(subject, site), self._state.engine.site(site) is None
+        if refused or deleted or self._state.fits_elsewhere(request, site, now):
             by_name = self._state.has_name_conflict(subject, site)
             if refused and not by_name:
                 await self._refuse(site, MachineRef(subject.key.cluster, observed.uid))
             await self._binder.unbind(subject, found, site if refused and not by_name else None)
             self._log.info("evicted", v=1, key=str(subject.key), cluster=str(site))
-            why = "refused it" if refused else "was deleted" if gone else "is unhealthy"
+            why = "refused it" if refused else "was deleted" if deleted else "is unhealthy"
             self._recorder.record(
                 event_object(subject, observed), "Warning", "Evicted", f"Evicted from {site}: the Cluster {why}"
             )

@@ -503,11 +503,11 @@ class Resolver:
         if number == len(self._pairs):
             self._pairs.append(None)
         if before is None:
-            came = self._selecting(location.labels)
+            selecting = self._selecting(location.labels)
             self._labels.put(number, location.labels)
-            for placement in came:
+            for placement in selecting:
                 self._matched[placement].add(number)
-            return self._keys(came)
+            return self._keys(selecting)
         self._pairs[number] = None
         all_matching = before.instances != location.instances or before.taints != location.taints
         return self._keys(self._relabel(number, before, location, all_matching=all_matching))

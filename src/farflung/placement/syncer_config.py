@@ -391,18 +391,18 @@ def spec_of(
             "namespaces": sorted(whole),
             "resources": [_resource(kind, versions) for kind in sorted(all_kinds)],
         }
-    if some := _going(inside, versions):
+    if some := _downsynced(inside, versions):
         spec["namespacedObjects"] = [
             {**_resource(kind, versions), "objectsByNamespace": _by_namespace(inside[kind])} for kind in some
         ]
-    if some := _going(outside, versions):
+    if some := _downsynced(outside, versions):
         spec["clusterScope"] = [{**_resource(kind, versions), "objects": sorted(outside[kind])} for kind in some]
     if sets := sorted(set(upsync)):
         spec["upsync"] = [_upsync(one) for one in sets]
     return spec
 
 
-def _going(kinds: Iterable[GroupResource], versions: Mapping[GroupResource, str]) -> list[GroupResource]:
+def _downsynced(kinds: Iterable[GroupResource], versions: Mapping[GroupResource, str]) -> list[GroupResource]:
     return sorted(kind for kind in kinds if kind in versions and category(kind) is Category.EDGE)
 
 

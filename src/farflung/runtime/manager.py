@@ -45,11 +45,13 @@ class Manager:
         self._independent: list[Independent] = []
         self._shown: list[Collector] = []
         self._running = False
-        self._told_from = 3
+        self._synced_verbosity = 3
 
-    def add(self, controller: Controller[Any], informers: Sequence[Informer[Any]], *, told_from: int = 3) -> None:
-        """`told_from`: verbosity of the log line when the informers have synced."""
-        self._told_from = min(self._told_from, told_from)
+    def add(
+        self, controller: Controller[Any], informers: Sequence[Informer[Any]], *, synced_verbosity: int = 3
+    ) -> None:
+        """`synced_verbosity`: verbosity of the log line when the informers have synced."""
+        self._synced_verbosity = min(self._synced_verbosity, synced_verbosity)
         self._controllers.append(controller)
         self._informers += [informer for informer in informers if informer not in self._informers]
 
@@ -70,7 +72,7 @@ class Manager:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
             await asyncio.gather(*(informer.synced.wait() for informer in self._informers))
             if self._informers:
-                self._log.info("Informers synced", v=self._told_from)
+                self._log.info("Informers synced", v=self._synced_verbosity)
             for controller in self._controllers:
                 group.create_task(controller.run(), name=controller.name)
 

@@ -89,14 +89,14 @@ async def revoke(client: Client, wanted: RegistrationRequest) -> list[str]:
     workspace = await client.workspace(wanted.provider).get(WORKSPACES, _mailbox_of(target))
     mailbox = client.workspace(msgspec.convert(workspace, Workspace).cluster)
     name = identity(wanted.name, target["metadata"]["uid"])
-    gone = []
+    deleted = []
     for kind, namespace in (("ServiceAccount", HOME), ("ClusterRoleBinding", ""), ("ClusterRole", "")):
         try:
             await mailbox.delete(COLLECTIONS[kind], name, namespace)
-            gone.append(f"{kind} {name}")
+            deleted.append(f"{kind} {name}")
         except NotFound:
             continue
-    return gone
+    return deleted
 
 
 # --- preconditions --------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def naming(definition: Obj, others: Sequence[Obj]) -> Naming:
     ):
         conflicts = _conflicts(wanted.get(member), accepted.get(member), taken)
         if conflicts:
-            reason, message = reason_of_conflict, _told(conflicts)
+            reason, message = reason_of_conflict, _conflict_message(conflicts)
         else:
             accepted[member] = wanted.get(member)
     accepted["categories"] = wanted.get("categories")
@@ -70,7 +70,7 @@ def _conflicts(wanted: str | Sequence[str] | None, has: str | Sequence[str] | No
     return [name for name in dict.fromkeys(asked) if name not in own and name in taken]
 
 
-def _told(conflicts: Sequence[str]) -> str:
+def _conflict_message(conflicts: Sequence[str]) -> str:
     texts = [f"{go_quote(name)} is already in use" for name in conflicts]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
@@ -193,14 +193,14 @@ def is_protected(group: str) -> bool:
 def approval_state(definition: Obj) -> DefinitionCondition:
     """The approval condition of a definition in a protected group."""
     annotations: Obj = (definition.get("metadata") or {}).get("annotations") or {}
-    said: Any = annotations.get(APPROVED) or ""
+    approval: Any = annotations.get(APPROVED) or ""
     must = f"protected groups must have approval annotation {go_quote(APPROVED)}"
-    if not said:
+    if not approval:
         return DefinitionCondition("False", "MissingAnnotation", f"{must}, {SEE}")
-    if said.startswith("unapproved"):
-        return DefinitionCondition("False", "UnapprovedAnnotation", f"not approved: {go_quote(said)}")
-    if _is_url(said):
-        return DefinitionCondition("True", "ApprovedAnnotation", f"approved in {said}")
+    if approval.startswith("unapproved"):
+        return DefinitionCondition("False", "UnapprovedAnnotation", f"not approved: {go_quote(approval)}")
+    if _is_url(approval):
+        return DefinitionCondition("True", "ApprovedAnnotation", f"approved in {approval}")
     detail = f'{must} with either a URL or a reason starting with "unapproved", {SEE}'
     return DefinitionCondition("False", "InvalidAnnotation", detail)
 

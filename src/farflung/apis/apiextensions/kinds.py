@@ -97,9 +97,9 @@ def _subresources(version: Obj, kind: str) -> tuple[Subresource, ...]:
 
 def _deprecation(spec: Obj, version: Obj, kind: str) -> str:
     """The definition's own warning, or one that names the best version to use instead."""
-    said: str | None = version.get("deprecationWarning")
-    if said is not None:
-        return said
+    warning: str | None = version.get("deprecationWarning")
+    if warning is not None:
+        return warning
     group, name = spec["group"], version["name"]
     better = [
         other["name"]

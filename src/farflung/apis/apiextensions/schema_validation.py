@@ -207,8 +207,8 @@ def _check_metadata(metadata: Obj, holder: Obj, level: str, at: Place, findings:
         findings.invalid(at, ".type", metadata.get("type", ""), "must be object")
     if level != ROOT:
         return
-    said: set[str] = {member for member in metadata if member not in REMARKS} - {"type", "default", "properties"}
-    if said or not members(metadata, "properties").keys() <= {"name", "generateName"}:
+    others: set[str] = {member for member in metadata if member not in REMARKS} - {"type", "default", "properties"}
+    if others or not members(metadata, "properties").keys() <= {"name", "generateName"}:
         detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
         findings.forbidden(at, "", detail)
 
@@ -254,8 +254,7 @@ def _check_restriction(schema: Obj, at: Place, findings: Findings, *, either: bo
 
 
 def _check_declared(restriction: Obj, declared: Obj | None, at: Place, there: Place, findings: Findings) -> None:
-    """Whatever a restriction speaks of is declared.  `at`: the place of the declaration, `there`: that of the
-    restriction."""
+    """A restriction names only declared fields.  `at`: where they are declared; `there`: the restriction."""
     for member in ("allOf", "anyOf", "oneOf"):
         for index, choice in enumerate(choices(restriction, member)):
             _check_declared_in(choice, declared, at, (there, f".{member}[{index}]"), findings)
@@ -443,40 +442,40 @@ def _check_type_is(wanted: str, schema: Obj, extension: str, at: Place, findings
 
 
 def _check_map_type(schema: Obj, at: Place, findings: Findings) -> None:
-    said = schema.get(MAP_TYPE)
-    if said is None:
+    declared = schema.get(MAP_TYPE)
+    if declared is None:
         return
     if schema.get("type") != "object":
         _check_type_is("object", schema, MAP_TYPE, at, findings)
-    if said not in MAP_TYPES:
-        findings.unsupported(at, f".{MAP_TYPE}", said, MAP_TYPES)
+    if declared not in MAP_TYPES:
+        findings.unsupported(at, f".{MAP_TYPE}", declared, MAP_TYPES)
 
 
 def _check_list_type(schema: Obj, at: Place, findings: Findings) -> None:
-    said = schema.get(LIST_TYPE)
-    if said is None:
+    declared = schema.get(LIST_TYPE)
+    if declared is None:
         return
     items = items_of(schema)
     if schema.get("type") != "array":
         _check_type_is("array", schema, LIST_TYPE, at, findings)
-    elif said == "set" and items is not None:
+    elif declared == "set" and items is not None:
         if items.get("type") == "array" and items.get(LIST_TYPE, "atomic") != "atomic":
             findings.invalid(at, f".items.{LIST_TYPE}", items.get(LIST_TYPE), NO_ATOM)
         elif items.get("type") == "object" and items.get(MAP_TYPE) != "atomic":
             findings.invalid(at, f".items.{MAP_TYPE}", items.get(LIST_TYPE), NO_ATOM)
-    if said not in LIST_TYPES:
-        findings.unsupported(at, f".{LIST_TYPE}", said, LIST_TYPES)
+    if declared not in LIST_TYPES:
+        findings.unsupported(at, f".{LIST_TYPE}", declared, LIST_TYPES)
 
 
 def _check_keys(schema: Obj, at: Place, findings: Findings) -> None:
-    keys, said = schema.get(LIST_KEYS) or [], schema.get(LIST_TYPE)
-    if keys and said != "map":
+    keys, declared = schema.get(LIST_KEYS) or [], schema.get(LIST_TYPE)
+    if keys and declared != "map":
         detail = f"must be map if {LIST_KEYS} is non-empty"
-        if said is None:
+        if declared is None:
             findings.required(at, f".{LIST_TYPE}", detail)
         else:
-            findings.invalid(at, f".{LIST_TYPE}", said, detail)
-    if said != "map":
+            findings.invalid(at, f".{LIST_TYPE}", declared, detail)
+    if declared != "map":
         return
     if not keys:
         findings.required(at, f".{LIST_KEYS}", f"must not be empty if {LIST_TYPE} is map")
@@ -508,13 +507,13 @@ def _check_key_properties(keys: Sequence[str], items: Obj, at: Place, findings: 
 
 
 def _check_items_of_keyed(schema: Obj, at: Place, findings: Findings) -> None:
-    """Items that are found by what is in them have that."""
-    items, said = items_of(schema), schema.get(LIST_TYPE)
-    if items is None or said not in ("set", "map"):
+    """Items of a set or of a map list are never null, and those of a map list have their keys."""
+    items, declared = items_of(schema), schema.get(LIST_TYPE)
+    if items is None or declared not in ("set", "map"):
         return
     if items.get("nullable"):
-        findings.forbidden(at, ".items.nullable", f"cannot be nullable when {LIST_TYPE} is {said}")
-    if said == "set":
+        findings.forbidden(at, ".items.nullable", f"cannot be nullable when {LIST_TYPE} is {declared}")
+    if declared == "set":
         return
     properties, needed = members(items, "properties"), set(items.get("required") or ())
     because = f"this property is in {LIST_KEYS}, so it"

@@ -532,10 +532,10 @@ def _unknown_formats(definition: Obj) -> dict[str, None]:
     found: dict[str, None] = {}
     for version in definition["spec"].get("versions") or ():
         try:
-            said = [part.get("format") for part in everything_in(schema_of(version) or {})]
+            named = [part.get("format") for part in everything_in(schema_of(version) or {})]
         except TooDeep:
             continue
-        found |= {name: None for name in said if name and name not in NOTES and not formats.known(name)}
+        found |= {name: None for name in named if name and name not in NOTES and not formats.known(name)}
     return found
 
 

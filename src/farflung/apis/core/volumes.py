@@ -241,9 +241,9 @@ def _check_divisor(resource: str, divisor: str, field: str, errors: Errors) -> N
             why = "only divisor's values 1m and 1 are supported with the cpu resource"
             errors.append(invalid_value(field, resource, why))
     elif divisor not in BYTE_DIVISORS:
-        said = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(kind, "hugepages")
-        if said != "hugepages" or kind.startswith("hugepages-"):
-            why = f"only divisor's values {', '.join(BYTE_DIVISORS)} are supported with the {said} resource"
+        noun = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(kind, "hugepages")
+        if noun != "hugepages" or kind.startswith("hugepages-"):
+            why = f"only divisor's values {', '.join(BYTE_DIVISORS)} are supported with the {noun} resource"
             errors.append(invalid_value(field, resource, why))
 
 

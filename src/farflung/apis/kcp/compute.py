@@ -67,9 +67,9 @@ def _converted(schema: Obj) -> Obj:
     return found
 
 
-def _type(said: str | list[str]) -> str:
+def _type(types: str | list[str]) -> str:
     """Removes null from the types of optional fields; a structural schema drops nulls anyway."""
-    return said if isinstance(said, str) else said[0]
+    return types if isinstance(types, str) else types[0]
 
 
 def _list(schema: Obj, items: Obj) -> Obj:

@@ -132,14 +132,14 @@ def _understood(answer: HTTPResponse, text: bytes) -> dict[str, Any]:
 
 
 def _words(answer: HTTPResponse, text: bytes) -> str:
-    said = (
+    message = (
         text.decode("utf-8", "replace").strip() if "text/plain" in answer.getheader("Content-Type", "") else "unknown"
     )
     if answer.status in WORDS_OF_A_CODE:
         return WORDS_OF_A_CODE[answer.status]
     if answer.status >= 500:
-        return f'an error on the server ("{said}") has prevented the request from succeeding'
-    return said
+        return f'an error on the server ("{message}") has prevented the request from succeeding'
+    return message
 
 
 def _describe(error: Exception) -> str:

@@ -251,7 +251,7 @@ class EdgeScheduler:
             return self._setting.provider.view(self._setting.edge_view, cluster)
 
         def written(write: Write, answer: Obj | None) -> None:
-            self._tell(write, trigger)
+            self._log_write(write, trigger)
             if answer is None:
                 self._slices.forget(_place(write), known[write.name])
             elif isinstance(write, UpdateStatus):
@@ -261,7 +261,7 @@ class EdgeScheduler:
 
         await apply(client_of, writes, written)
 
-    def _tell(self, write: Write, trigger: Trigger) -> None:
+    def _log_write(self, write: Write, trigger: Trigger) -> None:
         done = {Create: "created", Update: "updated", Delete: "deleted"}.get(type(write))
         if done is None:
             self._log.info("updated status", v=3, controller=self._name, edgePlacement=write.name)

@@ -82,7 +82,7 @@ class MailboxController:
     def join(self, manager: Manager) -> None:
         informers: list[Informer[Any]] = [self._targets, self._workspaces, self._bindings, self._configs]
         for controller in (self.controller, self._reporter.controller, self._releaser.controller):
-            manager.add(controller, informers, told_from=1)
+            manager.add(controller, informers, synced_verbosity=1)
         manager.add(self.rebuilder, [])
 
     def _enqueuing(self, trigger: Callable[[CacheChange[T]], Iterable[str]]) -> Callable[[CacheChange[T]], None]:

@@ -270,10 +270,10 @@ def _not_a_copy(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
 def _is_about_namespace(error: Refused) -> bool:
     """Whether the namespace is missing or terminating; its event follows."""
     causes = error.details.get("causes")
-    going = isinstance(causes, list) and any(
+    is_terminating = isinstance(causes, list) and any(
         isinstance(one, dict) and one.get("reason") == "NamespaceTerminating" for one in causes
     )
-    return going or (error.status == NOT_FOUND and error.details.get("kind") == "namespaces")
+    return is_terminating or (error.status == NOT_FOUND and error.details.get("kind") == "namespaces")
 
 
 def _failure(failing: dict[PlacementKey, list[str]]) -> PlacementProblem:

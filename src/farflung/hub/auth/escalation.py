@@ -71,8 +71,8 @@ def without(box: Box, owner: PolicyRule, *, named: bool) -> Iterator[Box]:
             return
     for at, side in enumerate(box):
         if len(inside[at]) < len(side):
-            gone = frozenset(inside[at])
-            yield (*inside[:at], [word for word in side if word not in gone], *box[at + 1 :])
+            removed = frozenset(inside[at])
+            yield (*inside[:at], [word for word in side if word not in removed], *box[at + 1 :])
 
 
 def allowances(box: Box, owner: PolicyRule, *, named: bool) -> tuple[Callable[[str], bool], ...]:

@@ -97,7 +97,7 @@ class Definition:
         """`unchanged_since`: objects of later revisions were written under this definition.  `resources`: None: as in
         the definition."""
         spec = definition["spec"]
-        self._said = (spec, definition["status"]["acceptedNames"])
+        self._source = (spec, definition["status"]["acceptedNames"])
         self._unchanged_since = unchanged_since
         self.group: str = spec["group"]
         self.plural: str = spec["names"]["plural"]
@@ -117,11 +117,11 @@ class Definition:
     @property
     def named(self) -> Obj:
         """The definition reduced to its names, to detect conflicts with other definitions."""
-        spec, names = self._said
+        spec, names = self._source
         return {"spec": {"group": spec["group"], "names": names}, "status": {"acceptedNames": names}}
 
-    def says_the_same(self, other: Definition) -> bool:
-        return self._said == other._said
+    def has_same_source(self, other: Definition) -> bool:
+        return self._source == other._source
 
     def kind(self, version: str) -> Kind:
         """The kind of one served version."""

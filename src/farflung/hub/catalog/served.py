@@ -275,4 +275,4 @@ def followed(entry: Entry, before: Definition | None, unchanged_since: Revision)
     if not is_established(definition):
         return None
     after = Definition(definition, unchanged_since)
-    return before if before is not None and before.says_the_same(after) else after
+    return before if before is not None and before.has_same_source(after) else after

@@ -106,8 +106,8 @@ class NamespaceController:
         then."""
         for change in changes:
             scope = namespace_ref(change.key)
-            came_or_went = change.entry is None or change.previous is None
-            if came_or_went and scope in self._terminating and is_content(change):
+            is_created_or_deleted = change.entry is None or change.previous is None
+            if is_created_or_deleted and scope in self._terminating and is_content(change):
                 self.queue.add_later(scope, self._pace.again)
 
     def _on_kinds(self, change: KindsChange) -> None:

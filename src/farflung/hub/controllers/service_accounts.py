@@ -253,8 +253,8 @@ class TokensController:
     async def _forget(self, task: RemoveSecretReference) -> None:
         entry = self._store.get(task.account)
         namespace = objects.name_in(task.account)[0]
-        gone = objects.key(self._secrets, cluster_in(task.account), namespace, task.secret)
-        if entry is None or self._store.get(gone) is not None:
+        secret_key = objects.key(self._secrets, cluster_in(task.account), namespace, task.secret)
+        if entry is None or self._store.get(secret_key) is not None:
             return
         account = objects.decode(entry)
         named = account.get("secrets") or []

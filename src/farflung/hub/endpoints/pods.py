@@ -293,9 +293,9 @@ def is_ready(pod: Obj) -> bool:
 
 def budget_status(budget: Obj, pods: Iterable[Obj], expected: int, now: datetime) -> Obj:
     """The status of a budget.  `expected`: the desired number of its pods."""
-    going = recent_evictions(budget, now)
+    disrupted = recent_evictions(budget, now)
     healthy = sum(
-        is_ready(pod) and "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in going
+        is_ready(pod) and "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted
         for pod in pods
     )
     desired = desired_healthy(budget.get("spec", {}), expected)
@@ -306,9 +306,9 @@ def budget_status(budget: Obj, pods: Iterable[Obj], expected: int, now: datetime
         "desiredHealthy": desired,
         "expectedPods": expected,
         "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
-        "disruptedPods": going,
+        "disruptedPods": disrupted,
     }
-    if not going:
+    if not disrupted:
         del status["disruptedPods"]
     return status
 

@@ -159,7 +159,7 @@ def must_relist(before: BoundDefinition | None, after: BoundDefinition | None) -
     """Whether clients that watch a resource must list again.  A change of the `create` verb does not matter to them."""
     if before is None or after is None:
         return before is not after
-    return before.identity != after.identity or not before.says_the_same(after)
+    return before.identity != after.identity or not before.has_same_source(after)
 
 
 class _Copy(NamedTuple):
