@@ -32,9 +32,18 @@ from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits, Withdrawals
 from farflung.placement.index import Copy, CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
-from farflung.placement.names import BINDINGS, DEFINITIONS, NAMESPACES, GroupResource, ObjectKey, Part, Source
+from farflung.placement.names import (
+    BINDINGS,
+    DEFINITIONS,
+    NAMESPACES,
+    GroupResource,
+    ObjectKey,
+    Part,
+    PlacementKey,
+    Source,
+)
 from farflung.placement.resolve import Resolver
-from farflung.placement.state import Neighbors, PlacementState
+from farflung.placement.state import Neighbors, PlacementState, StatusKey
 from farflung.runtime.cache import Cache, CacheChange, CachedObject, Key
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.rebuilder import Rebuilder
@@ -433,6 +442,49 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     deliver(informers[kind], changed, 100, deleted=True)
     assert not feed.known.engine.is_desired(*copy) or kind == "slices"
     assert bool(await deletions()) == (kind != "slices")
+    rebuilding.cancel()
+
+
+async def test_no_condition_is_written_before_all_copies_were_reconciled_after_a_rebuild() -> None:
+    """A new engine knows no problems yet: the condition would become True, and False again."""
+    transport = RecordingTransport()
+    server = Client(transport)
+    views = FeedViews(server.workspace("*"), server, server.workspace("root"), "http://h/edge", "http://h/s")
+    log = Logger(io.StringIO())
+    feed = PlacementFeed(views, WithdrawalLimits(), SharedInformers(simulated_environment()), log)
+    translator = PlacementTranslator(
+        feed, Recorder(server, "test", lambda: NOW, monotonic, lambda: "x", log), lambda: NOW
+    )
+    feed._rebuild()
+    feed._started = True
+    rebuilding = asyncio.create_task(feed.rebuilder.run())
+    history = [
+        (feed._workspaces, workspace(1)),
+        (feed.placements, placement(namespaces=PROD)),
+        (feed._slices, slice_to(1)),
+    ]
+    for version, (informer, obj) in enumerate(history, 1):
+        deliver(informer, obj, version, deleted=False)
+    queue, status = translator.controller.queue, StatusKey(PlacementKey("w", "p"))
+
+    async def written() -> int:
+        await asyncio.sleep(10.0)
+        writing = asyncio.create_task(translator._write_status(status, 0))
+        await asyncio.sleep(1.0)
+        writing.cancel()
+        return len(transport.requests)
+
+    assert (queue.idle, await written()) == (False, 0)
+    while not queue.idle:
+        async with queue.next():
+            pass
+    assert await written() == 1
+    feed.rebuilder.failed("test", InjectedError())
+    assert (await written(), queue.idle) == (1, False)
+    while not queue.idle:
+        async with queue.next():
+            pass
+    assert await written() == 2
     rebuilding.cancel()
 
 

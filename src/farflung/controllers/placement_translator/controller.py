@@ -37,7 +37,7 @@ class PlacementTranslator:
         self._env = env
         self._recorder = recorder
         self._now = now
-        self._caught_up = False  #: all keys of the start were reconciled
+        self._caught_up = False  #: all keys were reconciled since the start, or since the engine was rebuilt
         self._due: dict[PlacementKey, float] = {}  #: latest time at which a status is written
         self._discovery = DiscoveryCache(feed.views.everywhere.workspace)
         self.controller: Controller[WorkKey] = Controller(
@@ -78,6 +78,7 @@ class PlacementTranslator:
         feed = self._feed
         context = TranslatorContext(known, feed.views, self._now, feed.log, feed.failing_objects)
         self._known = known
+        self._caught_up = False
         self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._enqueue_status)
         self._copier = Copier(context, feed.feeds, self._discovery, self._status_writer.report)
         self._config_writer = SyncerConfigWriter(context, self._discovery, feed.configs)
@@ -132,8 +133,8 @@ class PlacementTranslator:
         self.controller.queue.add_all(ConfigKey(mailbox) for key in keys for mailbox in self._known.engine.routes(key))
 
     async def _write_status(self, status: StatusKey, worker: int) -> float | None:
-        """Write the status when no other key is queued: short problems are not reported.  At the start, all copies are
-        reconciled first."""
+        """Write the status when no other key is queued: short problems are not reported.  At the start, and after the
+        engine was rebuilt, all copies are reconciled first."""
         await self._feed.rebuilder.clean.wait()
         key = status.placement
         if self.controller.queue.idle:
