@@ -5,8 +5,8 @@
     encode(obj, definition, messages)               → bytes
 
 A body is `k8s\\0` and a message Unknown, which contains the type and the message of that type.  Kubernetes' messages
-are Go structs: a field that is no pointer is always sent, so the reader drops fields that Go's JSON omits, and the
-writer sends the same bytes as Go.
+are Go structs, which always send a field that is no pointer.  So the reader drops fields that Go's JSON omits, and
+the writer sends the same bytes as Go.
 
 Each message is prepared once: a dict from tag (number and wire type) to the function that reads such a field,
 and a list of functions that write the fields in the order of their numbers.

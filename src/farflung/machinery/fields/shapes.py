@@ -7,9 +7,15 @@
     ListMap        items identified by the values of their key fields
     ListSet        items identified by their value
 
-For values of its type, a shape has the fields of a new value (`added`), the fields that an applied value claims
-(`claimed`), the difference of two values (`changes`), their merger (`merged`), and the value without fields that a
-manager no longer applies (`pruned`).  A value of another type is a leaf.  A list item without a key raises `Unkeyed`.
+What a shape computes for values of its type:
+
+    added      the fields of a new value
+    claimed    the fields that an applied value claims
+    changes    the difference of two values
+    merged     an applied value merged into the live one
+    pruned     the value without fields that a manager no longer applies
+
+A value of another type is a leaf.  A list item without a key raises `Unkeyed`.
 
 A shape is made from its schema node when it is first needed, and kept: nothing is looked up per object.
 """

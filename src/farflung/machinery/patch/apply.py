@@ -1,8 +1,8 @@
 """Server-side apply: the result of applying a manager's configuration to an object.
 
 A manager owns the fields of the last configuration it applied.  Apply merges the new configuration into the live
-object by the schema, removes fields that the manager owned and no longer applies, unless they have other owners, and
-refuses to change fields of other owners, unless it is forced.
+object by the schema.  It removes fields that the manager owned and no longer applies, unless they have other owners.
+It refuses to change fields of other owners, unless it is forced.
 
 The result is the object before defaulting and validation.  Defaults that the server sets later have no
 owner.  Afterwards `managed.ignore_time_changes` drops a change that consists of times only.

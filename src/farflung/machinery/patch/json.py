@@ -1,7 +1,8 @@
 """JSON patch (RFC 6902), with the deviations of Kubernetes' implementation:
 
-`replace` of a missing key adds it, `test` of a missing path equals null, negative list indices count from the end,
-an operation without a value has the value null, and a copy from a missing key copies null.
+- `replace` of a missing key adds it, and a copy from a missing key copies null
+- `test` of a missing path equals null, and an operation without a value has the value null
+- negative list indices count from the end
 """
 
 from __future__ import annotations

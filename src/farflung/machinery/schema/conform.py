@@ -3,9 +3,9 @@
     conformer = compile(schema, wire.fields)      once for a kind
     obj, problems = conformer.conform(body)       for every write
 
-Kubernetes decodes an object into Go structs and encodes it again.  This drops unknown fields and empty values of fields
-that are no pointers, adds the fields that are always written, and brings quantities, times and bytes into one form.
-The fields have Go's order, and errors and problems Go's words.
+Kubernetes decodes an object into Go structs and encodes it again.  This drops unknown fields, and empty values of
+fields that are no pointers.  It adds the fields that are always written, and brings quantities, times and bytes into
+one form.  The fields have Go's order, and errors and problems Go's words.
 """
 
 from __future__ import annotations

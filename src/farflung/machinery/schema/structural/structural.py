@@ -4,9 +4,9 @@
     problems = structural.conform(obj)      prunes, drops nulls and sets defaults, in place
     errors = structural.validate(obj, old)
 
-Kubernetes prunes, drops nulls and sets defaults one after the other.  Each of these walks from the root to the leaves
-and handles one object at a time, so here one walk does all three to an object before its fields.  Values of another
-type than their schema's stay: validation refuses them.
+Kubernetes prunes, drops nulls and sets defaults in three walks from the root to the leaves.  Here one walk does all
+three to an object before it continues with the object's fields, which has the same result.  Values of another type
+than their schema's stay: validation refuses them.
 
 The walk follows the schema, so no object makes it fail or recurse without bound.
 """
