@@ -19,6 +19,7 @@ from farflung.machinery.errors import Obj
 
 KCP, OWN = "/clusters/root:shop", "/clusters/root:own"
 NAMESPACED = "namespaces/default"
+TOO_LARGE = 2**40  #: for the int32 of Kubernetes, not for the schema
 LABELS = {"matchLabels": {"app": "web"}}
 
 
@@ -238,6 +239,19 @@ async def test_a_kind_with_a_name_of_kubernetes_and_other_types_has_the_rules_of
     other = an("apps/v1", "DaemonSet", "web", {"template": "small"})
 
     assert (await exporter.post(collection(OWN, "apps/daemonsets"), other)).status == 201
+
+
+async def test_a_status_that_kubernetes_could_not_read_does_not_switch_the_rules_off(
+    exporter: LocalWorkspaces,
+) -> None:
+    deployments = collection(OWN, "apps/deployments")
+    await exporter.create(deployments, deployment())
+    assert (await exporter.patch(f"{deployments}/web/status", {"status": {"replicas": TOO_LARGE}})).status == 200
+
+    refused = await exporter.patch(f"{deployments}/web", {"spec": {"minReadySeconds": -1}})
+
+    assert "spec.minReadySeconds: Invalid value: -1" in refused.message
+    assert (await exporter.patch(f"{deployments}/web", {"spec": {"minReadySeconds": 1}})).status == 200
 
 
 def test_validation_changes_no_object() -> None:

@@ -17,7 +17,7 @@ from farflung.apis.builtin.rules import rules_for
 from farflung.apis.edge.names import UPSYNCED
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Errors, Rules, check_name
-from farflung.hub.catalog.custom_rules import differs
+from farflung.hub.catalog.custom_rules import STATUS, differs
 from farflung.hub.catalog.kinds import shape_of
 from farflung.machinery.errors import FieldError, Malformed, Obj
 
@@ -62,8 +62,9 @@ def with_builtin_rules(rules: Rules, native: Resource, accepted: Collection[Mist
         types by the schema."""
         if is_exempt(obj):
             return None
+        sent = {name: value for name, value in obj.items() if name != STATUS}
         try:
-            created: Obj = msgspec.to_builtins(conform(obj).obj)  # a copy: the conformed object shares lists
+            created: Obj = msgspec.to_builtins(conform(sent).obj)  # a copy: the conformed object shares lists
         except Malformed:
             return None
         builtin.default(created)
