@@ -254,6 +254,29 @@ async def test_a_status_that_kubernetes_could_not_read_does_not_switch_the_rules
     assert (await exporter.patch(f"{deployments}/web", {"spec": {"minReadySeconds": 1}})).status == 200
 
 
+async def test_a_number_that_is_too_large_for_a_kind_of_kcp_is_refused(hub: LocalWorkspaces) -> None:
+    deployments = collection(KCP, "apps/deployments")
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": TOO_LARGE}}
+
+    refused = await hub.post(deployments, deployment(strategy=strategy))
+
+    assert refused.status == 400
+    assert f"cannot unmarshal number {TOO_LARGE}" in refused.message
+    await hub.create(deployments, deployment())
+    assert (await hub.patch(f"{deployments}/web", {"spec": {"strategy": strategy}})).status == 400
+
+
+async def test_a_number_that_was_too_large_before_the_update_is_accepted(hub: LocalWorkspaces) -> None:
+    deployments = collection(KCP, "apps/deployments")
+    old = deployment("old", minReadySeconds=TOO_LARGE)
+    old["metadata"]["annotations"] = {UPSYNCED: "Deployment/default/old"}
+    await hub.create(deployments, old)
+    assert (await hub.patch(f"{deployments}/old", {"metadata": {"annotations": {UPSYNCED: None}}})).status == 200
+
+    assert (await hub.patch(f"{deployments}/old", {"spec": {"replicas": 2}})).status == 200
+    assert (await hub.patch(f"{deployments}/old", {"spec": {"minReadySeconds": 1}})).status == 200
+
+
 def test_validation_changes_no_object() -> None:
     """Kubernetes' default adds a finalizer to the list."""
     (namespaces,) = (one for one in BUILTIN if one.plural == "namespaces")

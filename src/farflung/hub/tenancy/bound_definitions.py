@@ -60,8 +60,10 @@ class BoundDefinition(Definition):
             return kind
         shape = replace(kind.shape, merging=shape_of(native).schema, encoded=native.definition)
         rules = machine_rules(kind.rules) if self._has_machines(resource) else kind.rules
-        accepted = KCP_ACCEPTS.get((resource.group, resource.plural), ()) if self._is_of_kcp else ()
-        return replace(kind, shape=shape, rules=with_builtin_rules(rules, native, accepted))
+        if not self._is_of_kcp:
+            return replace(kind, shape=shape, rules=with_builtin_rules(rules, native))
+        accepted = KCP_ACCEPTS.get((resource.group, resource.plural), ())
+        return replace(kind, shape=shape, rules=with_builtin_rules(rules, native, accepted, same_types=True))
 
     def _has_machines(self, resource: Resource) -> bool:
         """Whether the schema has the fields of containers and of virtual machines."""

@@ -50,8 +50,11 @@ def is_exempt(obj: Obj) -> bool:
     return is_machine or UPSYNCED in (obj["metadata"].get("annotations") or {})
 
 
-def with_builtin_rules(rules: Rules, native: Resource, accepted: Collection[Mistake] = ()) -> Rules:
-    """`rules` of the schema, and those of the built-in kind for objects that the schema admits."""
+def with_builtin_rules(
+    rules: Rules, native: Resource, accepted: Collection[Mistake] = (), *, same_types: bool = False
+) -> Rules:
+    """`rules` of the schema, and those of the built-in kind for objects that the schema admits.  `same_types`: whether
+    the fields of the schema have the types of the built-in kind."""
     builtin = rules_for(native.group, native.kind)
     conform = shape_of(native).conformer.conform
     changeable = (native.group, native.plural) in CHANGEABLE
@@ -59,13 +62,15 @@ def with_builtin_rules(rules: Rules, native: Resource, accepted: Collection[Mist
 
     def as_created(obj: Obj) -> Obj | None:
         """The object as an edge creates it; None if Kubernetes' rules do not apply to it, or its fields have other
-        types by the schema."""
+        types by the schema.  Raises Malformed if a value does not fit one of the `same_types`."""
         if is_exempt(obj):
             return None
         sent = {name: value for name, value in obj.items() if name != STATUS}
         try:
             created: Obj = msgspec.to_builtins(conform(sent).obj)  # a copy: the conformed object shares lists
         except Malformed:
+            if same_types:
+                raise
             return None
         builtin.default(created)
         builtin.prepare_create(created)
@@ -87,7 +92,11 @@ def with_builtin_rules(rules: Rules, native: Resource, accepted: Collection[Mist
         errors = rules.validate_update(new, old)
         if errors or not differs(new, old):
             return errors
-        after, before = as_created(new), as_created(old)
+        try:
+            before = as_created(old)
+        except Malformed:
+            return errors
+        after = None if before is None else as_created(new)
         if after is None or before is None:
             return errors
         errors = builtin.validate(after)
