@@ -30,7 +30,7 @@ from farflung.inspect.explain import ExplainedPlacement
 from farflung.inspect.hub import HubClient, find_resource, get_placement, workspace_name
 from farflung.inspect.inventory import HiddenError, Inventory
 from farflung.inspect.results import Result
-from farflung.inspect.trace_source import TracedPlacement, TraceSources, machine_conclusion
+from farflung.inspect.trace_source import TracedPlacement, TraceSources, machine_conclusion, recorded_placements
 from farflung.inspect.trace_steps import (
     Conclusion,
     DestinationTrace,
@@ -208,7 +208,7 @@ class Tracer:
         with self._progress(len(asked)):
             reports = await self._reports() if len(asked) >= MANY else None
             found = await asyncio.gather(*(self._read_destination(one, workspaces, reports) for one in asked))
-        kept = [one for one in found if one.placements or _is_of(one.copy, cluster, self._part.kind)]
+        kept = [one for one in found if one.placements or cluster in _source_clusters(self._part.kind, one.copy)]
         await self._read_others(sources, kept, cluster)
         return [
             replace(
@@ -289,7 +289,9 @@ class Tracer:
 
     async def _read_others(self, sources: TraceSources, facts: Iterable[ObservedDestination], cluster: str) -> None:
         """Read other workspaces with sources of the same copy."""
-        for other in sorted({one for some in facts for one in _origins(some.copy, self._part.kind)} - {cluster}):
+        for other in sorted(
+            {one for some in facts for one in _source_clusters(self._part.kind, some.copy)} - {cluster}
+        ):
             try:
                 await sources.read(self._hub.root.workspace(other), other)
             except ClientError as error:
@@ -387,17 +389,8 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
         return HiddenObject(str(error))
 
 
-def _origins(copy: Obj | HiddenObject | None, kind: GroupResource) -> set[str]:
-    """Logical clusters of its sources."""
-    return (
-        {key.cluster for key in placement_model.observed_object(kind, copy).placements}
-        if isinstance(copy, dict)
-        else set()
-    )
-
-
-def _is_of(copy: Obj | HiddenObject | None, cluster: str, kind: GroupResource) -> bool:
-    return cluster in _origins(copy, kind)
+def _source_clusters(kind: GroupResource, copy: Obj | HiddenObject | None) -> set[str]:
+    return {key.cluster for key in recorded_placements(kind, copy)}
 
 
 def _target_of(mailbox: str) -> str:

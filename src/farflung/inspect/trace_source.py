@@ -21,13 +21,13 @@ from farflung.inspect import fields
 from farflung.inspect.machine_world import kind_of
 from farflung.inspect.placement_model import Locations, PlacementModel, mailbox_of, observed_object
 from farflung.inspect.results import Result
-from farflung.inspect.trace_steps import Conclusion, ObservedDestination, StepState, written_to
+from farflung.inspect.trace_steps import Conclusion, HiddenObject, ObservedDestination, StepState, written_to
 from farflung.machinery.errors import Obj
 from farflung.machines.statuses import PLACED
 from farflung.machines.subjects import POD
 from farflung.placement import names
 from farflung.placement.index import Copy
-from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, Part, PlacementKey, category
+from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import destinations_of, owners
 
@@ -139,8 +139,8 @@ class TraceSources:
         """When the object, its namespace or a placement was last changed."""
         source = self._known[cluster]
         there = [one for one in (source.object, source.namespace, *source.placements.values()) if one is not None]
-        going = [_metadata(one).get("deletionTimestamp") or "" for one in there]
-        return max([*map(written_to, there), *going], default="")
+        deleted = [_metadata(one).get("deletionTimestamp") or "" for one in there]
+        return max([*map(written_to, there), *deleted], default="")
 
     def selecting(self, cluster: str) -> Iterator[tuple[PlacementKey, Obj, list[Obj]]]:
         """Placements that select the object, with their slices."""
@@ -216,10 +216,13 @@ class TraceSources:
         copy = Copy(facts.mailbox, self._part)
         wanted = self._imagined.engine.reasons(*copy)
         desired = self._imagined.desired(copy)
-        going = self._part.kind in (NAMESPACES, DEFINITIONS) and not facts.placements
-        made_for = self._made_for(facts)
-        along = sorted(key.name for key in made_for if key.cluster == cluster and self._stands(key)) if going else []
-        hidden = sorted({key.cluster for key in made_for} & self._hidden)
+        recorded = recorded_placements(self._part.kind, facts.copy)
+        along = []
+        if self._part.kind in (NAMESPACES, DEFINITIONS) and not facts.placements:
+            along = sorted(
+                key.name for key in recorded if key.cluster == cluster and key.name in self._known[cluster].placements
+            )
+        hidden = sorted({key.cluster for key in recorded} & self._hidden)
         doubt = f"the workspace {hidden[0]} is another source of it, and is not visible" if hidden else ""
         if not doubt and not self._locations and self._is_special(cluster):
             doubt = "whether it is current is unknown, because Locations are not visible"
@@ -234,37 +237,30 @@ class TraceSources:
             along=bool(along),
             needed=bool(wanted) and all(one.selected is None for one in wanted),
             complaints=self._complaints(copy, cluster),
-            held=self._held(made_for),
+            held=self._held(recorded),
         )
-
-    def _made_for(self, facts: ObservedDestination) -> frozenset[PlacementKey]:
-        return observed_object(self._part.kind, facts.copy).placements if isinstance(facts.copy, dict) else frozenset()
-
-    def _stands(self, key: PlacementKey) -> bool:
-        return key.name in self._known[key.cluster].placements
 
     def _is_special(self, cluster: str) -> bool:
         found = self._imagined.get(cluster, self._part)
         return found is not None and (bool(found.customizer) or found.expands)
 
-    def _held(self, made_for: Iterable[PlacementKey]) -> str:
-        documents = [
-            self._known[key.cluster].placements.get(key.name) for key in made_for if key.cluster in self._known
-        ]
-        said = [one for document in documents if document is not None for one in _problems(document)]
-        return next((one.message for one in said if one.reason == names.WITHDRAWAL_HELD), "")
+    def _held(self, keys: Iterable[PlacementKey]) -> str:
+        """Why a withdrawal from these placements is held; empty if none is."""
+        documents = [self._known[key.cluster].placements.get(key.name) for key in keys if key.cluster in self._known]
+        problems = [one for document in documents if document is not None for one in _problems(document)]
+        return next((one.message for one in problems if one.reason == names.WITHDRAWAL_HELD), "")
 
     def _complaints(self, copy: Copy, cluster: str) -> tuple[str, ...]:
         """Problems of this copy in conditions of placements."""
         head = f"{copy.part} in {copy.mailbox}: "
         return tuple(
             dict.fromkeys(
-                said.removeprefix(head)
+                message.removeprefix(head)
                 for document in self._known[cluster].placements.values()
                 for one in _problems(document)
                 if one.type == WORKLOAD_PROJECTED and one.reason not in names.HARMLESS
-                for said in one.message.split("; ")
-                if said.startswith(head)
+                for message in one.message.split("; ")
+                if message.startswith(head)
             )
         )
 
@@ -277,6 +273,11 @@ def _problems(document: Obj) -> Iterator[PlacementProblem]:
                 fields.text(one, name) for name in ("type", "reason", "message", "lastTransitionTime")
             )
             yield PlacementProblem(type, reason, message, since)
+
+
+def recorded_placements(kind: GroupResource, copy: Obj | HiddenObject | None) -> frozenset[PlacementKey]:
+    """The placements that a copy names as its sources."""
+    return observed_object(kind, copy).placements if isinstance(copy, dict) else frozenset()
 
 
 def _listing(slices: Iterable[Obj]) -> dict[str, dict[str, str]]:

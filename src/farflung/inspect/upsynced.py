@@ -188,12 +188,12 @@ def upsync_routes(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str,
         destinations |= found
         for mailbox in set(map(mailbox_of, found)):
             sets.setdefault(mailbox, set()).update(parse_workload_selector(placement).upsync)
-    understood = {some: _understood(some) for some in set(map(frozenset, sets.values()))}
+    scopes = {some: _upsync_scope(some) for some in set(map(frozenset, sets.values()))}
     return {
-        mailbox: UpsyncRoute(place, understood[frozenset(sets[mailbox])])
+        mailbox: UpsyncRoute(place, scopes[frozenset(sets[mailbox])])
         for mailbox, place in sorted(places_of(destinations).items())
     }
 
 
-def _understood(sets: frozenset[UpsyncSet]) -> SyncScope:
+def _upsync_scope(sets: frozenset[UpsyncSet]) -> SyncScope:
     return sync_scope.read_scope([{"spec": SyncerSpec(upsync=sets).spec()}], lambda _group, _kind: None)
