@@ -223,14 +223,14 @@ def _now(answer: MachineExplanation, names: Names) -> str:
         return f"now: {bound_to(now.bound, names)}{since}; {_agrees(now, answer, names)}{wrong}"
     text = f": {condition['message']}" if condition.get("message") else ""
     state = f"now: not bound{since if text else ''}{text}"
-    if now.left_alone:
-        return f"{state}; the global scheduler ignores it: {now.left_alone}"
+    if now.ignored_because:
+        return f"{state}; the global scheduler ignores it: {now.ignored_because}"
     return f"{state}; {'up to date' if now.agrees else BEHIND}"
 
 
 def _agrees(now: MachineState, answer: MachineExplanation, names: Names) -> str:
-    if now.left_alone:
-        return now.left_alone
+    if now.ignored_because:
+        return now.ignored_because
     if now.unwell:
         return "; ".join(_unwell(one, names) for one in now.unwell)
     if not now.waits:
@@ -241,9 +241,9 @@ def _agrees(now: MachineState, answer: MachineExplanation, names: Names) -> str:
 
 def _unwell(one: UnwellCluster, names: Names) -> str:
     since = f" since {one.since}" if one.since else ""
-    state = f"is {one.phase}{since}" if one.ails else "has a taint with the effect NoExecute"
-    fate = f"machines are evicted at {one.leaves} if they fit elsewhere" if one.leaves else "that is tolerated"
-    if one.leaves and one.held:
+    state = f"is {one.phase}{since}" if one.is_unhealthy else "has a taint with the effect NoExecute"
+    fate = f"machines are evicted at {one.evicted_at} if they fit elsewhere" if one.evicted_at else "that is tolerated"
+    if one.evicted_at and one.is_suspended:
         fate = "evictions stop while more than half of all Clusters are unhealthy"
     return f"{_name(one, names)} {state}, and {fate}"
 

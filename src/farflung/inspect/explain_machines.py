@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -79,10 +80,10 @@ class UnwellCluster(Result, frozen=True):
     namespace: str
     name: str
     phase: str
-    ails: bool  #: it is unhealthy, not only tainted
+    is_unhealthy: bool = msgspec.field(name="ails")  #: not only tainted
     since: str | UnsetType
-    leaves: str | None  #: when the machine is evicted; None: never
-    held: bool  #: evictions are stopped
+    evicted_at: str | None = msgspec.field(name="leaves")  #: when the machine is evicted; None: never
+    is_suspended: bool = msgspec.field(name="held")  #: evictions are stopped
 
 
 class MachineState(Result, frozen=True):
@@ -92,7 +93,9 @@ class MachineState(Result, frozen=True):
     condition: Obj
     score: str | UnsetType = UNSET
     undelivered: Obj | UnsetType = UNSET  #: the condition
-    left_alone: str | UnsetType = UNSET  #: why the scheduler ignores the object
+    ignored_because: str | UnsetType = msgspec.field(
+        default=UNSET, name="leftAlone"
+    )  #: why the scheduler ignores the object
     waits: bool | UnsetType = UNSET
     agrees: bool | None = None  #: the scheduler would write the same; None: it ignores the object
     unwell: list[UnwellCluster] = []
@@ -231,35 +234,42 @@ def _now(
     if kind == POD:
         score = (document["metadata"].get("annotations") or {}).get(SCORE, "")
         state = replace(state, score=score, undelivered=find_condition(status, DELIVERED) or UNSET)
-    if why := _left_alone(document, kind):
-        return replace(state, left_alone=why)
+    if why := _why_ignored(document, kind):
+        return replace(state, ignored_because=why)
     if seen.problem:
-        return replace(state, agrees=_says(condition, "Invalid", seen.problem))
+        return replace(state, agrees=_has_reason(condition, "Invalid", seen.problem))
     if decision is None:
         return state
     if not seen.pending:
         would = sorted((one.site for one in decision.chosen), key=str)
         return replace(state, agrees=would == sorted((one.site for one in held), key=str))
     message = add_refusal_reason(decision.message, decision.reasons, seen.refusal)
-    agrees = not decision.is_placed and _says(condition, "Unschedulable", message)
+    agrees = not decision.is_placed and _has_reason(condition, "Unschedulable", message)
     return replace(state, waits=True, agrees=agrees)
 
 
 def _unwell(known: SchedulerSnapshot, seen: ObservedSubject, held: Iterable[Reservation]) -> list[UnwellCluster]:
     found = {one.site: known.evictions.of(one.site, seen.tolerations) for one in held}
     return [
-        UnwellCluster(*site_name(site), health.phase, health.ails, health.since or UNSET, health.leaves, health.held)
+        UnwellCluster(
+            *site_name(site),
+            health.phase,
+            health.is_unhealthy,
+            health.since or UNSET,
+            health.evicted_at,
+            health.is_suspended,
+        )
         for site, health in found.items()
         if health is not None
     ]
 
 
-def _says(condition: Mapping[str, Any], reason: str, message: str) -> bool:
+def _has_reason(condition: Mapping[str, Any], reason: str, message: str) -> bool:
     actual = (condition.get("status"), condition.get("reason"), condition.get("message"))
     return actual == ("False", reason, message)
 
 
-def _left_alone(document: Obj, kind: str) -> str:
+def _why_ignored(document: Obj, kind: str) -> str:
     """Why the scheduler ignores it; empty if it does not."""
     metadata, spec = document["metadata"], document["spec"]
     status = document.get("status") or {}

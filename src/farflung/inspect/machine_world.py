@@ -213,10 +213,10 @@ FAILOVER = FailoverOptions()
 
 class SiteHealth(NamedTuple):
     phase: str
-    ails: bool  #: it is unhealthy, not only tainted
+    is_unhealthy: bool  #: not only tainted
     since: str | None = None
-    leaves: str | None = None  #: when a machine is evicted; None: never
-    held: bool = False  #: evictions are stopped
+    evicted_at: str | None = None  #: when a machine is evicted; None: never
+    is_suspended: bool = False  #: evictions are stopped
 
 
 class EvictionForecast:
@@ -239,8 +239,8 @@ class EvictionForecast:
         if key not in self._unwell:
             return None
         due = self._health.due(key, tolerations)
-        held = is_eviction_suspended(len(self._unwell), self._number, FAILOVER)
-        return self._unwell[key]._replace(leaves=_moment(due), held=held)
+        suspended = is_eviction_suspended(len(self._unwell), self._number, FAILOVER)
+        return self._unwell[key]._replace(evicted_at=_moment(due), is_suspended=suspended)
 
 
 def _moment(seconds: float) -> str | None:
