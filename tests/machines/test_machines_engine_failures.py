@@ -27,7 +27,9 @@ from farflung.machines.controller import GlobalScheduler, GlobalSchedulerSetting
 from farflung.machines.decide import MachineLocations, SchedulerState
 from farflung.machines.delivery import DeliveryController, DeliveryLabels, TerminatingCopies
 from farflung.machines.engine.engine import SchedulingEngine
+from farflung.machines.engine.policy import default_policy
 from farflung.machines.engine.queue import SchedulingQueue
+from farflung.machines.engine.values import Flavor
 from farflung.machines.status_writer import DeliveryStatusWriter
 from farflung.machines.triggers import ClusterTargets, TargetShares
 from farflung.runtime.informer import Informer, SharedInformers
@@ -402,3 +404,22 @@ async def test_a_stack_keeps_its_resources_when_a_new_decision_about_it_fails(mo
         server.write("pods", at(machine("vm1")))
         await asyncio.sleep(STEP)
         assert server.bound() == {}
+
+
+async def test_a_cluster_gets_no_machines_before_the_workspace_of_its_synctarget_is_known() -> None:
+    """Else the capacity of the SyncTarget does not limit them."""
+    server = Server()
+    scheduler = made(server)
+    scheduler.configure(default_policy(), {"small": Flavor("small", vcpus=2)}, ())
+    workspace = {"metadata": {"name": "cluster", "resourceVersion": "1"}}
+    server.objects["logicalclusters", "root:inv", "", "cluster"] = at(workspace, "inv", "")
+    with running(scheduler):
+        server.write("synctargets", TARGET | {"status": READY | {"allocatable": {"cpu": "2"}}})
+        server.write("clusters", site("az1", {"small": 9}, synctarget={"workspace": "root:inv", "name": "t1"}))
+        server.write("pods", at(machine("vm1")))
+        await asyncio.sleep(REST)
+        assert server.bound() == {"vm1": "az1"}
+        server.write("pods", at(machine("vm2")))
+        scheduler.rebuilder.failed("test", InjectedError())
+        await asyncio.sleep(REST)
+        assert (server.bound(), scheduler.rebuilder.tally.successes) == ({"vm1": "az1"}, 1)

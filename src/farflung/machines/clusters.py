@@ -24,6 +24,7 @@ from farflung.machines.inventory import (
     plan_status,
     refusal_age,
     target_condition,
+    unresolved_site,
 )
 from farflung.machines.subjects import SyncTargetKey
 from farflung.machines.triggers import ClusterTargets, target_path
@@ -134,7 +135,7 @@ class ClusterController:
         is_new = self._state.engine.site(site_key) is None
         has_new_target = self._state.set_target(site_key, target_key) or is_new
         judged = cluster.target is None or target_key is not None
-        site = merge_target(cluster, target, self._share(key, cluster)) if judged else cluster.site
+        site = merge_target(cluster, target, self._share(key, cluster)) if judged else unresolved_site(cluster)
         ages = cause_ages(cluster, site, target, self._now()) if judged else None
         self._state.put_site(site, now, ages=ages)
         if has_new_target:

@@ -146,6 +146,12 @@ def merge_target(cluster: ObservedCluster, target: ObservedTarget | None, share:
     return replace(site, health=health, capacity=capacity, used_elsewhere=elsewhere if any(elsewhere.values()) else {})
 
 
+def unresolved_site(cluster: ObservedCluster) -> Site:
+    """The site of a Cluster whose SyncTarget, and so its capacity, is not known yet.  It accepts no new machines."""
+    site = cluster.site
+    return replace(site, health=Health.SELLOUT) if site.health in HEALTHY else site
+
+
 def _is_of_target(cluster: ObservedCluster) -> bool:
     """Whether a SyncTarget determined its phase."""
     return bool(find_condition(cluster.status, TARGET))
