@@ -28,8 +28,8 @@ from farflung.lib.backoff import Backoff
 from farflung.runtime.reflector import Environment
 from farflung.syncer.registration import Registered, revoke
 from farflung.syncer.tokens import (
+    CHECK_PERIOD,
     FILE,
-    LOOK,
     REST,
     ServiceAccountToken,
     TokenKeeper,
@@ -191,7 +191,7 @@ async def kept(directory: Path) -> AsyncIterator[Kept]:
 
 async def test_a_young_token_stays(tmp_path: Path) -> None:
     async with kept(tmp_path) as found:
-        assert await found.keeper.look(found.client) == LOOK
+        assert await found.keeper.renew_if_due(found.client) == CHECK_PERIOD
         await found.works()
         assert found.used == found.given
         assert list(tmp_path.iterdir()) == []
@@ -200,7 +200,7 @@ async def test_a_young_token_stays(tmp_path: Path) -> None:
 async def test_an_older_one_is_renewed_kept_and_used_by_the_next_process(tmp_path: Path) -> None:
     async with kept(tmp_path) as found:
         found.pass_days(11)
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         await found.works()
         assert found.used == found.kept != found.given
         assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
@@ -221,7 +221,7 @@ async def test_it_lasts_for_as_long_as_it_is_renewed(tmp_path: Path) -> None:
         for _ in range(20):
             found.pass_days(15)
             found.start()
-            await found.keeper.look(found.client)
+            await found.keeper.renew_if_due(found.client)
             await found.works()
 
 
@@ -230,9 +230,9 @@ async def test_a_hub_that_is_away_for_days_finds_it_as_it_was(tmp_path: Path) ->
         found.line.inner.up = False
         found.pass_days(29)
         with pytest.raises(Unreachable):
-            await found.keeper.look(found.client)
+            await found.keeper.renew_if_due(found.client)
         found.line.inner.up = True
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         assert found.kept != found.given
         found.pass_days(25)
         await found.works()
@@ -248,12 +248,12 @@ async def test_the_old_one_is_used_while_the_hub_refuses_a_new_one(tmp_path: Pat
         assert (await hub.of(OPERATOR, "PUT", roles, less)).status == 200
         found.pass_days(20)
         with pytest.raises(Forbidden) as refused:
-            await found.keeper.look(found.client)
+            await found.keeper.renew_if_due(found.client)
         assert found.given not in str(refused.value)
         await found.works()
         assert found.used == found.given
         await found.one.register("florin")
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         assert found.kept != found.given
 
 
@@ -261,19 +261,19 @@ async def test_the_old_one_is_used_while_the_hub_refuses_a_new_one(tmp_path: Pat
 async def test_a_clock_that_is_wrong_costs_one_renewal_and_not_one_each_time(tmp_path: Path, days: float) -> None:
     async with kept(tmp_path) as found:
         found.behind = timedelta(days=-days)
-        pauses = [await found.keeper.look(found.client) for _ in range(5)]
+        pauses = [await found.keeper.renew_if_due(found.client) for _ in range(5)]
         requests = [request for request in found.line.inner.requests if request.target.endswith("/token")]
-        assert (len(requests), pauses) == (1, [LOOK] * 5)
+        assert (len(requests), pauses) == (1, [CHECK_PERIOD] * 5)
         found.behind = timedelta(0)
-        await found.keeper.look(found.client)
-        assert await found.keeper.look(found.client) == LOOK
+        await found.keeper.renew_if_due(found.client)
+        assert await found.keeper.renew_if_due(found.client) == CHECK_PERIOD
         await found.works()
 
 
 async def test_a_new_kubeconfig_counts_at_once(tmp_path: Path) -> None:
     async with kept(tmp_path) as found:
         found.pass_days(11)
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         found.pass_days(1)
         found.given = (await found.one.register("florin")).token
         await found.works()
@@ -283,7 +283,7 @@ async def test_a_new_kubeconfig_counts_at_once(tmp_path: Path) -> None:
 async def test_a_syncer_that_was_refused_reconnects_with_a_new_kubeconfig(tmp_path: Path) -> None:
     async with kept(tmp_path) as found:
         found.pass_days(11)
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         await revoke(found.one.operator, found.one.wanted("florin"))
         for _ in range(3):
             with pytest.raises(Unauthorized):
@@ -328,26 +328,26 @@ async def test_a_token_that_cannot_be_written_is_used_and_reported(tmp_path: Pat
         found.pass_days(11)
         for _ in range(2):
             with pytest.raises(KubeconfigError, match="cannot store a new token"):
-                await found.keeper.look(found.client)
+                await found.keeper.renew_if_due(found.client)
         await found.works()
         assert found.used != found.given
         assert found.copies == [found.used] * 2
         (tmp_path / "missing").mkdir()
-        assert await found.keeper.look(found.client) == LOOK
+        assert await found.keeper.renew_if_due(found.client) == CHECK_PERIOD
         assert found.kept == found.used
 
 
 async def test_a_renewed_token_is_copied_until_the_kubeconfig_has_it(tmp_path: Path) -> None:
     async with kept(tmp_path) as found:
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         assert found.copies == []
         found.pass_days(11)
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         found.start()
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         assert found.copies == [found.kept] * 2
         found.given = found.kept
-        await found.keeper.look(found.client)
+        await found.keeper.renew_if_due(found.client)
         assert len(found.copies) == 2
 
 
@@ -383,7 +383,7 @@ async def test_at_work_it_tells_of_a_problem_and_of_its_end(tmp_path: Path) -> N
         env = Environment(lambda: 0.0, sleep, lambda: 1.0, Backoff(1, 1, lambda: 1.0))
         with pytest.raises(asyncio.CancelledError):
             await found.keeper.run(found.client, env)
-        assert pauses == [REST, 2 * REST, 4 * REST, LOOK, LOOK]
+        assert pauses == [REST, 2 * REST, 4 * REST, CHECK_PERIOD, CHECK_PERIOD]
         assert found.problems == ["connection refused"] * 3 + [""] * 2
 
 
@@ -425,7 +425,7 @@ async def test_an_access_without_such_a_token_stays_as_it_is(tmp_path: Path) -> 
     assert (wrapped.server, wrapped.prefix) == (access.server, access.prefix)
     wrapped.forget()
     assert forgotten == ["x"]
-    assert await keeper.look(Client(LocalTransport(lambda _: None, ""))) == LOOK  # type: ignore[arg-type, return-value]
+    assert await keeper.renew_if_due(Client(LocalTransport(lambda _: None, ""))) == CHECK_PERIOD  # type: ignore[arg-type, return-value]
     assert (tmp_path / "new" / "state").stat().st_mode & 0o777 == 0o700
 
 

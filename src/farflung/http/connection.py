@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol):
             self._write_blocks(self._blocks)
             return
         if self._sink is not None:
-            self._sink.go_on()
+            self._sink.write_queued()
         self._advance()
 
     def _advance(self) -> None:

@@ -58,14 +58,14 @@ class StreamSink:
             log.exception("a stream failed at its start")
             self.abort()
         self._starting = False
-        self.go_on()
+        self.write_queued()
 
-    def go_on(self) -> None:
+    def write_queued(self) -> None:
         """Write as much as the client can take."""
         connection, queue, left = self._connection, self._queue, BURST
         while queue and not connection.writing_paused:
             if left <= 0:
-                connection.shared.loop.call_soon(self.go_on)
+                connection.shared.loop.call_soon(self.write_queued)
                 return
             data = queue.popleft()
             left -= len(data)

@@ -127,7 +127,7 @@ class Candidate:
         """Whether `work` returned."""
         async with asyncio.TaskGroup() as group:
             working = group.create_task(_outcome(work), name="work of the leader")
-            keeping = group.create_task(self._keep(), name="lease")
+            keeping = group.create_task(self._renew_until_lost(), name="lease")
             await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
             self._renewed = None
             working.cancel()
@@ -147,8 +147,7 @@ class Candidate:
                 self._log.info("waiting for the lease of another holder", holder=awaited[:LONGEST_HOLDER])
             await self._env.sleep(self._terms.pause * (0.5 + self._env.random()))
 
-    async def _keep(self) -> None:
-        """Until it is lost."""
+    async def _renew_until_lost(self) -> None:
         wait = self._terms.renewal
         while self._renewed is not None:
             renewed = self._renewed
@@ -170,18 +169,18 @@ class Candidate:
         """Acquire or renew the Lease.  False if another candidate holds it, or the request failed."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._take()
+                return await self._acquire_or_renew()
         except (ClientError, TimeoutError) as error:
             if not isinstance(error, UpdateConflict | AlreadyExists):
                 self._log.error(error, "cannot take the lease")
             return False
 
-    async def _take(self) -> bool:
+    async def _acquire_or_renew(self) -> bool:
         try:
             found = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
             return not self._is_held() and await self._written_as(self._client.create, self._fresh(), self._namespace)
-        self._look(found)
+        self._observe(found)
         return not self._is_held() and await self._written_as(self._client.update, self._mine(found))
 
     def _is_held(self) -> bool:
@@ -197,11 +196,11 @@ class Candidate:
 
     async def _written_as(self, write: Callable[..., Awaitable[Obj]], *arguments: object) -> bool:
         asked = self._env.monotonic()
-        self._look(await write(LEASES, *arguments))
+        self._observe(await write(LEASES, *arguments))
         self._renewed = asked
         return True
 
-    def _look(self, found: Obj) -> None:
+    def _observe(self, found: Obj) -> None:
         try:
             lease = msgspec.convert(found, Lease)
         except msgspec.ValidationError as error:
@@ -249,10 +248,10 @@ class Candidate:
         with contextlib.suppress(ClientError, TimeoutError):
             async with asyncio.timeout(self._terms.pause):
                 found = await self._client.get(LEASES, self._name, self._namespace)
-                self._look(found)
+                self._observe(found)
                 if self._seen.holder == self._identity:
                     free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._timestamp()}
-                    self._look(await self._client.update(LEASES, {**found, "spec": {**found["spec"], **free}}))
+                    self._observe(await self._client.update(LEASES, {**found, "spec": {**found["spec"], **free}}))
 
     def _timestamp(self) -> str:
         """Always another time than the last one, so that every renewal changes the Lease."""

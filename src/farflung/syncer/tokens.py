@@ -31,7 +31,7 @@ FILE: Final = "token"  #: in the state directory
 
 SHARE: Final = 1 / 3  #: of its lifetime, after which a token is renewed
 LEEWAY: Final = 300.0  #: seconds; a token issued further in the future shows a wrong clock
-LOOK: Final = 3600.0  #: seconds, at most, between two checks
+CHECK_PERIOD: Final = 3600.0  #: seconds, at most, between two checks
 REST: Final = 60.0  #: seconds between two requests for a token, at least
 LONGEST_REST: Final = 600.0  #: after failures
 LONGEST: Final = 16 * 1024  #: bytes of a token
@@ -180,7 +180,7 @@ class TokenKeeper:
         failures = 0
         while True:
             try:
-                pause = await self.look(client)
+                pause = await self.renew_if_due(client)
                 failures = 0
                 self._report("")
             except ClientError as error:
@@ -189,13 +189,13 @@ class TokenKeeper:
                 pause = backoff.delay(failures, error.retry_after)
             await env.sleep(pause)
 
-    async def look(self, client: Client) -> float:
+    async def renew_if_due(self, client: Client) -> float:
         """Renew the token if that is due.  Returns the seconds until the next check.  Raises ClientError if the server
         refuses, or the new token cannot be stored."""
         await self.headers()
         token = self._used
         if token is None:
-            return LOOK
+            return CHECK_PERIOD
         if token.due_in(self._now()) <= 0:
             token = await self._renewed(client, token)
             self._ahead = token.issued - self._clock()
@@ -204,7 +204,7 @@ class TokenKeeper:
             self._write()
         finally:
             await self._copy_out()
-        return min(max(token.due_in(self._now()), REST), LOOK)
+        return min(max(token.due_in(self._now()), REST), CHECK_PERIOD)
 
     def _now(self) -> float:
         """By the server's clock."""

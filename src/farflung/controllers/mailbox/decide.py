@@ -135,7 +135,7 @@ class Reports:
     def forget(self, mailbox: str) -> None:
         self._since.pop(mailbox, None)
 
-    def _heard(self, mailbox: str, target: SyncTarget, config: SyncerHeartbeat, now: float) -> float:
+    def _reported_at(self, mailbox: str, target: SyncTarget, config: SyncerHeartbeat, now: float) -> float:
         """The monotonic time of the heartbeat in the SyncTarget."""
         known = self._since.setdefault(mailbox, _Since(config.beat, -inf, target.heartbeat, -inf))
         if known.beat != config.beat:
@@ -147,7 +147,7 @@ class Reports:
 
     def decide(self, mailbox: str, target: SyncTarget, config: SyncerHeartbeat, now: float) -> StatusDecision:
         """`now`: monotonic seconds.  A SyncTarget whose syncer never reported is not changed."""
-        since = self._heard(mailbox, target, config, now)
+        since = self._reported_at(mailbox, target, config, now)
         if config.beat is None:
             return NOTHING
         before = next((one for one in target.conditions if one.type == EDGE_REACHABLE), None)

@@ -141,7 +141,7 @@ class StatusSummarizer:
 
     def _digest(self, copy: Copy) -> None:
         try:
-            affected: list[Work] = [*self._summaries.look(copy), *self._returner.affected(copy)]
+            affected: list[Work] = [*self._summaries.digest_copy(copy), *self._returner.affected(copy)]
         except Exception as error:
             self._feed.rebuilder.failed(copy, error)
             return
@@ -164,7 +164,7 @@ class StatusSummarizer:
         except NotFound:
             return True  # the kind was deleted with its objects
         except ClientError as error:
-            self._feed.trouble(f"cannot look for what was given back to {source.kind}", error)
+            self._feed.trouble(f"cannot find {source.kind} with returned status", error)
             return False
         for one in found:
             self._schedule(one)

@@ -284,7 +284,7 @@ class Summaries:
 
     # --- copies -----------------------------------------------------------------------------------
 
-    def look(self, copy: Copy) -> set[SummarySubject]:
+    def digest_copy(self, copy: Copy) -> set[SummarySubject]:
         """Digest a copy.  Returns the summaries that it affects."""
         mailbox, part = copy
         wanted = {

@@ -243,7 +243,7 @@ class ObjectShape(FieldShape):
             if field is None:
                 continue
             others = kept.get(element)
-            if _given_up(mine, others, named=field.named):
+            if _is_unclaimed(mine, others, named=field.named):
                 del left[name]
             elif mine:
                 left[name] = field.shape.pruned(left[name], mine, others or {}, emptied)
@@ -259,7 +259,7 @@ def _note(element: str, changes: Changes, taken: Fields, removed: Fields) -> Non
         removed[element] = changes.removed
 
 
-def _given_up(mine: Fields, others: Fields | None, *, named: bool) -> bool:
+def _is_unclaimed(mine: Fields, others: Fields | None, *, named: bool) -> bool:
     """Whether no other manager claims a field.  A claim of a part of a struct's field is a claim of the field."""
     if named:
         return others is None
@@ -561,7 +561,7 @@ class List(FieldShape):
             mine, others = last.get(element), kept.get(element)
             if mine is None:
                 left.append(item)
-            elif not _given_up(mine, others, named=False):
+            elif not _is_unclaimed(mine, others, named=False):
                 left.append(self._items.pruned(item, mine, others or {}, emptied) if mine else item)
         return left or None
 
