@@ -3,7 +3,7 @@
 from farflung.apis.rows import (
     ITSELF,
     Always,
-    Change,
+    ChangeCheck,
     Check,
     ContextCheck,
     Default,
@@ -11,11 +11,11 @@ from farflung.apis.rows import (
     Each,
     Enum,
     FirstError,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfAbsent,
     IfPresent,
-    Invalid,
+    InvalidIf,
     MaxItems,
     NotNegative,
     Optional,
@@ -106,7 +106,7 @@ def test_only_the_first_error_of_a_value_is_reported() -> None:
     table = Validation(
         Pointer(
             "user",
-            FirstError(Invalid("not {v}", "is empty"), Invalid(str.isspace, "is blank"), Format(names.dns_label)),
+            FirstError(InvalidIf("not {v}", "is empty"), InvalidIf(str.isspace, "is blank"), Format(names.dns_label)),
         )
     )
     assert [told(table, {"user": user}) for user in ("", " ", "a")] == [
@@ -140,7 +140,7 @@ def test_entries_of_a_list_that_is_too_long_are_not_checked() -> None:
 
 def test_rows_may_depend_on_the_value_of_a_field() -> None:
     table = Validation(
-        When("type", "Exempt", Pointer("limited", Forbidden("must be nil"))),
+        When("type", "Exempt", Pointer("limited", ForbiddenField("must be nil"))),
         Unless("type", ("Exempt", ""), RequiredPointer("limited")),
     )
     assert told(table, {"type": "Exempt", "limited": {}}) == ["limited: Forbidden: must be nil"]
@@ -186,7 +186,7 @@ def test_a_row_may_compare_the_new_object_with_the_old_one() -> None:
         if new["count"] < old["count"]:
             errors.append(invalid_value("count", new["count"], "cannot shrink"))
 
-    table = Validation(not_negative("count", "other"), Change(grows))
+    table = Validation(not_negative("count", "other"), ChangeCheck(grows))
     assert [str(error) for error in table({"count": -1}, {"count": 2})] == [
         "count: Invalid value: -1: must be greater than or equal to 0",
         "count: Invalid value: -1: cannot shrink",

@@ -14,7 +14,7 @@ from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.controllers.status_summarizer.collector_results import CollectorResult
 from farflung.controllers.status_summarizer.collectors import CollectorQuery, InvalidQueryError, parse_query
 from farflung.controllers.status_summarizer.decide import summary_labels, summary_name
-from farflung.controllers.status_summarizer.health import Digest, Row, digest_of
+from farflung.controllers.status_summarizer.health import DestinationRow, Digest, digest_of
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
@@ -248,7 +248,7 @@ class Twin:
             answering.put(one.mailbox, self.row(cluster, part, one, digests.get(one.mailbox)))
         return answering.body()
 
-    def row(self, cluster: str, part: Part, copy: Copy, digest: Digest | None) -> Row:
+    def row(self, cluster: str, part: Part, copy: Copy, digest: Digest | None) -> DestinationRow:
         location = self.locations.get(copy.place.location) or {"metadata": {}}
         source = {name: value for name, value in self.parts[cluster][part].items() if name != "status"}
         returned = None if copy.there is None else copy.there.get("status")
@@ -268,7 +268,7 @@ class Twin:
             "returned": {} if returned is None else {"status": returned},
             "propagation": propagation,
         }
-        return Row(copy.place, given)
+        return DestinationRow(copy.place, given)
 
     # --- what came back ---------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from farflung.apis.printers import age_of, described, name_of, part
 from farflung.apis.resource import Group
-from farflung.apis.rows import Forbidden, Format, NotNegative, Optional, Pointer, Positive, Validation, When
+from farflung.apis.rows import ForbiddenField, Format, NotNegative, Optional, Pointer, Positive, Validation, When
 from farflung.apis.validation import (
     Rules,
 )
@@ -40,7 +40,7 @@ LEASE: Final = Validation(
     When(
         "spec.strategy",
         "",
-        Optional("spec.preferredHolder", Forbidden("may only be specified if `strategy` is defined")),
+        Optional("spec.preferredHolder", ForbiddenField("may only be specified if `strategy` is defined")),
     ),
 )
 

@@ -15,7 +15,7 @@ from farflung.apis.rows import (
     Defaults,
     Each,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     Pointer,
     Range,
@@ -161,7 +161,7 @@ LIMITED: Final = Table(
     When(
         "limitResponse.type",
         "Reject",
-        Pointer("limitResponse.queuing", Forbidden("must be nil if limited.limitResponse.type is not Limited")),
+        Pointer("limitResponse.queuing", ForbiddenField("must be nil if limited.limitResponse.type is not Limited")),
     ),
     When(
         "limitResponse.type",
@@ -171,11 +171,11 @@ LIMITED: Final = Table(
     Always("limitResponse.type", Enum("Queue", "Reject")),
 )
 LEVEL: Final = Validation(
-    When("spec.type", "Exempt", Pointer("spec.limited", Forbidden("must be nil if the type is not Limited"))),
+    When("spec.type", "Exempt", Pointer("spec.limited", ForbiddenField("must be nil if the type is not Limited"))),
     When(
         "spec.type",
         "Limited",
-        Pointer("spec.exempt", Forbidden("must be nil if the type is Limited")),
+        Pointer("spec.exempt", ForbiddenField("must be nil if the type is Limited")),
         RequiredPointer("spec.limited", LIMITED, detail="must not be empty when type is Limited"),
     ),
     Always("spec.type", Enum("Exempt", "Limited")),

@@ -17,11 +17,11 @@ from farflung.apis.rows import (
     Defaults,
     Each,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfAbsent,
     IfPresent,
-    Invalid,
+    InvalidIf,
     Optional,
     Pointer,
     Required,
@@ -245,7 +245,7 @@ BACKEND: Final = Table(
         IfAbsent("service", Check(_refuse_none)),
     ),
 )
-ABSOLUTE: Final = Invalid("not {v}.startswith('/')", "must be an absolute path")
+ABSOLUTE: Final = InvalidIf("not {v}.startswith('/')", "must be an absolute path")
 PATH: Final = Table(
     RequiredPointer("pathType", Enum("Exact", "ImplementationSpecific", "Prefix"), detail="pathType must be specified"),
     When("pathType", "ImplementationSpecific", Optional("path", ABSOLUTE)),
@@ -316,7 +316,7 @@ INGRESS_CLASS_RULES: Final = Rules(
             Unless(
                 "scope",
                 ("", "Namespace"),
-                Pointer("namespace", Forbidden("`parameters.scope` is set to 'Cluster'")),
+                Pointer("namespace", ForbiddenField("`parameters.scope` is set to 'Cluster'")),
             ),
         ),
     ),

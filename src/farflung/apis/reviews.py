@@ -7,7 +7,7 @@ from typing import Final
 
 from farflung.apis.names import AUTHENTICATION_GROUP
 from farflung.apis.resource import Group
-from farflung.apis.rows import Each, Forbidden, Optional, Required, Table, When
+from farflung.apis.rows import Each, ForbiddenField, Optional, Required, Table, When
 from farflung.apis.validation import Errors
 from farflung.machinery.errors import FieldError, Obj, invalid_value, required
 
@@ -112,7 +112,7 @@ REQUIREMENTS: Final = Table(
         When(
             "operator",
             ("Exists", "DoesNotExist"),
-            Optional("values", Forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")),
+            Optional("values", ForbiddenField("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")),
         ),
         Required("key", detail="must be specified"),
     )

@@ -22,11 +22,11 @@ and more rows follow inside a row:
     IfPresent        rows that apply if a field is present; IfAbsent: if it is absent
     Where            rows that apply if a function of the object returns true
 
-The rules of a field are `Minimum`, `Maximum`, `Range`, `Enum`, `Format`, `Unique`, `Forbidden`, `MaxItems`, `Invalid`,
-`FirstError`, or any function `(value, field, errors)`: a check of validation.py, another `Table`, a hand-written
-function for what no row says.  A rule reports in Kubernetes' words.  A `Check` row calls a function with the whole
-object of its table, a `ContextCheck` row also with the context that the table was called with, a `Change` row with the
-new and the old object.
+The rules of a field are `Minimum`, `Maximum`, `Range`, `Enum`, `Format`, `Unique`, `ForbiddenField`, `MaxItems`,
+`InvalidIf`, `FirstError`, or any function `(value, field, errors)`: a check of validation.py, another `Table`, a
+hand-written function for what no row says.  A rule reports in Kubernetes' words.  A `Check` row calls a function with
+the whole object of its table, a `ContextCheck` row also with the context that the table was called with, a
+`ChangeCheck` row with the new and the old object.
 
     Table            a check `(value, path, errors)` of a part that several kinds share, such as a volume
     Validation       the `validate` or `validate_status` of a kind
@@ -61,7 +61,7 @@ ITSELF: Final = "."  #: `named` of a row whose errors name the object that has t
 # --- Source of the compiled functions -------------------------------------------------------------
 
 
-class Source:
+class FunctionSource:
     """The text of a function, and the objects that it refers to."""
 
     def __init__(self, *, defaults: bool) -> None:
@@ -154,43 +154,43 @@ class Source:
 
 
 class Rule(Protocol):
-    def write(self, source: Source, value: str, field: str) -> None:
+    def write(self, source: FunctionSource, value: str, field: str) -> None:
         """Adds the lines that check a variable; `field` is the text of an f-string."""
 
 
 class Row(Protocol):
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         """Adds the lines that check a field of an object; `prefix` is the f-string text before the field's path."""
 
 
-class Invalid:
+class InvalidIf:
     """`Invalid value`, where the Python expression with `{v}`, or a function of the value, is true."""
 
     def __init__(self, condition: str | Callable[[Any], object], detail: str) -> None:
         self._condition = condition
         self._detail = detail
 
-    def write(self, source: Source, value: str, field: str) -> None:
+    def write(self, source: FunctionSource, value: str, field: str) -> None:
         condition = self._condition if isinstance(self._condition, str) else f"{source.name(self._condition)}({{v}})"
         with source.block(f"if {condition.format(v=value)}:"):
             source.line(f'errors.append(invalid_value(f"{field}", {value}, {self._detail!r}))')
 
 
-def Minimum(least: int, detail: str) -> Invalid:
-    return Invalid(f"{{v}} < {least}", detail)
+def Minimum(least: int, detail: str) -> InvalidIf:
+    return InvalidIf(f"{{v}} < {least}", detail)
 
 
-def Maximum(most: int, detail: str) -> Invalid:
-    return Invalid(f"{{v}} > {most}", detail)
+def Maximum(most: int, detail: str) -> InvalidIf:
+    return InvalidIf(f"{{v}} > {most}", detail)
 
 
-def Range(low: int, high: int, detail: str = "") -> Invalid:
-    return Invalid(f"not {low} <= {{v}} <= {high}", detail or names.between(low, high))
+def Range(low: int, high: int, detail: str = "") -> InvalidIf:
+    return InvalidIf(f"not {low} <= {{v}} <= {high}", detail or names.between(low, high))
 
 
-def Refused(detail: str) -> Invalid:
+def Refused(detail: str) -> InvalidIf:
     """`Invalid value`, whatever the value is."""
-    return Invalid("True", detail)
+    return InvalidIf("True", detail)
 
 
 NotNegative: Final = Minimum(0, NOT_NEGATIVE)
@@ -203,7 +203,7 @@ class Enum:
     def __init__(self, *choices: str) -> None:
         self._choices = choices
 
-    def write(self, source: Source, value: str, field: str) -> None:
+    def write(self, source: FunctionSource, value: str, field: str) -> None:
         choices = source.name(self._choices)
         with source.block(f"if {value} not in {choices}:"):
             source.line(f'errors.append(not_supported(f"{field}", {value}, {choices}))')
@@ -216,7 +216,7 @@ class Format:
         self._check = check
         self._rules = rules
 
-    def write(self, source: Source, value: str, field: str) -> None:
+    def write(self, source: FunctionSource, value: str, field: str) -> None:
         messages = source.variable()
         source.line(f"{messages} = {source.name(self._check)}({value})")
         with source.block(f"for message in {messages}:"):
@@ -226,13 +226,13 @@ class Format:
                 _apply(self._rules, source, value, field)
 
 
-class Forbidden:
+class ForbiddenField:
     """The field must not be set."""
 
     def __init__(self, detail: str) -> None:
         self._detail = detail
 
-    def write(self, source: Source, value: str, field: str) -> None:
+    def write(self, source: FunctionSource, value: str, field: str) -> None:
         source.line(f'errors.append(field_forbidden(f"{field}", {self._detail!r}))')
 
 
@@ -243,7 +243,7 @@ class Unique:
         self._members = members
         self._detail = detail
 
-    def write(self, source: Source, value: str, field: str) -> None:
+    def write(self, source: FunctionSource, value: str, field: str) -> None:
         seen, key = source.variable(), value
         source.before_loop(f"{seen} = set()")
         if self._members:
@@ -260,7 +260,7 @@ class FirstError:
     def __init__(self, *rules: Rule | Callable[..., object]) -> None:
         self._rules = rules
 
-    def write(self, source: Source, value: str, field: str) -> None:
+    def write(self, source: FunctionSource, value: str, field: str) -> None:
         before = source.variable()
         source.line(f"{before} = len(errors)")
         with ExitStack() as blocks:
@@ -276,12 +276,14 @@ class MaxItems:
     def __init__(self, most: int) -> None:
         self._most = most
 
-    def write(self, source: Source, value: str, field: str) -> None:
+    def write(self, source: FunctionSource, value: str, field: str) -> None:
         with source.block(f"if len({value}) > {self._most}:"):
             source.line(f'errors.append(too_many(f"{field}", len({value}), {self._most}))')
 
 
-def _apply(rules: Collection[Rule | Row | Callable[..., object]], source: Source, value: str, field: str) -> None:
+def _apply(
+    rules: Collection[Rule | Row | Callable[..., object]], source: FunctionSource, value: str, field: str
+) -> None:
     """Rules check the value, rows its members."""
     for rule in rules:
         if isinstance(rule, Table | Defaults):
@@ -310,7 +312,7 @@ class _Field:
         self._named = named or path
         self._detail = detail
 
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         field = prefix.removesuffix(".") if self._named == ITSELF else f"{prefix}{self._named}"
         if self.checks_absent:
             self._write_value(source, source.read(holder, self.path), field)
@@ -321,27 +323,27 @@ class _Field:
             source.line(f'{value} = {parent}["{last}"]')
             self._write_value(source, value, field)
 
-    def _write_value(self, source: Source, value: str, field: str) -> None:
+    def _write_value(self, source: FunctionSource, value: str, field: str) -> None:
         raise NotImplementedError
 
-    def _rules_if(self, condition: str, source: Source, value: str, field: str) -> None:
+    def _rules_if(self, condition: str, source: FunctionSource, value: str, field: str) -> None:
         if self._rules:
             with source.block(condition):
                 _apply(self._rules, source, value, field)
 
-    def _required_if(self, condition: str, source: Source, field: str) -> None:
+    def _required_if(self, condition: str, source: FunctionSource, field: str) -> None:
         with source.block(condition):
             source.line(f'errors.append(required(f"{field}", {self._detail!r}))')
 
 
 class Required(_Field):
-    def _write_value(self, source: Source, value: str, field: str) -> None:
+    def _write_value(self, source: FunctionSource, value: str, field: str) -> None:
         self._required_if(f"if not {value}:", source, field)
         self._rules_if("else:", source, value, field)
 
 
 class RequiredPointer(_Field):
-    def _write_value(self, source: Source, value: str, field: str) -> None:
+    def _write_value(self, source: FunctionSource, value: str, field: str) -> None:
         self._required_if(f"if {value} is None:", source, field)
         self._rules_if("else:", source, value, field)
 
@@ -349,14 +351,14 @@ class RequiredPointer(_Field):
 class Optional(_Field):
     checks_absent = False
 
-    def _write_value(self, source: Source, value: str, field: str) -> None:
+    def _write_value(self, source: FunctionSource, value: str, field: str) -> None:
         self._rules_if(f"if {value}:", source, value, field)
 
 
 class Pointer(_Field):
     checks_absent = False
 
-    def _write_value(self, source: Source, value: str, field: str) -> None:
+    def _write_value(self, source: FunctionSource, value: str, field: str) -> None:
         self._rules_if(f"if {value} is not None:", source, value, field)
 
 
@@ -368,7 +370,7 @@ class Always(_Field):
         super().__init__(path, *rules, named=named)
         self._zero = zero
 
-    def _write_value(self, source: Source, value: str, field: str) -> None:
+    def _write_value(self, source: FunctionSource, value: str, field: str) -> None:
         with source.block(f"if {value} is None:"):
             source.line(f"{value} = {self._zero!r}")
         _apply(self._rules, source, value, field)
@@ -391,7 +393,7 @@ class Each(_Field):
         self._indexed = indexed
         self._most = most
 
-    def _write_value(self, source: Source, value: str, field: str) -> None:
+    def _write_value(self, source: FunctionSource, value: str, field: str) -> None:
         entry, index = source.variable(), source.variable()
         head = f"for {index}, {entry} in enumerate({value}):"
         if source.defaults or not self._indexed:
@@ -415,7 +417,7 @@ class When:
         self._values: tuple[str | bool | None, ...] = values if isinstance(values, tuple) else (values,)
         self._rows = rows
 
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         parent, last = source.holder(holder, self.path)
         with source.block(f'if {parent}.get("{last}", "") {self.comparison()}:'):
             _write_rows(self._rows, source, holder, prefix)
@@ -438,7 +440,7 @@ class IfPresent:
         self.path = path
         self._rows = rows
 
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         parent, last = source.holder(holder, self.path)
         with source.block(f'if {parent}.get("{last}") {self.operator} None:'):
             _write_rows(self._rows, source, holder, prefix)
@@ -461,7 +463,7 @@ class Where:
         self._rows = rows
         self._otherwise = otherwise
 
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         with source.block(f"if {source.name(self._condition)}({holder}):"):
             _write_rows(self._rows, source, holder, prefix)
         if self._otherwise:
@@ -475,7 +477,7 @@ class Check:
     def __init__(self, function: CheckFunction) -> None:
         self._function = function
 
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         source.call(self._function, holder, prefix.removesuffix("."))
 
 
@@ -485,18 +487,18 @@ class ContextCheck:
     def __init__(self, function: Callable[[Any, str, Errors, Any], None]) -> None:
         self._function = function
 
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         path = prefix.removesuffix(".")
         source.line(f'{source.name(self._function)}({holder}, f"{path}", errors, context)')
 
 
-class Change:
+class ChangeCheck:
     """A function that compares the objects of a Validation: `(new, old, errors)`."""
 
     def __init__(self, function: Callable[[Obj, Obj, Errors], None]) -> None:
         self._function = function
 
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         assert not prefix, "only a whole object has an old one"
         source.line(f"{source.name(self._function)}({holder}, old, errors)")
 
@@ -509,14 +511,16 @@ class Default:
         self._value = value
         self._empty = empty
 
-    def write_row(self, source: Source, holder: str, prefix: str) -> None:
+    def write_row(self, source: FunctionSource, holder: str, prefix: str) -> None:
         parent, last = source.holder(holder, self.path, create=True)
         condition = f'not {parent}.get("{last}")' if self._empty else f'{parent}.get("{last}") is None'
         with source.block(f"if {condition}:"):
             source.line(f'{parent}["{last}"] = {self._value!r}')
 
 
-def _write_rows(rows: Collection[Row | Callable[..., object]], source: Source, holder: str, prefix: str) -> None:
+def _write_rows(
+    rows: Collection[Row | Callable[..., object]], source: FunctionSource, holder: str, prefix: str
+) -> None:
     for row in rows:
         if isinstance(row, Table | Defaults):
             _write_rows(row.rows, source, holder, prefix)
@@ -550,20 +554,20 @@ class Table(_Compiled):
         (self._function or self.function)(value, path, errors, context)
 
     def _compile(self) -> Callable[..., Any]:
-        source = Source(defaults=False)
+        source = FunctionSource(defaults=False)
         _write_rows(self.rows, source, "obj", "{path}.")
         return source.function("obj, path, errors, context")
 
 
 class Validation(_Compiled):
-    """Called with an object, or with the new and the old one, which only `Change` rows read."""
+    """Called with an object, or with the new and the old one, which only `ChangeCheck` rows read."""
 
     def __call__(self, obj: Obj, old: Obj | None = None) -> Errors:
         errors: Errors = (self._function or self.function)(obj, old)
         return errors
 
     def _compile(self) -> Callable[..., Any]:
-        source = Source(defaults=False)
+        source = FunctionSource(defaults=False)
         source.line("errors = []")
         _write_rows(self.rows, source, "obj", "")
         return source.function("obj, old", "return errors")
@@ -574,7 +578,7 @@ class Defaults(_Compiled):
         (self._function or self.function)(obj)
 
     def _compile(self) -> Callable[..., Any]:
-        source = Source(defaults=True)
+        source = FunctionSource(defaults=True)
         _write_rows(self.rows, source, "obj", "")
         return source.function("obj")
 

@@ -10,12 +10,12 @@ from msgspec import UNSET
 from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
 from farflung.controllers.edge_scheduler.decide import READY
 from farflung.inspect.explain import (
-    CurrentState,
     DestinationEntry,
     InventoryTarget,
     LocationVerdict,
     PlacementExplanation,
     TargetVerdict,
+    WrittenState,
 )
 from farflung.lib.words import count
 from farflung.placement.names import GroupResource, Part
@@ -95,7 +95,7 @@ def _summary(answer: PlacementExplanation) -> str:
     return f"EdgePlacement {name}: {chosen}, {summary.matching} matching{wanted}; {destinations}."
 
 
-def _now(now: CurrentState) -> Iterator[str]:
+def _now(now: WrittenState) -> Iterator[str]:
     if now.deleted:
         yield "It is being deleted; the scheduler ignores it."
         return

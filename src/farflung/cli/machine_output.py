@@ -15,8 +15,8 @@ from farflung.inspect.machine_results import (
     MachineDecision,
     RegionWish,
     RequestedItem,
+    RequestSelectors,
     RequestSummary,
-    Where,
 )
 from farflung.lib.words import count
 
@@ -127,7 +127,7 @@ def _item(item: RequestedItem) -> str:
     return f"{item.name}: {', '.join(parts)}".removeprefix(": ")
 
 
-def _where(where: Where) -> Iterator[tuple[str, str]]:
+def _where(where: RequestSelectors) -> Iterator[tuple[str, str]]:
     """Selectors as text, by name."""
     if where.regions:
         yield "regions", "region " + " or ".join(map(_region, where.regions))

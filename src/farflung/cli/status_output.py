@@ -11,10 +11,10 @@ from typing import Final
 from farflung.cli.output import NONE, TABLE, machine_readable, named, table
 from farflung.inspect import fields, fleet_edges
 from farflung.inspect.fleet_edges import Edge, EdgeHealth
-from farflung.inspect.fleet_machines import ClusterHealth, CommonReason, MachineHealth, SchedulingHealth
+from farflung.inspect.fleet_machines import ClusterSummary, CommonReason, MachineHealth, SchedulingHealth
 from farflung.inspect.fleet_placements import BrokenCopy, CopiesHealth, PlacementHealth
 from farflung.inspect.fleet_status import FleetStatus
-from farflung.inspect.scheduler_lease import SchedulerState, describe_problem
+from farflung.inspect.scheduler_lease import SchedulerStatus, describe_problem
 from farflung.lib.words import count
 
 LISTED: Final = 20  #: edges and placements without --all
@@ -150,7 +150,7 @@ def machine_lines(found: SchedulingHealth, *, everything: bool = False) -> Itera
         yield from _machine_table(machines.listed) if everything else _reasons(found.reasons)
 
 
-def _troubles(clusters: Iterable[ClusterHealth]) -> Iterator[str]:
+def _troubles(clusters: Iterable[ClusterSummary]) -> Iterator[str]:
     for one in islice((one for one in clusters if one.why), NAMED):
         yield f"  {fields.line(one.name)}: {one.why}"
 
@@ -162,11 +162,11 @@ def _reasons(reasons: Sequence[CommonReason]) -> Iterator[str]:
         yield f"  … and {more} for other reasons; --all lists them"
 
 
-def _names(one: ClusterHealth | MachineHealth) -> list[str]:
+def _names(one: ClusterSummary | MachineHealth) -> list[str]:
     return [fields.line(f"{one.namespace}/{one.name}"), fields.line(one.workspace)]
 
 
-def _cluster_table(clusters: Iterable[ClusterHealth]) -> Iterator[str]:
+def _cluster_table(clusters: Iterable[ClusterSummary]) -> Iterator[str]:
     rows = ([*_names(one), fields.line(one.phase), str(one.stacks), one.why or NONE] for one in clusters)
     yield from _listed(["NAME", "WORKSPACE", "PHASE", "STACKS", "REASON"], rows)
 
@@ -181,7 +181,7 @@ def _bound(places: Iterable[str]) -> str:
     return named([name if number == 1 else f"{name} ({number} times)" for name, number in numbers], NAMED) or NONE
 
 
-def _scheduler(state: SchedulerState) -> Iterator[str]:
+def _scheduler(state: SchedulerStatus) -> Iterator[str]:
     if not state.works:
         last = f"; the last renewal was at {state.heard}" if state.heard else ""
         yield f"No global scheduler is running{last}"

@@ -11,7 +11,7 @@ from typing import Final
 from farflung.cli.output import TABLE, machine_readable, show_progress
 from farflung.inspect import fields
 from farflung.inspect.results import as_document
-from farflung.inspect.trace import MANY, Destination, ObjectState, Trace
+from farflung.inspect.trace import MANY, ObjectState, Trace, TracedDestination
 from farflung.inspect.trace_source import TracedPlacement
 from farflung.inspect.trace_steps import StepState, age
 from farflung.lib.words import count
@@ -61,7 +61,7 @@ def _placement(one: TracedPlacement, now: datetime) -> Iterator[str]:
         yield f"  {problem.type} is False ({problem.reason}){since}: {message}"
 
 
-def _destination(one: Destination, now: datetime) -> Iterator[str]:
+def _destination(one: TracedDestination, now: datetime) -> Iterator[str]:
     yield f"  {one.name}"
     for step in one.steps:
         if step.name == "mailbox" and step.state is StepState.DONE:

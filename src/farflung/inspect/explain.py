@@ -112,7 +112,7 @@ class DestinationEntry(Result, frozen=True):
     uid: str = msgspec.field(name="syncTargetUID")
 
 
-class CurrentState(Result, frozen=True):
+class WrittenState(Result, frozen=True):
     """The status and the slices, and whether the scheduler would write the same."""
 
     status: Obj
@@ -129,7 +129,7 @@ class PlacementExplanation(Result, frozen=True):
     problem: str | UnsetType
     locations: list[LocationVerdict]
     summary: PlacementSummary
-    now: CurrentState
+    now: WrittenState
 
 
 ASKED: Final = 50  #: mailboxes per Location that are checked for withdrawals
@@ -239,12 +239,12 @@ class ExplainedPlacement:
             len(self.resolution.destinations),
         )
 
-    def now(self) -> CurrentState:
+    def now(self) -> WrittenState:
         wanted = decide.desired(self.placement, self.resolution)
         before = {destination for obj in self._observed for destination in destinations_of(obj)}
         after = before if self.resolution.problem else set(self.resolution.destinations)
         status = self._document.get("status")
-        return CurrentState(
+        return WrittenState(
             status or {},
             decide.status(self.placement, self.resolution, status, "") is None,
             [SliceSummary(one["metadata"]["name"], len(one.get("destinations") or ())) for one in self._observed],

@@ -50,7 +50,7 @@ class MachineName(Result, frozen=True):
     name: str
 
 
-class Shortage(Result, frozen=True):
+class MissingAmount(Result, frozen=True):
     needed: int
     left: int
 
@@ -65,7 +65,7 @@ class ClusterVerdict(Result, frozen=True):
     zone: str
     fits: bool
     reason: str | UnsetType = UNSET
-    shortage: Shortage | UnsetType = UNSET
+    shortage: MissingAmount | UnsetType = UNSET
     replicas: int | UnsetType = UNSET  #: that are placed there
     room: int | UnsetType = UNSET  #: for so many replicas
     flavors: list[str] | UnsetType = UNSET
@@ -200,7 +200,7 @@ def _cluster(known: SchedulerSnapshot, explanation: SchedulingExplanation, verdi
         site.zone,
         not verdict.refusal,
         verdict.refusal or UNSET,
-        UNSET if verdict.shortage is None else Shortage(*verdict.shortage),
+        UNSET if verdict.shortage is None else MissingAmount(*verdict.shortage),
     )
     if verdict.refusal:
         return refused

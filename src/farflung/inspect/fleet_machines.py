@@ -12,7 +12,7 @@ from farflung.apis.globalscheduler.names import DELIVERED, TAKES_MACHINES
 from farflung.apis.names import POD_SCHEDULED
 from farflung.inspect import fields
 from farflung.inspect.results import Result
-from farflung.inspect.scheduler_lease import SchedulerState
+from farflung.inspect.scheduler_lease import SchedulerStatus
 from farflung.machinery.errors import Obj
 from farflung.machines.failover import HEALTH_TAINTS, remove_refusal_reason
 from farflung.machines.inventory import TARGET
@@ -28,7 +28,7 @@ STATES: Final = (BOUND, "undelivered", OUTDATED, WAITING, "failed", "ended")
 WRONG: Final = ("undelivered", OUTDATED, WAITING)
 
 
-class ClusterHealth(Result, frozen=True):
+class ClusterSummary(Result, frozen=True):
     """A Cluster of the global scheduler."""
 
     cluster: str
@@ -65,7 +65,7 @@ class ClustersHealth(Result, frozen=True):
     all: int
     phases: dict[str, int]
     unwell: list[str]
-    listed: list[ClusterHealth]
+    listed: list[ClusterSummary]
 
 
 class MachinesHealth(Result, frozen=True):
@@ -84,7 +84,7 @@ class SchedulingHealth(Result, frozen=True):
     clusters: ClustersHealth
     machines: MachinesHealth
     reasons: list[CommonReason]
-    scheduler: SchedulerState | None  #: None: not visible
+    scheduler: SchedulerStatus | None  #: None: not visible
 
     @property
     def is_well(self) -> bool:
@@ -104,7 +104,7 @@ def machines(
     clusters: Iterable[Obj],
     pods: Iterable[Obj],
     allocations: Iterable[Obj],
-    scheduler: SchedulerState | None = None,
+    scheduler: SchedulerStatus | None = None,
 ) -> SchedulingHealth | None:
     """Everything, without workspace paths.  None: no Clusters, machines or files."""
     there = sorted(map(_cluster, clusters), key=_order)
@@ -144,7 +144,7 @@ def _reasons(found: Iterable[MachineHealth]) -> list[CommonReason]:
     ]
 
 
-def _order(one: ClusterHealth | MachineHealth) -> tuple[str, str, str]:
+def _order(one: ClusterSummary | MachineHealth) -> tuple[str, str, str]:
     return one.cluster, one.namespace, one.name
 
 
@@ -152,10 +152,10 @@ def _key(obj: Obj) -> tuple[str, str, str]:
     return fields.cluster_of(obj), fields.text(obj, "metadata", "namespace"), fields.name_of(obj)
 
 
-def _cluster(obj: Obj) -> ClusterHealth:
+def _cluster(obj: Obj) -> ClusterSummary:
     phase = fields.text(obj, "status", "phase") or UNKNOWN
     why = _message(obj, TARGET) or _message(obj, TAKES_MACHINES)
-    return ClusterHealth(*_key(obj), phase, fields.number(obj, "status", "stacks"), why)
+    return ClusterSummary(*_key(obj), phase, fields.number(obj, "status", "stacks"), why)
 
 
 def _is_machine(pod: Obj) -> bool:

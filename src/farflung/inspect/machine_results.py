@@ -21,7 +21,7 @@ class PointWish(Result, frozen=True):
     longitude: float
 
 
-class Where(Result, frozen=True):
+class RequestSelectors(Result, frozen=True):
     """The selectors of a request."""
 
     geo: dict[str, str] | UnsetType
@@ -58,7 +58,7 @@ class RequestSummary(Result, frozen=True):
     replicas: int
     priority: int
     items: list[RequestedItem]
-    where: Where
+    where: RequestSelectors
     how: How
     overlooked: dict[str, str] | UnsetType  #: fields of `where` that the policy ignores, and the plugin that it lacks
 
@@ -108,7 +108,7 @@ def summarize_request(request: MachineRequest, policy: SchedulerPolicy) -> Reque
         request.replicas,
         request.priority,
         list(map(_item, request.items)),
-        Where(
+        RequestSelectors(
             {name: value for name, value in selector.geo._asdict().items() if value} or UNSET,
             [RegionWish(one.region, list(one.zones)) for one in selector.regions] or UNSET,
             selector.operator or UNSET,

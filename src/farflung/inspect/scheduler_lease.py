@@ -36,7 +36,7 @@ class ScheduledFiles(Result, frozen=True):
     since: str
 
 
-class SchedulerState(Result, frozen=True):
+class SchedulerStatus(Result, frozen=True):
     works: bool  #: the Lease is held
     heard: str  #: the last renewal
     files: ScheduledFiles | None
@@ -56,11 +56,11 @@ async def lease_of(root: Client) -> Obj | None:
         return None
 
 
-def read_lease(lease: Obj, now: datetime) -> SchedulerState:
+def read_lease(lease: Obj, now: datetime) -> SchedulerStatus:
     heard = fields.moment(lease, "spec", "renewTime")
     is_held = bool(fields.text(lease, "spec", "holderIdentity"))
     works = is_held and (heard is None or now - heard < SILENT)
-    return SchedulerState(works, "" if heard is None else times.format_seconds(heard), _files(lease))
+    return SchedulerStatus(works, "" if heard is None else times.format_seconds(heard), _files(lease))
 
 
 def _files(lease: Obj) -> ScheduledFiles | None:

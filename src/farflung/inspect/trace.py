@@ -77,7 +77,7 @@ class ObjectState(Result, frozen=True):
     deleted: str | UnsetType = UNSET  #: its deletionTimestamp
 
 
-class Step(Result, frozen=True):
+class StepResult(Result, frozen=True):
     name: str = msgspec.field(name="step")
     state: StepState
     time: str | None
@@ -85,7 +85,7 @@ class Step(Result, frozen=True):
     advice: str | UnsetType = UNSET
 
 
-class Destination(Result, frozen=True):
+class TracedDestination(Result, frozen=True):
     cluster: str
     location_name: str
     sync_target_name: str
@@ -94,7 +94,7 @@ class Destination(Result, frozen=True):
     mailbox: str
     placements: list[str]
     state: StepState
-    steps: list[Step]
+    steps: list[StepResult]
 
     @property
     def name(self) -> str:
@@ -116,7 +116,7 @@ class StateCounts(Result, frozen=True):
 class Trace(Result, frozen=True):
     object: ObjectState
     placements: list[TracedPlacement]
-    destinations: list[Destination]
+    destinations: list[TracedDestination]
     left_out: StateCounts
     summary: StateCounts
     remarks: list[str]
@@ -336,8 +336,8 @@ class Tracer:
         )
 
 
-def _destination(one: DestinationTrace) -> Destination:
-    return Destination(
+def _destination(one: DestinationTrace) -> TracedDestination:
+    return TracedDestination(
         one.place.cluster,
         one.place.location,
         one.place.target,
@@ -350,9 +350,9 @@ def _destination(one: DestinationTrace) -> Destination:
     )
 
 
-def _step(step: trace_steps.TraceStep) -> Step:
+def _step(step: trace_steps.TraceStep) -> StepResult:
     advice = step.advice if step.state is StepState.STUCK else ""
-    return Step(step.name, step.state, step.time or None, step.message, advice or UNSET)
+    return StepResult(step.name, step.state, step.time or None, step.message, advice or UNSET)
 
 
 def _counted(findings: Sequence[DestinationTrace]) -> StateCounts:

@@ -32,7 +32,7 @@ from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import destinations_of, owners
 
 
-class PlacementProblem(Result, frozen=True):
+class FalseCondition(Result, frozen=True):
     """A condition that is False."""
 
     type: str
@@ -48,7 +48,7 @@ class TracedPlacement(Result, frozen=True):
     clauses: list[str]  #: paths of the fields that select the object
     changed: str
     destinations: int
-    problems: list[PlacementProblem]
+    problems: list[FalseCondition]
     problem: str | UnsetType = UNSET  #: why it is invalid
 
 
@@ -180,7 +180,7 @@ class TraceSources:
                 )
         return found
 
-    def _about(self, problem: PlacementProblem) -> PlacementProblem:
+    def _about(self, problem: FalseCondition) -> FalseCondition:
         """Whether the problem is about the object; problems of copies name them."""
         concerns = f"{self._part} in " in problem.message or "-mb-" not in problem.message
         return msgspec.structs.replace(problem, concerns=concerns)
@@ -265,14 +265,14 @@ class TraceSources:
         )
 
 
-def _problems(document: Obj) -> Iterator[PlacementProblem]:
+def _problems(document: Obj) -> Iterator[FalseCondition]:
     """Conditions that are False."""
     for one in fields.objects(document, "status", "conditions"):
         if one.get("status") == "False":
             type, reason, message, since = (
                 fields.text(one, name) for name in ("type", "reason", "message", "lastTransitionTime")
             )
-            yield PlacementProblem(type, reason, message, since)
+            yield FalseCondition(type, reason, message, since)
 
 
 def recorded_placements(kind: GroupResource, copy: Obj | HiddenObject | None) -> frozenset[PlacementKey]:

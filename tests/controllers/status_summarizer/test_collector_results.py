@@ -11,7 +11,7 @@ from hub_harness import LocalHub
 from farflung.apis.edge.summaries import STATUS_SUMMARY
 from farflung.controllers.status_summarizer.collector_results import LARGEST_RESULT, CollectorResult
 from farflung.controllers.status_summarizer.collectors import parse_query
-from farflung.controllers.status_summarizer.health import Row
+from farflung.controllers.status_summarizer.health import DestinationRow
 from farflung.machinery.errors import Obj
 from farflung.placement.types import Route
 
@@ -31,17 +31,19 @@ STATUS: Obj = {
 }
 
 
-def row(name: str = "florin", status: Any = STATUS, *, cluster: str = "c1", at: str = "2026-11-16T09:00:00Z") -> Row:
+def row(
+    name: str = "florin", status: Any = STATUS, *, cluster: str = "c1", at: str = "2026-11-16T09:00:00Z"
+) -> DestinationRow:
     given = {
         "inventory": {"name": name, "location": f"l-{name}", "cluster": cluster, "labels": {"env": "prod"}},
         "obj": {"kind": "Deployment", "metadata": {"name": "commond"}, "spec": {"replicas": 4}},
         "returned": {} if status is None else {"status": status},
         "propagation": {"lastReturnedUpdateTimestamp": at, "stale": False},
     }
-    return Row(Route(cluster, f"l-{name}", name), given)
+    return DestinationRow(Route(cluster, f"l-{name}", name), given)
 
 
-def answer_of(spec: dict[str, Any], *rows: Row) -> Obj:
+def answer_of(spec: dict[str, Any], *rows: DestinationRow) -> Obj:
     answering = CollectorResult("asked", parse_query(spec))
     for each in rows:
         assert answering.put(f"{each.place.cluster}-mb-{each.place.target}", each) in (True, False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from farflung.controllers.status_summarizer.collector_results import CollectorResult
 from farflung.controllers.status_summarizer.collectors import parse_query
-from farflung.controllers.status_summarizer.health import Row
+from farflung.controllers.status_summarizer.health import DestinationRow
 from farflung.machinery.errors import Obj
 from farflung.placement.types import Route
 
@@ -160,7 +160,7 @@ def combined(kind: str, numbers: list[Any]) -> Any:
     return max(numbers, key=order, default=None)
 
 
-def from_scratch(asked: Asked, rows: dict[str, Row]) -> Obj:
+def from_scratch(asked: Asked, rows: dict[str, DestinationRow]) -> Obj:
     found: list[tuple[list[Any], Route, str]] = []
     errors: list[Obj] = []
     for mailbox, row in sorted(rows.items(), key=lambda item: (item[1].place, item[0])):
@@ -228,7 +228,7 @@ PLACES = st.builds(Route, st.sampled_from(["c1", "c2"]), st.sampled_from(["l1", 
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> Row:
+def rows(draw: st.DrawFn) -> DestinationRow:
     inventory = {"labels": {"env": draw(st.sampled_from(["dev", "prod"]))}}
     given = {
         "inventory": inventory,
@@ -236,7 +236,7 @@ def rows(draw: st.DrawFn) -> Row:
         "returned": draw(RETURNED),
         "propagation": {"stale": draw(st.booleans())},
     }
-    return Row(draw(PLACES), given)
+    return DestinationRow(draw(PLACES), given)
 
 
 MAILBOXES = st.sampled_from([f"m{at}" for at in range(6)])
@@ -246,9 +246,11 @@ HISTORIES = st.lists(EVENTS, min_size=15, max_size=25)  #: each begins with shor
 
 @settings(max_examples=examples(70))
 @given(st.sampled_from(QUESTIONS), HISTORIES)
-def test_any_history_ends_with_what_plain_python_says(asked: Asked, history: list[tuple[str, Row | None]]) -> None:
+def test_any_history_ends_with_what_plain_python_says(
+    asked: Asked, history: list[tuple[str, DestinationRow | None]]
+) -> None:
     answering = CollectorResult("it", parse_query(asked.spec))
-    there: dict[str, Row] = {}
+    there: dict[str, DestinationRow] = {}
     before = from_scratch(asked, there)
     for mailbox, row in history:
         if row is None:
@@ -265,7 +267,9 @@ def test_any_history_ends_with_what_plain_python_says(asked: Asked, history: lis
 
 @settings(max_examples=examples(50))
 @given(st.sampled_from(QUESTIONS), st.dictionaries(MAILBOXES, rows()), st.randoms(use_true_random=False))
-def test_the_order_in_which_copies_come_does_not_matter(asked: Asked, there: dict[str, Row], random: Any) -> None:
+def test_the_order_in_which_copies_come_does_not_matter(
+    asked: Asked, there: dict[str, DestinationRow], random: Any
+) -> None:
     answers = []
     for _ in range(2):
         answering = CollectorResult("it", parse_query(asked.spec))

@@ -218,7 +218,7 @@ def _shown(of: Type) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class PolicyValidation:
     expression: PolicyExpression
     message: str
     message_expression: PolicyExpression | None
@@ -231,7 +231,7 @@ class CompiledPolicy:
 
     conditions: tuple[PolicyExpression, ...]
     variables: Mapping[str, PolicyExpression]
-    validations: tuple[Validation, ...]
+    validations: tuple[PolicyValidation, ...]
     audits: Mapping[str, PolicyExpression]  #: by key
 
 
@@ -248,9 +248,9 @@ def compile_policy(spec: Obj) -> CompiledPolicy:
     )
 
 
-def _validation(compiler: PolicyCompiler, validation: Obj) -> Validation:
+def _validation(compiler: PolicyCompiler, validation: Obj) -> PolicyValidation:
     message = validation.get("messageExpression")
-    return Validation(
+    return PolicyValidation(
         compiler.validation(validation["expression"]),
         validation.get("message", "").strip(),
         compiler.message(message) if message else None,

@@ -15,10 +15,10 @@ from farflung.apis.rows import (
     Defaults,
     Each,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfPresent,
-    Invalid,
+    InvalidIf,
     Optional,
     Pointer,
     Required,
@@ -259,7 +259,7 @@ WEBHOOK: Final = Table(
     RequiredPointer("sideEffects", Enum(*SIDE_EFFECTS), detail=f"must specify one of {', '.join(SIDE_EFFECTS)}"),
     Always(
         "timeoutSeconds",
-        Invalid("not 1 <= {v} <= 30", "the timeout value must be between 1 and 30 seconds"),
+        InvalidIf("not 1 <= {v} <= 30", "the timeout value must be between 1 and 30 seconds"),
         zero=10,
     ),
     Optional("namespaceSelector", check_selector),
@@ -432,7 +432,7 @@ def _check_warned_once(actions: Sequence[str], field: str, errors: Errors) -> No
         errors.append(invalid_value(field, actions, detail))
 
 
-EXCLUSIVE: Final = Forbidden("name and selector are mutually exclusive")
+EXCLUSIVE: Final = ForbiddenField("name and selector are mutually exclusive")
 BINDING: Final = Validation(
     Required("spec.policyName", Format(names.dns_subdomain)),
     Struct(

@@ -35,7 +35,7 @@ from farflung.apis.rows import (
     CheckFunction,
     Each,
     Enum,
-    Invalid,
+    InvalidIf,
     Optional,
     Required,
     Struct,
@@ -145,8 +145,8 @@ def below(*roots: str) -> CheckFunction:
     return check
 
 
-def one_of(*choices: str) -> Invalid:
-    return Invalid(f"{{v}} not in {choices!r}", f"must be one of {','.join(choices)}")
+def one_of(*choices: str) -> InvalidIf:
+    return InvalidIf(f"{{v}} not in {choices!r}", f"must be one of {','.join(choices)}")
 
 
 SUBRESOURCES: Final = Table(

@@ -13,15 +13,15 @@ from farflung.apis.core.pods import (
 )
 from farflung.apis.rows import (
     Always,
-    Change,
+    ChangeCheck,
     Default,
     Defaults,
     Each,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfPresent,
-    Invalid,
+    InvalidIf,
     Optional,
     Pointer,
     Refused,
@@ -194,7 +194,9 @@ DEPLOYMENT: Final = Validation(
     When(
         "spec.strategy.type",
         "Recreate",
-        Pointer("spec.strategy.rollingUpdate", Forbidden("may not be specified when strategy `type` is 'Recreate'")),
+        Pointer(
+            "spec.strategy.rollingUpdate", ForbiddenField("may not be specified when strategy `type` is 'Recreate'")
+        ),
     ),
     When(
         "spec.strategy.type",
@@ -239,7 +241,7 @@ DEPLOYMENT_RULES: Final = Rules(
         ),
         at_most("replicas", DEPLOYMENT_COUNTS),
         READY_COUNTS,
-        Change(check_collisions),
+        ChangeCheck(check_collisions),
     ),
     warnings=template_warnings,
     generation=True,
@@ -332,7 +334,7 @@ def _refuse_update_strategy(strategy: Obj, path: str, errors: Errors) -> None:
 STATEFUL_SET: Final = Validation(
     Required(
         "spec.podManagementPolicy",
-        Invalid("{v} not in ('OrderedReady', 'Parallel')", "must be 'OrderedReady' or 'Parallel'"),
+        InvalidIf("{v} not in ('OrderedReady', 'Parallel')", "must be 'OrderedReady' or 'Parallel'"),
     ),
     Required("spec.updateStrategy.type", named="spec.updateStrategy"),
     When(
@@ -394,7 +396,7 @@ STATEFUL_SET_RULES: Final = Rules(
         status_counts("replicas", *STATEFUL_COUNTS, "observedGeneration", "collisionCount"),
         at_most("replicas", STATEFUL_COUNTS),
         at_most("readyReplicas", ("availableReplicas",)),
-        Change(check_collisions),
+        ChangeCheck(check_collisions),
     ),
     warnings=template_warnings,
     generation=True,
@@ -489,7 +491,7 @@ DAEMON_SET_RULES: Final = Rules(
         status_counts(
             *DAEMON_COUNTS, "observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable"
         ),
-        Change(check_collisions),
+        ChangeCheck(check_collisions),
     ),
     warnings=template_warnings,
     generation=True,

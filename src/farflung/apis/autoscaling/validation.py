@@ -12,11 +12,11 @@ from farflung.apis.rows import (
     Defaults,
     Each,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfAbsent,
     IfPresent,
-    Invalid,
+    InvalidIf,
     Maximum,
     Minimum,
     Pointer,
@@ -170,7 +170,7 @@ REFERENCE: Final = Table(
 )
 TARGET: Final = Table(
     Required("type", detail="must specify a metric target type"),
-    Always("type", Invalid(f"{{v}} not in {TARGET_TYPES!r}", "must be either Utilization, Value, or AverageValue")),
+    Always("type", InvalidIf(f"{{v}} not in {TARGET_TYPES!r}", "must be either Utilization, Value, or AverageValue")),
     Pointer("value", _check_positive),
     Pointer("averageValue", _check_positive),
     Pointer("averageUtilization", Positive),
@@ -187,7 +187,7 @@ RESOURCE_TARGET: Final = Always(
     ),
     IfPresent(
         "averageUtilization",
-        Pointer("averageValue", Forbidden("may not set both a target raw value and a target utilization")),
+        Pointer("averageValue", ForbiddenField("may not set both a target raw value and a target utilization")),
     ),
     zero={},
 )
@@ -214,7 +214,7 @@ SOURCES: Final[Mapping[str, Table]] = {
         a_value("must set either a target value for metric or a per-pod target"),
         IfPresent(
             "target.averageValue",
-            Pointer("target.value", Forbidden("may not set both a target value for metric and a per-pod target")),
+            Pointer("target.value", ForbiddenField("may not set both a target value for metric and a per-pod target")),
         ),
     ),
     "pods": Table(METRIC, RequiredPointer("target.averageValue", detail="must specify a positive target averageValue")),
@@ -270,7 +270,7 @@ AUTOSCALER: Final = Validation(
         Unless(
             "kind",
             "ReplicationController",
-            Always("apiVersion", Invalid("'/' not in {v}", "apiVersion must specify API group")),
+            Always("apiVersion", InvalidIf("'/' not in {v}", "apiVersion must specify API group")),
         ),
         zero={},
     ),

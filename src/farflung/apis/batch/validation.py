@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from farflung.apis.core.pods import check_template, default_template, pod_spec_warnings
 from farflung.apis.rows import (
     Always,
-    Change,
+    ChangeCheck,
     Check,
     Default,
     Defaults,
@@ -23,7 +23,7 @@ from farflung.apis.rows import (
     Format,
     IfAbsent,
     IfPresent,
-    Invalid,
+    InvalidIf,
     Maximum,
     MaxItems,
     Optional,
@@ -274,10 +274,10 @@ CONDITIONS: Final = Table(
 )
 OPERATOR: Final = Table(one_of("operator", "In", "NotIn"))
 EXIT_CODES: Final = Table(
-    Always("values", Invalid("not {v}", "at least one value is required"), MaxItems(255), zero=[]),
-    When("operator", "In", Each("values", Invalid("{v} == 0", "must not be 0 for the In operator"), Unique())),
+    Always("values", InvalidIf("not {v}", "at least one value is required"), MaxItems(255), zero=[]),
+    When("operator", "In", Each("values", InvalidIf("{v} == 0", "must not be 0 for the In operator"), Unique())),
     Unless("operator", "In", Each("values", Unique())),
-    Optional("values", Invalid("list({v}) != sorted({v})", "must be ordered")),
+    Optional("values", InvalidIf("list({v}) != sorted({v})", "must be ordered")),
 )
 
 
@@ -424,7 +424,7 @@ JOB_RULES: Final = Rules(
         Check(_check_generated_selector),
         Always("spec", JOB_SPEC, _check_selector, zero={}),
     ),
-    validate_update=Validation(Change(_check_job_change)),
+    validate_update=Validation(ChangeCheck(_check_job_change)),
     validate_status=Validation(
         not_negative("status.active", "status.succeeded", "status.failed", "status.ready", "status.terminating")
     ),
@@ -508,7 +508,7 @@ CRON_JOB_RULES: Final = Rules(
     validate_create=Validation(
         Always(
             "metadata.name",
-            Invalid(f"len({{v}}) > {LONGEST_CRON_JOB_NAME}", names.at_most(LONGEST_CRON_JOB_NAME)),
+            InvalidIf(f"len({{v}}) > {LONGEST_CRON_JOB_NAME}", names.at_most(LONGEST_CRON_JOB_NAME)),
         )
     ),
     warnings=_cron_job_warnings,

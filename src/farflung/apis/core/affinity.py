@@ -12,7 +12,7 @@ from farflung.apis.rows import (
     CheckFunction,
     Each,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfAbsent,
     IfPresent,
@@ -35,7 +35,7 @@ EFFECTS: Final = (NO_SCHEDULE, "PreferNoSchedule", NO_EXECUTE)
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 NO_OPERATOR: Final = Refused("not a valid selector operator")
-NO_SELECTOR: Final = Forbidden("must not be specified when labelSelector is not set")
+NO_SELECTOR: Final = ForbiddenField("must not be specified when labelSelector is not set")
 
 
 # --- taints and tolerations -----------------------------------------------------------------------
@@ -85,7 +85,7 @@ NODE_LABELS: Final = Table(
     When(
         "operator",
         ("Exists", "DoesNotExist"),
-        Optional("values", Forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")),
+        Optional("values", ForbiddenField("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")),
     ),
     When(
         "operator",

@@ -25,10 +25,10 @@ from farflung.apis.rows import (
     Defaults,
     Each,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfPresent,
-    Invalid,
+    InvalidIf,
     Optional,
     Pointer,
     Positive,
@@ -197,8 +197,8 @@ def check_privileged(propagation: str, field: str, errors: Errors, container: Ob
         errors.append(field_forbidden(field, why))
 
 
-ONLY_READ: Final = Forbidden("may only be specified when readOnly is true")
-ONLY_UNPROPAGATED: Final = Forbidden("may only be specified when mountPropagation is None or not specified")
+ONLY_READ: Final = ForbiddenField("may only be specified when readOnly is true")
+ONLY_UNPROPAGATED: Final = ForbiddenField("may only be specified when mountPropagation is None or not specified")
 #: its context is the container, and its errors do not name the mount
 MOUNT: Final = Table(
     Pointer("mountPropagation", Enum("Bidirectional", "HostToContainer", "None"), ContextCheck(check_privileged)),
@@ -247,7 +247,7 @@ def check_block_volume(name: str, field: str, errors: Errors, pod: PodContext) -
 DEVICE: Final = Table(
     Required("name"),
     Always("name", ContextCheck(check_block_volume)),
-    Required("devicePath", Invalid("'..' in {v}.split('/')", "can not contain backsteps ('..')")),
+    Required("devicePath", InvalidIf("'..' in {v}.split('/')", "can not contain backsteps ('..')")),
 )
 
 
@@ -288,7 +288,7 @@ PROBE: Final = Table(
     not_negative("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
     Pointer("terminationGracePeriodSeconds", Positive),
 )
-ONCE: Final = Pointer("successThreshold", Invalid("{v} != 1", "must be 1"))
+ONCE: Final = Pointer("successThreshold", InvalidIf("{v} != 1", "must be 1"))
 NO_GRACE: Final = Refused("must not be set for readinessProbes")
 LIFE: Final = Table(
     Struct(
@@ -340,7 +340,7 @@ CONTAINER: Final = Table(
     Optional("securityContext", CONTAINER_SECURITY),
 )
 IMAGE_PADDING: Final = Table(
-    Optional("image", Invalid("{v} != {v}.strip()", "must not have leading or trailing whitespace"))
+    Optional("image", InvalidIf("{v} != {v}.strip()", "must not have leading or trailing whitespace"))
 )
 
 
@@ -366,12 +366,12 @@ CONTAINERS: Final = Table(
         CONTAINER,
         Always("name", Unique()),
         LIFE,
-        Pointer("restartPolicy", Forbidden("may not be set for non-init containers")),
+        Pointer("restartPolicy", ForbiddenField("may not be set for non-init containers")),
     ),
     Optional("containers", check_host_ports),
 )
 
-ENDING: Final = Forbidden("may not be set for init containers without restartPolicy=Always")
+ENDING: Final = ForbiddenField("may not be set for init containers without restartPolicy=Always")
 ENDING_CONTAINER: Final = Table(*(Pointer(member, ENDING) for member in ("lifecycle", *PROBES)))
 
 
@@ -391,7 +391,7 @@ def check_init_containers(spec: Obj, path: str, errors: Errors, pod: PodContext)
         (LIFE if policy == "Always" else ENDING_CONTAINER)(container, where, errors, pod)
 
 
-OF_LASTING_CONTAINERS: Final = Forbidden("cannot be set for an Ephemeral Container")
+OF_LASTING_CONTAINERS: Final = ForbiddenField("cannot be set for an Ephemeral Container")
 EPHEMERAL_CONTAINER: Final = Table(
     *(Optional(member, OF_LASTING_CONTAINERS) for member in NOT_EPHEMERAL),
     Each("volumeMounts", Optional("subPath", OF_LASTING_CONTAINERS), Optional("subPathExpr", OF_LASTING_CONTAINERS)),

@@ -20,7 +20,7 @@ from farflung.apis.rows import (
     Default,
     Defaults,
     Each,
-    Forbidden,
+    ForbiddenField,
     Format,
     Optional,
     Refused,
@@ -142,7 +142,7 @@ def known_resources(*members: str) -> Table:
     )
 
 
-NOT_OF_PODS: Final = Forbidden("may not be specified when `type` is 'Pod'")
+NOT_OF_PODS: Final = ForbiddenField("may not be specified when `type` is 'Pod'")
 LIMIT_RANGE: Final = Validation(
     Each(
         "spec.limits",

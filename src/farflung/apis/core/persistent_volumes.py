@@ -17,7 +17,7 @@ from farflung.apis.rows import (
     Default,
     Defaults,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfPresent,
     Optional,
@@ -92,7 +92,7 @@ def recycles_everything(spec: Obj) -> bool:
     return bool(is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle")
 
 
-NOT_ROOT: Final = Forbidden("may not be 'recycle' for a hostPath mount of '/'")
+NOT_ROOT: Final = ForbiddenField("may not be 'recycle' for a hostPath mount of '/'")
 SPEC: Final = Table(
     Required("accessModes"),
     CHECK_MODES,

@@ -23,17 +23,17 @@ from farflung.apis.names import POD_SCHEDULED
 from farflung.apis.rows import (
     ITSELF,
     Always,
-    Change,
+    ChangeCheck,
     Check,
     ContextCheck,
     Default,
     Defaults,
     Each,
     Enum,
-    Forbidden,
+    ForbiddenField,
     Format,
     IfPresent,
-    Invalid,
+    InvalidIf,
     Optional,
     Pointer,
     Range,
@@ -175,12 +175,12 @@ SUBDOMAIN: Final = Format(names.dns_subdomain)
 NO_DNS: Final = "must provide `dnsConfig` when `dnsPolicy` is None"
 NO_NAMESERVERS: Final = "must provide at least one DNS nameserver when `dnsPolicy` is None"
 DNS_CONFIG: Final = Table(
-    Optional("nameservers", Invalid("len({v}) > 3", "must not have more than 3 nameservers")),
+    Optional("nameservers", InvalidIf("len({v}) > 3", "must not have more than 3 nameservers")),
     Each("nameservers", check_address),
     Optional("searches", check_searches),
     Each("options", Required("name", named=ITSELF, detail="must not be empty")),
 )
-PRIVATE_USERS: Final = Forbidden("when `pod.Spec.HostUsers` is false")
+PRIVATE_USERS: Final = ForbiddenField("when `pod.Spec.HostUsers` is false")
 
 #: what most pods do without
 PLACEMENT: Final = Table(
@@ -346,8 +346,8 @@ def check_own_spec(pod: Obj, path: str, errors: Errors) -> None:
     check_pod_spec(spec_of(pod), "spec", errors, pod_name=name)
 
 
-NO_ACCOUNT: Final = Forbidden("must not be specified when serviceAccountName is not set")
-GATED: Final = Forbidden("cannot be set until all schedulingGates have been cleared")
+NO_ACCOUNT: Final = ForbiddenField("must not be specified when serviceAccountName is not set")
+GATED: Final = ForbiddenField("cannot be set until all schedulingGates have been cleared")
 
 POD: Final = Validation(
     Check(check_own_spec),
@@ -360,7 +360,7 @@ POD: Final = Validation(
     Each("spec.initContainers", IMAGE_PADDING),
 )
 NEW_POD: Final = Validation(
-    Optional("spec.ephemeralContainers", Forbidden("cannot be set on create")),
+    Optional("spec.ephemeralContainers", ForbiddenField("cannot be set on create")),
     IfPresent("spec.schedulingGates", Optional("spec.nodeName", GATED)),
 )
 
@@ -486,8 +486,8 @@ def check_addresses(entries: Sequence[Obj], path: str, errors: Errors) -> None:
 
 POD_STATUS: Final = Validation(
     Each("status.conditions", Always("type", Format(names.qualified_name), named="Type"), named="metadata.conditions"),
-    Change(check_fixed_status),
-    Change(check_transitions),
+    ChangeCheck(check_fixed_status),
+    ChangeCheck(check_transitions),
     Optional("status.podIPs", check_addresses),
     Optional("status.hostIPs", check_addresses),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from farflung.apis.core.pod_context import PodContext
-from farflung.apis.rows import Invalid
+from farflung.apis.rows import InvalidIf
 from farflung.apis.validation import NOT_NEGATIVE, POSITIVE, Errors, check_name
 from farflung.machinery import names
 from farflung.machinery.errors import (
@@ -42,7 +42,7 @@ WHOLE: Final = frozenset(
 DECIDE_CLASS: Final = ("cpu", "memory")
 MILLI: Final = 10**6  #: a thousandth, in nanos
 NOT_WHOLE: Final = "must be an integer"
-POSITIVE_AMOUNT: Final = Invalid(lambda amount: parse(amount).nanos <= 0, POSITIVE)
+POSITIVE_AMOUNT: Final = InvalidIf(lambda amount: parse(amount).nanos <= 0, POSITIVE)
 
 
 def check_quantity(resource: str, amount: str, field: str, errors: Errors) -> None:

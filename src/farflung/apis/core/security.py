@@ -14,9 +14,9 @@ from farflung.apis.rows import (
     Each,
     Enum,
     FirstError,
-    Forbidden,
+    ForbiddenField,
     Format,
-    Invalid,
+    InvalidIf,
     Optional,
     Pointer,
     Range,
@@ -101,16 +101,16 @@ WINDOWS_OPTIONS: Final = Table(
     Pointer("gmsaCredentialSpecName", Format(names.dns_subdomain)),
     Pointer(
         "gmsaCredentialSpec",
-        Invalid("not {v}", "gmsaCredentialSpec cannot be an empty string"),
-        Invalid(lambda text: names.size(text) > LARGEST_CREDENTIALS, "gmsaCredentialSpec size must be under 64 KiB"),
+        InvalidIf("not {v}", "gmsaCredentialSpec cannot be an empty string"),
+        InvalidIf(lambda text: names.size(text) > LARGEST_CREDENTIALS, "gmsaCredentialSpec size must be under 64 KiB"),
     ),
     Pointer(
         "runAsUserName",
         FirstError(
-            Invalid("not {v}", "runAsUserName cannot be an empty string"),
-            Invalid(has_control_character, "runAsUserName cannot contain control characters"),
-            Invalid(lambda user: user.count("\\") > 1, "runAsUserName cannot contain more than one backslash"),
-            Invalid(lambda user: user.endswith("\\"), "runAsUserName's User cannot be empty"),
+            InvalidIf("not {v}", "runAsUserName cannot be an empty string"),
+            InvalidIf(has_control_character, "runAsUserName cannot contain control characters"),
+            InvalidIf(lambda user: user.count("\\") > 1, "runAsUserName cannot contain more than one backslash"),
+            InvalidIf(lambda user: user.endswith("\\"), "runAsUserName's User cannot be empty"),
         ),
     ),
 )
@@ -196,7 +196,7 @@ def every_container(*rows: Row) -> tuple[Row, ...]:
 
 
 def forbidden(detail: str, *paths: str) -> tuple[Row, ...]:
-    return tuple(Pointer(path, Forbidden(detail)) for path in paths)
+    return tuple(Pointer(path, ForbiddenField(detail)) for path in paths)
 
 
 NOT_ON_LINUX: Final = forbidden("windows options cannot be set for a linux pod", "securityContext.windowsOptions")

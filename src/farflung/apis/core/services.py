@@ -18,9 +18,9 @@ from farflung.apis.rows import (
     Each,
     Enum,
     FirstError,
-    Forbidden,
+    ForbiddenField,
     Format,
-    Invalid,
+    InvalidIf,
     Optional,
     Pointer,
     Range,
@@ -421,9 +421,9 @@ CHECK_FAMILIES: Final = Table(
     Each("ipFamilies", Enum(*FAMILIES), Unique()),
     Pointer("ipFamilyPolicy", Enum("PreferDualStack", "RequireDualStack", "SingleStack")),
 )
-ONLY_ADDRESSED: Final = Forbidden("may not be set for ExternalName services")
-ONLY_BALANCED: Final = Forbidden(ONLY_LOAD_BALANCER)
-ONLY_CLIENT_IP: Final = Forbidden("must not be set when session affinity is None")
+ONLY_ADDRESSED: Final = ForbiddenField("may not be set for ExternalName services")
+ONLY_BALANCED: Final = ForbiddenField(ONLY_LOAD_BALANCER)
+ONLY_CLIENT_IP: Final = ForbiddenField("must not be set when session affinity is None")
 ONLY_EXTERNAL: Final = Refused("may only be set for externally-accessible services")
 ONLY_LOCAL: Final = Refused("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'")
 NO_SECONDS: Final = "when session affinity type is ClientIP"
@@ -515,11 +515,13 @@ def _check_kept(fresh: Obj, former: Obj, errors: Errors) -> None:
 
 INGRESS: Final = Table(
     Optional("ip", check_address),
-    When("ip", "", Pointer("ipMode", Forbidden("may not be specified when `ip` is not set"))),
+    When("ip", "", Pointer("ipMode", ForbiddenField("may not be specified when `ip` is not set"))),
     Unless("ip", "", RequiredPointer("ipMode", Enum("Proxy", "VIP"), detail="must be specified when `ip` is set")),
-    Optional("hostname", Format(names.dns_subdomain), Invalid(parse_address, "must be a DNS name, not an IP address")),
+    Optional(
+        "hostname", Format(names.dns_subdomain), InvalidIf(parse_address, "must be a DNS name, not an IP address")
+    ),
 )
-ONLY_WITH_BALANCER: Final = Forbidden("may only be used when `spec.type` is 'LoadBalancer'")
+ONLY_WITH_BALANCER: Final = ForbiddenField("may only be used when `spec.type` is 'LoadBalancer'")
 
 SERVICE_RULES: Final = Rules(
     name=names.dns_1035_label,

@@ -14,7 +14,7 @@ from farflung.apis.core.pods import POD_RULES, POD_TEMPLATE_RULES
 from farflung.apis.core.resources import check_quantity
 from farflung.apis.core.services import ENDPOINTS_RULES, SERVICE_RULES
 from farflung.apis.names import NAME_LABEL, SERVICE_ACCOUNT_NAME
-from farflung.apis.rows import Change, Default, Defaults, Each, Format, Optional, Table, Unique, Validation
+from farflung.apis.rows import ChangeCheck, Default, Defaults, Each, Format, Optional, Table, Unique, Validation
 from farflung.apis.validation import (
     Deletion,
     Errors,
@@ -275,7 +275,7 @@ NODE: Final = Table(
     Optional("spec.podCIDRs", check_families),
     Each("spec.podCIDRs", Unique()),
 )
-NODE_UPDATE: Final = Table(Each("status.addresses", Unique("type", "address")), Change(check_node_changes))
+NODE_UPDATE: Final = Table(Each("status.addresses", Unique("type", "address")), ChangeCheck(check_node_changes))
 
 NODE_RULES: Final = Rules(
     name=names.dns_subdomain,

@@ -19,7 +19,7 @@ from farflung.apis.rows import (
     Enum,
     FirstError,
     IfPresent,
-    Invalid,
+    InvalidIf,
     Maximum,
     Minimum,
     Optional,
@@ -364,7 +364,7 @@ def check_driver_name(driver: str, field: str, errors: Errors) -> None:
 
 
 PARTITION: Final = Pointer("partition", Range(0, 255, names.between(1, 255)))
-DRIVER: Final = Required("driver", FirstError(Invalid("len({v}) > 63", names.at_most(63)), check_driver_name))
+DRIVER: Final = Required("driver", FirstError(InvalidIf("len({v}) > 63", names.at_most(63)), check_driver_name))
 NO_LUN: Final = "lun is required if targetWWNs is specified"
 
 #: in the order of validation
@@ -380,15 +380,17 @@ SOURCES: Final[Mapping[str, CheckFunction]] = {
     "nfs": Table(
         Required("server"),
         Required("path"),
-        Always("path", Invalid("not {v}.startswith('/')", "must be an absolute path")),
+        Always("path", InvalidIf("not {v}.startswith('/')", "must be an absolute path")),
     ),
     "iscsi": Table(
         Required("targetPortal"),
         Required(
             "iqn",
             FirstError(
-                Invalid("{v}[:3] not in ('iqn', 'eui', 'naa')", "must be valid format starting with iqn, eui, or naa"),
-                Invalid(lambda name: not _ISCSI.fullmatch(name), "must be valid format"),
+                InvalidIf(
+                    "{v}[:3] not in ('iqn', 'eui', 'naa')", "must be valid format starting with iqn, eui, or naa"
+                ),
+                InvalidIf(lambda name: not _ISCSI.fullmatch(name), "must be valid format"),
             ),
         ),
         Always("lun", Range(0, 255), zero=0),

@@ -24,7 +24,7 @@ from farflung.controllers.status_summarizer.collectors import (
     cell,
     number,
 )
-from farflung.controllers.status_summarizer.health import Row
+from farflung.controllers.status_summarizer.health import DestinationRow
 from farflung.machinery.cel.language.budget import MOST_WORK, OverBudget
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library.moments import timestamp_of
@@ -49,7 +49,7 @@ class CollectorResult:
         self._rows: _RowList | _GroupedRows = _GroupedRows(query) if query.combined else _RowList()
         self._failures: list[tuple[Route, str, int, _Failure]] = []  #: sorted
 
-    def put(self, mailbox: str, row: Row) -> bool:
+    def put(self, mailbox: str, row: DestinationRow) -> bool:
         evaluation = _evaluate(self.query, row.given)
         copy = None if evaluation is None else _CopyValues(row.place, evaluation)
         if self._copies.get(mailbox) == copy:

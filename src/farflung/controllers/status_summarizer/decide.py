@@ -29,8 +29,8 @@ from farflung.controllers.status_summarizer.health import (
     NOTHING,
     CopyProblem,
     CopyReport,
+    DestinationRow,
     Digest,
-    Row,
     SummarySubject,
     SyncerReport,
     digest_of,
@@ -466,7 +466,7 @@ class Summaries:
 
     def _row(
         self, source: Obj, place: Route, digest: Digest | None, seen: ObservedObject | None, *, is_stale: bool
-    ) -> Row:
+    ) -> DestinationRow:
         location = self._known.locations.get((place.cluster, place.location))
         returned = None if seen is None else orjson.loads(seen.document).get("status")
         propagation: Obj = {"stale": is_stale}
@@ -484,7 +484,7 @@ class Summaries:
             "returned": {} if returned is None else {"status": returned},
             "propagation": propagation,
         }
-        return Row(place, given)
+        return DestinationRow(place, given)
 
 
 def _without_reports(source: ObservedObject) -> Obj:

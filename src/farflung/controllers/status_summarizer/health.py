@@ -55,7 +55,7 @@ class CopyReport:
     stale: CopyProblem | None = None  #: why the status is stale
 
 
-class Row(NamedTuple):
+class DestinationRow(NamedTuple):
     """One destination, for expressions."""
 
     place: Route

@@ -126,7 +126,7 @@ def _float(number: int | float | Fraction) -> float:
         return sys.float_info.max if number > 0 else -sys.float_info.max
 
 
-class Table(Generic[V]):
+class AggregateTable(Generic[V]):
     """Aggregates by name; a summary has the first of them."""
 
     __slots__ = ("_column", "_columns", "_limit", "_order")
@@ -185,9 +185,9 @@ class Tally:
         self._missing = 0
         self._stale = 0
         self._observed: SortedCounter[str] = SortedCounter()
-        self._numbers: Table[int | float] = Table(Statistics, NUMBERS)
-        self._conditions: Table[str] = Table(SortedCounter, CONDITIONS)
-        self._texts: Table[str] = Table(SortedCounter, TEXTS)
+        self._numbers: AggregateTable[int | float] = AggregateTable(Statistics, NUMBERS)
+        self._conditions: AggregateTable[str] = AggregateTable(SortedCounter, CONDITIONS)
+        self._texts: AggregateTable[str] = AggregateTable(SortedCounter, TEXTS)
         self._problems: dict[Rank, CopyProblem] = {}
         self._broken: list[Rank] = []
 

@@ -11,7 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from farflung.apis.admissionregistration.expressions import VARIABLES, CompiledPolicy, PolicyExpression, Validation
+from farflung.apis.admissionregistration.expressions import (
+    VARIABLES,
+    CompiledPolicy,
+    PolicyExpression,
+    PolicyValidation,
+)
 from farflung.machinery.cel.language.budget import PER_CALL, PER_OBJECT, OverBudget
 from farflung.machinery.cel.language.values import EvaluationError, type_name
 from farflung.machinery.errors import go_quote
@@ -172,7 +177,7 @@ def _conditions_hold(
     return not errors
 
 
-def _validate(evaluation: _Evaluation, validation: Validation, verdict: PolicyDecision, *, fails: bool) -> None:
+def _validate(evaluation: _Evaluation, validation: PolicyValidation, verdict: PolicyDecision, *, fails: bool) -> None:
     value = evaluation.value(validation.expression)
     if value is True:
         return
@@ -182,7 +187,7 @@ def _validate(evaluation: _Evaluation, validation: Validation, verdict: PolicyDe
         verdict.objections.append(Objection(value.text))
 
 
-def _message(evaluation: _Evaluation, validation: Validation) -> str:
+def _message(evaluation: _Evaluation, validation: PolicyValidation) -> str:
     message: Any = ""
     if validation.message_expression is not None:
         message = evaluation.value(validation.message_expression)
