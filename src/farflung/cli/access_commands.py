@@ -1,4 +1,4 @@
-"""Commands about who may use a hub: tokens of users, and the registration of syncers."""
+"""Commands for access to a hub: tokens of users, and the registration of syncers."""
 
 from __future__ import annotations
 
