@@ -36,8 +36,8 @@ lint: setup  ## format, lint, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint  ## lint, and the fast tests: run it before you commit
-	$(BIN)/pytest -q -n 4 --dist worksteal -m "not slow and not long"
+check: lint  ## lint, and the unit tests: run it before you commit
+	$(BIN)/pytest -q -n 4 --dist worksteal -m "not slow and not long" $(addprefix --ignore=tests/,conformance contract docs e2e upgrade)
 
 conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp; SERVER or KCP=kubeconfig names another server
 ifdef SERVER
