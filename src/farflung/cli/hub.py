@@ -188,13 +188,15 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
         try:
             lines.begin()
             memory.freeze()
+            metrics = assembly.hub.metrics
             server = await serve_on(sockets, assembly.hub, tls=server_context(certificates))
             try:
-                metrics = assembly.hub.metrics
                 metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
+                metrics.probe.start(asyncio.get_running_loop())
                 _write_kubeconfig(settings, url, certificates.ca_pem, admin_tokens)
                 yield server
             finally:
+                metrics.probe.stop()
                 await server.stop(STOP_GRACE)
         finally:
             following.cancel()

@@ -1,7 +1,7 @@
 """The metrics of the hub.
 
 Requests are counted in a dict, on the event loop only.  Gauges are measured when a client requests /metrics, and the
-Prometheus library is loaded then.
+Prometheus library is loaded then.  The probe measures the event loop all the time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+
+from farflung.lib.loop_probe import LoopProbe
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -23,6 +25,7 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = {}
         self._gauges: dict[str, tuple[str, Measure]] = {}
+        self.probe = LoopProbe()
 
     def count(self, method: str, code: int) -> None:
         known = method if method in METHODS else "other"
@@ -33,12 +36,17 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Called by the Prometheus registry."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         requests = CounterMetricFamily("farflung_requests", "Answered requests.", labels=("method", "code"))
         for (method, code), count in self._requests.items():
             requests.add_metric((method, str(code)), count)
         yield requests
+        lag = HistogramMetricFamily("farflung_event_loop_lag_seconds", "Delay of timers by turns of the event loop.")
+        lag.add_metric((), self.probe.buckets, self.probe.sum)
+        yield lag
+        what = "Turns of the event loop that took more than 50 ms of CPU time."
+        yield CounterMetricFamily("farflung_event_loop_long_turns", what, self.probe.long_turns)
         for name, (what, measure) in self._gauges.items():
             yield GaugeMetricFamily(name, what, measure())
 
