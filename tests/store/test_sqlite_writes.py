@@ -14,7 +14,7 @@ import pytest
 from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
 from farflung.store.sqlite.files import connect_to_read, connect_to_write
 from farflung.store.sqlite.store import SqliteStore
-from farflung.store.sqlite.writer import PendingWrite, Writer
+from farflung.store.sqlite.writer import Checkpointer, PendingWrite, Progress, Writer
 
 MAPS = "/core/configmaps/"
 
@@ -131,12 +131,49 @@ async def test_a_transaction_that_was_left_open_does_not_swallow_a_write(tmp_pat
     committed: asyncio.Queue[Sequence[PendingWrite]] = asyncio.Queue()
     with closing(connect_to_write(path)) as writing, closing(connect_to_read(path)) as reading:
         writing.execute("begin immediate")
-        writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, dirty=threading.Event())
+        writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=Progress())
         write = PendingWrite(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future())
         writer.submit(write)
         assert list(await committed.get()) == [write]
         assert reading.execute("select rv from kv").fetchall() == [(2,)]
         writer.stop()
+
+
+class RecordingLock:
+    """A lock that records the threads that held it, and whether two did at the same time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holders: list[str] = []
+
+    def __enter__(self) -> None:
+        assert self.lock.acquire(timeout=60)
+        self.holders.append(threading.current_thread().name)
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+async def test_commits_and_checkpoints_exclude_each_other(tmp_path: Path) -> None:
+    """SQLite before 3.51.3 can lose a commit beside a checkpoint."""
+    path = tmp_path / "store.db"
+    await (await SqliteStore.open(path)).close()
+    loop = asyncio.get_running_loop()
+    committed: asyncio.Queue[Sequence[PendingWrite]] = asyncio.Queue()
+    lock = RecordingLock()
+    progress = Progress(transfer=lock)
+    with closing(connect_to_write(path)) as writing, closing(connect_to_write(path)) as checkpointing:
+        writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=progress)
+        checkpointer = Checkpointer(checkpointing, progress)
+        writer.submit(PendingWrite(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future()))
+        await committed.get()
+        await writer.perform(lambda connection: None)
+        while "store-checkpoint" not in lock.holders:
+            await asyncio.to_thread(progress.dirty.set)
+        checkpointer.stop()
+        writer.stop()
+    assert lock.holders[0] == "store-writer"
+    assert lock.holders.count("store-writer") == 2
 
 
 async def test_closing_commits_what_is_under_way(store: SqliteStore, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -37,7 +36,7 @@ from farflung.store.compaction import KEEP, Clock, Gaps, Marks, compact_periodic
 from farflung.store.fanout import Fanout
 from farflung.store.sqlite import files, rows
 from farflung.store.sqlite.history import History
-from farflung.store.sqlite.writer import Checkpointer, PendingWrite, Writer, fail_write, resolve
+from farflung.store.sqlite.writer import Checkpointer, PendingWrite, Progress, Writer, fail_write, resolve
 from farflung.store.tail import LINES
 
 T = TypeVar("T")
@@ -63,10 +62,12 @@ class SqliteStore:
         self._fanout = Fanout()
         self._compacting = asyncio.Lock()
         self._closed: asyncio.Task[None] | None = None
-        dirty = threading.Event()
+        progress = Progress()
         self._write_error = ""
-        self._writer = Writer(opened.writing, loop=self._loop, committed=self._publish, failed=self._fail, dirty=dirty)
-        self._checkpointer = Checkpointer(opened.checkpointing, dirty)
+        self._writer = Writer(
+            opened.writing, loop=self._loop, committed=self._publish, failed=self._fail, progress=progress
+        )
+        self._checkpointer = Checkpointer(opened.checkpointing, progress)
         self._history = History(opened.reading, self._state.get)
         self._forgetting = self._loop.create_task(compact_periodically(self, keep=keep, clock=clock))
 

@@ -1,8 +1,7 @@
 """The threads that write to the file.
 
 The writer commits all writes that were submitted during its last commit.  So many writers share the cost of a disk
-sync, and a single writer does not wait.  The checkpointer moves the write-ahead log into the file without blocking
-writes.
+sync, and a single writer does not wait.  The checkpointer moves the write-ahead log into the file between two commits.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
@@ -61,6 +61,16 @@ class Stop:
     """Ends the writer's thread."""
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Shared by writer and checkpointer.  `dirty`: there are commits to move into the file.  `transfer`: held while
+    either works, because SQLite before 3.51.3 can lose a commit that runs beside a checkpoint on another connection
+    (sqlite.org/wal.html, "The WAL-Reset Bug")."""
+
+    dirty: threading.Event = field(default_factory=threading.Event)
+    transfer: threading.Lock = field(default_factory=threading.Lock)
+
+
 class Writer:
     """Commits writes in order, and calls `committed`, or `failed` with a reason, in the event loop."""
 
@@ -71,13 +81,13 @@ class Writer:
         loop: asyncio.AbstractEventLoop,
         committed: Callable[[Sequence[PendingWrite]], None],
         failed: Callable[[Sequence[PendingWrite], str], None],
-        dirty: threading.Event,
+        progress: Progress,
     ) -> None:
         self._connection = connection
         self._loop = loop
         self._committed = committed
         self._failed = failed
-        self._dirty = dirty
+        self._progress = progress
         self._writes: deque[PendingWrite] = deque()
         self._queue: queue.SimpleQueue[Job[Any] | Stop | None] = queue.SimpleQueue()  #: None: there are writes
         self._announced = False  #: the thread will be woken for the newest writes
@@ -129,13 +139,14 @@ class Writer:
 
     def _commit(self, writes: list[PendingWrite]) -> None:
         try:
-            self._insert(writes)
+            with self._progress.transfer:
+                self._insert(writes)
         except Exception as error:
             log.warning("%d writes failed: %s", len(writes), error)
             self._roll_back()
             self._call_in_loop(self._failed, writes, str(error))
         else:
-            self._dirty.set()
+            self._progress.dirty.set()
             self._call_in_loop(self._committed, writes)
 
     def _insert(self, writes: list[PendingWrite]) -> None:
@@ -153,14 +164,15 @@ class Writer:
 
     def _perform(self, job: Job[Any]) -> None:
         try:
-            self._connection.execute("begin immediate")
-            result = job.work(self._connection)
-            self._connection.execute("commit")
+            with self._progress.transfer:
+                self._connection.execute("begin immediate")
+                result = job.work(self._connection)
+                self._connection.execute("commit")
         except Exception as error:
             self._roll_back()
             self._call_in_loop(fail_write, job.outcome, str(error))
         else:
-            self._dirty.set()
+            self._progress.dirty.set()
             self._call_in_loop(resolve, job.outcome, result)
 
     def _roll_back(self) -> None:
@@ -214,11 +226,12 @@ def fail_write(outcome: asyncio.Future[Any], reason: str) -> None:
 
 
 class Checkpointer:
-    """Sleeps until a commit sets `dirty`."""
+    """Sleeps until a commit sets `progress.dirty`."""
 
-    def __init__(self, connection: sqlite3.Connection, dirty: threading.Event) -> None:
+    def __init__(self, connection: sqlite3.Connection, progress: Progress) -> None:
         self._connection = connection
-        self._dirty = dirty
+        self._dirty = progress.dirty
+        self._transfer = progress.transfer
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="store-checkpoint", daemon=True)
         self._thread.start()
@@ -243,9 +256,10 @@ class Checkpointer:
 
     def _checkpoint(self, mode: str) -> bool:
         try:
-            [(busy, frames, _)] = self._connection.execute(f"pragma wal_checkpoint({mode})").fetchall()
-            if frames > FRAMES:
-                [(busy, _, _)] = self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+            with self._transfer:
+                [(busy, frames, _)] = self._connection.execute(f"pragma wal_checkpoint({mode})").fetchall()
+                if frames > FRAMES:
+                    [(busy, _, _)] = self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
         except sqlite3.Error as error:
             log.warning("the write-ahead log stays as it is: %s", error)
             return False
