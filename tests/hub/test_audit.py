@@ -9,7 +9,7 @@ import re
 import pytest
 from hub_harness import APPLY_PATCH, CONFIG_MAPS, JSON_PATCH, USER_TOKEN, LocalHub
 
-from farflung.http.messages import Request
+from farflung.http.messages import Request, Response
 from farflung.hub.request.audit import Audit, Trail
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -155,3 +155,20 @@ def test_a_record_that_waits_to_be_formatted_is_small_for_any_request() -> None:
         audit.end(trail, 403)
     assert isinstance(written[0], Trail)
     assert all(isinstance(one, str) and one.startswith("audit ") and len(one) < 1000 for one in written[1:])
+
+
+async def test_a_request_that_is_refused_before_its_body_arrives_has_a_line(
+    hub: LocalHub, lines: pytest.LogCaptureFixture
+) -> None:
+    assert hub.function.admit(hub.prepared("POST", CONFIG_MAPS, None, "", {})) == "/admin"
+    refused = []
+    for token in (USER_TOKEN, "wrong", None):
+        hub.token = token
+        refused.append(hub.function.admit(hub.prepared("POST", CONFIG_MAPS, None, "", {})))
+    assert [answer.status for answer in refused if isinstance(answer, Response)] == [403, 401, 403]
+    where = "verb=create resource=core/v1/configmaps cluster=root namespace=default"
+    assert told(lines) == [
+        f"audit user=somebody {where} code=403",
+        f"audit user=- {where} code=401",
+        f"audit user=system:anonymous {where} code=403",
+    ]

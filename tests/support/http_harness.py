@@ -16,8 +16,8 @@ import orjson
 import uvloop
 
 from farflung.http.limits import Limits
-from farflung.http.messages import Answer, Handler, Request, Response, Sink, Stream
-from farflung.http.server import Server, serve
+from farflung.http.messages import Admit, Answer, Handler, Request, Response, Sink, Stream
+from farflung.http.server import Server, anyone, listening_sockets, serve_on
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -147,14 +147,21 @@ class Toy:
 class Harness:
     """The server runs on uvloop in a thread; everything that reaches the loop's exception handler is kept."""
 
-    def __init__(self, handler: Handler, limits: Limits | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+        admit: Admit = anyone,
+    ) -> None:
         self.limits = limits or Limits()
         self.loop = uvloop.new_event_loop()
         self.errors: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda loop, context: self.errors.append(context))
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
-        self.server: Server = self.run(serve(handler, host="127.0.0.1", port=0, tls=tls, limits=self.limits))
+        sockets = self.run(listening_sockets("127.0.0.1", 0))
+        self.server: Server = self.run(serve_on(sockets, handler, tls=tls, limits=self.limits, admit=admit))
         self.port = self.server.port
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -188,8 +188,8 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
         try:
             lines.begin()
             memory.freeze()
-            metrics = assembly.hub.metrics
-            server = await serve_on(sockets, assembly.hub, tls=server_context(certificates))
+            hub, metrics = assembly.hub, assembly.hub.metrics
+            server = await serve_on(sockets, hub, tls=server_context(certificates), admit=hub.admit)
             try:
                 metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
                 metrics.probe.start(asyncio.get_running_loop())

@@ -91,6 +91,7 @@ class SectionedGroup(click.Group):
 def main() -> None:
     """Farflung places Kubernetes workloads on many far-flung clusters from one small hub."""
     memory.collect_seldom()
+    memory.return_large_blocks()
 
 
 for _commands in SECTIONS.values():

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Iterator
 from math import inf
 from typing import Final, cast
 
+from farflung.http.bodies import BodyBudget
 from farflung.http.heads import (
     BLOCK,
     CLOSE,
@@ -27,10 +28,10 @@ from farflung.http.heads import (
     failure,
 )
 from farflung.http.limits import Limits
-from farflung.http.messages import Answer, Handler, Response, Stream
+from farflung.http.messages import Admit, Answer, Handler, Request, Response, Stream
 from farflung.http.parser import BETWEEN, BODY, HEAD, Exchange, KnownHeads, RequestParser
 from farflung.http.sink import StreamSink
-from farflung.machinery.errors import ApiError, internal
+from farflung.machinery.errors import ApiError, internal, too_many_requests
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +44,19 @@ UNEXPECTED: Final = 64 * 1024
 ANSWERS: Final = (Response, Stream)
 #: Not a stage of the parser: the deadline must be set again.
 UNKNOWN: Final = -1
+BODIES_EXHAUSTED: Final = "too many large request bodies are being received; send fewer at once"
 FAILED: Final = "the hub failed to answer this request; its log has the details"
 
 
 class ServerState:
     """The state of a server that its connections share."""
 
-    def __init__(self, handler: Handler, limits: Limits, loop: asyncio.AbstractEventLoop, now: float) -> None:
+    def __init__(
+        self, handler: Handler, admit: Admit, limits: Limits, loop: asyncio.AbstractEventLoop, now: float
+    ) -> None:
         self.handler = handler
+        self.admit = admit
+        self.bodies = BodyBudget(limits.incomplete_bodies)
         self.limits = limits
         self.loop = loop
         self.heads = Heads(now)
@@ -86,6 +92,7 @@ class Connection(asyncio.Protocol):
     """HTTP/1.1 and HTTP/1.0 with one client."""
 
     __slots__ = (
+        "_admitted",
         "_answering",
         "_awaited",
         "_blocks",
@@ -99,6 +106,7 @@ class Connection(asyncio.Protocol):
         "_parser",
         "_reading",
         "_ready",
+        "_sender",
         "_sink",
         "_stage",
         "_task",
@@ -122,6 +130,8 @@ class Connection(asyncio.Protocol):
         self._ready: list[Exchange] = []
         self._unparsed: memoryview | None = None
         self._unexpected = 0
+        self._admitted: Request | None = None  #: the incomplete request that was admitted
+        self._sender = ""  #: … and its sender
         self._answering = False  #: a task, a stream or a large body is pending
         self._task: asyncio.Task[None] | None = None  #: awaits answers, one after the other
         self._awaited: tuple[Exchange, Awaitable[Answer]] | None = None  #: the next answer for that task
@@ -271,6 +281,7 @@ class Connection(asyncio.Protocol):
 
     def _drop_parser(self) -> None:
         self._unparsed = None
+        self._release_body()
         if self._parser is not None:
             self._parser.close()
             self._parser = None
@@ -288,8 +299,37 @@ class Connection(asyncio.Protocol):
             self._last_words = failure(refusal)
             self._drop_parser()
         else:
+            incomplete = parser.incomplete
+            if self._admitted is not None and incomplete is not self._admitted:
+                self._release_body()
             if parser.finished:
                 self._drop_parser()
+            elif incomplete is not None:
+                self._receive_body(incomplete, parser.body_size)
+
+    def _receive_body(self, request: Request, size: int) -> None:
+        """Only an authenticated sender may send a body that does not arrive with its head."""
+        if self._admitted is None:
+            admitted = self.shared.admit(request)
+            if isinstance(admitted, Response):
+                self._last_words = admitted
+                self._drop_parser()
+                return
+            self._admitted, self._sender = request, admitted
+        if self._answering or self._ready:
+            self._pause_reading()  # its turn comes after the requests before it
+        self.shared.bodies.hold(self, self._sender, size)
+
+    def _release_body(self) -> None:
+        if self._admitted is not None:
+            self._admitted = None
+            self.shared.bodies.release(self)
+
+    def refuse_body(self) -> None:
+        """Called by the budget of incomplete bodies."""
+        self._last_words = failure(too_many_requests(BODIES_EXHAUSTED))
+        self._drop_parser()
+        self.shared.loop.call_soon(self._advance)
 
     def _ignore(self, size: int) -> None:
         """Ignore bytes after the last request.  They are read to notice the client's end, and because closing a socket

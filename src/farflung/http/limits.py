@@ -14,6 +14,7 @@ class Limits:
     header_count: int = 256
     header_bytes: int = 64 * 1024  #: names and values of one request, with trailers
     body_bytes: int = 3 * 1024 * 1024  #: as in Kubernetes
+    incomplete_bodies: int = 64 * 1024 * 1024  #: bytes of all bodies that have not arrived completely
     pipelined: int = 16  #: requests that are read before their turn
     connections: int = 20_000
     stream_buffer: int = 4 * 1024 * 1024  #: unread bytes of a watch before it is closed

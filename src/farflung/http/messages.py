@@ -59,5 +59,8 @@ class Stream:
 
 
 Answer = Response | Stream
+#: Called when the head of a request has arrived but not all of its body.  Returns the sender, whose share of memory the
+#: body counts against, or the response that refuses the request.
+Admit = Callable[[Request], str | Response]
 #: Reads are answered at once; writes are awaited.
 Handler = Callable[[Request], Answer | Awaitable[Answer]]

@@ -233,6 +233,16 @@ class RequestParser:
             if self._silent_bytes > self._limits.header_bytes + self._limits.request_line:
                 raise headers_too_large()
 
+    @property
+    def incomplete(self) -> Request | None:
+        """The request whose head is complete, but not its body."""
+        return self._request if self.stage == BODY else None
+
+    @property
+    def body_size(self) -> int:
+        """Bytes of its body so far."""
+        return len(self._body)
+
     def close(self) -> None:
         """Break the reference cycle with llhttp.  The parser cannot be used afterwards."""
         self.finished = True

@@ -12,7 +12,7 @@ from typing import Final
 
 from farflung.http.connection import Connection, ServerState
 from farflung.http.limits import Limits
-from farflung.http.messages import Handler
+from farflung.http.messages import Admit, Handler, Request
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +22,11 @@ BACKLOG: Final = 1024
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 #: Seconds for cancelled requests to clean up.
 CANCELLATION: Final = 1.0
+
+
+def anyone(request: Request) -> str:
+    """Admit every request, of one sender."""
+    return ""
 
 
 async def serve(
@@ -35,11 +40,16 @@ async def serve(
 
 
 async def serve_on(
-    sockets: list[socket.socket], handler: Handler, *, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
+    sockets: list[socket.socket],
+    handler: Handler,
+    *,
+    tls: ssl.SSLContext | None,
+    limits: Limits = DEFAULT_LIMITS,
+    admit: Admit = anyone,
 ) -> Server:
     """Like `serve`, on listening sockets, which are closed with the server."""
     loop = asyncio.get_running_loop()
-    server = Server(ServerState(handler, limits, loop, time.time()))
+    server = Server(ServerState(handler, admit, limits, loop, time.time()))
     try:
         await server.listen(sockets, tls)
     except BaseException:

@@ -86,6 +86,22 @@ class Hub:
             return self._counted(request, answer, trail)
         return answer if isinstance(answer, Stream) else self._finish(request, answer, trail)
 
+    def admit(self, request: Request) -> str | Response:
+        """The sender of a request whose body has not arrived yet, or the response that refuses the request."""
+        trail = self._audit.begin(request)
+        try:
+            route, target, user = self._enter(request, trail)
+            if target is None:
+                self._routes.check(route.cluster, route.view, user, attributes.of_path(request.method, route.path))
+            else:
+                access = attributes.of_target(request.method, target, request.query)
+                self._routes.check(target.cluster, target.view, user, access)
+        except (ApiError, Unavailable) as error:
+            response = refused(request, error)
+            self._counted(request, response, trail)
+            return response
+        return f"{user.cluster}/{user.name}"
+
     async def _finish(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
         try:
             while True:
@@ -112,6 +128,13 @@ class Hub:
         return answer
 
     def _dispatch(self, request: Request, trail: Trail | None) -> Answer | Awaitable[Answer]:
+        route, target, user = self._enter(request, trail)
+        if target is None:
+            return self._document(request, route, user)
+        return self._resource(request, target, user, trail)
+
+    def _enter(self, request: Request, trail: Trail | None) -> tuple[RequestRoute, Target | None, User]:
+        """Authenticate, and find the target.  Without a target the path is that of a document."""
         sender = self._authenticator.user_of(request)
         if trail is not None:
             trail.user = trail.by = sender
@@ -123,9 +146,7 @@ class Hub:
         target = target_of(*route)
         if trail is not None:
             trail.user, trail.route = user, requested
-        if target is None:
-            return self._document(request, route, user)
-        return self._resource(request, target, user, trail)
+        return route, target, user
 
     # --- resources --------------------------------------------------------------------------------
 

@@ -131,6 +131,12 @@ def too_large(limit: int) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
+def too_many_requests(message: str, seconds: int = 1) -> ApiError:
+    """The client may retry after `seconds`."""
+    headers = [("Retry-After", str(seconds))]
+    return ApiError(429, "TooManyRequests", message, {"retryAfterSeconds": seconds}, headers=headers)
+
+
 def expired(message: str, *, metadata: Obj | None = None) -> ApiError:
     return ApiError(410, "Expired", message, metadata=metadata)
 
