@@ -9,7 +9,7 @@ import pytest
 from fake_workspaces import Certificate, FakeHub, Server, self_signed
 from plugin_runner import Plugin, plugin_runner
 
-from farflung.cli.plugins import kcp, workspace, yaml_writer
+from farflung.cli.plugins import kcp, workspace, yaml_text
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def server(hub: FakeHub, server_certificate: Certificate, tmp_path: Path) -> Ite
 @pytest.fixture
 def kubeconfig(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "config"
-    path.write_text(yaml_writer.dump(server.kubeconfig()))
+    path.write_text(yaml_text.dump(server.kubeconfig()))
     path.chmod(0o600)
     monkeypatch.setenv("KUBECONFIG", str(path))
     monkeypatch.setenv("HOME", str(tmp_path))

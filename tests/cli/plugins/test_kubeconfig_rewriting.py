@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.cli.plugins import contexts
-from farflung.cli.plugins.errors import CommandError
+from farflung.cli.plugins.commands import CommandError
 from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, Kubeconfig, change_files, load, locations, parse, render
 
 OURS = {contexts.CURRENT, contexts.PREVIOUS}

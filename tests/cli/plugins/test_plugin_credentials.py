@@ -14,7 +14,7 @@ import pytest
 from fake_workspaces import TOKEN, Certificate, FakeHub, Server, self_signed
 from plugin_runner import Plugin
 
-from farflung.cli.plugins import yaml_writer
+from farflung.cli.plugins import yaml_text
 
 Rewrite = Callable[..., None]
 
@@ -27,7 +27,7 @@ def rewrite(server: Server, kubeconfig: Path) -> Rewrite:
         document = of.kubeconfig()
         document["users"][0]["user"] = user
         document["clusters"][1]["cluster"].update(cluster or {})
-        kubeconfig.write_text(yaml_writer.dump(document))
+        kubeconfig.write_text(yaml_text.dump(document))
 
     return write
 

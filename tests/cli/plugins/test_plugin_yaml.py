@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.cli.plugins.yaml_reader import Unfamiliar, load, read_block_yaml
-from farflung.cli.plugins.yaml_writer import dump
+from farflung.cli.plugins.yaml_text import Unfamiliar, dump, load, read_block_yaml
 
 KUBECONFIG = """\
 apiVersion: v1

@@ -11,8 +11,7 @@ import yaml
 from fake_workspaces import FakeHub, Server
 from plugin_runner import Outcome, Plugin
 
-from farflung.cli.plugins import creation as making
-from farflung.cli.plugins import session
+from farflung.cli.plugins import session, workspace
 
 NOTE = (
     "Note: 'kubectl ws' now matches 'cd' semantics: go to home workspace. 'kubectl ws -' to go back. "
@@ -141,7 +140,7 @@ def test_creating_waits_until_the_workspace_is_ready(
     assert ws("create", "a1").code == 0
     assert hub.polls_until_ready == 0
     hub.polls_until_ready = 10**9
-    monkeypatch.setattr(making, "READY_TIMEOUT", 0.01)
+    monkeypatch.setattr(workspace, "READY_TIMEOUT", 0.01)
     assert ws("create", "a2") == Outcome(
         1,
         'Workspace "a2" (type root:organization) created. Waiting for it to be ready...\n',

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from farflung.cli.plugins.commands import CommandCall, PluginCommand
-from farflung.cli.plugins.errors import ApiFailure, CommandError
-from farflung.cli.plugins.flags import CONNECTION, KUBECONFIG, Flag, seconds
+from farflung.cli.plugins.commands import (
+    CONNECTION,
+    KUBECONFIG,
+    ApiFailure,
+    CommandCall,
+    CommandError,
+    Flag,
+    PluginCommand,
+    seconds,
+)
 from farflung.cli.plugins.session import BINDINGS, PluginSession, is_workspace_path, phase, wait_until
 
 HEADINGS = ("APIBINDING", "RESOURCE GROUP-VERSION", "STATUS")

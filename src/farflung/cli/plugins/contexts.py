@@ -5,7 +5,7 @@ The plugin owns two pairs of a cluster and a context: the current and the previo
 
 from __future__ import annotations
 
-from farflung.cli.plugins.errors import CommandError
+from farflung.cli.plugins.commands import CommandError
 from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, Kubeconfig, KubeconfigEntry
 
 CURRENT = "workspace.kcp.io/current"

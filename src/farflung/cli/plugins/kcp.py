@@ -6,8 +6,7 @@ import sys
 
 from farflung.cli.plugins import commands
 from farflung.cli.plugins.bindings import BIND, CLAIMS
-from farflung.cli.plugins.commands import PluginCommand
-from farflung.cli.plugins.flags import LOGGING
+from farflung.cli.plugins.commands import LOGGING, PluginCommand
 from farflung.cli.plugins.snapshot import CRD
 from farflung.cli.plugins.workspace import WORKSPACE
 from farflung.lib.version import __version__

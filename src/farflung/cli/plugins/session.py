@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from farflung.cli.plugins import access, kubeconfig
-from farflung.cli.plugins.access import PluginAccess
-from farflung.cli.plugins.commands import CommandCall
-from farflung.cli.plugins.errors import CommandError
-from farflung.cli.plugins.kubeconfig import Kubeconfig
+from farflung.cli.plugins import kubeconfig
+from farflung.cli.plugins.commands import CommandCall, CommandError
+from farflung.cli.plugins.kubeconfig import Kubeconfig, PluginAccess
 
 if TYPE_CHECKING:
     from farflung.cli.plugins.connection import PluginConnection
@@ -45,7 +43,7 @@ class PluginSession:
         self.overrides = call.flags
         self.paths: list[Path] = kubeconfig.locations(call.flags.get("kubeconfig", ""), os.environ)
         self.kubeconfig: Kubeconfig = kubeconfig.load(self.paths)
-        self.access: PluginAccess = access.resolve(self.kubeconfig, self.overrides)
+        self.access: PluginAccess = kubeconfig.resolve(self.kubeconfig, self.overrides)
         self._connection: PluginConnection | None = None
 
     def __enter__(self) -> PluginSession:

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from farflung.cli.plugins.commands import CommandCall, PluginCommand
-from farflung.cli.plugins.errors import CommandError
-from farflung.cli.plugins.flags import Flag
+from farflung.cli.plugins.commands import CommandCall, CommandError, Flag, PluginCommand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,7 +159,7 @@ def _json(value: Any) -> str:
 def _yaml(value: Any) -> str:
     import yaml
 
-    from farflung.cli.plugins.yaml_reader import is_ambiguous
+    from farflung.cli.plugins.yaml_text import is_ambiguous
 
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 

@@ -1,14 +1,349 @@
-"""`kubectl ws`: its commands and help."""
+"""`kubectl ws`: switches workspaces like `cd`, creates workspaces and contexts, and prints their tree."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
-from farflung.cli.plugins import commands
-from farflung.cli.plugins.commands import PluginCommand
-from farflung.cli.plugins.creation import create, create_context, tree
-from farflung.cli.plugins.flags import BOOL, CONNECTION, KUBECONFIG, LOGGING, Flag
-from farflung.cli.plugins.navigation import current, use, use_given
+from farflung.cli.plugins import commands, contexts
+from farflung.cli.plugins.bindings import claim_warnings
+from farflung.cli.plugins.commands import (
+    BOOL,
+    CONNECTION,
+    KUBECONFIG,
+    LOGGING,
+    ApiFailure,
+    CommandCall,
+    CommandError,
+    Flag,
+    PluginCommand,
+)
+from farflung.cli.plugins.kubeconfig import CONTEXTS, Kubeconfig, change_files, context_name, resolve
+from farflung.cli.plugins.session import (
+    BINDINGS,
+    ROOT,
+    WORKSPACES,
+    PluginSession,
+    WorkspaceLocation,
+    connect,
+    is_workspace_path,
+    parse_server,
+    phase,
+    request_path,
+    wait_until,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from farflung.cli.plugins.connection import PluginConnection
+
+
+READY = "Ready"
+NOTE = (
+    "Note: 'kubectl ws' now matches 'cd' semantics: go to home workspace. "
+    "'kubectl ws -' to go back. 'kubectl ws .' to print current workspace."
+)
+
+
+def use(call: CommandCall) -> None:
+    """`kubectl ws WHERE`, and `kubectl ws` without arguments."""
+    if len(call.words) > 1:
+        call.show_help()
+        return
+    where = call.words[0] if call.words else ""
+    if where == ".":
+        current(call._replace(words=[]))
+        return
+    with PluginSession(call) as session:
+        go(session, where, call.is_set("short"))
+    if not call.words:
+        print(NOTE)
+
+
+def use_given(call: CommandCall) -> None:
+    """`kubectl ws use WHERE`."""
+    if call.words:
+        use(call)
+    else:
+        call.show_help()
+
+
+def current(call: CommandCall) -> None:
+    if call.words:
+        call.show_help()
+        return
+    report(PluginSession(call).access.server, call.is_set("short"))
+
+
+def go(session: PluginSession, where: str, short: bool) -> None:
+    """Switch to a workspace and print it."""
+    if where == "-":
+        _go_back(session, short)
+        return
+    kind = ""
+    if where in ("", "~", os.environ.get("HOME")):
+        target = _home(session)
+    elif where == "..":
+        target = _parent(session.location())
+    elif not is_workspace_path(where):
+        raise CommandError(f"invalid workspace name format: {where}")
+    elif where == ROOT or where.startswith("system:"):
+        target = WorkspaceLocation(session.location().base, where)
+    elif ":" in where:
+        target = _absolute(session, where)
+    else:
+        target, kind = _child(session, where)
+    context = context_name(session.kubeconfig, session.overrides)
+    change_files(session.paths, lambda kubeconfig: contexts.enter(kubeconfig, target.server, context))
+    _warn_of_claims(session.connection, target)
+    report(target.server, short, kind)
+
+
+def report(server: str, short: bool, kind: str = "") -> None:
+    location = parse_server(server)
+    if short:
+        if location:
+            print(location.path)
+    elif location is None:
+        print(f'Current workspace is the URL "{server}".')
+    else:
+        print(f'Current workspace is "{location.path}"' + (f" (type {kind})." if kind else "."))
+
+
+def _go_back(session: PluginSession, short: bool) -> None:
+    kubeconfig = change_files(session.paths, contexts.go_back)
+    server = contexts.server_of(kubeconfig, contexts.CURRENT)
+    location = parse_server(server)
+    if location:
+        with closing(_connection_to(kubeconfig, session)) as connection:
+            _warn_of_claims(connection, location)
+    report(server, short)
+
+
+def _connection_to(kubeconfig: Kubeconfig, session: PluginSession) -> PluginConnection:
+    """A connection for the new current context, whose server or user may differ."""
+    overrides = {name: value for name, value in session.overrides.items() if name not in ("context", "server")}
+    return connect(resolve(kubeconfig, overrides), overrides)
+
+
+def _home(session: PluginSession) -> WorkspaceLocation:
+    """Keeps the host of the user's URL, whatever host name the hub returns."""
+    home = session.connection.get(session.path(ROOT, WORKSPACES, "~")).get("spec", {})
+    known = parse_server(str(home.get("URL", "")))
+    path = known.path if known else str(home.get("cluster", ""))
+    if not is_workspace_path(path):
+        raise CommandError("the server does not say where the home workspace is")
+    return WorkspaceLocation(session.base, path)
+
+
+def _parent(location: WorkspaceLocation) -> WorkspaceLocation:
+    parent, _, _ = location.path.rpartition(":")
+    if parent:
+        return WorkspaceLocation(location.base, parent)
+    if location.path == ROOT:
+        raise CommandError(f'current workspace is "{ROOT}"')
+    raise CommandError(f'current workspace "{location.path}" has no parent')
+
+
+def _absolute(session: PluginSession, where: str) -> WorkspaceLocation:
+    location = session.location()
+    parent, _, name = where.rpartition(":")
+    try:
+        session.connection.get(session.path(parent, WORKSPACES, name))
+    except ApiFailure as failure:
+        if failure.code == 404:
+            raise CommandError(f'workspace "{where}" not found') from None
+    try:
+        groups = session.connection.get(session.path(where, "/apis")).get("groups")
+    except ApiFailure as failure:
+        if failure.code not in (403, 404):
+            raise
+        groups = None
+    if not groups:
+        raise CommandError(f"access to workspace {where} denied")
+    return WorkspaceLocation(location.base, where)
+
+
+def _child(session: PluginSession, name: str) -> tuple[WorkspaceLocation, str]:
+    location = session.location()
+    workspace = session.connection.get(session.path(location.path, WORKSPACES, name))
+    if phase(workspace) != READY:
+        raise CommandError(f'workspace "{name}" is not ready')
+    return WorkspaceLocation(location.base, f"{location.path}:{name}"), type_of(workspace)
+
+
+def type_of(workspace: dict[str, Any]) -> str:
+    kind = workspace.get("spec", {}).get("type", {})
+    return ":".join(part for part in (kind.get("path", ""), kind.get("name", "")) if part)
+
+
+def _warn_of_claims(connection: PluginConnection, location: WorkspaceLocation) -> None:
+    try:
+        bindings = connection.get(request_path(location.base, location.path, BINDINGS)).get("items") or []
+    except ApiFailure as failure:
+        if failure.code not in (403, 404):
+            warn(f"error checking APIBindings: {failure}")
+        return
+    except CommandError as error:
+        warn(f"error checking APIBindings: {error}")
+        return
+    for binding in bindings:
+        for line in claim_warnings(binding):
+            print(line)
+
+
+READY_TIMEOUT = 60.0
+NO_BREAK = "\N{NO-BREAK SPACE}"  #: as in kcp's trees
+
+
+def create(call: CommandCall) -> None:
+    if len(call.words) != 1:
+        raise CommandError(f"accepts 1 arg(s), received {len(call.words)}")
+    with PluginSession(call) as session:
+        _create(session, call, call.words[0])
+
+
+def _create(session: PluginSession, call: CommandCall, name: str) -> None:
+    location = session.location()
+    kind = call.flags.get("type", "")
+    if call.is_set("ignore-existing") and kind and not kind.startswith(f"{ROOT}:"):
+        raise CommandError("--ignore-existing must not be used with non-absolute type path")
+    workspace, existed = _created(session, location, call, name)
+    words = f'Workspace "{name}" (type {type_of(workspace)})'
+    if not existed:
+        print(f"{words} created. Waiting for it to be ready...", flush=True)
+    elif kind and type_of(workspace) != kind.lower():
+        raise CommandError(
+            f'workspace "{name}" cannot be created with type {kind}, '
+            f"it already exists with different type {type_of(workspace)}"
+        )
+    elif phase(workspace) != READY:
+        print(f"{words} already exists. Waiting for it to be ready...", flush=True)
+    else:
+        print(f"{words} already exists.")
+    _wait_until_ready(session, location, workspace)
+    print(f"{words} is ready to use.")
+    if call.is_set("enter"):
+        go(session, name, short=False)
+
+
+def _created(
+    session: PluginSession, location: WorkspaceLocation, call: CommandCall, name: str
+) -> tuple[dict[str, Any], bool]:
+    """The workspace, and whether it existed before."""
+    spec: dict[str, Any] = {}
+    if call.flags.get("type"):
+        path, _, kind = call.flags["type"].rpartition(":")
+        spec["type"] = {"name": kind.lower()} | ({"path": path} if path else {})
+    if call.flags.get("location-selector"):
+        spec["location"] = {"selector": parse_label_selector(call.flags["location-selector"])}
+    body = {"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": spec}
+    try:
+        return session.connection.post(session.path(location.path, WORKSPACES), body), False
+    except ApiFailure as failure:
+        if failure.code != 409 or not call.is_set("ignore-existing"):
+            raise
+    return session.connection.get(session.path(location.path, WORKSPACES, name)), True
+
+
+def _wait_until_ready(session: PluginSession, location: WorkspaceLocation, workspace: dict[str, Any]) -> None:
+    if phase(workspace) == READY:
+        return
+    path = session.path(location.path, WORKSPACES, workspace["metadata"]["name"])
+    if not wait_until(lambda: phase(session.connection.get(path)) == READY, READY_TIMEOUT):
+        raise CommandError("timed out waiting for the condition")
+
+
+def create_context(call: CommandCall) -> None:
+    if len(call.words) > 1:
+        call.show_help()
+        return
+    session = PluginSession(call)
+    before = session.kubeconfig
+    server = contexts.server_of(before, before.current_context)
+    location = parse_server(server)
+    if location is None:
+        raise CommandError(f'current URL "{server}" does not point to a workspace')
+    name = call.words[0] if call.words else location.path
+    existed = before.find(CONTEXTS, name) is not None
+    if existed and not call.is_set("overwrite"):
+        raise CommandError(f'context "{name}" already exists in kubeconfig, use --overwrite to update it')
+    change_files(session.paths, lambda kubeconfig: contexts.add_context(kubeconfig, name))
+    if not existed:
+        print(f'Created context "{name}" and switched to it.')
+    elif before.current_context == name:
+        print(f'Updated context "{name}".')
+    else:
+        print(f'Updated context "{name}" and switched to it.')
+
+
+def tree(call: CommandCall) -> None:
+    with PluginSession(call) as session:
+        print("\n".join(_tree_lines(session, call.is_set("full"))) + "\n")
+
+
+def _tree_lines(session: PluginSession, full: bool) -> list[str]:
+    top = session.location('current config context URL "{}" does not point to workspace').path
+    lines = ["."]
+    waiting = [(top, "", True, True)]
+    while waiting:
+        path, indent, last, must_be_seen = waiting.pop()
+        name = path if full else path.rpartition(":")[2]
+        lines.append(f"{indent}{'└── ' if last else '├── '}{name}")
+        children = [f"{path}:{child}" for child in _children(session, path, must_be_seen)]
+        deeper = indent + ("    " if last else f"│{NO_BREAK}{NO_BREAK} ")
+        waiting += [(child, deeper, child == children[-1], False) for child in reversed(children)]
+    return lines
+
+
+def _children(session: PluginSession, path: str, must_be_seen: bool) -> list[str]:
+    """Names of the workspaces in one; empty if the user has no access."""
+    try:
+        items = session.connection.get(session.path(path, WORKSPACES)).get("items") or []
+    except ApiFailure as failure:
+        if failure.code == 404 or (failure.code == 403 and not must_be_seen):
+            return []
+        raise
+    return sorted(str(item["metadata"]["name"]) for item in items)
+
+
+_KEY = r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?"
+_VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
+_EQUAL = re.compile(rf"\s*({_KEY})\s*(!=|==|=)\s*({_VALUE})\s*")
+_SET = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^()]*)\)\s*")
+_EXISTS = re.compile(rf"\s*(!?)\s*({_KEY})\s*")
+_COMMA = re.compile(r",(?![^(]*\))")
+
+
+def parse_label_selector(text: str) -> dict[str, Any]:
+    """`a=b,c in (d, e),!f` as matchLabels and matchExpressions."""
+    labels: dict[str, str] = {}
+    expressions: list[dict[str, Any]] = []
+    for term in _COMMA.split(text):
+        if match := _EQUAL.fullmatch(term):
+            key, operator, value = match.groups()
+            if operator == "!=":
+                expressions.append({"key": key, "operator": "NotIn", "values": [value]})
+            else:
+                labels[key] = value
+        elif match := _SET.fullmatch(term):
+            values = [value.strip() for value in match[3].split(",")]
+            operator = "In" if match[2] == "in" else "NotIn"
+            expressions.append({"key": match[1], "operator": operator, "values": values})
+        elif match := _EXISTS.fullmatch(term):
+            expressions.append({"key": match[2], "operator": "DoesNotExist" if match[1] else "Exists"})
+        else:
+            raise CommandError(f'unable to parse the label selector "{text}"')
+    selector: dict[str, Any] = {}
+    if labels:
+        selector["matchLabels"] = labels
+    if expressions:
+        selector["matchExpressions"] = expressions
+    return selector
+
 
 SHORT = Flag("short", "Print only the name of the workspace, e.g. for integration into the shell prompt", BOOL)
 

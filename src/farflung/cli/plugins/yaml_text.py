@@ -1,7 +1,7 @@
-"""A YAML reader for files of kubectl, kcp and farflung, much faster than importing PyYAML.
+"""YAML as kubectl writes it: a reader that is much faster than importing PyYAML, and a writer.
 
-It reads block mappings, block lists and scalars on one line.  PyYAML reads everything else, so that both always agree.
-"""
+The reader supports block mappings, block lists and scalars on one line.  PyYAML reads everything else, so that both
+always agree.  The writer sorts keys, does not indent lists and quotes little."""
 
 from __future__ import annotations
 
@@ -189,3 +189,82 @@ def _load_with_pyyaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+_PLAIN_TEXT = re.compile(r"(?:[A-Za-z0-9_./(]|-(?=[\x21-\x7e]))[\x21-\x7e]*(?: [\x21-\x7e]+)*")
+_SIMPLE = re.compile(r"[\x20-\x7e]+")
+
+
+def dump(value: Any) -> str:
+    """`document`: of JSON types."""
+    lines: list[str] = []
+    if isinstance(value, dict) and value:
+        _write_mapping(lines, value, "")
+    elif isinstance(value, list) and value:
+        _write_list(lines, value, "")
+    else:
+        lines.append(_written_scalar(value))
+    return "\n".join(lines) + "\n"
+
+
+def _write_mapping(lines: list[str], mapping: dict[Any, Any], indent: str) -> None:
+    for key in sorted(mapping, key=str):
+        value = mapping[key]
+        head = f"{indent}{_written_scalar(key)}:"
+        if isinstance(value, dict) and value:
+            lines.append(head)
+            _write_mapping(lines, value, indent + "  ")
+        elif isinstance(value, list) and value:
+            lines.append(head)
+            _write_list(lines, value, indent)
+        else:
+            lines.append(f"{head} {_written_scalar(value)}")
+
+
+def _write_list(lines: list[str], items: list[Any], indent: str) -> None:
+    for item in items:
+        start = len(lines)
+        if isinstance(item, dict) and item:
+            _write_mapping(lines, item, indent + "  ")
+        elif isinstance(item, list) and item:
+            _write_list(lines, item, indent + "  ")
+        else:
+            lines.append(f"{indent}  {_written_scalar(item)}")
+        lines[start] = f"{indent}- {lines[start][len(indent) + 2 :]}"
+
+
+def _written_scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return _text(value)
+    return "{}" if isinstance(value, dict) else "[]"
+
+
+def _text(text: str) -> str:
+    if is_ambiguous(text) or not text:
+        return _in_double_quotes(text)
+    if _PLAIN_TEXT.fullmatch(text) and ": " not in text and " #" not in text and text[-1] != ":":
+        return text
+    if _SIMPLE.fullmatch(text):
+        return "'" + text.replace("'", "''") + "'"
+    return _in_double_quotes(text)
+
+
+def _in_double_quotes(text: str) -> str:
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character == "\n":
+        return "\\n"
+    code = ord(character)
+    if 0x20 <= code < 0x7F or (code >= 0xA0 and character.isprintable()):
+        return character
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
