@@ -20,9 +20,9 @@ from farflung.cli.customize_output import printed
 from farflung.cli.main import main
 from farflung.client.errors import Forbidden
 from farflung.inspect.customize import CustomizeRequest, CustomizeResult, customize_objects, objects, read_missing
-from farflung.inspect.errors import InspectError
-from farflung.inspect.inventory import HiddenError
+from farflung.inspect.hub import HiddenError
 from farflung.inspect.manifests import Manifest
+from farflung.inspect.results import InspectError
 from farflung.machinery.codec import yaml as kubernetes_yaml
 from farflung.machinery.errors import Obj
 

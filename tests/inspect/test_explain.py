@@ -11,10 +11,9 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.cli.explain_output import printed
 from farflung.client.errors import Forbidden
-from farflung.inspect.errors import InspectError
 from farflung.inspect.explain import explain
-from farflung.inspect.inventory import HiddenError
-from farflung.inspect.results import as_document
+from farflung.inspect.hub import HiddenError
+from farflung.inspect.results import InspectError, as_document
 from farflung.machinery.errors import Obj
 
 PROD = {"matchLabels": {"env": "prod"}}

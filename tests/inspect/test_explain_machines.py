@@ -12,11 +12,9 @@ from asked_machines import FLAVOR, NOW, MachineHub, allocation, machine
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
 from farflung.apis.names import PODS
 from farflung.cli.machine_output import BEHIND, GONE, STAYS, UNSIZED, printed
-from farflung.inspect.errors import InspectError
 from farflung.inspect.explain_machines import explain
-from farflung.inspect.hub import server_time
-from farflung.inspect.inventory import HiddenError
-from farflung.inspect.results import as_document
+from farflung.inspect.hub import HiddenError, server_time
+from farflung.inspect.results import InspectError, as_document
 from farflung.machinery import times
 from farflung.machines.engine.policy import SchedulerPolicy
 from farflung.machines.engine.values import Capacity, Flavor, Site, SiteKey

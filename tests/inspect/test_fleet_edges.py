@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.inspect.fleet_edges import EdgeHealth, edges, state_of
+from farflung.inspect.fleet_health import EdgeHealth, edges, state_of
 from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from farflung.apis.globalscheduler.names import CLUSTERS
 from farflung.apis.names import LEASES
 from farflung.cli.status_output import machine_lines, printed
-from farflung.inspect.fleet_machines import machines
+from farflung.inspect.fleet_health import machines
 from farflung.inspect.fleet_status import status
 from farflung.inspect.results import as_document
 from farflung.machinery import times

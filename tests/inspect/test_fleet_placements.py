@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from farflung.controllers.placement_translator.decide import PlacementProblem, condition
-from farflung.inspect.fleet_placements import placements, summaries
+from farflung.inspect.fleet_health import placements, summaries
 from farflung.inspect.results import as_document
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import Withdrawal

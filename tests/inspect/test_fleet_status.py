@@ -21,11 +21,9 @@ from farflung.cli.main import main
 from farflung.cli.status_output import printed
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.decide import PlacementProblem, condition
-from farflung.inspect.errors import InspectError
-from farflung.inspect.fleet_reader import Fleet
-from farflung.inspect.fleet_status import FleetStatus, status, summarize, with_paths
+from farflung.inspect.fleet_status import Fleet, FleetStatus, status, summarize, with_paths
 from farflung.inspect.hub import HubClient, hub_client
-from farflung.inspect.results import as_document
+from farflung.inspect.results import InspectError, as_document
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import Withdrawal
 from farflung.placement.names import WITHDRAWAL_HELD

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from farflung.inspect.errors import InspectError
 from farflung.inspect.manifests import manifests
+from farflung.inspect.results import InspectError
 
 A = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 B = A.replace("name: a", "name: b")

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.names import LAST_APPLIED
 from farflung.cli.plan_output import printed
-from farflung.inspect.errors import InspectError
 from farflung.inspect.manifests import Manifest
 from farflung.inspect.plan import Plan, applied, check, plan
-from farflung.inspect.results import as_document
+from farflung.inspect.results import InspectError, as_document
 from farflung.machinery.errors import Obj
 
 PROD, DEV = {"matchLabels": {"env": "prod"}}, {"matchLabels": {"env": "dev"}}

@@ -28,9 +28,8 @@ from farflung.cli.inspect_commands import split_reference
 from farflung.cli.main import main
 from farflung.cli.trace_output import printed
 from farflung.client.rest import Client
-from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, hub_client
-from farflung.inspect.results import as_document
+from farflung.inspect.results import InspectError, as_document
 from farflung.inspect.trace import Trace, TraceRequest, trace
 from farflung.inspect.trace_source import machine_conclusion
 from farflung.machinery.errors import Obj

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.controllers.status_summarizer.health import CopyProblem, Digest
-from farflung.inspect import syncer_report
+from farflung.inspect import trace_steps
 from farflung.inspect.trace_steps import (
     DestinationTrace,
     HiddenObject,
@@ -466,6 +466,6 @@ STATUSES = st.fixed_dictionaries(
 @given(STATUSES | ANYTHING)
 def test_no_report_is_too_strange_to_be_read(status: Any) -> None:
     config = {**reported(), "status": status}
-    report = syncer_report.read(config)
+    report = trace_steps.read_report(config)
     assert report.heard == datetime(2026, 1, 1, 11, 59, 50, tzinfo=UTC)
     assert "edge" in [step.name for step in found(config=config).steps]

@@ -17,8 +17,8 @@ from farflung.cli.main import main
 from farflung.cli.upsynced_output import printed
 from farflung.client.errors import Forbidden
 from farflung.client.rest import Client
-from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import hub_client
+from farflung.inspect.results import InspectError
 from farflung.inspect.upsynced import UpsyncQuery, upsynced
 from farflung.machinery.errors import Obj
 from farflung.syncer.conversion import for_mailbox

@@ -14,7 +14,7 @@ from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
-from farflung.inspect import inventory
+from farflung.inspect import hub
 from farflung.inspect.hub import HubClient, hub_client
 from farflung.machinery.errors import Obj
 from farflung.placement.types import parse_placement, previous
@@ -94,8 +94,8 @@ class AskedHub:
         """What the scheduler does about one placement."""
         document = await self.client.get(EDGE_PLACEMENTS, name)
         value = parse_placement(document)
-        observed = await inventory.slices_of(self.client, name)
-        engine = (await inventory.read(self.client.workspace("root"))).engine()
+        observed = await hub.slices_of(self.client, name)
+        engine = (await hub.read_inventory(self.client.workspace("root"))).engine()
         engine.put_placement(value)
         resolution = engine.resolve(value.key, previous(value, observed))
         writes = decide.plan(value, decide.desired(value, resolution), observed)

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias
 from farflung.cli.output import NONE, TABLE, machine_readable, named, table
 from farflung.inspect import fields
 from farflung.inspect.explain_machines import ClusterVerdict, MachineExplanation, MachineState, UnwellCluster
-from farflung.inspect.machine_results import (
+from farflung.inspect.scheduler_model import (
     BoundReplica,
     How,
     MachineDecision,

@@ -14,9 +14,9 @@ from farflung.cli.machine_output import NAMED as CLUSTERS_NAMED
 from farflung.cli.machine_output import bound_to, decision_lines, names_of
 from farflung.cli.output import TABLE, machine_readable, named
 from farflung.inspect.differences import Difference, SyncerConfigChange
-from farflung.inspect.machine_results import MachineDecision
 from farflung.inspect.plan import GONE, Plan, PlannedObject, PlannedPlacement
 from farflung.inspect.plan_copies import PlannedCopy, PlannedDestination
+from farflung.inspect.scheduler_model import MachineDecision
 from farflung.lib.words import count
 from farflung.placement.names import THE_ONE, GroupResource, Part
 

@@ -9,12 +9,20 @@ from itertools import islice
 from typing import Final
 
 from farflung.cli.output import NONE, TABLE, machine_readable, named, table
-from farflung.inspect import fields, fleet_edges
-from farflung.inspect.fleet_edges import Edge, EdgeHealth
-from farflung.inspect.fleet_machines import ClusterSummary, CommonReason, MachineHealth, SchedulingHealth
-from farflung.inspect.fleet_placements import BrokenCopy, CopiesHealth, PlacementHealth
+from farflung.inspect import fields, fleet_health
+from farflung.inspect.fleet_health import (
+    BrokenCopy,
+    ClusterSummary,
+    CommonReason,
+    CopiesHealth,
+    Edge,
+    EdgeHealth,
+    MachineHealth,
+    PlacementHealth,
+    SchedulingHealth,
+)
 from farflung.inspect.fleet_status import FleetStatus
-from farflung.inspect.scheduler_lease import SchedulerStatus, describe_problem
+from farflung.inspect.scheduler_model import SchedulerStatus, describe_problem
 from farflung.lib.words import count
 
 LISTED: Final = 20  #: edges and placements without --all
@@ -112,7 +120,7 @@ def _summary(one: CopiesHealth, now: datetime) -> list[str]:
 
 def _first(first: BrokenCopy, now: datetime) -> str:
     since = _ago(first.since, now)
-    reason = fleet_edges.describe_reason(first.reason, first.message)
+    reason = fleet_health.describe_reason(first.reason, first.message)
     return fields.line(f"{first.sync_target_name}: {reason}{f' (since {since})' if since else ''}")
 
 

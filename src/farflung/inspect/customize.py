@@ -17,11 +17,9 @@ from farflung.apis.edge.names import CUSTOMIZERS
 from farflung.apis.kcp.kinds import KINDS as KCP
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOCATIONS, SYNC_TARGETS
 from farflung.client.errors import NotFound
-from farflung.inspect import inventory
-from farflung.inspect.errors import InspectError
-from farflung.inspect.hub import HubClient, workspace_name
-from farflung.inspect.inventory import Inventory
+from farflung.inspect.hub import HubClient, Inventory, read_inventory, workspace_name
 from farflung.inspect.manifests import Manifest, manifests
+from farflung.inspect.results import InspectError
 from farflung.machinery.errors import Obj
 from farflung.placement.customize import (
     Customizer,
@@ -160,7 +158,7 @@ def _of_kind(kind: str, names: Iterable[str]) -> list[Manifest]:
 
 async def location_in_hub(hub: HubClient, request: CustomizeRequest) -> LocationParameters:
     cluster, _, name = request.location.rpartition(":")
-    known = await (_inventory_of(hub, cluster, name) if cluster else inventory.read(hub.root))
+    known = await (_inventory_of(hub, cluster, name) if cluster else read_inventory(hub.root))
     found = [one for one in known.locations if one.key.name == name]
     if not found:
         raise InspectError(f"Location {request.location} not found")

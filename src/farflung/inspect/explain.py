@@ -15,12 +15,9 @@ from farflung.client.discovery import discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
 from farflung.controllers.edge_scheduler import decide
-from farflung.inspect import inventory
-from farflung.inspect.errors import InspectError
-from farflung.inspect.hub import HubClient, get_placement, workspace_name
-from farflung.inspect.inventory import Inventory
+from farflung.inspect.hub import HubClient, Inventory, get_placement, read_inventory, slices_of, workspace_name
 from farflung.inspect.placement_model import observed_object
-from farflung.inspect.results import Result
+from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
 from farflung.placement import resolve
 from farflung.placement.feeds import copied_kinds
@@ -140,10 +137,8 @@ async def explain(hub: HubClient, name: str, location: str = "") -> PlacementExp
     document = await get_placement(hub, name)
     if document is None:
         raise InspectError(f"EdgePlacement {name} not found in the workspace {workspace_name(hub)}")
-    known = await inventory.read(hub.root)
-    explained = ExplainedPlacement(
-        document, parse_placement(document), known, await inventory.slices_of(hub.workspace, name)
-    )
+    known = await read_inventory(hub.root)
+    explained = ExplainedPlacement(document, parse_placement(document), known, await slices_of(hub.workspace, name))
     locations = list(explained.locations(location))
     if location and not locations and not explained.resolution.problem:
         raise InspectError(f"Location {location} not found")

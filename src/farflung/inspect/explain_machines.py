@@ -15,21 +15,22 @@ from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, COMPUTE
 from farflung.apis.names import POD_SCHEDULED
 from farflung.client.errors import NotFound
-from farflung.inspect import scheduler_lease
-from farflung.inspect.errors import InspectError
-from farflung.inspect.hub import HubClient, workspace_name
-from farflung.inspect.inventory import HiddenError
-from farflung.inspect.machine_results import (
+from farflung.inspect import scheduler_model
+from farflung.inspect.hub import HiddenError, HubClient, workspace_name
+from farflung.inspect.results import InspectError, Result
+from farflung.inspect.scheduler_model import (
+    KINDS,
     BoundReplica,
     MachineDecision,
     RequestSummary,
+    SchedulerSnapshot,
     bound_replica,
+    kind_of,
+    read,
     site_name,
     summarize_decision,
     summarize_request,
 )
-from farflung.inspect.machine_world import KINDS, SchedulerSnapshot, kind_of, read
-from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.machines.engine.evaluation import SchedulingExplanation, SiteVerdict
 from farflung.machines.engine.values import MachineRequest, Reservation, SchedulingDecision
@@ -135,7 +136,7 @@ async def explain(
     request, problem = _request(document, kind, known)
     excluded = {} if request is None else known.state.excluded(request, 0.0)
     known.state.observe(subject, None, 0.0)  # it must not compete with itself
-    remarks = await scheduler_lease.remarks(hub.root, configured)
+    remarks = await scheduler_model.remarks(hub.root, configured)
     if request is None:
         now = _now(document, kind, seen, held, None, _unwell(known, seen, held))
         return MachineExplanation(object=head, problem=problem, now=now, remarks=remarks)

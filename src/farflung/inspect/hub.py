@@ -1,19 +1,36 @@
-"""The hub that commands read: its workspaces, the placement in question, and the kind that a word names."""
+"""The hub that commands read: its workspaces, its inventory, lists over all workspaces, and the kind of a word."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
-from farflung.apis.edge.names import EDGE_PLACEMENTS
-from farflung.apis.kcp.names import WORKSPACES
+import msgspec
+
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, SOURCE_PLACEMENT
+from farflung.apis.kcp.names import API_EXPORTS, LOCATIONS, SYNC_TARGETS, WORKSPACES
+from farflung.apis.names import Collection
 from farflung.client.discovery import DiscoveredResource, ServedResources
-from farflung.client.errors import Forbidden, NotFound
-from farflung.client.rest import Client
+from farflung.client.errors import ClientError, Expired, Forbidden, InvalidResponse, NotFound
+from farflung.client.rest import Client, ListOptions
 from farflung.inspect import fields
-from farflung.inspect.errors import InspectError
+from farflung.inspect.results import InspectError
 from farflung.machinery.errors import Obj
+from farflung.placement.names import ObjectKey
+from farflung.placement.resolve import Resolver
+from farflung.placement.types import (
+    Location,
+    Placement,
+    ScheduledTarget,
+    is_extra,
+    parse_location,
+    parse_target,
+    source_label,
+)
+from farflung.runtime.exports import url_of
 
 PROVIDER: Final = "root:espw"
 
@@ -85,3 +102,109 @@ def find_resource(served: ServedResources, word: str) -> DiscoveredResource | No
 
 def _names(one: DiscoveredResource) -> set[str]:
     return {one.collection.plural, one.singular, one.collection.kind.lower(), *one.short_names} - {""}
+
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 3  #: for a list that takes longer than the server keeps history
+
+
+class HiddenError(ClientError):
+    """What is not visible, and which permission is missing."""
+
+    def __init__(self, sentence: str, message: str = "") -> None:
+        """`message`: the server's message."""
+        super().__init__(f"{sentence}. The server says: {message}" if message else sentence)
+        self.sentence = sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    locations: tuple[Location, ...]
+    targets: tuple[ScheduledTarget, ...]
+
+    def engine(self) -> Resolver:
+        engine = Resolver()
+        for target in self.targets:
+            engine.put_target(target)
+        for location in self.locations:
+            engine.put_location(location)
+        return engine
+
+    def targets_of(self, cluster: str) -> list[ScheduledTarget]:
+        """By name."""
+        return sorted((one for one in self.targets if one.key.cluster == cluster), key=lambda one: one.key.name)
+
+
+async def read_inventory(root: Client) -> Inventory:
+    """`root`: of the workspace that exports both kinds.  Raises HiddenError."""
+    locations = await everywhere(root, LOCATIONS, parse_location)
+    return Inventory(locations, await everywhere(root, SYNC_TARGETS, parse_target))
+
+
+async def everywhere(
+    exporting: Client, collection: Collection, parse: Callable[[bytes], T], *, export: str = ""
+) -> tuple[T, ...]:
+    """Objects of all workspaces, through the view of an export in the workspace `exporting`; by default it has the name
+    of their group.  Raises HiddenError."""
+    name = export or collection.group
+    view = exporting.view(await _view_of(exporting, collection, name))
+    for attempt in range(ATTEMPTS):
+        try:
+            return tuple(
+                [parse(bytes(raw)) async for page in view.pages(collection) for raw in page.items or ()],
+            )
+        except Expired:
+            if attempt == ATTEMPTS - 1:
+                raise
+        except Forbidden as error:
+            raise _hidden(exporting, collection, name, "list", "apiexports/content", error) from None
+        except msgspec.MsgspecError as error:
+            raise InvalidResponse(f"invalid {collection.kind}: {error}") from None
+    raise AssertionError("unreachable")
+
+
+async def _view_of(exporting: Client, collection: Collection, name: str) -> str:
+    try:
+        url, missing = url_of(await exporting.get(API_EXPORTS, name))
+    except NotFound:
+        missing = f"no APIExport {name} in the workspace {_path_of(exporting)}"
+        raise HiddenError(f"{missing}, whose view has {_plural(collection)} of all workspaces") from None
+    except Forbidden as error:
+        raise _hidden(exporting, collection, name, "get", "apiexports", error) from None
+    if not url:
+        raise HiddenError(f"the APIExport {name} in the workspace {_path_of(exporting)} has no view yet: {missing}")
+    return url
+
+
+def _hidden(
+    exporting: Client, collection: Collection, name: str, verb: str, resource: str, error: Forbidden
+) -> HiddenError:
+    right = f'the verb "{verb}" on {resource} of apis.kcp.io, for the name {name}'
+    return HiddenError(
+        f"you may not list {_plural(collection)} of all workspaces: this needs {right}, in the workspace "
+        f"{_path_of(exporting)}",
+        str(error),
+    )
+
+
+def _path_of(exporting: Client) -> str:
+    return exporting.prefix.rpartition("/")[2]
+
+
+def _plural(collection: Collection) -> str:
+    kind = collection.kind
+    return f"the {kind.removesuffix('y')}ies" if kind.endswith("y") else f"the {kind}s"
+
+
+async def slices_of(workspace: Client, name: str) -> list[Obj]:
+    """The slices of a placement: the one of its name, and further ones by label."""
+    labelled = await workspace.list(
+        SINGLE_PLACEMENT_SLICES, ListOptions(labels=f"{SOURCE_PLACEMENT}={source_label(name)}")
+    )
+    placement = Placement(ObjectKey("", name))
+    found = {obj["metadata"]["name"]: obj for obj in labelled if is_extra(placement, obj)}
+    if name not in found:
+        with suppress(NotFound):
+            found[name] = await workspace.get(SINGLE_PLACEMENT_SLICES, name)
+    return [found[one] for one in sorted(found)]

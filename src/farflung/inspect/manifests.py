@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from farflung.inspect.errors import InspectError
+from farflung.inspect.results import InspectError
 from farflung.machinery.codec import yaml
 from farflung.machinery.errors import Malformed, Obj
 

@@ -22,17 +22,15 @@ from farflung.apis.names import LAST_APPLIED, NAMESPACES, Collection
 from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import ClientError, NotFound, Refused, UpdateConflict
 from farflung.controllers.edge_scheduler import decide
-from farflung.inspect import inventory, placement_model, plan_machines, scheduler_lease
+from farflung.inspect import placement_model, plan_machines, scheduler_model
 from farflung.inspect.customize import in_namespace
-from farflung.inspect.errors import InspectError
 from farflung.inspect.explain import DestinationEntry, entries
-from farflung.inspect.hub import HubClient, get_placement, workspace_name
-from farflung.inspect.inventory import slices_of
-from farflung.inspect.machine_results import MachineDecision
+from farflung.inspect.hub import HubClient, get_placement, read_inventory, slices_of, workspace_name
 from farflung.inspect.manifests import Manifest
 from farflung.inspect.plan_copies import CopyPlan, PlannedDestination
 from farflung.inspect.plan_machines import DryRunObject, is_machine_object
-from farflung.inspect.results import Result
+from farflung.inspect.results import InspectError, Result
+from farflung.inspect.scheduler_model import MachineDecision
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 from farflung.machines.files.configuration import SchedulerConfiguration
@@ -134,7 +132,7 @@ async def plan(
     await get_placement(
         hub, placements[0].obj["metadata"]["name"] if placements else "-"
     )  # fails if the workspace has no edge API
-    known = await inventory.read(hub.root)
+    known = await read_inventory(hub.root)
     copies = CopyPlan(placement_model.locations_of(known.locations), hub.root, hub.provider, cluster)
     await copies.read(hub.workspace, served, cluster)
     engine = known.engine()
@@ -186,7 +184,7 @@ async def _place_machines(
     found = await plan_machines.decisions(hub, cluster, [machine for _, machine in machines], configured)
     for (one, _), decision in zip(machines, found, strict=True):
         one.result = replace(one.result, decision=decision)
-    return await scheduler_lease.remarks(hub.root, configured)
+    return await scheduler_model.remarks(hub.root, configured)
 
 
 async def _destinations(copies: CopyPlan) -> list[PlannedDestination]:

@@ -11,14 +11,18 @@ from msgspec.structs import replace
 
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.inspect.hub import HubClient
-from farflung.inspect.machine_results import (
+from farflung.inspect.scheduler_model import (
     BoundReplica,
     LeavingMachine,
     MachineDecision,
+    SchedulerSnapshot,
     bound_replica,
+    cluster_key,
+    is_cluster,
+    kind_of,
+    read,
     summarize_decision,
 )
-from farflung.inspect.machine_world import SchedulerSnapshot, cluster_key, is_cluster, kind_of, read
 from farflung.machinery.errors import Obj
 from farflung.machines.engine.values import Reservation
 from farflung.machines.files.configuration import SchedulerConfiguration

@@ -24,12 +24,19 @@ from farflung.client.discovery import DiscoveredResource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.status_summarizer.health import digest_of
-from farflung.inspect import fields, inventory, placement_model, trace_steps
-from farflung.inspect.errors import InspectError
+from farflung.inspect import fields, placement_model, trace_steps
 from farflung.inspect.explain import ExplainedPlacement
-from farflung.inspect.hub import HubClient, find_resource, get_placement, workspace_name
-from farflung.inspect.inventory import HiddenError, Inventory
-from farflung.inspect.results import Result
+from farflung.inspect.hub import (
+    HiddenError,
+    HubClient,
+    Inventory,
+    everywhere,
+    find_resource,
+    get_placement,
+    read_inventory,
+    workspace_name,
+)
+from farflung.inspect.results import InspectError, Result
 from farflung.inspect.trace_source import TracedPlacement, TraceSources, machine_conclusion, recorded_placements
 from farflung.inspect.trace_steps import (
     Conclusion,
@@ -188,7 +195,7 @@ class Tracer:
 
     async def _inventory(self) -> Inventory | None:
         try:
-            return await inventory.read(self._hub.root)
+            return await read_inventory(self._hub.root)
         except HiddenError as error:
             self._remarks.append(f"pending work of the scheduler is unknown: {error}")
             return None
@@ -259,9 +266,7 @@ class Tracer:
     async def _reports(self) -> dict[str, Obj] | None:
         """Of all syncers at once, by the logical cluster of the mailbox; None if they must be read one by one."""
         try:
-            found = await inventory.everywhere(
-                self._hub.root.workspace(self._hub.provider), SYNCER_CONFIGS, orjson.loads
-            )
+            found = await everywhere(self._hub.root.workspace(self._hub.provider), SYNCER_CONFIGS, orjson.loads)
         except HiddenError:
             return None
         return {fields.cluster_of(one): one for one in found if fields.name_of(one) == THE_ONE}

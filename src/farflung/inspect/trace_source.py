@@ -18,9 +18,9 @@ from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
 from farflung.inspect import fields
-from farflung.inspect.machine_world import kind_of
 from farflung.inspect.placement_model import Locations, PlacementModel, mailbox_of, observed_object
 from farflung.inspect.results import Result
+from farflung.inspect.scheduler_model import kind_of
 from farflung.inspect.trace_steps import Conclusion, HiddenObject, ObservedDestination, StepState, written_to
 from farflung.machinery.errors import Obj
 from farflung.machines.statuses import PLACED

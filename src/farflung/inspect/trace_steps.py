@@ -1,9 +1,8 @@
-"""The state of an object on its way to one destination and back.  Pure.
+"""The state of an object on its way to one destination and back, also as its syncer reports it.  Pure.
 
 find      the steps placed, mailbox, copied, edge and status of one destination
 
-conclude  the first stuck step of all destinations
-"""
+conclude  the first stuck step of all destinations"""
 
 from __future__ import annotations
 
@@ -13,21 +12,138 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+import msgspec
+import orjson
 from msgspec import UNSET, UnsetType
 
-from farflung.apis.edge.names import SYNCER_FINALIZER, SYNCER_MANAGER
+from farflung.apis.edge.names import EDGE_REACHABLE, SYNCER_FINALIZER, SYNCER_MANAGER
+from farflung.apis.kcp.names import HEARTBEAT_HEALTHY
 from farflung.controllers.status_summarizer.health import Digest
-from farflung.inspect import fields, syncer_report
+from farflung.inspect import fields
 from farflung.inspect.results import Result
-from farflung.inspect.syncer_report import EdgeReport
 from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.names import FOREIGN, Part
 from farflung.placement.project import NOTHING, Desired
-from farflung.placement.syncer_config import moment
+from farflung.placement.syncer_config import moment, parse_heartbeat
 from farflung.placement.types import Route
+from farflung.syncer.report import LONGEST
+
+SILENCE: Final = timedelta(seconds=60)  #: without a heartbeat, after which a syncer counts as dead, as on the hub
+NEWS: Final = timedelta(seconds=3)  #: until a live syncer reports a change
+EVERY: Final = "*"  #: instead of a name: all objects of a kind
+ADVICE: Final = {
+    "NotManaged": "delete or rename one of the two, or let the syncer adopt existing objects (--adopt)",
+    "Forbidden": "allow it: run `farflung syncer-gen` with --allow and apply the manifest",
+    "Contested": "find the other writer in the cluster",
+    "NotServedError": "install its definition in the cluster",
+}
+
+
+class ReportedProblem(NamedTuple):
+    reason: str
+    message: str
+    tries: int
+
+    @property
+    def sentence(self) -> str:
+        tried = f", tried {self.tries} times" if self.tries > 1 else ""
+        return f"{self.reason}{tried}: {self.message}" if self.message else f"{self.reason}{tried}"
+
+    @property
+    def advice(self) -> str:
+        return ADVICE.get(self.reason, "")
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeReport:
+    heard: datetime | None = None  #: time of the last heartbeat; None: never
+    unreachable: str | None = None  #: why the syncer does not reach its cluster; None: it does, or unknown
+    pending: int = 0
+    omitted: int = 0  #: problems that are not listed
+    problems: tuple[tuple[tuple[str, ...], str, ReportedProblem], ...] = ()  #: (object, direction, problem)
+    through: Mapping[tuple[str, str], int] | None = (
+        None  #: (group, resource) → all copies up to this resourceVersion are applied
+    )
+
+    def problem(self, part: Part, direction: str) -> ReportedProblem | None:
+        """Of the object, or of its whole kind."""
+        (group, resource), namespace, name = part
+        about = ((group, resource, namespace, name), (group, resource, "", EVERY))
+        return next((one for what, way, one in self.problems if what in about and way == direction), None)
+
+    def has_brought(self, part: Part, version: Any, written: datetime | None, now: datetime) -> bool:
+        """Whether the current version of a copy without problems is applied at the edge.  `written`: when it was last
+        written; None: decide by its resourceVersion only.
+
+        Writes of the syncer itself increase the resourceVersion and are not reported.  Then an idle syncer counts,
+        whose last heartbeat is late enough after the write: timestamps have whole seconds, and a report may be older
+        than its heartbeat.
+        """
+        through = (self.through or {}).get((part.kind.group, part.kind.resource))
+        if through is None:
+            return False
+        if 0 < _whole(version) <= through:
+            return True
+        failing = len({what for what, way, _ in self.problems if way == "down"})
+        idle = self.pending == 0 or (self.omitted == 0 and self.pending <= failing)
+        if not idle or self.heard is None or written is None:
+            return False
+        return self.heard >= written and max(now, self.heard) - written >= NEWS
+
+
+def read_report(config: Obj) -> EdgeReport:
+    """`config`: `the-one`, or empty."""
+    edge = fields.condition(config, EDGE_REACHABLE)
+    text = fields.text(edge, "message") or fields.text(edge, "reason")
+    return EdgeReport(
+        _heard(config),
+        fields.line(text) if edge.get("status") == "False" else None,
+        fields.number(config, "status", "objects", "pending"),
+        fields.number(config, "status", "problemsOmitted"),
+        tuple(map(_problem, fields.objects(config, "status", "problems"))),
+        {
+            (fields.text(one, "group"), fields.text(one, "resource")): _whole(one.get("resourceVersion"))
+            for one in fields.objects(config, "status", "syncedThrough")
+        },
+    )
+
+
+def is_alive(report: EdgeReport, conditions: Sequence[Mapping[str, Any]] | None, now: datetime) -> bool:
+    """By the hub's clock, as its condition says, or by ours."""
+    if report.heard is None:
+        return False
+    healthy = any(one.get("type") == HEARTBEAT_HEALTHY and one.get("status") == "True" for one in conditions or ())
+    return healthy or now - report.heard <= SILENCE
+
+
+def _heard(config: Obj) -> datetime | None:
+    if "metadata" not in config:
+        return None
+    try:
+        return parse_heartbeat(orjson.dumps({"metadata": config["metadata"]})).beat
+    except msgspec.MsgspecError:
+        return None
+
+
+def _problem(one: Obj) -> tuple[tuple[str, ...], str, ReportedProblem]:
+    what = tuple(fields.text(one, name) for name in ("group", "resource", "namespace", "name"))
+    problem = ReportedProblem(
+        fields.line(fields.text(one, "reason")) or "Failing",
+        fields.line(fields.text(one, "message"), LONGEST),
+        fields.number(one, "tries"),
+    )
+    return what, fields.text(one, "direction"), problem
+
+
+def _whole(value: Any) -> int:
+    """Of a string of digits; else 0."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        return int(value)
+    return 0
+
 
 OVERDUE_AFTER: Final = timedelta(seconds=30)  #: a step that takes longer is stuck
 BRIEF: Final = 3  #: conditions and numbers of a status in the output
@@ -149,7 +265,7 @@ def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> 
     if not isinstance(facts.copy, dict) or not (project.is_ours(facts.copy) or facts.needed):
         return
     if subject.is_applied:
-        report = facts.config if isinstance(facts.config, HiddenObject) else syncer_report.read(facts.config or {})
+        report = facts.config if isinstance(facts.config, HiddenObject) else read_report(facts.config or {})
         yield _at_edge(subject, facts, facts.copy, report, now)
         if (
             subject.has_status
@@ -302,7 +418,7 @@ def _at_edge(
         return TraceStep("edge", StepState.STUCK, "no syncer has ever reported", "", advice)
     heard = times.format_seconds(report.heard)
     ago = f"heartbeat {age(heard, now)} ago"
-    if not syncer_report.is_alive(report, facts.conditions, now):
+    if not is_alive(report, facts.conditions, now):
         advice = f"is the syncer of {facts.place.target} running and connected to the hub?"
         return TraceStep(
             "edge", StepState.STUCK, f"the last heartbeat of the syncer was {age(heard, now)} ago", heard, advice

@@ -15,10 +15,9 @@ from farflung.client.discovery import DiscoveredResource, discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
 from farflung.inspect import fields
-from farflung.inspect.errors import InspectError
 from farflung.inspect.hub import HubClient, find_resource, get_placement, workspace_name
 from farflung.inspect.placement_model import mailbox_of, places_of
-from farflung.inspect.results import Result
+from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
 from farflung.placement.select import UpsyncSet, parse_workload_selector

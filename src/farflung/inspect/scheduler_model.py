@@ -1,15 +1,17 @@
-"""The model of the global scheduler, read once for `explain` and `plan`."""
+"""The model of the global scheduler, read once for `explain` and `plan`: its objects, its Lease, and results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import isinf
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
+import orjson
+from msgspec import UNSET, UnsetType
 
-from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
+from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS, FILES_ANNOTATION
 from farflung.apis.kcp.names import (
     CLUSTER_ANNOTATION,
     COMPUTE,
@@ -18,17 +20,29 @@ from farflung.apis.kcp.names import (
     SYNC_TARGETS,
     WORKSPACES,
 )
-from farflung.apis.names import PODS
+from farflung.apis.names import LEASES, PODS
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.inspect import fields
-from farflung.inspect.hub import HubClient, server_time
-from farflung.inspect.inventory import everywhere
+from farflung.inspect.hub import HubClient, everywhere, server_time
+from farflung.inspect.results import Result
+from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
+from farflung.machines.controller import NAME
 from farflung.machines.decide import SchedulerState
 from farflung.machines.engine.engine import SchedulingEngine
-from farflung.machines.engine.values import MachineToleration, Site, SiteKey
+from farflung.machines.engine.policy import SchedulerPolicy
+from farflung.machines.engine.values import (
+    Item,
+    LabelRule,
+    MachineRequest,
+    MachineToleration,
+    ResourceClaim,
+    SchedulingDecision,
+    Site,
+    SiteKey,
+)
 from farflung.machines.failover import (
     HEALTH_TAINTS,
     UNHEALTHY,
@@ -53,6 +67,162 @@ from farflung.machines.subjects import ALLOCATION, POD, ObservedSubject, Schedul
 from farflung.machines.triggers import TargetShares
 from farflung.placement.names import is_mailbox_name
 from farflung.runtime.cache import Key
+
+
+class RegionWish(Result, frozen=True):
+    region: str
+    zones: list[str]
+
+
+class PointWish(Result, frozen=True):
+    latitude: float
+    longitude: float
+
+
+class RequestSelectors(Result, frozen=True):
+    """The selectors of a request."""
+
+    geo: dict[str, str] | UnsetType
+    regions: list[RegionWish] | UnsetType
+    operator: str | UnsetType
+    site: str | UnsetType
+    cluster_affinity: list[str] | UnsetType
+    stack_affinity: list[str] | UnsetType
+    stack_anti_affinity: list[str] | UnsetType
+    near: PointWish | UnsetType
+    preferences: int | UnsetType
+    tolerations: int | UnsetType
+
+
+class How(Result, frozen=True):
+    """The strategy of a request."""
+
+    strategy: str
+    one_region: bool | UnsetType
+    min_clusters: int | UnsetType
+    max_clusters: int | UnsetType
+
+
+class RequestedItem(Result, frozen=True):
+    name: str
+    number: int
+    flavors: list[str]
+    spot: list[str] | UnsetType  #: flavors
+    storage: dict[str, int] | UnsetType
+    public_address: bool | UnsetType
+
+
+class RequestSummary(Result, frozen=True):
+    replicas: int
+    priority: int
+    items: list[RequestedItem]
+    where: RequestSelectors
+    how: How
+    overlooked: dict[str, str] | UnsetType  #: fields of `where` that the policy ignores, and the plugin that it lacks
+
+
+class BoundReplica(Result, frozen=True):
+    """A replica and its Cluster."""
+
+    replica: int
+    workspace: str
+    namespace: str
+    name: str
+    flavors: list[str]
+    score: float | UnsetType = UNSET
+
+
+class LeavingMachine(Result, frozen=True):
+    """It is bound to a deleted Cluster."""
+
+    kind: str
+    cluster: str
+    namespace: str
+    name: str
+
+
+class MachineDecision(Result, frozen=True):
+    placed: bool | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    reasons: dict[str, int] | UnsetType = UNSET
+    chosen: list[BoundReplica] | UnsetType = UNSET
+    stays: list[BoundReplica] | UnsetType = UNSET
+    released: list[BoundReplica] | UnsetType = UNSET
+    leaving: list[LeavingMachine] | UnsetType = UNSET  #: machines at a deleted Cluster
+
+    @property
+    def is_change(self) -> bool:
+        return bool(self.released or self.chosen or self.leaving)
+
+
+#: fields of a SiteSelector with another name in results
+PRINTED: Final = {"affinity": "stackAffinity", "antiaffinity": "stackAntiAffinity", "preferred": "preferences"}
+
+
+def summarize_request(request: MachineRequest, policy: SchedulerPolicy) -> RequestSummary:
+    selector = request.selector
+    overlooked = {PRINTED.get(wish, wish): plugin for wish, plugin in policy.overlooked(selector).items()}
+    return RequestSummary(
+        request.replicas,
+        request.priority,
+        list(map(_item, request.items)),
+        RequestSelectors(
+            {name: value for name, value in selector.geo._asdict().items() if value} or UNSET,
+            [RegionWish(one.region, list(one.zones)) for one in selector.regions] or UNSET,
+            selector.operator or UNSET,
+            selector.site or UNSET,
+            list(map(_requirement, selector.required)) or UNSET,
+            list(map(_requirement, selector.affinity)) or UNSET,
+            list(map(_requirement, selector.antiaffinity)) or UNSET,
+            UNSET if selector.near is None else PointWish(*selector.near),
+            len(selector.preferred) or UNSET,
+            len(selector.tolerations) or UNSET,
+        ),
+        How(
+            selector.strategy.value,
+            selector.region_alone or UNSET,
+            selector.min_clusters or UNSET,
+            selector.max_clusters or UNSET,
+        ),
+        overlooked or UNSET,
+    )
+
+
+def _item(item: Item) -> RequestedItem:
+    return RequestedItem(
+        item.name,
+        item.number,
+        [one.id for one in item.flavors],
+        [one.id for one in item.flavors if one.spot] or UNSET,
+        dict(item.storage) or UNSET,
+        bool(item.eip) or UNSET,
+    )
+
+
+def _requirement(one: LabelRule) -> str:
+    return f"{one.key} {one.operator} {','.join(one.values)}".rstrip()
+
+
+def summarize_decision(decision: SchedulingDecision) -> MachineDecision:
+    if not decision.is_placed:
+        return MachineDecision(placed=False, message=decision.message, reasons=dict(decision.reasons))
+    chosen = [
+        BoundReplica(number, *site_name(one.site), list(one.flavors), one.score)
+        for number, one in enumerate(decision.chosen)
+    ]
+    return MachineDecision(placed=True, chosen=chosen)
+
+
+def bound_replica(replica: int, site: SiteKey, claim: ResourceClaim) -> BoundReplica:
+    """The reservation of one replica."""
+    flavors = [flavor for flavor, _ in claim.flavors] + [pool.flavor for pool, _ in claim.spot]
+    return BoundReplica(replica, *site_name(site), flavors)
+
+
+def site_name(site: SiteKey) -> tuple[str, str, str]:
+    """Workspace, namespace and name."""
+    return site.cluster, site.namespace, site.name
+
 
 T = TypeVar("T")
 
@@ -250,3 +420,88 @@ def _moment(seconds: float) -> str | None:
         return format_seconds(datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):  # beyond the last date
         return None
+
+
+LONGEST: Final = 1000  #: characters of a problem
+SILENT: Final = timedelta(
+    minutes=1
+)  #: without renewal, after which the holder counts as dead; tolerates clock differences
+
+
+class ScheduledFiles(Result, frozen=True):
+    """The configuration files of the running scheduler."""
+
+    options: list[str]
+    sites: int
+    when: str  #: they were last valid
+    problem: str
+    since: str
+
+
+class SchedulerStatus(Result, frozen=True):
+    works: bool  #: the Lease is held
+    heard: str  #: the last renewal
+    files: ScheduledFiles | None
+
+    @property
+    def is_well(self) -> bool:
+        return self.works and not (self.files and self.files.problem)
+
+
+async def lease_of(root: Client) -> Obj | None:
+    """Empty: not found; None: not visible."""
+    try:
+        return await root.workspace(COMPUTE).get(LEASES, NAME, "default")
+    except NotFound:
+        return {}
+    except Forbidden:
+        return None
+
+
+def read_lease(lease: Obj, now: datetime) -> SchedulerStatus:
+    heard = fields.moment(lease, "spec", "renewTime")
+    is_held = bool(fields.text(lease, "spec", "holderIdentity"))
+    works = is_held and (heard is None or now - heard < SILENT)
+    return SchedulerStatus(works, "" if heard is None else times.format_seconds(heard), _files(lease))
+
+
+def _files(lease: Obj) -> ScheduledFiles | None:
+    """None: no files, or the Lease is not held."""
+    if not fields.text(lease, "spec", "holderIdentity"):
+        return None
+    annotation = fields.texts(lease, "metadata", "annotations").get(FILES_ANNOTATION, "")
+    try:
+        found = orjson.loads(annotation)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    options = found.get("options")
+    return ScheduledFiles(
+        [one for one in options if isinstance(one, str)] if isinstance(options, list) else [],
+        fields.number(found, "sites"),
+        *(fields.text(found, name) for name in ("when", "problem", "since")),
+    )
+
+
+def has_sites(lease: Obj | None) -> bool:
+    """Whether machines may be bound although there are no Clusters."""
+    files = _files(lease or {})
+    return files is not None and files.sites > 0
+
+
+async def remarks(root: Client, configured: SchedulerConfiguration) -> list[str]:
+    """For `explain` and `plan`.  `configured`: by the options of the command."""
+    files = _files(await lease_of(root) or {})
+    return [] if files is None else list(_remarks(files, named=configured != SchedulerConfiguration()))
+
+
+def _remarks(files: ScheduledFiles, *, named: bool) -> Iterator[str]:
+    if not named:
+        yield f"the global scheduler uses {fields.line(' '.join(files.options))}; this command does not"
+    if files.problem:
+        yield f"its files are invalid since {fields.line(files.since)}: {describe_problem(files)}"
+
+
+def describe_problem(files: ScheduledFiles) -> str:
+    return f"{fields.line(files.problem, LONGEST)}; the version of {fields.line(files.when)} stays in use"
