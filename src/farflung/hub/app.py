@@ -16,6 +16,7 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.edge.names import RECORDS_AUTHORS
 from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.impersonation import impersonated_user
@@ -51,6 +52,7 @@ VERSION: Final = {
     "goVersion": f"python{platform.python_version()}",
     "compiler": platform.python_implementation(),
     "platform": f"{platform.system().lower()}/{platform.machine()}",
+    RECORDS_AUTHORS: True,
 }
 
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from farflung.apis.edge.names import DOWNSYNC_OVERWRITE, EDGE_GROUP, PROJECTED, PROJECTION, STATUS_RETURNED_FROM
+from farflung.apis.edge.names import (
+    AUTHOR,
+    DOWNSYNC_OVERWRITE,
+    EDGE_GROUP,
+    PROJECTED,
+    PROJECTION,
+    STATUS_RETURNED_FROM,
+)
 from farflung.apis.names import LAST_APPLIED, NAME_LABEL, RBAC_GROUP
 from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, has, path
@@ -282,7 +289,7 @@ def _travels(key: str) -> bool:
     prefix, slash, _ = key.partition("/")
     if slash and prefix != EDGE_GROUP and (prefix == SYSTEM or prefix.endswith(f".{SYSTEM}")):
         return False
-    return key not in (PROJECTED, PROJECTION, COUNT, STATUS_RETURNED_FROM, LAST_APPLIED)
+    return key not in (AUTHOR, PROJECTED, PROJECTION, COUNT, STATUS_RETURNED_FROM, LAST_APPLIED)
 
 
 def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Iterable[str] = ()) -> Obj:

@@ -27,6 +27,7 @@ SUMMARY_RESOURCE: Final = "edge.kcp.io/summary-resource"
 
 # --- annotations ----------------------------------------------------------------------------------
 
+AUTHOR: Final = "edge.kcp.io/author"  #: of EdgePlacements and machines: the user who last wrote the spec
 CONFIRM_WITHDRAWAL: Final = "edge.kcp.io/confirm-withdrawal"  #: of an EdgePlacement: GENERATION/DESTINATIONS
 DOWNSYNC_OVERWRITE: Final = "edge.kcp.io/downsync-overwrite"  #: `false`: created at the edge, never updated
 CREATE_ONLY: Final = "edge.kubestellar.io/downsync-overwrite"  #: the same, set by the user of the object
@@ -47,6 +48,11 @@ WORKLOAD_PROJECTED: Final = "WorkloadProjected"  #: of EdgePlacements
 ORPHANS_PRESENT: Final = "OrphansPresent"  #: of SyncerConfigs
 EDGE_REACHABLE: Final = "EdgeReachable"  #: of SyncTargets
 CAPACITY_KNOWN: Final = "CapacityKnown"  #: of SyncTargets
+
+# --- permissions ----------------------------------------------------------------------------------
+
+PLACE: Final = "place"  #: verb on Locations, in their workspace
+RECORDS_AUTHORS: Final = "recordsPlacementAuthors"  #: in /version of servers that record authors
 
 # --- field managers -------------------------------------------------------------------------------
 

@@ -111,11 +111,11 @@ def refuse(errors: list[FieldError]) -> None:
 
 
 def subject(call: Call, spec: Obj) -> User:
-    """The user of an access review.  A ServiceAccount is one of the request's cluster, unless `extra` names another."""
-    name, cluster = spec.get("user", ""), ""
-    if name.startswith(SERVICE_ACCOUNT):
-        named = (spec.get("extra") or {}).get(CLUSTER) or (call.target.cluster,)
-        cluster = named[0]
+    """The user of an access review.  `extra` names the only cluster where the user has permissions; a ServiceAccount is
+    by default one of the request's cluster."""
+    name = spec.get("user", "")
+    own = (call.target.cluster,) if name.startswith(SERVICE_ACCOUNT) else ("",)
+    cluster = ((spec.get("extra") or {}).get(CLUSTER) or own)[0]
     return User(name, tuple(spec.get("groups") or ()), spec.get("uid", ""), cluster=cluster)
 
 

@@ -22,6 +22,7 @@ from farflung.hub.request.user import User
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import guards
 from farflung.hub.tenancy import initializer_views as initializing
+from farflung.hub.tenancy import placement_authors as authors
 from farflung.hub.tenancy import resource_schemas as schemas
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.hub.tenancy.api_exports import Exporter
@@ -29,6 +30,7 @@ from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.home_workspaces import NAME as HOME
 from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
 from farflung.hub.tenancy.paths import ROOT
+from farflung.hub.tenancy.workspace_authorizer import is_operator, is_privileged
 from farflung.hub.tenancy.workspaces import MayUse, Tenancy
 from farflung.machinery.errors import Obj, forbidden
 
@@ -66,6 +68,8 @@ class WorkspaceWrites:
         self._url = url
         new, bound_by_client = (CREATE,), WRITES - {"status"}
         self.steps = (
+            Step("restore_author", Stage.METADATA, authors.restore_author, concerning(authors.has_author)),
+            Step("record_author", Stage.COMPLETE, authors.record_author, concerning(authors.has_author)),
             Step("complete_workspace", Stage.COMPLETE, self._complete_workspace, of(WORKSPACES, new)),
             Step("check_endpoints", Stage.COMPLETE, self._check_endpoints, of(ENDPOINTS, new)),
             Step("complete_binding", Stage.COMPLETE, self._complete_binding, of(BINDINGS, bound_by_client)),
@@ -73,6 +77,7 @@ class WorkspaceWrites:
             Step("check_priority", Stage.ADMIT, self._check_priority, concerning(machines.has_priority)),
             Step("check_machine", Stage.ADMIT, self._check_machine, concerning(machines.is_machine)),
             Step("check_delivery", Stage.ADMIT, self._check_delivery, concerning(machines.is_placement)),
+            Step("check_destinations", Stage.ADMIT, self._check_destinations, concerning(authors.is_slice)),
             Step("check_new_workspace", Stage.ADMIT, self._check_new_workspace, of(WORKSPACES, new)),
             Step("check_workspace", Stage.ADMIT, check_workspace, of(WORKSPACES, CHANGES)),
             Step("check_type", Stage.ADMIT, self._check_type, of(TYPES)),
@@ -138,6 +143,14 @@ class WorkspaceWrites:
         call = write.call
         may = partial(self._may, call.target.cluster, "", call.user)
         machines.check_delivery(call.user, write.new, write.old, may)
+
+    def _check_destinations(self, write: Write) -> None:
+        user = write.call.user
+        if is_operator(user) or is_privileged(user):
+            return
+        authors.check_destinations(
+            user, write.new, write.old, lambda cluster: self._may(cluster, "", user, authors.PLACING)
+        )
 
     def _check_new_workspace(self, write: Write) -> None:
         call = write.call

@@ -1,0 +1,100 @@
+"""Records the authors of EdgePlacements and virtual machines, and protects the slices that follow from them.
+
+Schedulers place on a Location only if the author has the verb `place` on it.  So the hub alone writes the author: the
+user of the request that creates the object or changes its spec.  A SinglePlacementSlice has the destinations that a
+scheduler chose.  Other users may add destinations if they may place on every Location of that workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from farflung.apis.edge.authors import Author
+from farflung.apis.edge.names import AUTHOR, EDGE_GROUP, PLACE, PROJECTED
+from farflung.apis.kcp.names import SCHEDULING_GROUP
+from farflung.apis.resource import Resource
+from farflung.hub.registry.pipeline import Write
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
+from farflung.hub.tenancy.virtual_machines import BINDING_FIELDS, is_machine, is_placement
+from farflung.machinery.errors import Obj, forbidden
+
+SLICES: Final = (EDGE_GROUP, "singleplacementslices")
+PLACING: Final = Attributes(PLACE, SCHEDULING_GROUP, "locations")
+
+
+# --- authors --------------------------------------------------------------------------------------
+
+
+def has_author(resource: Resource) -> bool:
+    return is_placement(resource) or is_machine(resource)
+
+
+def restore_author(write: Write) -> None:
+    """Replace the author that a client sent by the recorded one."""
+    old = {} if write.old is None else write.old["metadata"]
+    _set_author(write.new["metadata"], (old.get("annotations") or {}).get(AUTHOR))
+
+
+def record_author(write: Write) -> None:
+    new, old = write.new, write.old
+    if is_placement(write.call.resource):
+        changed = old is None or new.get("spec") != old.get("spec")
+    else:
+        changed = _machine_spec(new) is not None and _machine_spec(new) != _machine_spec(old or {})
+    if changed:
+        user = write.call.user
+        _set_author(new["metadata"], Author(user.name, user.groups, user.cluster).annotation)
+
+
+def _set_author(metadata: Obj, author: str | None) -> None:
+    annotations = metadata.get("annotations") or {}
+    if not isinstance(annotations, dict) or annotations.get(AUTHOR) == author:  # validation refuses other types
+        return
+    kept = {name: value for name, value in annotations.items() if name != AUTHOR}
+    if author is not None:
+        kept[AUTHOR] = author
+    if kept:
+        metadata["annotations"] = kept
+    else:
+        metadata.pop("annotations", None)
+
+
+def _machine_spec(pod: Obj) -> Obj | None:
+    """Without the binding, which the global scheduler writes; None for Pods that are no machines, and for copies."""
+    spec = pod.get("spec") or {}
+    if spec.get("virtualMachine") is None or PROJECTED in (pod["metadata"].get("labels") or ()):
+        return None
+    return {name: value for name, value in spec.items() if name not in BINDING_FIELDS}
+
+
+# --- slices ---------------------------------------------------------------------------------------
+
+
+def is_slice(resource: Resource) -> bool:
+    return (resource.group, resource.plural) == SLICES
+
+
+def check_destinations(user: User, new: Obj, old: Obj | None, may_place: Callable[[str], bool]) -> None:
+    """Raises 403.  `may_place`: whether the user may place on every Location of a logical cluster."""
+    added = set(_destinations(new)) - set(() if old is None else _destinations(old))
+    for cluster in sorted({cluster for cluster, _ in added}):
+        if not may_place(cluster):
+            why = (
+                f'User "{user.name}" cannot add destinations in {cluster} to a SinglePlacementSlice: this requires '
+                f"permission to {PLACE} every Location there; the edge scheduler writes the slices of EdgePlacements"
+            )
+            raise forbidden(*SLICES, new["metadata"].get("name", ""), why)
+
+
+def _destinations(obj: Obj) -> Iterator[tuple[str, str]]:
+    """The cluster of each destination, and the destination for its owners: other owners use it for other objects."""
+    owners = sorted(_text(one) for one in obj["metadata"].get("ownerReferences") or ())
+    name = obj["metadata"].get("name", "")
+    for entry in obj.get("destinations") or ():
+        yield str(entry.get("cluster", "")), _text((name, owners, sorted(entry.items())))
+
+
+def _text(value: Any) -> str:
+    return repr(sorted(value.items()) if isinstance(value, dict) else value)
