@@ -54,13 +54,16 @@ def freeze() -> None:
     gc.freeze()
 
 
-MMAP_THRESHOLD: Final = -3  #: the option of glibc's mallopt
-LARGE_BLOCK: Final = 256 * 1024  #: bytes
+TRIM_THRESHOLD: Final = -1  #: options of glibc's mallopt
+MMAP_THRESHOLD: Final = -3
+LARGE_BLOCK: Final = 1024 * 1024  #: bytes; more than the buffer that each read of TLS takes and frees
+FREE_TOP: Final = 16 * 1024 * 1024  #: free bytes that the heap keeps at its end
 
 
 def return_large_blocks() -> None:
-    """Return every large block to the operating system when it is freed.  Otherwise glibc raises its threshold with the
-    first large block that is freed, and keeps later ones: a burst of large bodies would never leave the process."""
+    """Return every large block to the operating system when it is freed.  Otherwise glibc raises its thresholds with
+    the first large block that is freed, and keeps later ones: a burst of large bodies would never leave the process."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # absent in musl, which has no such threshold
+    if mallopt is not None:  # absent in musl, which has no such thresholds
         mallopt(MMAP_THRESHOLD, LARGE_BLOCK)
+        mallopt(TRIM_THRESHOLD, FREE_TOP)
