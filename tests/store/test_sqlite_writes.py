@@ -14,7 +14,7 @@ import pytest
 from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
 from farflung.store.sqlite.files import connect_to_read, connect_to_write
 from farflung.store.sqlite.store import SqliteStore
-from farflung.store.sqlite.writer import Checkpointer, PendingWrite, Progress, Writer
+from farflung.store.sqlite.writer import Checkpointer, CommitState, PendingWrite, Writer
 
 MAPS = "/core/configmaps/"
 
@@ -131,7 +131,7 @@ async def test_a_transaction_that_was_left_open_does_not_swallow_a_write(tmp_pat
     committed: asyncio.Queue[Sequence[PendingWrite]] = asyncio.Queue()
     with closing(connect_to_write(path)) as writing, closing(connect_to_read(path)) as reading:
         writing.execute("begin immediate")
-        writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=Progress())
+        writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=CommitState())
         write = PendingWrite(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future())
         writer.submit(write)
         assert list(await committed.get()) == [write]
@@ -161,7 +161,7 @@ async def test_commits_and_checkpoints_exclude_each_other(tmp_path: Path) -> Non
     loop = asyncio.get_running_loop()
     committed: asyncio.Queue[Sequence[PendingWrite]] = asyncio.Queue()
     lock = RecordingLock()
-    progress = Progress(transfer=lock)
+    progress = CommitState(transfer=lock)
     with closing(connect_to_write(path)) as writing, closing(connect_to_write(path)) as checkpointing:
         writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=progress)
         checkpointer = Checkpointer(checkpointing, progress)

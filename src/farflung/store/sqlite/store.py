@@ -36,7 +36,7 @@ from farflung.store.compaction import KEEP, Clock, Gaps, Marks, compact_periodic
 from farflung.store.fanout import Fanout
 from farflung.store.sqlite import files, rows
 from farflung.store.sqlite.history import History
-from farflung.store.sqlite.writer import Checkpointer, PendingWrite, Progress, Writer, fail_write, resolve
+from farflung.store.sqlite.writer import Checkpointer, CommitState, PendingWrite, Writer, fail_write, resolve
 from farflung.store.tail import LINES
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class SqliteStore:
         self._fanout = Fanout()
         self._compacting = asyncio.Lock()
         self._closed: asyncio.Task[None] | None = None
-        progress = Progress()
+        progress = CommitState()
         self._write_error = ""
         self._writer = Writer(
             opened.writing, loop=self._loop, committed=self._publish, failed=self._fail, progress=progress

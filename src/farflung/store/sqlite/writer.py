@@ -62,7 +62,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CommitState:
     """Shared by writer and checkpointer.  `dirty`: there are commits to move into the file.  `transfer`: held while
     either works, because SQLite before 3.51.3 can lose a commit that runs beside a checkpoint on another connection
     (sqlite.org/wal.html, "The WAL-Reset Bug")."""
@@ -81,7 +81,7 @@ class Writer:
         loop: asyncio.AbstractEventLoop,
         committed: Callable[[Sequence[PendingWrite]], None],
         failed: Callable[[Sequence[PendingWrite], str], None],
-        progress: Progress,
+        progress: CommitState,
     ) -> None:
         self._connection = connection
         self._loop = loop
@@ -228,7 +228,7 @@ def fail_write(outcome: asyncio.Future[Any], reason: str) -> None:
 class Checkpointer:
     """Sleeps until a commit sets `progress.dirty`."""
 
-    def __init__(self, connection: sqlite3.Connection, progress: Progress) -> None:
+    def __init__(self, connection: sqlite3.Connection, progress: CommitState) -> None:
         self._connection = connection
         self._dirty = progress.dirty
         self._transfer = progress.transfer
