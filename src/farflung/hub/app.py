@@ -52,7 +52,6 @@ VERSION: Final = {
     "goVersion": f"python{platform.python_version()}",
     "compiler": platform.python_implementation(),
     "platform": f"{platform.system().lower()}/{platform.machine()}",
-    RECORDS_AUTHORS: True,
 }
 
 
@@ -74,6 +73,7 @@ class Hub:
         self._authenticator = authenticator
         self._authorizer = tools.authorizer
         self._dispatcher = dispatcher
+        self._version = VERSION if routes is None else VERSION | {RECORDS_AUTHORS: True}
         self._reader = ThreadPoolExecutor(1, "yaml")
         self.metrics = Metrics()
         self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
@@ -200,7 +200,7 @@ class Hub:
             case "healthz" | "livez" | "readyz":
                 return self._health(request, path)
             case "version":
-                return Response(200, orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
+                return Response(200, orjson.dumps(self._version, option=orjson.OPT_INDENT_2))
             case "metrics":
                 return Response(200, *self.metrics.render())
             case ".well-known" | "openid":
