@@ -15,8 +15,8 @@ from hub_process import PATIENCE, Client, HubProcess
 POLL: Final = 0.2  #: seconds
 #: resources that the hub and its controllers write, whatever a document does
 PASSING: Final = {"events", "leases"}
-#: the ClusterRole of all syncers and its binding, which the first `farflung syncer-gen` creates
-OF_SYNCERS: Final = "farflung-syncers"
+#: prefix of the ClusterRole of all syncers and its bindings in root:compute, which `farflung syncer-gen` creates
+OF_SYNCERS: Final = "farflung-syncer"
 #: of `kubectl ws`: where the reader is, and was before
 WHEREABOUTS: Final = {"workspace.kcp.io/current", "workspace.kcp.io/previous"}
 METADATA: Final = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
@@ -86,7 +86,7 @@ class SharedHub:
             for item in answer.json["items"]:
                 metadata = item["metadata"]
                 cluster = metadata.get("annotations", {}).get("kcp.io/cluster", "")
-                if metadata["name"] != OF_SYNCERS:
+                if not (metadata["name"].startswith(OF_SYNCERS) and "/rbac.authorization.k8s.io/" in path):
                     yield path, cluster, metadata.get("namespace", ""), metadata["name"]
 
     def _paths(self, client: Client) -> Iterator[str]:

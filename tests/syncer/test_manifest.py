@@ -182,9 +182,17 @@ def test_a_token_is_not_shown_with_its_syncer() -> None:
 # --- on the hub -----------------------------------------------------------------------------------
 
 
-def test_all_syncers_together_are_a_group_for_the_owner_of_an_export() -> None:
-    [_, binding] = policy_objects([])
-    assert binding["subjects"][0]["name"] == "apis.kcp.io:binding:system:serviceaccounts:farflung-syncer"
+def test_the_owner_of_an_export_knows_a_syncer_by_its_mailbox_and_its_account() -> None:
+    [role, binding] = policy_objects(NAME, "1x2y3z", [])
+    assert binding["subjects"] == [
+        {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "User",
+            "name": f"apis.kcp.io:binding:system:kcp:serviceaccount:1x2y3z:farflung-syncer:{NAME}",
+        }
+    ]
+    assert (role["metadata"]["name"], binding["roleRef"]["name"]) == ("farflung-syncers", "farflung-syncers")
+    assert binding["metadata"]["name"] == NAME
     [_, account, *_] = mailbox_objects(NAME, [])
     assert (account["metadata"]["name"], account["metadata"]["namespace"]) == (NAME, "farflung-syncer")
 

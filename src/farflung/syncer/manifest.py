@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 from farflung.apis.edge.names import KUBECONFIG_CHECKSUM
+from farflung.apis.kcp.names import CONSUMER, CONSUMING_ACCOUNT
 from farflung.apis.names import RBAC_GROUP
 from farflung.machinery.errors import Obj
 
@@ -20,9 +21,6 @@ PREFIX: Final = "farflung-syncer"
 HOME: Final = "farflung-syncer"  #: the namespace of a syncer's ServiceAccount in its mailbox
 POLICY: Final = (
     "farflung-syncers"  #: the role of all syncers in the workspace of an export with a maximal permission policy
-)
-CONSUMERS: Final = (
-    f"apis.kcp.io:binding:system:serviceaccounts:{HOME}"  #: all syncers, as the owner of an export sees them
 )
 KNOWN: Final = {"app.kubernetes.io/name": PREFIX}  #: labels of all objects here
 LABEL_LENGTH: Final = 63
@@ -58,15 +56,18 @@ def mailbox_objects(name: str, rules: Sequence[Obj]) -> list[Obj]:
     )
 
 
-def policy_objects(rules: Sequence[Obj]) -> list[Obj]:
-    """For the workspace of an export; the same for all syncers."""
-    return _labelled(_granted(POLICY, rules, {"apiGroup": RBAC_GROUP, "kind": "Group", "name": CONSUMERS}), KNOWN)
+def policy_objects(name: str, mailbox: str, rules: Sequence[Obj]) -> list[Obj]:
+    """For the workspace of an export: the role of all syncers, and its binding to this ServiceAccount of this mailbox,
+    a logical cluster.  Namespaces and ServiceAccounts of other workspaces may have the same names."""
+    user = f"{CONSUMER}{CONSUMING_ACCOUNT}{mailbox}:{HOME}:{name}"
+    return _labelled(_granted(name, rules, {"apiGroup": RBAC_GROUP, "kind": "User", "name": user}, POLICY), KNOWN)
 
 
-def _granted(name: str, rules: Sequence[Obj], subject: Obj) -> list[Obj]:
-    role = _object(f"{RBAC_GROUP}/v1", "ClusterRole", name) | {"rules": list(rules)}
+def _granted(name: str, rules: Sequence[Obj], subject: Obj, role_name: str = "") -> list[Obj]:
+    """`name`: of the binding, and of the role by default."""
+    role = _object(f"{RBAC_GROUP}/v1", "ClusterRole", role_name or name) | {"rules": list(rules)}
     binding = _object(f"{RBAC_GROUP}/v1", "ClusterRoleBinding", name) | {
-        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role_name or name},
         "subjects": [subject],
     }
     return [role, binding]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -24,7 +25,7 @@ from farflung.lib.errors import UserError
 from farflung.machinery.errors import Obj
 from farflung.placement.names import BINDING, THE_ONE, GroupResource, mailbox_name
 from farflung.placement.types import ApiBinding, Workspace
-from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
+from farflung.syncer.manifest import HOME, POLICY, identity, mailbox_objects, policy_objects
 from farflung.syncer.rbac import SyncedKinds, mailbox_rules, policy_rules, synced_kinds
 from farflung.syncer.tokens import read_token
 
@@ -75,7 +76,7 @@ async def register(client: Client, wanted: RegistrationRequest, report: Report, 
     for obj in mailbox_objects(name, mailbox_rules(kinds, name)):
         applied = await mailbox.apply(COLLECTIONS[obj["kind"]], obj, force=True)
         account = applied if obj["kind"] == "ServiceAccount" else account
-    await _allow_status(client.workspace(COMPUTE), report)
+    await _allow_status(client.workspace(COMPUTE), policy_objects(name, cluster, policy_rules()), report)
     for option, some in (("--allow", kinds.left_out), ("--allow-upsync", kinds.left_out_up)):
         for group, plural in sorted(some):
             report(f"Warning: {group}/{plural} is not allowed, although a placement selects it; allow it with {option}")
@@ -96,6 +97,8 @@ async def revoke(client: Client, wanted: RegistrationRequest) -> list[str]:
             deleted.append(f"{kind} {name}")
         except NotFound:
             continue
+    with suppress(Forbidden, NotFound):  # without the ServiceAccount it grants nothing
+        await client.workspace(COMPUTE).delete(CLUSTER_ROLE_BINDINGS, name)
     return deleted
 
 
@@ -195,13 +198,20 @@ async def _awaited(check: Callable[[], Awaitable[T | Pending]], seconds: float, 
 # --- objects --------------------------------------------------------------------------------------
 
 
-async def _allow_status(compute: Client, report: Report) -> None:
+async def _allow_status(compute: Client, policy: Iterable[Obj], report: Report) -> None:
     """Optional: needs permission in root:compute."""
     try:
-        for obj in policy_objects(policy_rules()):
+        for obj in policy:
             await compute.apply(COLLECTIONS[obj["kind"]], obj, force=True)
+        await _delete_former_policy(compute)
     except (Forbidden, NotFound):
         report(f"Warning: you may not allow syncers to return the status of kinds exported by {COMPUTE}; they will not")
+
+
+async def _delete_former_policy(compute: Client) -> None:
+    """Earlier versions bound the role to a group that ServiceAccounts of tenants could be in."""
+    with suppress(NotFound):
+        await compute.delete(CLUSTER_ROLE_BINDINGS, POLICY)
 
 
 async def _new_token(mailbox: Client, name: str, wanted: RegistrationRequest) -> str:

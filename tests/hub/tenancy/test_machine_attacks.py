@@ -232,11 +232,37 @@ async def test_nobody_gets_more_rights_by_calling_themselves_something_else(clou
 # --- saying that it has ended -----------------------------------------------------------------------
 
 
+async def register_robot(cloud: Cloud, mailbox: str) -> None:
+    """Allow the ServiceAccount `robot` of a mailbox what syncers may do."""
+    for obj in policy_objects("robot", mailbox, policy_rules()):
+        await cloud.hub.made(OPERATOR, f"/clusters/root:compute{RBAC}/{obj['kind'].lower()}s", obj)
+
+
+async def test_a_service_account_of_a_tenant_is_no_syncer_whatever_its_names_are(cloud: Cloud) -> None:
+    """Neither are users that the tenant impersonates."""
+    await register_robot(cloud, cloud.bobs)
+    await cloud.hub.made(ALICE, f"/clusters/{cloud.alices}/api/v1/namespaces", {"metadata": {"name": HOME}})
+    robot = await cloud.hub.robot(cloud.alices, namespace=HOME)
+    running = {"status": {"phase": "Running"}}
+    pretences: list[dict[str, str]] = [
+        {"impersonate_user": f"system:serviceaccount:{HOME}:robot"},
+        {
+            "impersonate_user": f"system:kcp:serviceaccount:{cloud.bobs}:{HOME}:robot",
+            "impersonate_group": "system:masters",
+        },
+        {"impersonate_user": "carl", "impersonate_group": f"system:serviceaccounts:{HOME}"},
+    ]
+    with cloud.hub.writes_nothing():
+        answer = await cloud.of(robot, "PATCH", "web/status", running, content_type=MERGE_PATCH)
+        assert answer.status == 403, answer.body
+        for pretence in pretences:
+            answer = await cloud.of(ALICE, "PATCH", "web/status", running, content_type=MERGE_PATCH, **pretence)
+            assert answer.status == 403, (pretence, answer.body)
+
+
 async def test_only_users_who_may_bind_can_report_that_a_machine_ended(cloud: Cloud) -> None:
-    """Syncers may write the status of Pods, in all namespaces that are called like theirs."""
-    compute = f"/clusters/root:compute{RBAC}"
-    for obj in policy_objects(policy_rules()):
-        await cloud.hub.made(OPERATOR, f"{compute}/{obj['kind'].lower()}s", obj)
+    """Syncers may write the status of Pods."""
+    await register_robot(cloud, cloud.alices)
     await cloud.hub.made(ALICE, f"/clusters/{cloud.alices}/api/v1/namespaces", {"metadata": {"name": HOME}})
     robot = await cloud.hub.robot(cloud.alices, namespace=HOME)
     copied = merged(machine("copy"), merged(CLAIMS[f"metadata.labels[{PROJECTED}]"], CLAIMS["spec.clusterName"]))

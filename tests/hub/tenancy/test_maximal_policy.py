@@ -144,12 +144,27 @@ async def test_the_policy_counts_for_who_sees_the_api_through_an_export_that_cla
 
 
 def test_a_consumer_cannot_be_named_without_the_prefix() -> None:
-    known = prefixed_user(User("ann", ("dev",), cluster="shop"))
+    known = prefixed_user(User("ann", ("dev",)))
     assert (known.name, known.groups, known.cluster) == (
         "apis.kcp.io:binding:ann",
         ("apis.kcp.io:binding:dev",),
         "",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "scoped"),
+    [
+        ("ann", "system:kcp:user:shop:ann"),
+        ("system:kcp:serviceaccount:box:farflung-syncer:one", "system:kcp:user:shop:system:kcp:serviceaccount:box:"),
+        ("system:serviceaccount:farflung-syncer:one", "system:kcp:serviceaccount:shop:farflung-syncer:one"),
+    ],
+)
+def test_users_whose_names_a_tenant_chooses_have_names_of_their_logical_cluster(name: str, scoped: str) -> None:
+    groups = ("dev", "system:serviceaccounts:farflung-syncer", OPERATORS, AUTHENTICATED)
+    known = prefixed_user(User(name, groups, cluster="shop"))
+    assert known.name.startswith(f"apis.kcp.io:binding:{scoped}")
+    assert known.groups == ("apis.kcp.io:binding:system:authenticated",)
 
 
 @pytest.mark.parametrize("policy", [None, {}, {"local": None}])

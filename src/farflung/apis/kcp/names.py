@@ -19,6 +19,14 @@ WORKLOAD_GROUP: Final = "workload.kcp.io"
 COMPUTE: Final = "root:compute"  #: the workspace that exports Pods, Clusters and Allocations
 COMPUTE_EXPORT: Final = "kubernetes"  #: the export of Pods and other kinds of Kubernetes there
 
+# --- users in maximal permission policies ---------------------------------------------------------
+
+CONSUMER: Final = "apis.kcp.io:binding:"  #: prefix of all users and groups
+CONSUMING_ACCOUNT: Final = (
+    "system:kcp:serviceaccount:"  #: prefix; the logical cluster, `:`, the namespace, `:`, the name
+)
+CONSUMING_USER: Final = "system:kcp:user:"  #: prefix of other users of one logical cluster; the cluster, `:`, the name
+
 # --- collections ----------------------------------------------------------------------------------
 
 API_BINDINGS: Final = Collection(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding")

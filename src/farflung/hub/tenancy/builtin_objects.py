@@ -14,6 +14,7 @@ from farflung.apis.kcp.names import (
     APIRESOURCE_GROUP,
     APIS_GROUP,
     BATTERY,
+    CONSUMER,
     CORE_GROUP,
     CREATE_ONLY,
     SCHEDULING_GROUP,
@@ -23,7 +24,7 @@ from farflung.apis.kcp.names import (
 )
 from farflung.apis.names import RBAC_GROUP
 from farflung.hub.request.user import AUTHENTICATED
-from farflung.hub.tenancy.workspace_authorizer import OPERATORS, PREFIX
+from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj
 
 READ: Final = ["get", "list", "watch"]
@@ -91,9 +92,9 @@ def compute_roles() -> list[tuple[Obj, Obj]]:
     return [
         _granted("compute:access", AUTHENTICATED, access),
         _granted("compute:bind", AUTHENTICATED, _bind(EXPORT)),
-        _granted("compute:maximal-permission-policy", PREFIX + AUTHENTICATED, *usual, scale, *status, pods),
-        _granted("compute:virtual-machines", PREFIX + AUTHENTICATED, _rule("", ["pods"], ["*"]), stacks, clusters),
-        _granted("compute:virtual-machine-operators", PREFIX + OPERATORS, *everything),
+        _granted("compute:maximal-permission-policy", CONSUMER + AUTHENTICATED, *usual, scale, *status, pods),
+        _granted("compute:virtual-machines", CONSUMER + AUTHENTICATED, _rule("", ["pods"], ["*"]), stacks, clusters),
+        _granted("compute:virtual-machine-operators", CONSUMER + OPERATORS, *everything),
         _granted("compute:bind-global-scheduler", AUTHENTICATED, _bind(GLOBALSCHEDULER_GROUP)),
     ]
 

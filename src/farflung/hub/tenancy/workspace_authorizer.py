@@ -17,13 +17,13 @@ from typing import Final
 import msgspec
 import orjson
 
-from farflung.apis.kcp.names import APIS_GROUP, REQUIRED_GROUPS
+from farflung.apis.kcp.names import APIS_GROUP, CONSUMER, CONSUMING_ACCOUNT, CONSUMING_USER, REQUIRED_GROUPS
 from farflung.hub.auth.authorizer import Authorizer, access_denied
 from farflung.hub.auth.escalation import ALL_RULES
 from farflung.hub.auth.rbac import STORAGE_PREFIXES, PolicyRule
 from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.request.attributes import Attributes, Decision
-from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, User
 from farflung.hub.tenancy.api_bindings import claim_of, permission_claims
 from farflung.hub.tenancy.api_exports import ExportKey
 from farflung.machinery.errors import ApiError, Obj, object_details, qualified
@@ -56,7 +56,7 @@ LONGEST_KEY: Final = 8192  #: characters of the key of a cached decision: review
 
 
 # --- decisions without other objects --------------------------------------------------------------
-PREFIX: Final = "apis.kcp.io:binding:"
+NOT_CHOSEN: Final = frozenset({AUTHENTICATED, UNAUTHENTICATED})  #: groups that every tenant has anyway
 EXPORTS: Final = "/apis.kcp.io/apiexports/"
 BINDINGS: Final = "/apis.kcp.io/apibindings/"
 CLUSTERS_CACHED: Final = 1024  #: clusters with cached bindings
@@ -287,8 +287,15 @@ def key_size(user: User, attributes: Attributes) -> int:
 
 
 def prefixed_user(user: User) -> User:
-    """The user with the prefix that policies in the export's workspace use."""
-    return User(PREFIX + user.name, tuple(PREFIX + group for group in user.groups))
+    """The user as policies in the export's workspace name it.  A tenant chooses the names of the ServiceAccounts,
+    certificates and impersonated users of a workspace, so policies name them with their logical cluster, and see none
+    of their groups that a tenant can choose."""
+    name, groups = user.name, user.groups
+    if user.cluster:
+        kind = CONSUMING_ACCOUNT if name.startswith(SERVICE_ACCOUNT) else CONSUMING_USER
+        name = f"{kind}{user.cluster}:{name.removeprefix(SERVICE_ACCOUNT)}"
+        groups = tuple(group for group in groups if group in NOT_CHOSEN)
+    return User(CONSUMER + name, tuple(CONSUMER + group for group in groups))
 
 
 def has_permission_policy(export: Obj) -> bool:
