@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from farflung.store.base import ABSENT, FIRST, Compacted
@@ -114,7 +114,7 @@ async def test_an_idle_store_writes_no_marks(tmp_path: Path) -> None:
 
 
 def rows(tmp_path: Path, question: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+    with closing(apsw.Connection(str(tmp_path / "store.db"))) as connection:
         return connection.execute(question).fetchall()
 
 
@@ -151,9 +151,8 @@ async def test_a_compaction_that_was_interrupted_is_finished_by_the_next(tmp_pat
         entry = await store.put(key(number), b"1", expect=ABSENT)
         await store.delete(key(number), expect=entry.revision)
     await store.close()
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+    with closing(apsw.Connection(str(tmp_path / "store.db"))) as connection:
         connection.execute("update meta set value = 21 where name = 'compacted'")
-        connection.commit()
     store = await SqliteStore.open(tmp_path / "store.db", clock=lambda: 0.0)
     assert (store.oldest, store.revision) == (21, 21)
     await store.compact(21)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import stat
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from farflung.store.base import ABSENT, FIRST, Compacted, Unusable
@@ -83,7 +83,7 @@ async def test_revisions_are_not_reused_when_the_newest_were_compacted_away(path
     await store.compact(deleted)
     await store.close()
 
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(apsw.Connection(str(path))) as connection:
         assert connection.execute("select count(*) from kv").fetchone() == (0,)
     store = await SqliteStore.open(path, clock=lambda: 0.0)
     assert (store.revision, store.oldest) == (deleted, deleted)
@@ -124,7 +124,7 @@ async def test_a_revision_from_after_a_backup_is_compacted_once_the_backup_is_re
 
 async def test_a_file_from_before_gaps_were_noted_is_opened_and_gets_one(path: Path) -> None:
     await filled(path)
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(apsw.Connection(str(path))) as connection:
         connection.execute("drop table gap")
     store = await SqliteStore.open(path)
     with pytest.raises(Compacted):
@@ -174,17 +174,27 @@ async def test_a_short_file_is_refused(path: Path) -> None:
 
 
 async def test_a_database_of_another_application_is_refused(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(apsw.Connection(str(path))) as connection:
         connection.execute("create table kv (rv integer primary key)")
     assert "is not a Farflung store" in await refusal(path)
 
 
 async def test_a_newer_format_is_refused(path: Path) -> None:
     await filled(path)
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(apsw.Connection(str(path))) as connection:
         connection.execute("pragma user_version = 2")
     sentence = await refusal(path)
     assert sentence.startswith(f"{path} has format 2, and this version of Farflung knows format 1 only: ")
+
+
+async def test_a_sqlite_that_can_lose_commits_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await filled(path)
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    assert await refusal(path) == (
+        "SQLite 3.51.2 can lose data: install the package apsw with SQLite 3.51.3 or later, as requirements.lock does"
+    )
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.3")
+    await (await SqliteStore.open(path)).close()
 
 
 async def test_an_empty_file_is_a_new_store(path: Path) -> None:
@@ -226,9 +236,8 @@ async def test_a_truncated_database_is_refused(path: Path) -> None:
 
 async def test_a_database_with_rows_that_are_no_entries_is_refused(path: Path) -> None:
     await filled(path)
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(apsw.Connection(str(path))) as connection:
         connection.execute("update kv set key = 'nonsense' where rv = 5")
-        connection.commit()
     assert "is damaged" in await refusal(path)
 
 

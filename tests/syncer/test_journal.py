@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from examples import examples
 from hypothesis import example, given, settings
@@ -128,9 +128,19 @@ def test_what_is_flushed_is_on_the_disk_with_all_that_came_before(journal: Journ
     journal.put(entry("b"))
     journal.flush()
     journal.put(entry("c"))
-    with closing(sqlite3.connect(path)) as looking:
+    with closing(apsw.Connection(str(path))) as looking:
         assert looking.execute("select name from entry order by name").fetchall() == [("a",), ("b",)]
         assert looking.execute("select name, value from fact").fetchall() == [("incarnation", "m")]
+
+
+def record(statements: list[str]) -> Callable[[apsw.Cursor, str, object], bool]:
+    """A trace that appends every statement."""
+
+    def trace(cursor: apsw.Cursor, statement: str, bindings: object) -> bool:
+        statements.append(statement)
+        return True
+
+    return trace
 
 
 def test_nothing_is_written_if_nothing_changed(journal: Journal) -> None:
@@ -138,7 +148,7 @@ def test_nothing_is_written_if_nothing_changed(journal: Journal) -> None:
     journal.set_fact("a", "b")
     journal.set_revision(CONFIGMAPS, "v1", "12")
     journal.flush()
-    journal._connection.set_trace_callback(statements.append)
+    journal._connection.exec_trace = record(statements)
     journal.set_fact("a", "b")
     journal.set_revision(CONFIGMAPS, "v1", "12")
     journal.flush()
@@ -147,7 +157,7 @@ def test_nothing_is_written_if_nothing_changed(journal: Journal) -> None:
 
 def test_many_changes_are_one_transaction(journal: Journal) -> None:
     statements: list[str] = []
-    journal._connection.set_trace_callback(statements.append)
+    journal._connection.exec_trace = record(statements)
     for number in range(100):
         journal.put(entry(str(number)))
     journal.flush()
@@ -157,7 +167,7 @@ def test_many_changes_are_one_transaction(journal: Journal) -> None:
 def test_what_could_not_be_written_is_written_later(path: Path) -> None:
     with closing(Journal.open(path)) as journal:
         journal.put(entry("a", revision=1))
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        with closing(apsw.Connection(str(path))) as other:
             journal._connection.execute("pragma busy_timeout = 1")
             other.execute("begin immediate")
             journal.put(entry("b"))
@@ -262,14 +272,14 @@ def test_what_is_no_journal_is_put_aside(path: Path, content: bytes) -> None:
 
 def test_a_database_of_something_else_is_put_aside(path: Path) -> None:
     path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as other:
+    with closing(apsw.Connection(str(path))) as other:
         other.execute("create table entry (a)")
     assert "not the journal of a syncer" in reopened(path).damage
 
 
 def test_a_journal_of_another_format_is_put_aside(path: Path) -> None:
     reopened(path)
-    with closing(sqlite3.connect(path)) as other:
+    with closing(apsw.Connection(str(path))) as other:
         other.execute("pragma user_version = 99")
     assert "has format 99" in reopened(path).damage
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
+
+import apsw
+
+#: Earlier ones can lose a commit that runs beside a checkpoint (sqlite.org/wal.html, "The WAL-Reset Bug").
+OLDEST_SQLITE: Final = (3, 51, 3)
 
 
 def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -51,6 +56,29 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
+class OutdatedSqliteError(Exception):
+    """The SQLite library is too old to be trusted with data.  The message is for users."""
+
+
+def connect_database(path: Path, mode: str, *, patience: float = 0) -> apsw.Connection:
+    """Open an existing database.  `mode`: parameters of SQLite's URI, such as `mode=rw`; `patience`: seconds to wait
+    for locks.  Raises OutdatedSqliteError.  The connection may be used by any thread, one at a time."""
+    check_sqlite(apsw.sqlite_lib_version())
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"{path.absolute().as_uri()}?{mode}", flags=flags)
+    connection.set_busy_timeout(round(patience * 1000))
+    return connection
+
+
+def check_sqlite(version: str) -> None:
+    if tuple(map(int, version.split("."))) < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        raise OutdatedSqliteError(
+            f"SQLite {version} can lose data: install the package apsw with SQLite {oldest} or later, "
+            "as requirements.lock does"
+        )
+
+
 def create_database(path: Path, schema: Iterable[str]) -> None:
     """Readable by the owner alone.  It is written under another name first, and is on disk when this returns."""
     unfinished = beside(path, ".new")
@@ -58,7 +86,7 @@ def create_database(path: Path, schema: Iterable[str]) -> None:
         leftover.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
-        with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+        with closing(apsw.Connection(str(unfinished))) as connection:
             connection.execute("pragma synchronous = off")  # synced once, below
             for statement in schema:
                 connection.execute(statement)

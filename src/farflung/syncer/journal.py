@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,9 +14,10 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, Final
 
+import apsw
 import orjson
 
-from farflung.lib.files import beside, create_database, sync_directory
+from farflung.lib.files import OutdatedSqliteError, beside, connect_database, create_database, sync_directory
 from farflung.placement.names import GroupResource, Part
 
 APPLICATION: Final = 0x66667379  #: SQLite's application_id of a journal: "ffsy"
@@ -41,19 +41,18 @@ SCHEMA: Final = (
     "create table fact (name text primary key not null, value text not null, checksum integer not null) strict",
 )
 #: SQLite errors whose cause is not the content of the file
-AROUND: Final = frozenset(
-    {
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_AUTH,
-    }
+AROUND: Final = (
+    apsw.PermissionsError,
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.NoMemError,
+    apsw.ReadOnlyError,
+    apsw.IOError,
+    apsw.FullError,
+    apsw.CantOpenError,
+    apsw.AuthError,
 )
+PATIENCE: Final = 5.0  #: seconds to wait for a program that looks into the file
 
 Row = tuple[Any, ...]
 
@@ -71,9 +70,9 @@ def detect_damage() -> Iterator[None]:
     """Raise JournalDamageError for damage in the file, and let other errors of SQLite through."""
     try:
         yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in AROUND:
-            raise
+    except AROUND:
+        raise
+    except apsw.Error as error:
         raise JournalDamageError(str(error)) from error
     except (TypeError, ValueError) as error:  # Python cannot decode SQLite's error message
         raise JournalDamageError("it contains text that is not UTF-8") from error
@@ -118,21 +117,20 @@ class JournalLock:
         os.close(self._descriptor)
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> apsw.Connection:
     """Open and check the file, or create it.  A commit returns when it is on disk.  The caller holds the lock.
-    Raises JournalDamageError, OSError or sqlite3.Error."""
+    Raises JournalDamageError, OSError or apsw.Error."""
     if not path.exists():
         for leftover in ("-wal", "-shm"):
             beside(path, leftover).unlink(missing_ok=True)
         create_database(path, SCHEMA)
     path.chmod(0o600)
-    location = f"{path.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
+    connection = connect_database(path, "mode=rw", patience=PATIENCE)
     try:
         with detect_damage():
             _check(connection)
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = full")
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "full")
             _try_to_write(connection, path)
     except BaseException:
         connection.close()
@@ -140,24 +138,23 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection) -> None:
-    [(application,)] = connection.execute("pragma application_id")
-    [(version,)] = connection.execute("pragma user_version")
+def _check(connection: apsw.Connection) -> None:
+    application, version = connection.pragma("application_id"), connection.pragma("user_version")
     if application != APPLICATION:
         raise JournalDamageError("it is not the journal of a syncer")
     if version != FORMAT:
         raise JournalDamageError(f"it has format {version}, and this version of Farflung knows format {FORMAT} only")
-    [(finding,), *_] = connection.execute("pragma integrity_check(1)")
+    finding = connection.pragma("integrity_check", 1)
     if finding != "ok":
         raise JournalDamageError(str(finding))
 
 
-def _try_to_write(connection: sqlite3.Connection, path: Path) -> None:
+def _try_to_write(connection: apsw.Connection, path: Path) -> None:
     """A damaged header can make SQLite treat a writable file as read-only."""
     try:
         connection.execute("delete from fact where false")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
+    except apsw.ReadOnlyError as error:
+        if os.access(path, os.W_OK):
             raise JournalDamageError(str(error)) from error
         raise
 
@@ -235,7 +232,7 @@ class _Changes:
 class Journal:
     """Created by `open`.  `flush` may run in another thread than the rest."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: JournalLock, damage: str) -> None:
+    def __init__(self, connection: apsw.Connection, lock: JournalLock, damage: str) -> None:
         self.damage: Final = damage  #: a sentence, if the former file was damaged and renamed
         self._connection = connection
         self._lock = lock
@@ -258,7 +255,9 @@ class Journal:
                 undo.pop_all()
         except OSError as error:
             raise JournalError(f"cannot use {path}: {error.strerror or error}") from error
-        except sqlite3.Error as error:
+        except OutdatedSqliteError as error:
+            raise JournalError(str(error)) from error
+        except apsw.Error as error:
             raise JournalError(
                 f"cannot use {path} ({error}): check that its directory is writable and its disk has room"
             ) from error
@@ -379,7 +378,7 @@ class Journal:
                 return
             try:
                 self._write(changes)
-            except (sqlite3.Error, ValueError) as error:
+            except (apsw.Error, ValueError) as error:
                 with self._noting:
                     self._changes = changes.and_then(self._changes)
                 raise JournalError(f"the journal cannot be written: {error}") from error
@@ -396,7 +395,7 @@ class Journal:
             connection.executemany(STATE, [sealed(one) for one in changes.facts.items()])
             connection.execute("commit")
         except BaseException:
-            with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+            with suppress(apsw.Error):  # SQLite may have rolled back by itself
                 connection.execute("rollback")
             raise
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from farflung.lib.files import beside, create_database
+import apsw
+
+from farflung.lib.files import OutdatedSqliteError, beside, connect_database, create_database
 from farflung.store.base import FIRST, Entry, Revision, Unusable
 from farflung.store.compaction import first_revision
 from farflung.store.sqlite.history import newest_changes
-from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, NEWEST_BUT, SCHEMA, compacted, gaps, note_gaps
+from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, NEWEST_BUT, SCHEMA, compacted, fetch, gaps, note_gaps
 from farflung.store.state import CurrentState
 from farflung.store.tail import Tail
 
@@ -49,9 +50,9 @@ class OpenFiles:
 
     lock: FileLock
     loaded: LoadedState
-    writing: sqlite3.Connection
-    checkpointing: sqlite3.Connection
-    reading: sqlite3.Connection
+    writing: apsw.Connection
+    checkpointing: apsw.Connection
+    reading: apsw.Connection
 
 
 class FileLock:
@@ -142,16 +143,16 @@ def load(path: Path, lines: int, now: float) -> LoadedState:
         entries = [Entry(key, value, revision) for revision, key, value in connection.execute(LIVE)]
         if any(type(entry.value) is not bytes or type(entry.key) is not str for entry in entries):
             raise ValueError("a row that is no entry")
-        [(newest,)] = connection.execute("select max(rv) from kv").fetchall()
+        [(newest,)] = fetch(connection, "select max(rv) from kv")
         oldest = compacted(connection)
         known = gaps(connection)
         last = max(newest or FIRST, oldest, known[-1][1] if known else FIRST)
         first = first_revision(last, now)
         state = CurrentState(entries, first)
-        [since] = connection.execute(NEWEST_BUT, (min(lines, RESUMED),)).fetchone() or [FIRST]
+        [(since,)] = fetch(connection, NEWEST_BUT, (min(lines, RESUMED),)) or [(FIRST,)]
         since = max(oldest, since)
         tail = Tail(*newest_changes(connection, since, state.get, size=RESUMED_BYTES), lines=lines)
-        marks = connection.execute("select rv, time from mark order by rv").fetchall()
+        marks = fetch(connection, "select rv, time from mark order by rv")
     return LoadedState(state, tail, oldest, marks, known if first == last else [*known, (last, first)])
 
 
@@ -167,27 +168,24 @@ def paused_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def connect_to_inspect(path: Path) -> sqlite3.Connection:
+def connect_to_inspect(path: Path) -> apsw.Connection:
     """A connection that creates no files beside the database."""
-    mode = "mode=ro" if file_size(beside(path, "-wal")) else "immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
+    return connect_database(path, "mode=ro" if file_size(beside(path, "-wal")) else "immutable=1")
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
+def connect_to_read(path: Path) -> apsw.Connection:
     """The connection of the thread that reads history."""
-    location = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
+    return connect_database(path, "mode=ro")
 
 
-def connect_to_write(path: Path, *, patience: float = PATIENCE) -> sqlite3.Connection:
+def connect_to_write(path: Path, *, patience: float = PATIENCE) -> apsw.Connection:
     """A connection for the writer or the checkpointer.  A commit returns when the write-ahead log is on disk."""
-    location = f"{path.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False, timeout=patience)
+    connection = connect_database(path, "mode=rw", patience=patience)
     try:
-        connection.execute("pragma journal_mode = wal")  # a copy made by SQLite may not have this mode
-        connection.execute("pragma synchronous = full")
-        connection.execute("pragma wal_autocheckpoint = 0")
-    except sqlite3.Error:
+        connection.pragma("journal_mode", "wal")  # a copy made by SQLite may not have this mode
+        connection.pragma("synchronous", "full")
+        connection.wal_autocheckpoint(0)
+    except apsw.Error:
         connection.close()
         raise
     return connection
@@ -200,23 +198,24 @@ def unusable_files(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Unusable(f"cannot use {path}: {error.strerror}") from error
-    except (sqlite3.Error, ValueError, TypeError) as error:
+    except OutdatedSqliteError as error:
+        raise Unusable(str(error)) from error
+    except (apsw.Error, ValueError, TypeError) as error:
         raise Unusable(f"{path} {sqlite_problem(error)}") from error
 
 
-OUTSIDE = {
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
-}
+OUTSIDE = (
+    apsw.PermissionsError,
+    apsw.BusyError,
+    apsw.ReadOnlyError,
+    apsw.IOError,
+    apsw.FullError,
+    apsw.CantOpenError,
+)
 
 
 def sqlite_problem(error: Exception) -> str:
     """Distinguish problems of the directory or disk from a damaged file."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    if code in OUTSIDE:
+    if isinstance(error, OUTSIDE):
         return f"cannot be opened ({error}): check that its directory is writable and its disk has room"
     return f"is damaged ({error}): restore it from a backup, or move it away to start empty"

@@ -6,13 +6,14 @@ Each query reads one snapshot.  It raises Compacted if the snapshot no longer ha
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+import apsw
+
 from farflung.store.base import Change, Compacted, Entry, Page, Revision, TooSlow, Unavailable, end_of
-from farflung.store.sqlite.rows import compacted
+from farflung.store.sqlite.rows import compacted, fetch
 
 T = TypeVar("T")
 CurrentEntry = Callable[[str], Entry | None]  #: returns the current entry of a key
@@ -55,7 +56,7 @@ from kv as now left join kv as before on before.rv = now.prev where now.rv > ? o
 class History:
     """Reads on its own thread.  Current entries are taken from `known` instead of copied."""
 
-    def __init__(self, connection: sqlite3.Connection, known: CurrentEntry) -> None:
+    def __init__(self, connection: apsw.Connection, known: CurrentEntry) -> None:
         self._connection = connection
         self._known = known
         self._closing = False
@@ -86,14 +87,14 @@ class History:
         self, prefix: str, revision: Revision, after: str, limit: int
     ) -> tuple[list[tuple[int, str, bytes]], int]:
         bounds = (max(prefix, after), end_of(prefix), revision)
-        rows = self._connection.execute(PAGE, (*bounds, limit if limit > 0 else -1)).fetchall()
-        [(total,)] = self._connection.execute(COUNT, bounds).fetchall()
+        rows = fetch(self._connection, PAGE, (*bounds, limit if limit > 0 else -1))
+        [(total,)] = fetch(self._connection, COUNT, bounds)
         return rows, total - len(rows)
 
     async def _ask(self, revision: Revision, read: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._in_snapshot, revision, read)
-        except (sqlite3.Error, RuntimeError) as error:
+        except (apsw.Error, RuntimeError) as error:
             raise Unavailable(f"the store cannot read its history: {error}") from error
 
     def _in_snapshot(self, revision: Revision, read: Callable[[], T]) -> T:
@@ -117,7 +118,7 @@ class History:
 
 
 def newest_changes(
-    connection: sqlite3.Connection, since: Revision, known: CurrentEntry, *, size: int
+    connection: apsw.Connection, since: Revision, known: CurrentEntry, *, size: int
 ) -> tuple[Revision, list[Change]]:
     """The end of the log and the revision before it, which is not before `since`.  Reads backwards until the replaced
     values exceed `size` bytes, because the log may be larger than memory."""

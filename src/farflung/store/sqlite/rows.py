@@ -12,9 +12,10 @@ that the first remaining change replaced.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
+
+import apsw
 
 from farflung.store.base import FIRST, Revision
 
@@ -66,36 +67,41 @@ delete from kv where rv in (
 """
 
 
-def gaps(connection: sqlite3.Connection) -> list[tuple[Revision, Revision]]:
-    if connection.execute("select 1 from sqlite_master where name = 'gap'").fetchone() is None:
+def fetch(connection: apsw.Connection, query: str, bindings: apsw.Bindings = ()) -> list[Any]:
+    """The rows, typed by the caller."""
+    return connection.execute(query, bindings).fetchall()
+
+
+def gaps(connection: apsw.Connection) -> list[tuple[Revision, Revision]]:
+    if not connection.table_exists(None, "gap"):
         return []
-    return connection.execute("select last, first from gap order by last").fetchall()
+    return fetch(connection, "select last, first from gap order by last")
 
 
-def note_gaps(connection: sqlite3.Connection, known: Iterable[tuple[Revision, Revision]]) -> None:
+def note_gaps(connection: apsw.Connection, known: Iterable[tuple[Revision, Revision]]) -> None:
     connection.execute(GAP)
     connection.executemany("insert or ignore into gap values (?, ?)", known)
 
 
-def compacted(connection: sqlite3.Connection) -> Revision:
-    [(revision,)] = connection.execute("select value from meta where name = 'compacted'").fetchall()
+def compacted(connection: apsw.Connection) -> Revision:
+    [(revision,)] = fetch(connection, "select value from meta where name = 'compacted'")
     return int(revision)
 
 
-def note_mark(connection: sqlite3.Connection, revision: Revision, moment: float) -> None:
+def note_mark(connection: apsw.Connection, revision: Revision, moment: float) -> None:
     connection.execute("insert or replace into mark values (?, ?)", (revision, moment))
 
 
-def note_compacted(connection: sqlite3.Connection, before: Revision) -> None:
+def note_compacted(connection: apsw.Connection, before: Revision) -> None:
     connection.execute("update meta set value = ? where name = 'compacted'", (before,))
     connection.execute("delete from mark where rv < ?", (before,))
     connection.execute("delete from gap where first < ?", (before,))
 
 
-def sweep(connection: sqlite3.Connection, step: int = STEP) -> bool:
+def sweep(connection: apsw.Connection, step: int = STEP) -> bool:
     """Delete the next compacted rows.  Returns whether none is left."""
-    [(swept,)] = connection.execute("select value from meta where name = 'swept'").fetchall()
-    [(last, count)] = connection.execute(NEXT, {"swept": swept, "step": step}).fetchall()
+    [(swept,)] = fetch(connection, "select value from meta where name = 'swept'")
+    [(last, count)] = fetch(connection, NEXT, {"swept": swept, "step": step})
     if count == 0:
         return True
     connection.execute(SUPERSEDED, {"swept": swept, "last": last})

@@ -8,12 +8,13 @@ changes that are no longer in memory.  `files` opens, checks, locks and loads th
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
+
+import apsw
 
 from farflung.store.base import (
     ABSENT,
@@ -253,7 +254,7 @@ class SqliteStore:
         """The newest revision with a mark at or before a time."""
         return self._marks.revision_at(moment)
 
-    async def _perform(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _perform(self, work: Callable[[apsw.Connection], T]) -> T:
         if self._closed is not None:
             raise Unavailable("the store is closed")
         return await self._writer.perform(work)
@@ -270,11 +271,12 @@ class SqliteStore:
         self._fanout.close()
 
     def _stop_threads(self) -> None:
-        """The writing connection is closed last: SQLite then moves the rest of the write-ahead log into the file."""
+        """The threads end before a connection is closed.  SQLite moves the rest of the write-ahead log into the file
+        when the last connection is closed, which is the writing one."""
         self._checkpointer.stop()
+        self._writer.stop()
         self._history.close()
         self._opened.checkpointing.close()
-        self._writer.stop()
         self._opened.writing.close()
         self._opened.lock.release()
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
+
+import apsw
 
 from farflung.store.base import Change, Unavailable
 from farflung.store.sqlite.rows import DELETE, PUT
@@ -52,7 +53,7 @@ class Job(Generic[T]):
 
     __slots__ = ("outcome", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], T], outcome: asyncio.Future[T]) -> None:
+    def __init__(self, work: Callable[[apsw.Connection], T], outcome: asyncio.Future[T]) -> None:
         self.work = work
         self.outcome = outcome
 
@@ -64,8 +65,7 @@ class Stop:
 @dataclass(frozen=True, slots=True)
 class CommitState:
     """Shared by writer and checkpointer.  `dirty`: there are commits to move into the file.  `transfer`: held while
-    either works, because SQLite before 3.51.3 can lose a commit that runs beside a checkpoint on another connection
-    (sqlite.org/wal.html, "The WAL-Reset Bug")."""
+    either works, so that a commit never runs beside a checkpoint, where SQLite before 3.51.3 could lose it."""
 
     dirty: threading.Event = field(default_factory=threading.Event)
     transfer: threading.Lock = field(default_factory=threading.Lock)
@@ -76,7 +76,7 @@ class Writer:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: apsw.Connection,
         *,
         loop: asyncio.AbstractEventLoop,
         committed: Callable[[Sequence[PendingWrite]], None],
@@ -105,7 +105,7 @@ class Writer:
         self._announced = False
         self._queue.put(None)
 
-    async def perform(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def perform(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run work between two commits.  Raises Unavailable if it fails."""
         job: Job[T] = Job(work, self._loop.create_future())
         self._queue.put(job)
@@ -179,7 +179,7 @@ class Writer:
         try:
             if self._connection.in_transaction:
                 self._connection.execute("rollback")
-        except sqlite3.Error:
+        except apsw.Error:
             log.exception("a failed commit could not be rolled back")
 
     def _call_in_loop(self, callback: Callable[..., None], *arguments: object) -> None:
@@ -228,7 +228,7 @@ def fail_write(outcome: asyncio.Future[Any], reason: str) -> None:
 class Checkpointer:
     """Sleeps until a commit sets `progress.dirty`."""
 
-    def __init__(self, connection: sqlite3.Connection, progress: CommitState) -> None:
+    def __init__(self, connection: apsw.Connection, progress: CommitState) -> None:
         self._connection = connection
         self._dirty = progress.dirty
         self._transfer = progress.transfer
@@ -244,8 +244,8 @@ class Checkpointer:
 
     def _work(self) -> None:
         while self._next_commit():
-            self._stopping.wait(PERIOD if self._checkpoint("passive") else PATIENCE)
-            if not self._dirty.wait(IDLE) and not self._checkpoint("truncate"):
+            self._stopping.wait(PERIOD if self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE) else PATIENCE)
+            if not self._dirty.wait(IDLE) and not self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE):
                 self._dirty.set()
 
     def _next_commit(self) -> bool:
@@ -254,13 +254,15 @@ class Checkpointer:
         self._dirty.clear()
         return not self._stopping.is_set()
 
-    def _checkpoint(self, mode: str) -> bool:
+    def _checkpoint(self, mode: int) -> bool:
         try:
             with self._transfer:
-                [(busy, frames, _)] = self._connection.execute(f"pragma wal_checkpoint({mode})").fetchall()
+                frames, _ = self._connection.wal_checkpoint(mode=mode)
                 if frames > FRAMES:
-                    [(busy, _, _)] = self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-        except sqlite3.Error as error:
+                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:  # a reader of history needs the log
+            return False
+        except apsw.Error as error:
             log.warning("the write-ahead log stays as it is: %s", error)
             return False
-        return not busy
+        return True
