@@ -42,6 +42,7 @@ from farflung.hub.request.audit import Audit
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.routing.dispatcher import Dispatcher, Endpoints
 from farflung.lib import ids
+from farflung.lib.worker_pool import WorkerPool
 from farflung.store.base import Store
 
 if TYPE_CHECKING:  # a hub without workspaces does not load these modules
@@ -130,7 +131,10 @@ class Assembly:
         admission = Plugins(self.authorizer, ClusterPools(store), self.quotas, self.policies)
         of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
         self.pipeline = Pipeline((*STEPS, *admission.steps, *of_workspaces))
-        tools = Tools(store, self.kinds, clock, new_uid, sources.random_suffix, self.authorizer, self.pipeline)
+        self.workers = WorkerPool()
+        tools = Tools(
+            store, self.kinds, clock, new_uid, sources.random_suffix, self.authorizer, self.pipeline, self.workers
+        )
         known = StaticTokens(
             {**dependencies.tokens, token_hash(own_token): CONTROLLER_MANAGER}, dependencies.tokens_file
         )
@@ -146,7 +150,10 @@ class Assembly:
             home_workspace = self.workspaces.writes.home_workspace
             dispatcher, routes = Dispatcher(self.watches, own_endpoints, home_workspace), self.workspaces.routes
         self.hub = Hub(self.kinds, tools, self.authenticator, dispatcher, dependencies.audit, routes)
-        self.hub.metrics.gauge("farflung_watches", "Open watch streams.", lambda: self.watches.count)
+        metrics = self.hub.metrics
+        metrics.gauge("farflung_watches", "Open watch streams.", lambda: self.watches.count)
+        metrics.gauge("farflung_jobs_waiting", "Computations that wait for a worker.", lambda: self.workers.waiting)
+        metrics.gauge("farflung_jobs_running", "Computations in worker processes.", lambda: self.workers.running)
 
     @cached_property
     def controllers(self) -> ControllerManager:
@@ -175,6 +182,7 @@ class Assembly:
 
     async def stop(self) -> None:
         await self.controllers.stop()
+        self.workers.close()
 
 
 def endpoints(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from farflung.apis.resource import Resource
 from farflung.http.messages import Answer, Request
@@ -16,12 +16,18 @@ from farflung.hub.request.attributes import Authorization
 from farflung.hub.request.audit import Trail
 from farflung.hub.request.target import Query, Target, parse_query
 from farflung.hub.request.user import User
-from farflung.machinery.errors import ApiError, FieldError, Obj, invalid, not_found
+from farflung.lib.worker_pool import Answer as JobAnswer
+from farflung.lib.worker_pool import JobTimeout, Overloaded, WorkerLost, WorkerPool
+from farflung.machinery.errors import ApiError, FieldError, Obj, invalid, not_found, too_many_requests
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Entry, Revision, Store
 
 if TYPE_CHECKING:
     from farflung.hub.registry.pipeline import Pipeline
+
+T = TypeVar("T")
+
+JOB_SECONDS: Final = 30.0  #: of one computation in a worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,7 @@ class Tools:
     random_suffix: Callable[[], str]  #: five characters, for generateName
     authorizer: Authorization
     pipeline: Pipeline
+    workers: WorkerPool
     annotates: bool = False  #: whether objects get the annotation with their cluster
     views: Views | None = None  #: None: a hub without workspaces
 
@@ -108,6 +115,25 @@ class Call:
         if self._now is None:
             self._now = format_seconds(self.tools.clock())
         return self._now
+
+    async def compute(self, function: Callable[..., T], *args: Any, answer: JobAnswer | None = None) -> T:
+        """Compute `function(*args)` in a worker process, or `function(ask, *args)` with `answer`.  Raises what the
+        function raises, and 429, 503 or 504."""
+        workers = self.tools.workers
+        owner = self.user.cluster or self.user.name  # the ServiceAccounts of a cluster share a queue
+        try:
+            if answer is None:
+                return await workers.run(owner, JOB_SECONDS, function, *args)
+            return await workers.converse(owner, JOB_SECONDS, answer, function, *args)
+        except Overloaded:
+            raise too_many_requests("too many large requests wait to be computed; send fewer at once") from None
+        except JobTimeout:
+            message = f"the request took longer than {JOB_SECONDS:.0f} seconds to compute; send smaller objects"
+            raise ApiError(504, "Timeout", message, {}) from None
+        except WorkerLost:
+            message = "the process that computed the request ended; retry, or send smaller objects"
+            headers = [("Retry-After", "1")]
+            raise ApiError(503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, headers=headers) from None
 
     def check_current(self) -> None:
         """Before a write: the kind must be that of the current definition.  Raises Redefined."""
