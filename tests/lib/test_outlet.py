@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import errno
 import os
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from farflung.lib import outlet
-from farflung.lib.outlet import Outlet
+from farflung.lib.outlet import Outlet, RotatedFile, Rotation, expired_backups
 
 PIPE = 64 << 10  #: bytes that a pipe holds
 
@@ -187,3 +188,87 @@ def test_a_line_that_cannot_be_formatted_is_reported_and_others_are_written(pipe
     stream.defer(lambda: b"%d\n" % int("a secret"))
     stream.defer(lambda: b"after\n")
     assert read_until(reading, b"after\n") == ["before", "cannot format a log line: ValueError", "after"]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def put(file: RotatedFile, *lines: str) -> None:
+    """One after the other, each written before the next."""
+    for line in lines:
+        file.defer(lambda: f"{line}\n".encode())  # noqa: B023
+        file.drain()
+
+
+def test_a_full_file_is_rotated_and_the_newest_backups_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "MEGABYTE", 20)
+    path = tmp_path / "audit.log"
+    strange = tmp_path / "audit-of-last-year.log"
+    strange.touch()
+    file = RotatedFile(path, Rotation(1, backups=2), lost)
+    moments = iter(range(1_000_000_000, 1_000_000_010))
+    monkeypatch.setattr("farflung.lib.outlet.time.time", lambda: next(moments) + 0.25)
+    put(file, *(f"line {number:8}" for number in range(5)))
+    backups = sorted(one for one in tmp_path.iterdir() if one not in (path, strange))
+    assert [one.name for one in backups] == [
+        "audit-2001-09-09T01-46-42.250.log",
+        "audit-2001-09-09T01-46-43.250.log",
+    ]
+    assert [one.read_text() for one in (*backups, path)] == [f"line {number:8}\n" for number in (2, 3, 4)]
+    assert strange.exists()
+    assert all(one.stat().st_mode & 0o777 == 0o600 for one in (*backups, path))
+
+
+def test_an_existing_file_is_continued_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet, "MEGABYTE", 20)
+    path = tmp_path / "audit.log"
+    put(RotatedFile(path, Rotation(1), lost), "one")
+    put(RotatedFile(path, Rotation(1), lost), "two", "a longer line")
+    assert path.read_text() == "a longer line\n"
+    assert sorted(one.read_text() for one in tmp_path.iterdir()) == ["a longer line\n", "one\ntwo\n"]
+
+
+def test_old_backups_expire(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    names = ["audit-2026-01-01T00-00-00.000.log", "audit-2026-01-02T00-00-00.000.log", "audit-2026-01.log", "audit.log"]
+    for name in names:
+        (tmp_path / name).touch()
+    now = calendar.timegm((2026, 1, 3, 12, 0, 0))
+    assert [one.name for one in expired_backups(path, Rotation(days=2), now)] == names[:1]
+    assert expired_backups(path, Rotation(), now) == []
+    assert [one.name for one in expired_backups(path, Rotation(backups=1), now)] == names[:1]
+
+
+def test_a_file_system_that_is_full_costs_whole_lines_which_are_counted_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a line that fits only partly, nothing stays."""
+    reported: list[int] = []
+    file = RotatedFile(tmp_path / "audit.log", Rotation(), lambda number: reported.append(number) or "")
+    put(file, "one")
+    write = os.write
+
+    def half(descriptor: int, data: bytes) -> int:
+        if len(data) > 3:
+            return write(descriptor, data[:3])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("farflung.lib.outlet.os.write", half)
+    put(file, "lost", "lost too")
+    monkeypatch.setattr("farflung.lib.outlet.os.write", write)
+    put(file, "two")
+    assert (tmp_path / "audit.log").read_text() == "one\ntwo\n"
+    assert (sum(reported), file.lost) == (2, 2)
+
+
+def test_deferred_lines_count_with_their_sizes(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet, "MOST", 1000)
+    reading, writing = pipe
+    os.write(writing, b"." * PIPE)
+    stream = Outlet(writing, lost)
+    for _ in range(20):
+        stream.defer(lambda: b"line\n", 400)
+    assert 16 <= stream.lost <= 18
+    os.read(reading, PIPE)
