@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -11,8 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.hub import DATABASE, HubSettings, running
 from farflung.cli.main import main
+from farflung.client.kubeconfig import load
+from farflung.client.rest import Client
+from farflung.hub.request.audit_policy import DEFAULT_POLICY
 
 Damage = Callable[[bytes], bytes]
 
@@ -133,3 +139,47 @@ def test_a_damaged_file_is_named_and_everything_is_left_as_it_is(directory: Path
     before = files(directory)
     assert str(path) in refusal(directory, "--port", "0")
     assert files(directory) == before
+
+
+# --- the audit log --------------------------------------------------------------------------------
+
+
+async def test_audit_events_are_written_by_the_policy_of_a_file(tmp_path: Path) -> None:
+    policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    policy.write_text(DEFAULT_POLICY.replace("omitStages: [RequestReceived]", "omitStages: []"))
+    settings = HubSettings(tmp_path / "data", port=0, audit_policy_file=policy, audit_log_path=str(log))
+    async with (
+        running(settings),
+        load(str(tmp_path / "data" / KUBECONFIG)).transport() as transport,
+    ):
+        client = Client(transport, "", "test")
+        await client.raw("/api/v1/secrets")
+        await client.raw("/api/v1/configmaps")
+        assert b"farflung_audit_events_lost_total 0" in await client.raw("/metrics")
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    own = [event for event in events if event["user"]["username"] == "farflung-admin"]
+    assert [(event["stage"], event["verb"], event["sourceIPs"]) for event in own] == [
+        ("RequestReceived", "list", ["127.0.0.1"]),
+        ("ResponseComplete", "list", ["127.0.0.1"]),
+    ]
+
+
+def test_an_invalid_audit_policy_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: []")
+    data = tmp_path / "data"
+    said = refusal(data, "--port", "0", "--audit-policy-file", str(policy))
+    assert said.startswith(f"the audit policy {policy} is invalid: ")
+    assert said.endswith("; correct the file")
+    missing = tmp_path / "missing.yaml"
+    said = refusal(data, "--port", "0", "--audit-policy-file", str(missing))
+    assert said == f"cannot read the audit policy {missing}: no such file or directory"
+    assert not data.exists()
+
+
+def test_an_audit_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, why in ((pipe, "not a regular file"), (tmp_path / "no" / "log", "no such file or directory")):
+        said = refusal(tmp_path / "data", "--port", "0", "--audit-log-path", str(path))
+        assert said == f"cannot write the audit log {path}: {why}; choose another --audit-log-path"

@@ -6,6 +6,7 @@ import io
 import logging
 import re
 import sys
+from functools import partial
 
 from farflung.cli.logs import FORMAT, DiscreetFormatter, LogLines, lost
 
@@ -14,7 +15,7 @@ def test_every_line_is_written_in_order_with_its_time() -> None:
     stream = io.StringIO()
     lines = LogLines(stream)
     for number in range(5000):
-        lines.write(f"line {number}")
+        lines.write(partial(str, f"line {number}"), 256)
     written = stream.getvalue().splitlines()
     assert [line.split(" INFO ")[1] for line in written] == [f"line {number}" for number in range(5000)]
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO line 0$", written[0])
@@ -23,9 +24,9 @@ def test_every_line_is_written_in_order_with_its_time() -> None:
 def test_nothing_is_written_before_the_beginning() -> None:
     stream = io.StringIO()
     lines = LogLines(stream, silent=True)
-    lines.write("too early")
+    lines.write(partial(str, "too early"), 256)
     lines.begin()
-    lines.write("in time")
+    lines.write(partial(str, "in time"), 256)
     assert stream.getvalue().endswith(" INFO in time\n")
     assert "early" not in stream.getvalue()
 

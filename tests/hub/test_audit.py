@@ -10,7 +10,7 @@ import pytest
 from hub_harness import APPLY_PATCH, CONFIG_MAPS, JSON_PATCH, USER_TOKEN, LocalHub
 
 from farflung.http.messages import Request, Response
-from farflung.hub.request.audit import Audit, Trail
+from farflung.hub.request.audit import Audit, Line
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -50,7 +50,26 @@ async def test_every_write_is_a_line(hub: LocalHub, lines: pytest.LogCaptureFixt
     ]
 
 
-async def test_reads_and_questions_are_none(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+async def test_a_request_that_reads_secrets_is_a_line(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+    await hub.get(SECRETS)
+    await hub.get(f"{SECRETS}/a")
+    await hub.get("/api/v1/namespaces/default/s%65crets/a")
+    await hub.get(SECRETS, {"fieldSelector": "metadata.name=a"})
+    (await hub.watch("/api/v1/secrets")).leave()
+    hub.token = "wrong"
+    await hub.get(SECRETS)
+    where = "resource=core/v1/secrets cluster=root"
+    assert told(lines) == [
+        f"audit user=admin verb=list {where} namespace=default code=200",
+        f"audit user=admin verb=get {where} namespace=default name=a code=404",
+        f"audit user=admin verb=get {where} namespace=default name=a code=404",
+        f"audit user=admin verb=list {where} namespace=default code=200",
+        f"audit user=admin verb=watch {where} code=200",
+        f"audit user=- verb=list {where} namespace=default code=401",
+    ]
+
+
+async def test_other_reads_and_questions_are_none(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
     await hub.get(CONFIG_MAPS)
     await hub.post(REVIEWS, {"spec": {"token": HIDDEN}})
     await hub.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}})
@@ -58,15 +77,15 @@ async def test_reads_and_questions_are_none(hub: LocalHub, lines: pytest.LogCapt
     assert told(lines) == []
 
 
-async def test_a_lease_that_is_renewed_is_none_and_one_that_is_made_or_refused_is_one(
+async def test_a_lease_that_is_renewed_is_none_and_one_that_is_made_or_deleted_is_one(
     hub: LocalHub, lines: pytest.LogCaptureFixture
 ) -> None:
     made = (await hub.post(LEASES, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "x"}})).json
     await hub.put(f"{LEASES}/a", made)
-    await hub.put(f"{LEASES}/a", {**made, "metadata": {**made["metadata"], "resourceVersion": "1"}})
+    await hub.delete(f"{LEASES}/a")
     assert [line.split()[2] + line.rpartition(" ")[2] for line in told(lines)] == [
         "verb=createcode=201",
-        "verb=updatecode=409",
+        "verb=deletecode=200",
     ]
 
 
@@ -145,16 +164,18 @@ async def test_no_secret_and_no_token_is_ever_logged(hub: LocalHub, lines: pytes
     assert "verb=create resource=core/v1/secrets" in written
 
 
-def test_a_record_that_waits_to_be_formatted_is_small_for_any_request() -> None:
+def test_a_record_that_waits_to_be_formatted_counts_with_what_the_client_chose() -> None:
     """Clients choose path and query, and lines wait in memory if their reader is slow."""
-    written: list[Trail | str] = []
-    audit = Audit(written.append)
+    written: list[tuple[Line, int]] = []
+    audit = Audit(lambda line, size: written.append((line, size)))
     for path, query in (("a", ""), ("x" * 30_000, ""), ("a", "y" * 30_000)):
-        trail = audit.begin(Request("POST", f"/api/v1/namespaces/{path}/configmaps", query, {}, b""))
+        trail = audit.begin(Request("POST", f"/api/v1/namespaces/{path}/configmaps", query, {}, b"z" * 30_000))
         assert trail is not None
-        audit.end(trail, 403)
-    assert isinstance(written[0], Trail)
-    assert all(isinstance(one, str) and one.startswith("audit ") and len(one) < 1000 for one in written[1:])
+        audit.end(trail, Response(403))
+        assert trail.request is None, "its body is no longer needed"
+    assert written[0][1] < 1000
+    assert all(size > 30_000 for _, size in written[1:])
+    assert all(line().startswith("audit ") and len(line()) < 1000 for line, _ in written)
 
 
 async def test_a_request_that_is_refused_before_its_body_arrives_has_a_line(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import signal
@@ -39,7 +40,10 @@ from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.catalog import objects
 from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.request.audit import Audit
+from farflung.hub.request.audit_policy import AuditPolicy
 from farflung.lib import memory, outlet
+from farflung.lib.errors import UserError
+from farflung.lib.outlet import RotatedFile, Rotation
 from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFilesError
 from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.store.base import FIRST, Unusable
@@ -61,7 +65,7 @@ class HubSettings(ServingOptions):
     limits: WithdrawalLimits = USUAL  #: of withdrawals
     stale_after: float = 60.0  #: seconds without a heartbeat
     files: SchedulerFiles = field(default_factory=SchedulerFiles)  #: of the global scheduler
-    audits: bool = True  #: log each write
+    audits: bool = True  #: write an audit log
 
     @property
     def command(self) -> str:
@@ -81,7 +85,7 @@ def run(settings: HubSettings) -> None:
         if settings.controllers and settings.files:
             settings.files.read()  # an invalid file would make the controllers fail repeatedly
         uvloop.run(_run(settings))
-    except (Unusable, CertificateError, SchedulerFilesError) as error:
+    except (Unusable, CertificateError, SchedulerFilesError, UserError) as error:
         _refuse(settings, str(error))
     except OSError as error:
         _refuse(settings, _sentence(error, settings))
@@ -146,6 +150,33 @@ def database(settings: HubSettings) -> Path:
     return settings.root_directory / mine
 
 
+def read_audit_policy(settings: HubSettings) -> AuditPolicy | None:
+    """None: the default policy.  Raises UserError."""
+    path = settings.audit_policy_file
+    if path is None:
+        return None
+    try:
+        return AuditPolicy.read(path)
+    except OSError as error:
+        raise UserError(f"cannot read the audit policy {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def audit_lines(settings: HubSettings, *, silent: bool) -> logs.LogLines:
+    """Raises UserError."""
+    path = settings.audit_log_path
+    if not path:
+        return logs.LogLines(sys.stderr, silent=silent)
+    if path == "-":
+        return logs.EventLines(sys.stderr, silent=silent)
+    rotation = Rotation(settings.audit_log_megabytes, settings.audit_log_backups, settings.audit_log_days)
+    try:
+        file = RotatedFile(Path(path), rotation, logs.lost_events)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UserError(f"cannot write the audit log {path}: {why}; choose another --audit-log-path") from None
+    return logs.EventLines(io.TextIOWrapper(file), silent=silent)
+
+
 @contextlib.asynccontextmanager
 async def running(settings: HubSettings, nodes: Nodes | None = None) -> AsyncIterator[Server]:
     """A hub that serves until the block ends.  `nodes`: the logs of its pods, if it runs any."""
@@ -162,15 +193,17 @@ async def running(settings: HubSettings, nodes: Nodes | None = None) -> AsyncIte
 @contextlib.asynccontextmanager
 async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: Nodes | None) -> AsyncIterator[Server]:
     directory = settings.root_directory
+    audit_policy = read_audit_policy(settings)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = database(settings)
     now = datetime.now(UTC)
     certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
     read_tokens(directory / TOKENS)  # opening the store changes it, so a damaged token file is refused before
     store = await SqliteStore.open(path, stamp=objects.stamp, keep=settings.history)
-    # the initial objects of an empty directory are not logged
-    lines = logs.LogLines(sys.stderr, silent=store.revision == FIRST and not settings.verbose)
     try:
+        # the initial objects of an empty directory are not logged
+        lines = audit_lines(settings, silent=store.revision == FIRST and not settings.verbose)
+        write = lines.write if settings.audits else lambda line, size: None
         admin_tokens = ensure_tokens(directory, _administrators(settings), now)
         url = settings.url(sockets[0].getsockname()[1])
         dependencies = HubDependencies(
@@ -178,7 +211,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             ensure_keys(directory / SIGNING_KEYS),
             certificates,
             tokens_file=directory / TOKENS,
-            audit=Audit(lines.write if settings.audits else lambda line: None),
+            audit=Audit(write, audit_policy, as_json=bool(settings.audit_log_path)),
             nodes=nodes,
         )
         options = Options(url if settings.workspaces else None, settings.bare, settings.event_seconds)
@@ -192,6 +225,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             server = await serve_on(sockets, hub, tls=server_context(certificates), admit=hub.admit)
             try:
                 metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
+                metrics.counter("farflung_audit_events_lost", "Lost lines of the audit log.", lambda: lines.lost)
                 metrics.probe.start(asyncio.get_running_loop())
                 _write_kubeconfig(settings, url, certificates.ca_pem, admin_tokens)
                 yield server
@@ -201,6 +235,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
         finally:
             following.cancel()
             await assembly.stop()
+            await asyncio.to_thread(lines.drain)
     finally:
         await store.close()
 

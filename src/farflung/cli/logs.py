@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Final, TextIO
 
 from farflung.lib.outlet import Outlet
+
+log = logging.getLogger(__name__)
 
 FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 TIME: Final = "%Y-%m-%d %H:%M:%S"
@@ -51,18 +54,31 @@ class LogLines:
     def begin(self) -> None:
         self._silent = False
 
-    def write(self, line: object) -> None:
-        """`str(line)` is the text, or empty for no line.  If the stream is an outlet, its thread formats the line."""
+    def write(self, line: Callable[[], str], size: int) -> None:
+        """`line` returns the text, or nothing for no line.  If the stream is an outlet, its thread calls it."""
         if self._silent:
             return
+        formatted = partial(self._formatted, time.time(), line)
         outlet = getattr(self._stream, "buffer", None)
         if isinstance(outlet, Outlet):
-            outlet.defer(partial(self._formatted, time.time(), line))
+            outlet.defer(formatted, size)
         else:
-            self._stream.write(self._formatted(time.time(), line).decode())
+            self._stream.write(formatted().decode())
 
-    def _formatted(self, now: float, line: object) -> bytes:
-        text = str(line)
+    @property
+    def lost(self) -> int:
+        """Lines of all writers of the stream that were lost."""
+        outlet = getattr(self._stream, "buffer", None)
+        return outlet.lost if isinstance(outlet, Outlet) else 0
+
+    def drain(self) -> None:
+        """Waits until everything is written, or until the reader has read nothing for too long."""
+        outlet = getattr(self._stream, "buffer", None)
+        if isinstance(outlet, Outlet):
+            outlet.drain()
+
+    def _formatted(self, now: float, line: Callable[[], str]) -> bytes:
+        text = line()
         if not text:
             return b""
         second = int(now)
@@ -70,3 +86,17 @@ class LogLines:
             self._second = second
             self._stamp = time.strftime(TIME, time.localtime(second))
         return f"{self._stamp},{int((now - second) * 1000):03d} INFO {text}\n".encode(errors="backslashreplace")
+
+
+class EventLines(LogLines):
+    """A writer of lines of JSON."""
+
+    def _formatted(self, now: float, line: Callable[[], str]) -> bytes:
+        text = line()
+        return f"{text}\n".encode() if text else b""
+
+
+def lost_events(number: int) -> str:
+    """Called for lost audit events.  The line is one of the log, not of the audit log."""
+    log.warning("%d audit events were lost, because the audit log could not be written, or too slowly", number)
+    return ""

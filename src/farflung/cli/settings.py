@@ -111,6 +111,7 @@ def output(*formats: str) -> Decorator:
 ROOT_DIRECTORY: Final = Path(".farflung")
 STATE_DIRECTORY: Final = Path(".farflung-syncer")
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,39 @@ class ServingOptions:
         type=click.IntRange(1),
         metavar="SECONDS",
         help="Seconds until the hub deletes an Event after its last write.",
+    )
+    audit_policy_file: Path | None = option(
+        "--audit-policy-file",
+        default=None,
+        type=FILE,
+        metavar="FILE",
+        help="Policy of the audit log, as of Kubernetes; by default writes and requests for Secrets are logged.",
+    )
+    audit_log_path: str = option(
+        "--audit-log-path",
+        metavar="FILE",
+        help="Write audit events as lines of JSON to FILE, - for standard error, instead of lines of text to the log.",
+    )
+    audit_log_megabytes: int = option(
+        "--audit-log-maxsize",
+        default=100,
+        type=click.IntRange(1),
+        metavar="MEGABYTES",
+        help="Size of the audit log at which it is rotated.",
+    )
+    audit_log_backups: int = option(
+        "--audit-log-maxbackup",
+        default=10,
+        type=click.IntRange(0),
+        metavar="NUMBER",
+        help="Number of rotated audit logs to keep; 0 keeps all.",
+    )
+    audit_log_days: int = option(
+        "--audit-log-maxage",
+        default=0,
+        type=click.IntRange(0),
+        metavar="DAYS",
+        help="Days to keep rotated audit logs; 0 keeps them forever.",
     )
     verbose: bool = option("--verbose", "-v", default=False, is_flag=True, help="Log in more detail.")
 

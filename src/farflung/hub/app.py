@@ -27,7 +27,7 @@ from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import read_ahead, takes_long
 from farflung.hub.registry.call import Call, Redefined, Tools
 from farflung.hub.request import attributes
-from farflung.hub.request.audit import UNANSWERED, Audit, Trail
+from farflung.hub.request.audit import Audit, Trail
 from farflung.hub.request.target import RequestRoute, Target, target_of
 from farflung.hub.request.user import User
 from farflung.hub.routing.dispatcher import VERBS, Dispatcher, page_not_found
@@ -66,7 +66,7 @@ class Hub:
         routes: Routes | None = None,
     ) -> None:
         """`audit`: None: lines go to the log; `routes`: None: the hub has one logical cluster."""
-        self._audit = audit or Audit()
+        self.audit = audit or Audit()
         self._routes = routes or OneCluster(tools.authorizer)
         self._kinds = kinds
         self._tools = tools
@@ -79,18 +79,21 @@ class Hub:
         self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
 
     def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
-        trail = self._audit.begin(request)
+        trail = self.audit.begin(request)
         try:
             answer = self._dispatch(request, trail)
         except (ApiError, Unavailable) as error:
             return self._counted(request, refused(request, error), trail)
-        if isinstance(answer, Response):
+        except BaseException:
+            self._fail(trail)
+            raise
+        if isinstance(answer, Response | Stream):
             return self._counted(request, answer, trail)
-        return answer if isinstance(answer, Stream) else self._finish(request, answer, trail)
+        return self._finish(request, answer, trail)
 
     def admit(self, request: Request) -> str | Response:
         """The sender of a request whose body has not arrived yet, or the response that refuses the request."""
-        trail = self._audit.begin(request)
+        trail = self.audit.begin(request)
         try:
             route, target, user = self._enter(request, trail)
             if target is None:
@@ -117,22 +120,28 @@ class Hub:
         except (ApiError, Unavailable) as error:
             return self._counted(request, refused(request, error), trail)
         except BaseException:
-            if trail is not None:
-                self._audit.end(trail, UNANSWERED)
+            self._fail(trail)
             raise
+
+    def _fail(self, trail: Trail | None) -> None:
+        """A bug, or the client disconnected."""
+        if trail is not None:
+            self.audit.end(trail, None)
 
     def _counted(self, request: Request, answer: Answer, trail: Trail | None) -> Answer:
         self.metrics.count(request.method, answer.status)
         if trail is not None:
-            self._audit.end(trail, answer.status)
+            self.audit.end(trail, answer)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s %s %d", request.peer, request.method, request.path, answer.status)
         return answer
 
     def _dispatch(self, request: Request, trail: Trail | None) -> Answer | Awaitable[Answer]:
         route, target, user = self._enter(request, trail)
+        if trail is not None:
+            self.audit.receive(trail)
         if target is None:
-            return self._document(request, route, user)
+            return self._document(request, route, user, trail)
         return self._resource(request, target, user, trail)
 
     def _enter(self, request: Request, trail: Trail | None) -> tuple[RequestRoute, Target | None, User]:
@@ -157,6 +166,8 @@ class Hub:
     ) -> Answer | Awaitable[Answer]:
         access = attributes.of_target(request.method, target, request.query)
         self._routes.check(target.cluster, target.view, user, access)
+        if trail is not None:
+            trail.authorized = True
         if takes_long(request):
             return self._read_beside(request, target, user, trail)
         kind = self._kinds.find(target)
@@ -165,6 +176,8 @@ class Hub:
                 return page_not_found()
             raise no_such_path()
         call = Call(request, target, kind, user, self._tools, trail)
+        if trail is not None:
+            trail.definition = kind.resource.definition
         verb = VERBS.get((request.method, bool(target.name)))
         if access.verb == "watch":
             verb = "watch"
@@ -193,9 +206,11 @@ class Hub:
 
     # --- documents --------------------------------------------------------------------------------
 
-    def _document(self, request: Request, route: RequestRoute, user: User) -> Answer:
+    def _document(self, request: Request, route: RequestRoute, user: User, trail: Trail | None) -> Answer:
         cluster, path, view = route
         self._routes.check(cluster, view, user, attributes.of_path(request.method, path))
+        if trail is not None:
+            trail.authorized = True
         match first_part(path):
             case "healthz" | "livez" | "readyz":
                 return self._health(request, path)

@@ -25,6 +25,7 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = {}
         self._gauges: dict[str, tuple[str, Measure]] = {}
+        self._counters: dict[str, tuple[str, Measure]] = {}
         self.probe = LoopProbe()
 
     def count(self, method: str, code: int) -> None:
@@ -33,6 +34,10 @@ class Metrics:
 
     def gauge(self, name: str, what: str, measure: Measure) -> None:
         self._gauges[name] = (what, measure)
+
+    def counter(self, name: str, what: str, measure: Measure) -> None:
+        """The page shows it with `_total` after its name."""
+        self._counters[name] = (what, measure)
 
     def collect(self) -> Iterator[Metric]:
         """Called by the Prometheus registry."""
@@ -47,6 +52,8 @@ class Metrics:
         yield lag
         what = "Turns of the event loop that took more than 50 ms of CPU time."
         yield CounterMetricFamily("farflung_event_loop_long_turns", what, self.probe.long_turns)
+        for name, (what, measure) in self._counters.items():
+            yield CounterMetricFamily(name, what, measure())
         for name, (what, measure) in self._gauges.items():
             yield GaugeMetricFamily(name, what, measure())
 

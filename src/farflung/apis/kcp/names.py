@@ -51,6 +51,7 @@ CREATE_ONLY: Final = "bootstrap.kcp.io/create-only"
 EXTRA_ANNOTATIONS: Final = "extra.apis.kcp.io/"  #: prefix: annotations of an APIExport that its APIBindings repeat
 COMPUTE_ANNOTATION: Final = "extra.apis.kcp.io/compute.workload.kcp.io"
 LABELS_ANNOTATION: Final = "scheduling.kcp.io/labels"  #: of Locations: their labels, for printing
+WORKSPACE_AUDIT_ANNOTATION: Final = "tenancy.kcp.io/workspace"  #: of audit events: the logical cluster
 DEFAULTS_CREATED: Final = "workload.kcp.io/skip-default-object-creation"
 
 # --- labels ---------------------------------------------------------------------------------------
