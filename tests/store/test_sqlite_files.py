@@ -122,16 +122,6 @@ async def test_a_revision_from_after_a_backup_is_compacted_once_the_backup_is_re
         await store.close()
 
 
-async def test_a_file_from_before_gaps_were_noted_is_opened_and_gets_one(path: Path) -> None:
-    await filled(path)
-    with closing(apsw.Connection(str(path))) as connection:
-        connection.execute("drop table gap")
-    store = await SqliteStore.open(path)
-    with pytest.raises(Compacted):
-        await store.changes(MAPS, since=store.revision - 1, until=store.revision)
-    await store.close()
-
-
 async def test_a_second_store_on_the_same_files_is_refused(path: Path) -> None:
     store = await SqliteStore.open(path)
     await store.put(key("a"), b"1", expect=ABSENT)
@@ -182,9 +172,11 @@ async def test_a_database_of_another_application_is_refused(path: Path) -> None:
 async def test_a_newer_format_is_refused(path: Path) -> None:
     await filled(path)
     with closing(apsw.Connection(str(path))) as connection:
-        connection.execute("pragma user_version = 2")
-    sentence = await refusal(path)
-    assert sentence.startswith(f"{path} has format 2, and this version of Farflung knows format 1 only: ")
+        connection.execute("pragma user_version = 3")
+    assert await refusal(path) == (
+        f"{path} has format 3, and this version of Farflung knows formats up to 2: a newer version wrote it; use that "
+        "version, or restore a backup from before the upgrade"
+    )
 
 
 async def test_a_sqlite_that_can_lose_commits_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +207,31 @@ async def test_what_an_interrupted_first_start_left_is_no_obstacle(path: Path) -
 async def test_a_log_without_its_database_is_refused(path: Path) -> None:
     path.with_name("store.db-wal").write_bytes(b"acknowledged writes")
     assert "store.db-wal" in await refusal(path)
+
+
+def flip_bit(path: Path, value: bytes) -> None:
+    """Damage a stored value, as a disk may."""
+    content = bytearray(path.read_bytes())
+    assert content.count(value) == 1
+    content[content.index(value) + 3] ^= 4
+    path.write_bytes(content)
+
+
+async def test_a_flipped_bit_in_a_value_is_refused_with_the_name_of_its_object(path: Path) -> None:
+    await filled(path)
+    flip_bit(path, b"137" * 100)
+    assert await refusal(path) == (
+        f"{path} is damaged (revision 139 of {key('0137')} does not match its checksum): restore it from a backup, or "
+        "move it away to start empty"
+    )
+
+
+@pytest.mark.parametrize("statement", ["val = 'text'", "val = null", "prev = 7", "key = key || 'x'"])
+async def test_a_row_with_another_column_is_refused(path: Path, statement: str) -> None:
+    await filled(path)
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute(f"update kv set {statement} where rv = 139 or key = 'none'")
+    assert "revision 139 of" in await refusal(path)
 
 
 @pytest.mark.parametrize("page", range(1, 12, 2))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from full_disk import full_disk
 
 from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
 from farflung.store.sqlite.files import connect_to_read, connect_to_write
@@ -28,17 +28,6 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     store = await SqliteStore.open(tmp_path / "store.db")
     yield store
     await store.close()
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """No file takes a byte: a log that is in the file already would be written from its beginning, without growing."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 async def put_all(store: SqliteStore, wanted: Sequence[object]) -> list[object]:

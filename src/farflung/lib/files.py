@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -79,19 +79,29 @@ def check_sqlite(version: str) -> None:
         )
 
 
-def create_database(path: Path, schema: Iterable[str]) -> None:
-    """Readable by the owner alone.  It is written under another name first, and is on disk when this returns."""
+def create_database(
+    path: Path, schema: Iterable[str], fill: Callable[[apsw.Connection], None] = lambda connection: None
+) -> None:
+    """Create a database, or replace it, in one transaction.  `fill`: called after the statements of the schema.  The
+    file is readable by its owner alone.  It is written under another name first, and is on disk when this returns."""
     unfinished = beside(path, ".new")
     for leftover in (unfinished, beside(unfinished, "-journal")):
         leftover.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
         with closing(apsw.Connection(str(unfinished))) as connection:
-            connection.execute("pragma synchronous = off")  # synced once, below
+            connection.pragma("synchronous", "off")  # synced once, below
+            connection.pragma("journal_mode", "off")
+            connection.execute("begin")
             for statement in schema:
                 connection.execute(statement)
+            fill(connection)
+            connection.execute("commit")
         os.fsync(descriptor)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)  # it may have filled the disk
+        raise
     finally:
         os.close(descriptor)
-    unfinished.replace(path)
     sync_directory(path.parent)

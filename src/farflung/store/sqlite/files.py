@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -21,7 +21,20 @@ from farflung.lib.files import OutdatedSqliteError, beside, connect_database, cr
 from farflung.store.base import FIRST, Entry, Revision, Unusable
 from farflung.store.compaction import first_revision
 from farflung.store.sqlite.history import newest_changes
-from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, NEWEST_BUT, SCHEMA, compacted, fetch, gaps, note_gaps
+from farflung.store.sqlite.migration import connect_to_inspect, file_size, migrate
+from farflung.store.sqlite.rows import (
+    APPLICATION,
+    FORMAT,
+    INDEX,
+    LIVE,
+    NEWEST_BUT,
+    TABLES,
+    DamagedRowError,
+    compacted,
+    fetch,
+    note_gap,
+    value_in,
+)
 from farflung.store.state import CurrentState
 from farflung.store.tail import Tail
 
@@ -93,7 +106,8 @@ def open_files(path: Path, *, lines: int, now: float) -> OpenFiles:
         loaded = load(path, lines, now)
         with unusable_files(path):
             writing = undo.enter_context(closing(connect_to_write(path)))
-            note_gaps(writing, loaded.gaps[-1:])
+            for last, first in loaded.gaps[-1:]:
+                note_gap(writing, last, first)
             checkpointing = undo.enter_context(closing(connect_to_write(path, patience=HURRY)))
             reading = undo.enter_context(closing(connect_to_read(path)))
         undo.pop_all()
@@ -101,20 +115,17 @@ def open_files(path: Path, *, lines: int, now: float) -> OpenFiles:
 
 
 def prepare(path: Path) -> None:
-    """Create the file if it is missing.  Refuse a file that is not a store of a known format.  The caller holds the
-    lock."""
+    """Create the file if it is missing, and convert an earlier format.  Refuse a file that is not a store of a known
+    format.  The caller holds the lock."""
     with unusable_files(path):
         header = read_header(path)
         if header:
-            check_header(path, header)
+            if format_of(path, header) < FORMAT:
+                migrate(path)
             return
         if file_size(beside(path, "-wal")):
             raise Unusable(f"{path} is missing but {path.name}-wal is there: restore the one, or move the other away")
-        create_database(path, SCHEMA)
-
-
-def file_size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+        create_database(path, (*TABLES, INDEX))
 
 
 def read_header(path: Path) -> bytes:
@@ -124,28 +135,29 @@ def read_header(path: Path) -> bytes:
         return file.read(HEADER)
 
 
-def check_header(path: Path, header: bytes) -> None:
+def format_of(path: Path, header: bytes) -> int:
+    """Raises Unusable unless this version can read it."""
     application = int.from_bytes(header[68:72], "big")
     version = int.from_bytes(header[60:64], "big")
     if len(header) < HEADER or not header.startswith(b"SQLite format 3\0") or application != APPLICATION:
         raise Unusable(f"{path} is not a Farflung store: move it away, or use another directory")
-    if version != FORMAT:
+    if not 1 <= version <= FORMAT:
         raise Unusable(
-            f"{path} has format {version}, and this version of Farflung knows format {FORMAT} only: "
-            "use the version that wrote it, or move the file away to start empty"
+            f"{path} has format {version}, and this version of Farflung knows formats up to {FORMAT}: a newer version "
+            "wrote it; use that version, or restore a backup from before the upgrade"
         )
+    return version
 
 
 def load(path: Path, lines: int, now: float) -> LoadedState:
     """Read the current state, and the newest changes, from which watches resume.  Revisions continue after a gap.  The
     caller holds the lock and has called `prepare`."""
     with unusable_files(path), closing(connect_to_inspect(path)) as connection, paused_garbage_collection():
-        entries = [Entry(key, value, revision) for revision, key, value in connection.execute(LIVE)]
-        if any(type(entry.value) is not bytes or type(entry.key) is not str for entry in entries):
-            raise ValueError("a row that is no entry")
+        rows: Iterator[Any] = connection.execute(LIVE)
+        entries = [Entry(row[1], value_in(row) or b"", row[0]) for row in rows]
         [(newest,)] = fetch(connection, "select max(rv) from kv")
         oldest = compacted(connection)
-        known = gaps(connection)
+        known = fetch(connection, "select last, first from gap order by last")
         last = max(newest or FIRST, oldest, known[-1][1] if known else FIRST)
         first = first_revision(last, now)
         state = CurrentState(entries, first)
@@ -166,11 +178,6 @@ def paused_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def connect_to_inspect(path: Path) -> apsw.Connection:
-    """A connection that creates no files beside the database."""
-    return connect_database(path, "mode=ro" if file_size(beside(path, "-wal")) else "immutable=1")
 
 
 def connect_to_read(path: Path) -> apsw.Connection:
@@ -200,7 +207,7 @@ def unusable_files(path: Path) -> Iterator[None]:
         raise Unusable(f"cannot use {path}: {error.strerror}") from error
     except OutdatedSqliteError as error:
         raise Unusable(str(error)) from error
-    except (apsw.Error, ValueError, TypeError) as error:
+    except (apsw.Error, DamagedRowError, ValueError, TypeError) as error:
         raise Unusable(f"{path} {sqlite_problem(error)}") from error
 
 

@@ -6,14 +6,17 @@ Each query reads one snapshot.  It raises Compacted if the snapshot no longer ha
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 
 from farflung.store.base import Change, Compacted, Entry, Page, Revision, TooSlow, Unavailable, end_of
-from farflung.store.sqlite.rows import compacted, fetch
+from farflung.store.sqlite.rows import DamagedRowError, compacted, fetch, value_in
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 CurrentEntry = Callable[[str], Entry | None]  #: returns the current entry of a key
@@ -31,7 +34,7 @@ select count(*) from (
 """
 
 PAGE = """
-select kv.rv, kv.key, kv.val from (
+select kv.rv, kv.key, kv.op, kv.prev, kv.val, kv.sum from (
     select key, newest from (
         select key, max(rv) as newest, op from kv indexed by kv_by_key
         where key > ? and key < ? and rv <= ? group by key
@@ -41,14 +44,16 @@ select kv.rv, kv.key, kv.val from (
 
 # The inner select only reads the index; then the rows are read one by one, in index order.
 CHANGES = """
-select now.rv, now.key, now.val, now.prev, before.val
+select now.rv, now.key, now.op, now.prev, now.val, now.sum,
+    before.rv, before.key, before.op, before.prev, before.val, before.sum
 from (
     select rv from kv indexed by kv_by_key where key > ? and key < ? and rv > ? and rv <= ? order by rv limit ?
 ) as part cross join kv as now on now.rv = part.rv left join kv as before on before.rv = now.prev
 """
 
 NEWEST_CHANGES = """
-select now.rv, now.key, now.val, now.prev, before.val
+select now.rv, now.key, now.op, now.prev, now.val, now.sum,
+    before.rv, before.key, before.op, before.prev, before.val, before.sum
 from kv as now left join kv as before on before.rv = now.prev where now.rv > ? order by now.rv desc
 """
 
@@ -71,10 +76,11 @@ class History:
         rows: list[ChangedRow] = []
         size = 0
         for row in self._connection.execute(CHANGES, (prefix, end_of(prefix), since, until, MOST_CHANGES + 1)):
-            size += len(row[2] or b"") + len(row[4] or b"")
+            changed = changed_row(row)
+            size += len(changed[2] or b"") + len(changed[4] or b"")
             if size > MOST_BYTES or len(rows) == MOST_CHANGES:
                 raise TooSlow(f"too much happened between revisions {since} and {until}")
-            rows.append(row)
+            rows.append(changed)
         return rows
 
     async def page(self, prefix: str, revision: Revision, *, after: str, limit: int) -> Page:
@@ -87,7 +93,10 @@ class History:
         self, prefix: str, revision: Revision, after: str, limit: int
     ) -> tuple[list[tuple[int, str, bytes]], int]:
         bounds = (max(prefix, after), end_of(prefix), revision)
-        rows = fetch(self._connection, PAGE, (*bounds, limit if limit > 0 else -1))
+        rows = [
+            (row[0], row[1], value_in(row) or b"")
+            for row in fetch(self._connection, PAGE, (*bounds, limit if limit > 0 else -1))
+        ]
         [(total,)] = fetch(self._connection, COUNT, bounds)
         return rows, total - len(rows)
 
@@ -106,6 +115,9 @@ class History:
             if revision < oldest:
                 raise Compacted(revision, oldest)
             return read()
+        except DamagedRowError as damage:  # the current state was checked when it was loaded
+            log.error("the store's history is damaged: %s; clients list again", damage)
+            raise Compacted(revision, max(damage.revision, revision + 1)) from damage
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("rollback")
@@ -121,10 +133,16 @@ def newest_changes(
     connection: apsw.Connection, since: Revision, known: CurrentEntry, *, size: int
 ) -> tuple[Revision, list[Change]]:
     """The end of the log and the revision before it, which is not before `since`.  Reads backwards until the replaced
-    values exceed `size` bytes, because the log may be larger than memory."""
+    values exceed `size` bytes, because the log may be larger than memory, and up to a damaged row."""
     changes: list[Change] = []
     replaced: dict[Revision, Entry] = {}
-    for revision, key, value, before, value_before in connection.execute(NEWEST_CHANGES, (since,)):
+    for row in connection.execute(NEWEST_CHANGES, (since,)):
+        try:
+            revision, key, value, before, value_before = changed_row(row)
+        except DamagedRowError as damage:
+            log.error("the store's history is damaged: %s", damage)
+            since = row[0]
+            break
         size -= len(value_before or b"")
         if size < 0:
             since = revision
@@ -137,6 +155,13 @@ def newest_changes(
             replaced[before] = previous
         changes.append(Change(revision, key, entry, previous))
     return since, changes[::-1]
+
+
+def changed_row(row: tuple[Any, ...]) -> ChangedRow:
+    """Of a row of CHANGES.  Raises DamagedRowError."""
+    before: Any = row[6:]
+    value: Any = row[:6]
+    return row[0], row[1], value_in(value), row[3], None if before[0] is None else value_in(before)
 
 
 def changes_from(rows: Iterable[ChangedRow], known: CurrentEntry) -> list[Change]:

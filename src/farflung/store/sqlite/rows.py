@@ -1,51 +1,94 @@
-"""The tables, and the statements that read and compact them.
+"""The tables, the rows of changes with their checksums, and the statements that read and compact them.
 
-    kv     the log, a row per revision; `prev` is the revision of the key's previous value, 0 without one
+    kv     the log, a row per revision; `prev` is the revision of the key's previous value, 0 without one; `sum` is the
+           checksum of the other columns
     meta   `compacted`, the oldest available revision; `swept`, up to which superseded rows are deleted
     mark   revisions and the times at which they were the newest
-    gap    the last revision before the store was opened again, and the first one after; missing in older files
+    gap    the last revision before the store was opened again, and the first one after
 
 Compaction first records the new oldest revision and then deletes rows, a few per transaction.  A row is deleted if a
 later row of its key is compacted too, or if it is a deletion.  So the newest row of a live key is kept, and the value
 that the first remaining change replaced.
+
+Format 1 had no column `sum`, and its first files had no table `gap`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import zlib
 from typing import Any, Final
 
 import apsw
 
-from farflung.store.base import FIRST, Revision
+from farflung.store.base import ABSENT, FIRST, Change, Revision
 
-FORMAT: Final = 1  #: to be raised with every change that an older version would misread
+FORMAT: Final = 2  #: to be raised with every change that an older version would misread
 APPLICATION: Final = int.from_bytes(b"Farf", "big")
 PUT, DELETE = 0, 1  #: kv.op
 
-GAP: Final = "create table if not exists gap (last integer primary key, first integer not null)"
-SCHEMA = (
-    "pragma page_size = 4096",
-    "begin",
-    "create table kv (rv integer primary key, key text not null, op integer not null, prev integer not null, val blob)",
-    "create index kv_by_key on kv (key, rv, op)",
+TABLES: Final = (
+    """create table kv (
+        rv integer primary key, key text not null, op integer not null, prev integer not null, val blob,
+        sum integer not null)""",
     "create table meta (name text primary key, value integer not null) without rowid",
     "create table mark (rv integer primary key, time real not null)",
-    GAP,
+    "create table gap (last integer primary key, first integer not null)",
     f"insert into meta values ('compacted', {FIRST}), ('swept', {FIRST})",  # noqa: S608
     f"pragma application_id = {APPLICATION}",
     f"pragma user_version = {FORMAT}",
-    "commit",
-    "pragma journal_mode = wal",
 )
+INDEX: Final = "create index kv_by_key on kv (key, rv, op)"
+
+#: revision, key, operation, previous revision, value as stored, checksum
+Row = tuple[int, str, int, int, bytes | None, int]
+COLUMNS: Final = "rv, key, op, prev, val, sum"
+INSERT: Final = f"insert into kv ({COLUMNS}) values "  # noqa: S608
+
+
+class DamagedRowError(Exception):
+    """A row does not match its checksum."""
+
+    def __init__(self, revision: Revision, key: object) -> None:
+        super().__init__(f"revision {revision} of {key} does not match its checksum")
+        self.revision, self.key = revision, key
+
+
+def row_of(change: Change) -> Row:
+    """The row of a change, with its value as it is stored."""
+    entry, previous = change.entry, change.previous
+    before = ABSENT if previous is None else previous.revision
+    if entry is None:
+        return sealed(change.revision, change.key, DELETE, before, None)
+    return sealed(change.revision, change.key, PUT, before, entry.value)
+
+
+def value_in(row: Row) -> bytes | None:
+    """The value of a row, None for a deletion.  Raises DamagedRowError."""
+    try:
+        intact = row[5] == checksum(*row[:5])
+    except (TypeError, ValueError, AttributeError, zlib.error):  # a column of another type
+        intact = False
+    if not intact:
+        raise DamagedRowError(row[0], row[1])
+    return row[4]
+
+
+def sealed(revision: Revision, key: str, operation: int, previous: Revision, stored: bytes | None) -> Row:
+    """A row with its checksum.  `stored`: the value as it is in the file."""
+    return revision, key, operation, previous, stored, checksum(revision, key, operation, previous, stored)
+
+
+def checksum(revision: Revision, key: str, operation: int, previous: Revision, stored: bytes | None) -> int:
+    start = zlib.crc32(b"%d %d %d %b " % (revision, operation, previous, key.encode()))
+    return start if stored is None else zlib.crc32(stored, start)
+
 
 # The inner select only reads the index; the outer one then reads the rows in the order of the file.
-LIVE = """
-select rv, key, val from kv where rv in (
+LIVE: Final = f"""
+select {COLUMNS} from kv where rv in (
     select newest from (select max(rv) as newest, op from kv group by key) where op = 0
 ) order by rv
-"""
-
+"""  # noqa: S608
 
 NEWEST_BUT = "select rv from kv order by rv desc limit 1 offset ?"
 
@@ -72,15 +115,8 @@ def fetch(connection: apsw.Connection, query: str, bindings: apsw.Bindings = ())
     return connection.execute(query, bindings).fetchall()
 
 
-def gaps(connection: apsw.Connection) -> list[tuple[Revision, Revision]]:
-    if not connection.table_exists(None, "gap"):
-        return []
-    return fetch(connection, "select last, first from gap order by last")
-
-
-def note_gaps(connection: apsw.Connection, known: Iterable[tuple[Revision, Revision]]) -> None:
-    connection.execute(GAP)
-    connection.executemany("insert or ignore into gap values (?, ?)", known)
+def note_gap(connection: apsw.Connection, last: Revision, first: Revision) -> None:
+    connection.execute("insert or ignore into gap values (?, ?)", (last, first))
 
 
 def compacted(connection: apsw.Connection) -> Revision:

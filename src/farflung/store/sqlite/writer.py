@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 import apsw
 
 from farflung.store.base import Change, Unavailable
-from farflung.store.sqlite.rows import DELETE, PUT
+from farflung.store.sqlite.rows import INSERT, row_of
 
 T = TypeVar("T")
 
@@ -196,23 +196,11 @@ def write_size(write: PendingWrite) -> int:
 
 @lru_cache(maxsize=STATEMENT)
 def insert(rows: int) -> str:
-    return f"insert into kv (rv, key, op, prev, val) values {', '.join(['(?, ?, ?, ?, ?)'] * rows)}"  # noqa: S608
+    return INSERT + ", ".join(["(?, ?, ?, ?, ?, ?)"] * rows)
 
 
-def insert_values(writes: Sequence[PendingWrite]) -> list[object]:
-    values: list[object] = []
-    for write in writes:
-        change = write.change
-        entry = change.entry
-        previous = change.previous
-        values += (
-            change.revision,
-            change.key,
-            DELETE if entry is None else PUT,
-            0 if previous is None else previous.revision,
-            None if entry is None else entry.value,
-        )
-    return values
+def insert_values(writes: Sequence[PendingWrite]) -> list[apsw.SQLiteValue]:
+    return [column for write in writes for column in row_of(write.change)]
 
 
 def resolve(outcome: asyncio.Future[T], result: T) -> None:
