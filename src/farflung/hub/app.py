@@ -12,6 +12,8 @@ import logging
 import platform
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import orjson
@@ -20,6 +22,7 @@ from farflung.apis.edge.names import RECORDS_AUTHORS
 from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.impersonation import impersonated_user
+from farflung.hub.auth.open_streams import OpenStreams, Permission
 from farflung.hub.auth.service_account_tokens import openid_document
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.metrics import Metrics
@@ -27,13 +30,14 @@ from farflung.hub.registry import respond
 from farflung.hub.registry.bodies import read_ahead, takes_long
 from farflung.hub.registry.call import Call, Redefined, Tools
 from farflung.hub.request import attributes
+from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.audit import Audit, Trail
 from farflung.hub.request.target import RequestRoute, Target, target_of
 from farflung.hub.request.user import User
 from farflung.hub.routing.dispatcher import VERBS, Dispatcher, page_not_found
 from farflung.hub.routing.routes import OneCluster, Routes
 from farflung.lib.version import __version__
-from farflung.machinery.errors import ApiError, no_such_path
+from farflung.machinery.errors import ApiError, no_such_path, unauthorized
 from farflung.store.base import Unavailable
 
 log = logging.getLogger(__name__)
@@ -75,6 +79,8 @@ class Hub:
         self._dispatcher = dispatcher
         self._version = VERSION if routes is None else VERSION | {RECORDS_AUTHORS: True}
         self._reader = ThreadPoolExecutor(1, "yaml")
+        self.streams = OpenStreams(tools.store, tools.clock)
+        authenticator.subscribe(self.streams.recheck)
         self.metrics = Metrics()
         self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
 
@@ -88,7 +94,7 @@ class Hub:
             self._fail(trail)
             raise
         if isinstance(answer, Response | Stream):
-            return self._counted(request, answer, trail)
+            return self._counted(request, self._guarded(request, answer), trail)
         return self._finish(request, answer, trail)
 
     def admit(self, request: Request) -> str | Response:
@@ -111,11 +117,11 @@ class Hub:
         try:
             while True:
                 try:
-                    return self._counted(request, await answer, trail)
+                    return self._counted(request, self._guarded(request, await answer), trail)
                 except Redefined:
                     again = self._dispatch(request, trail)
                     if isinstance(again, Response | Stream):
-                        return self._counted(request, again, trail)
+                        return self._counted(request, self._guarded(request, again), trail)
                     answer = again
         except (ApiError, Unavailable) as error:
             return self._counted(request, refused(request, error), trail)
@@ -158,6 +164,33 @@ class Hub:
         if trail is not None:
             trail.user, trail.route = user, requested
         return route, target, user
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def _guarded(self, request: Request, answer: Answer) -> Answer:
+        """A stream ends when its request would be refused, or would reach another cluster."""
+        if isinstance(answer, Response):
+            return answer
+        head = replace(request, body=b"", read_ahead=None)
+        return self.streams.guard(answer, partial(self._permission, head, []))
+
+    def _permission(self, request: Request, opened: list[RequestRoute]) -> Permission:
+        """Raises ApiError.  `opened`: the route at the first call."""
+        sender = self._authenticator.user_of(request)
+        requested = self._routes.route(request.path, sender)
+        route, target, user = self._enter(request, None)
+        if not opened:
+            opened.append(route)
+        if target is None or route != opened[0]:
+            raise unauthorized()
+        access = attributes.of_target(request.method, target, request.query)
+        self._routes.check(target.cluster, target.view, user, access)
+        validity = self._authenticator.validity(request)
+        depends_on = {*validity.depends_on, *self._routes.depends_on(requested, user, access)}
+        if user is not sender:
+            own = RequestRoute(requested.cluster, requested.path)
+            depends_on.update(self._routes.depends_on(own, sender, Attributes("impersonate")))
+        return Permission(depends_on, validity.until)
 
     # --- resources --------------------------------------------------------------------------------
 

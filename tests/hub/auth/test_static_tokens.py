@@ -132,11 +132,11 @@ def test_a_damaged_file_keeps_a_hub_from_starting(path: Path) -> None:
 def test_a_file_is_read_again_only_if_it_changed(path: Path) -> None:
     hand_out(path, secret=TokenRecord("ann"))
     tokens = StaticTokens({}, path)
-    assert not tokens.refresh()
+    assert tokens.refresh() is None
     before = path.stat()
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    assert tokens.refresh()
-    assert not tokens.refresh()
+    assert tokens.refresh() is not None
+    assert tokens.refresh() is None
 
 
 def test_no_more_headers_are_remembered_than_there_is_room_for(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -13,6 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from farflung.http.messages import Request
 from farflung.hub.auth.certificate_requests import CLUSTER
+from farflung.hub.auth.open_streams import Permission
 from farflung.hub.auth.service_account_tokens import (
     AUDIENCES,
     CREDENTIAL,
@@ -46,6 +47,7 @@ class Authenticator:
         #: Verified Authorization headers with their tokens, so that each is hashed or verified once.  Python's hash of
         #: a text has a random key, so the duration of a lookup reveals nothing.
         self._verified: dict[str, StaticToken | VerifiedToken] = {}
+        self._listeners: list[Callable[[Collection[str]], None]] = []
 
     @property
     def signing_keys(self) -> SigningKeys:
@@ -62,18 +64,34 @@ class Authenticator:
             return self._certificate_user(request.certificate)
         return ANONYMOUS
 
+    def validity(self, request: Request) -> Permission:
+        """What the credentials of an authenticated request depend on.  Raises 401."""
+        header = request.headers.get("authorization")
+        if header is not None:
+            found = self._verified.get(header) or self._find(bearer_token(header))
+            if isinstance(found, StaticToken):
+                return Permission((static_tokens_of(found.user),), found.expires)
+            return self._accounts.validity(found)
+        if request.certificate is not None:
+            return Permission((), client_certificate(request.certificate).ends.timestamp())
+        return Permission(())
+
     def refresh(self) -> None:
         """Read the file of static tokens if it changed."""
-        if self._tokens.refresh():
+        changed = self._tokens.refresh()
+        if changed is not None:
             self._verified.clear()
+            for listener in self._listeners:
+                listener({static_tokens_of(user) for user in changed})
+
+    def subscribe(self, listener: Callable[[Collection[str]], None]) -> None:
+        """Call a listener with the dependencies of credentials that have changed and are not in the store."""
+        self._listeners.append(listener)
 
     # --- tokens -----------------------------------------------------------------------------------
 
     def _header_user(self, header: str) -> User:
-        scheme, _, rest = header.partition(" ")
-        token = rest.strip()
-        if scheme.lower() != "bearer" or not token:
-            raise unauthorized()
+        token = bearer_token(header)
         try:
             found = self._find(token)
             user = self._validated(found, AUDIENCES)
@@ -141,6 +159,20 @@ class Authenticator:
         if not shown.begins <= self._clock() <= shown.ends:
             raise unauthorized()
         return shown.user
+
+
+def bearer_token(header: str) -> str:
+    """Raises 401."""
+    scheme, _, rest = header.partition(" ")
+    token = rest.strip()
+    if scheme.lower() != "bearer" or not token:
+        raise unauthorized()
+    return token
+
+
+def static_tokens_of(user: User) -> str:
+    """The dependency of streams with a static token."""
+    return f"static tokens of {user.name}"
 
 
 def common(some: Sequence[str], others: Sequence[str]) -> list[str]:

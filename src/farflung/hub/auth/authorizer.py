@@ -9,12 +9,16 @@ its writer gets a response.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Final
 
 from farflung.hub.auth.rbac import (
+    BINDINGS,
+    CLUSTER_BINDINGS,
+    CLUSTER_ROLES,
     DENIED,
+    ROLES,
     STORAGE_PREFIXES,
     Grant,
     PolicyRule,
@@ -91,6 +95,15 @@ class Authorizer:
     def role(self, cluster: str, kind: str, namespace: str, name: str) -> Role | None:
         """The role that a binding in a namespace of the cluster would refer to."""
         return self._policy(cluster).role(kind, namespace, name)
+
+    def depends_on(self, cluster: str, attributes: Attributes) -> Iterator[str]:
+        """The keys and prefixes of the objects on which decisions depend; without a namespace, in all namespaces."""
+        for home in (CLUSTER_ROLES, CLUSTER_BINDINGS):
+            yield f"{home}{cluster}/"
+            if self._shared:
+                yield f"{home}{self._shared}/"
+        for home in (ROLES, BINDINGS):
+            yield f"{home}{cluster}/{attributes.namespace}/" if attributes.namespace else f"{home}{cluster}/"
 
     # --- the policies -----------------------------------------------------------------------------
 

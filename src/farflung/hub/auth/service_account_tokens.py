@@ -17,6 +17,7 @@ import msgspec
 import orjson
 
 from farflung.http.messages import Request, Response
+from farflung.hub.auth.open_streams import Permission
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import FOREVER
 from farflung.hub.request.user import AUTHENTICATED, User
@@ -229,6 +230,16 @@ class ServiceAccountTokens:
             entry = self._store.get(required.key)
             if entry is None or entry is not required.verified:
                 check_required(required, entry, now)
+
+    def validity(self, token: VerifiedToken) -> Permission:
+        """Until when a valid token stays valid, unless its objects change."""
+        ends = [token.expires + LEEWAY]
+        for required in token.required:
+            entry = None if required.verified is not None else self._store.get(required.key)
+            deleted = _decode_object(entry.value).metadata.deletionTimestamp if entry is not None else None
+            if deleted is not None:
+                ends.append(times.parse(deleted).timestamp() + LEEWAY)
+        return Permission([required.key for required in token.required], min(ends))
 
 
 def verified_token(claims: Claims) -> VerifiedToken:

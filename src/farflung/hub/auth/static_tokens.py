@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -78,19 +78,22 @@ class StaticTokens:
     def find(self, hashed: str) -> StaticToken | None:
         return self._tokens.get(hashed)
 
-    def refresh(self) -> bool:
-        """Read the file again if it changed, which costs one system call.  A damaged file changes nothing, so that no
-        user is locked out or admitted by mistake."""
+    def refresh(self) -> Collection[User] | None:
+        """Read the file again if it changed, which costs one system call.  Returns the users whose tokens changed;
+        None if the file did not change.  A damaged file changes nothing, so that no user is locked out or admitted by
+        mistake."""
         version = self._file_version()
         if version == self._version:
-            return False
+            return None
         self._version = version
+        before = self._tokens
         try:
             self._tokens = self._fixed | self._read()
         except (Unusable, OSError) as error:
             log.warning("cannot read the tokens, keeping the old ones: %s", error)
-            return False
-        return True
+            return None
+        changed = dict(before.items() ^ self._tokens.items())
+        return [token.user for token in changed.values()]
 
     def _read(self) -> dict[str, StaticToken]:
         if self._path is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from farflung.hub.request.target import Target, is_true, parse_query
@@ -45,6 +45,9 @@ class Authorization(Protocol):
 
     def check(self, cluster: str, user: User, attributes: Attributes) -> None:
         """Raises 403."""
+
+    def depends_on(self, cluster: str, attributes: Attributes) -> Iterator[str]:
+        """The keys and prefixes of the objects on which decisions depend."""
 
 
 def of_path(method: str, path: str) -> Attributes:

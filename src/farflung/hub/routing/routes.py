@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from farflung.hub.request.attributes import Attributes, Authorization
 from farflung.hub.request.target import DEFAULT_CLUSTER, RequestRoute, split_cluster
-from farflung.hub.request.user import User
+from farflung.hub.request.user import User, is_administrator
 from farflung.machinery.errors import ApiError
 
 
@@ -20,6 +21,9 @@ class Routes(Protocol):
     def check(self, cluster: str, view: str, user: User, attributes: Attributes) -> None:
         """Raises 403 if the user may not do this."""
 
+    def depends_on(self, route: RequestRoute, user: User, attributes: Attributes) -> Iterable[str]:
+        """The keys and prefixes of the objects on which the permission for a route depends."""
+
 
 class OneCluster:
     """A hub without workspaces."""
@@ -32,6 +36,9 @@ class OneCluster:
 
     def enter(self, route: RequestRoute, user: User) -> tuple[RequestRoute, User]:
         return route, user
+
+    def depends_on(self, route: RequestRoute, user: User, attributes: Attributes) -> Iterable[str]:
+        return () if is_administrator(user) else self._authorizer.depends_on(route.cluster, attributes)
 
     def route(self, path: str, user: User) -> RequestRoute:
         cluster, rest = split_cluster(path)

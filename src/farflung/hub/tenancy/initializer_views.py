@@ -10,6 +10,7 @@ permissions of the owner at creation, while the workspace waits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -119,6 +120,12 @@ class Initializers:
         home, _, name = initializer.rpartition(":")
         asked = Attributes("initialize", TENANCY_GROUP, "workspacetypes", name=name)
         return self._authorizer.decide(self._clusters.resolve(home) or NO_CLUSTER, user, asked).allowed
+
+    def depends_on(self, view: str) -> Iterator[str]:
+        """The keys and prefixes of the objects on which access to a view depends."""
+        home = initializer_of(view).rpartition(":")[0]
+        cluster = self._clusters.resolve(home) or NO_CLUSTER
+        return self._authorizer.depends_on(cluster, Attributes("initialize", TENANCY_GROUP, "workspacetypes"))
 
     def check(self, view: str, user: User, asked: Attributes) -> None:
         """Raises 403."""

@@ -11,7 +11,7 @@ Each path segment is percent-decoded once, and must then be a valid name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -20,6 +20,7 @@ from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.target import RequestRoute
 from farflung.hub.request.user import User
 from farflung.hub.tenancy import initializer_views as initializing
+from farflung.hub.tenancy.api_exports import ExportKey
 from farflung.hub.tenancy.paths import LogicalClusters, invalid_cluster, is_path
 from farflung.hub.tenancy.workspace_authorizer import (
     ACCESS_DENIED,
@@ -96,6 +97,19 @@ class WorkspaceRoutes:
 
     def enter(self, route: RequestRoute, user: User) -> tuple[RequestRoute, User]:
         return self._initializers.enter(route, user) if initializing.is_initializer_view(route.view) else (route, user)
+
+    def depends_on(self, route: RequestRoute, user: User, attributes: Attributes) -> Iterator[str]:
+        if is_privileged(user):
+            return
+        cluster, _, view = route
+        if initializing.is_initializer_view(view):
+            yield from self._initializers.depends_on(view)
+        elif view:
+            home, _, export = view.partition("/")
+            yield from self._authorizer.view_depends_on(ExportKey(home, export), attributes)
+            return
+        if cluster != WILDCARD:
+            yield from self._authorizer.depends_on(cluster, attributes)
 
     def allows(self, cluster: str, view: str, user: User, asked: Attributes) -> bool:
         """Whether `check` passes."""

@@ -10,7 +10,7 @@ refusal reveals nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -210,6 +210,25 @@ class WorkspaceAuthorizer(Authorizer):
         rules, errors = super().rules_of(cluster, without_global_groups(user), namespace)
         return ([*ALL_RULES, *rules] if is_operator(user) else rules), errors
 
+    def depends_on(self, cluster: str, attributes: Attributes) -> Iterator[str]:
+        yield from super().depends_on(cluster, attributes)
+        yield f"{LOGICAL_CLUSTERS}{cluster}/"
+        yield f"{BINDINGS}{cluster}/"
+        export = self._limits.exported_by(cluster, attributes.group, attributes.resource)
+        if export is not None:
+            yield f"{EXPORTS}{export.cluster}/"
+            yield from super().depends_on(export.cluster, attributes)
+
+    def view_depends_on(self, view: ExportKey, asked: Attributes) -> Iterator[str]:
+        """The keys and prefixes of the objects on which the permission for a view depends."""
+        yield f"{EXPORTS}{view.cluster}/"
+        yield from self.depends_on(view.cluster, content_attributes(view.name, asked))
+        if self._limits.is_claimed(view, asked.group, asked.resource):
+            yield EXPORTS  # any of them may get a policy
+            limiting = self._limits.on_view(view, asked.group, asked.resource)
+            if limiting is not None:
+                yield from super().depends_on(limiting.cluster, asked)
+
     def _allows(self, cluster: str, user: User, attributes: Attributes) -> bool:
         if user.cluster and user.cluster != cluster:
             return False
@@ -339,11 +358,19 @@ class PermissionPolicies:
         """The export whose policy applies to a resource of a cluster."""
         if not self._limited:
             return None
+        export = self.exported_by(cluster, group, resource)
+        return export if export in self._limited else None
+
+    def exported_by(self, cluster: str, group: str, resource: str) -> ExportKey | None:
+        """The export of a resource that a cluster has bound."""
         bound = self._bound.get(cluster)
         if bound is None:
             bound = self._read(cluster)
-        export = bound.get((group, resource))
-        return export if export in self._limited else None
+        return bound.get((group, resource))
+
+    def is_claimed(self, view: ExportKey, group: str, resource: str) -> bool:
+        """Whether an export claims a resource of another export."""
+        return (group, resource) in self._claims.get(view, ())
 
     def on_view(self, view: ExportKey, group: str, resource: str) -> ExportKey | None:
         """The export whose policy applies to a resource that another export claims."""
