@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from hub_harness import CONFIG_MAPS, PARTIAL, TABLE, Collector, LocalHub
+from hypothesis import given
+from hypothesis import strategies as st
 
 from farflung.http.messages import Stream
+from farflung.hub.assembly import watch_seconds
 from farflung.hub.catalog import objects
 from farflung.store.sqlite.store import SqliteStore
 
@@ -296,6 +299,20 @@ async def test_a_watch_without_a_time_ends_when_the_hub_says_so(monkeypatch: pyt
     assert not watch.closed
     await time.advance(2)
     assert watch.closed
+
+
+async def test_a_watch_lasts_no_longer_than_the_hub_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = VirtualTime(monkeypatch)
+    hub = await LocalHub(LocalHub.in_memory().store, longest_watch=100).furnish()
+    watch = await hub.watch(CONFIG_MAPS, {"timeoutSeconds": "9223372036854775807"})
+    await time.advance(101)
+    assert watch.closed
+
+
+@given(st.integers(0, 2**63))
+def test_a_hub_allows_an_hour_and_some_jitter(timeout: int) -> None:
+    seconds = watch_seconds(timeout)
+    assert 1800 <= seconds <= 3600 if not timeout else min(timeout, 3600) <= seconds <= min(timeout, 3960)
 
 
 @pytest.mark.parametrize("seconds", ["9223372036854775807", "-1"])

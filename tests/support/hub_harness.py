@@ -219,7 +219,7 @@ class LocalHub:
             new_uid=new_uid,
             random_suffix=lambda: self.suffix(),
             random_bytes=lambda size: hashlib.sha256(new_uid().encode()).digest()[:size],
-            watch_seconds=lambda: longest_watch,
+            watch_seconds=lambda timeout: min(timeout or longest_watch, longest_watch),
         )
         dependencies = HubDependencies(store, signing_keys(), authority(), tokens=hashed(users), nodes=nodes)
         assembly = self.assembly = Assembly(dependencies, options, sources)

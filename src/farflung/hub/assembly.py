@@ -63,9 +63,10 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def watch_seconds() -> float:
-    """How long a watch may stay open.  Random, so that many clients do not reconnect at once."""
-    return random.uniform(1800, 3600)  # noqa: S311
+def watch_seconds(timeout: int) -> float:
+    """How long a watch stays open; `timeout`: the requested seconds, or 0.  Random, so that many clients do not
+    reconnect at once."""
+    return min(timeout, random.uniform(3600, 3960)) if timeout else random.uniform(1800, 3600)  # noqa: S311
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Sources:
     new_uid: Callable[[], str] = field(default_factory=ids.Uids)
     random_suffix: Callable[[], str] = ids.random_suffix  #: five characters, for generateName
     random_bytes: Callable[[int], bytes] = secrets.token_bytes
-    watch_seconds: Callable[[], float] = watch_seconds
+    watch_seconds: Callable[[int], float] = watch_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Assembly:
             {**dependencies.tokens, token_hash(own_token): CONTROLLER_MANAGER}, dependencies.tokens_file
         )
         self.authenticator = Authenticator(known, self.accounts, clock)
-        self.watches = Watches(store, longest=sources.watch_seconds)
+        self.watches = Watches(store, lasting=sources.watch_seconds)
         self.kinds.subscribe(self.watches.end)
         own_endpoints = endpoints(self.authenticator, self.authorizer, self.accounts, dependencies.nodes)
         if self.workspaces is None:

@@ -56,9 +56,10 @@ class Topic:
 class Watches:
     """All audiences of a hub."""
 
-    def __init__(self, store: Store, longest: Callable[[], float]) -> None:
+    def __init__(self, store: Store, lasting: Callable[[int], float]) -> None:
+        """`lasting`: seconds that a watch stays open, of timeoutSeconds or 0."""
         self._store = store
-        self._longest = longest  #: seconds that a watch lasts without timeoutSeconds
+        self._lasting = lasting
         self._audiences: dict[Topic, Audience] = {}
         self._by_scope: dict[str | Changed, dict[Audience, None]] = {}
         self.count = 0
@@ -71,8 +72,7 @@ class Watches:
         resource = f"{call.resource.api_version}/{call.resource.plural}"
         topic = Topic(call.prefix, only_key(call, selection), resource, selection, representation, include)
         audience = self._audience(topic, call)
-        seconds = float(options.timeout) if options.timeout else self._longest()
-        watcher = WatchStream(audience, seconds=seconds, bookmarks=options.bookmarks)
+        watcher = WatchStream(audience, seconds=self._lasting(options.timeout or 0), bookmarks=options.bookmarks)
         audience.join(watcher)
         try:
             watcher.begin_with(await self._past(audience, options, call.steady_since()))
