@@ -16,8 +16,8 @@ import orjson
 import uvloop
 
 from farflung.http.limits import Limits
-from farflung.http.messages import Admit, Answer, Handler, Request, Response, Sink, Stream
-from farflung.http.server import Server, anyone, listening_sockets, serve_on
+from farflung.http.messages import Admit, Answer, Handler, Request, Response, Service, Sink, Stream, anyone
+from farflung.http.server import Server, listening_sockets, serve_on
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -161,7 +161,7 @@ class Harness:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
         sockets = self.run(listening_sockets("127.0.0.1", 0))
-        self.server: Server = self.run(serve_on(sockets, handler, tls=tls, limits=self.limits, admit=admit))
+        self.server: Server = self.run(serve_on(sockets, Service(handler, admit), tls=tls, limits=self.limits))
         self.port = self.server.port
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -32,6 +32,8 @@ from farflung.cli.credentials import (
 )
 from farflung.cli.settings import ServingOptions
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
+from farflung.http.flow_control import FlowLimits
+from farflung.http.messages import Service
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.authenticator import Authenticator
@@ -177,6 +179,15 @@ def audit_lines(settings: HubSettings, *, silent: bool) -> logs.LogLines:
     return logs.EventLines(io.TextIOWrapper(file), silent=silent)
 
 
+def flow_limits(settings: HubSettings) -> FlowLimits:
+    return FlowLimits(
+        reading=settings.max_reading,
+        mutating=settings.max_mutating,
+        queued=settings.max_queued,
+        streams=settings.max_watches,
+    )
+
+
 @contextlib.asynccontextmanager
 async def running(settings: HubSettings, nodes: Nodes | None = None) -> AsyncIterator[Server]:
     """A hub that serves until the block ends.  `nodes`: the logs of its pods, if it runs any."""
@@ -214,7 +225,9 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             audit=Audit(write, audit_policy, as_json=bool(settings.audit_log_path)),
             nodes=nodes,
         )
-        options = Options(url if settings.workspaces else None, settings.bare, settings.event_seconds)
+        options = Options(
+            url if settings.workspaces else None, settings.bare, settings.event_seconds, flows=flow_limits(settings)
+        )
         assembly = Assembly(dependencies, options, Sources())
         await assembly.start()
         following = asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens")
@@ -222,7 +235,8 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             lines.begin()
             memory.freeze()
             hub, metrics = assembly.hub, assembly.hub.metrics
-            server = await serve_on(sockets, hub, tls=server_context(certificates), admit=hub.admit)
+            service = Service(assembly.flow_control, hub.admit, assembly.flow_control.flow_of)
+            server = await serve_on(sockets, service, tls=server_context(certificates))
             try:
                 metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
                 metrics.counter("farflung_audit_events_lost", "Lost lines of the audit log.", lambda: lines.lost)

@@ -181,6 +181,34 @@ class ServingOptions:
         metavar="DAYS",
         help="Days to keep rotated audit logs; 0 keeps them forever.",
     )
+    max_reading: int = option(
+        "--max-requests-inflight",
+        default=400,
+        type=click.IntRange(1),
+        metavar="NUMBER",
+        help="Reads in progress at once; further ones are queued.",
+    )
+    max_mutating: int = option(
+        "--max-mutating-requests-inflight",
+        default=200,
+        type=click.IntRange(1),
+        metavar="NUMBER",
+        help="Writes in progress at once; further ones are queued.",
+    )
+    max_queued: int = option(
+        "--max-queued-requests-per-user",
+        default=500,
+        type=click.IntRange(1),
+        metavar="NUMBER",
+        help="Requests of one user that may wait for their turn; further ones are refused with 429.",
+    )
+    max_watches: int = option(
+        "--max-watches-per-user",
+        default=1000,
+        type=click.IntRange(1),
+        metavar="NUMBER",
+        help="Open watches of one user; further ones are refused with 429.",
+    )
     verbose: bool = option("--verbose", "-v", default=False, is_flag=True, help="Log in more detail.")
 
 

@@ -16,6 +16,7 @@ from math import inf
 from typing import Final, cast
 
 from farflung.http.bodies import BodyBudget
+from farflung.http.flow_control import UNLIMITED, WriteTurns
 from farflung.http.heads import (
     BLOCK,
     CLOSE,
@@ -28,7 +29,7 @@ from farflung.http.heads import (
     failure,
 )
 from farflung.http.limits import Limits
-from farflung.http.messages import Admit, Answer, Handler, Request, Response, Stream
+from farflung.http.messages import Answer, Request, Response, Service, Stream
 from farflung.http.parser import BETWEEN, BODY, HEAD, Exchange, KnownHeads, RequestParser
 from farflung.http.sink import StreamSink
 from farflung.machinery.errors import ApiError, internal, too_many_requests
@@ -37,8 +38,8 @@ log = logging.getLogger(__name__)
 
 #: Bytes that llhttp parses at once.  It cannot be stopped between requests, so this limits the requests per call.
 SLICE: Final = 4096
-#: Bytes written before other connections are served.
-BURST: Final = 8 * BLOCK
+#: Bytes of a large body that are written before other connections are served.
+BURST: Final = 2 * BLOCK
 #: Bytes that a client may send after its last request.
 UNEXPECTED: Final = 64 * 1024
 ANSWERS: Final = (Response, Stream)
@@ -51,11 +52,11 @@ FAILED: Final = "the hub failed to answer this request; its log has the details"
 class ServerState:
     """The state of a server that its connections share."""
 
-    def __init__(
-        self, handler: Handler, admit: Admit, limits: Limits, loop: asyncio.AbstractEventLoop, now: float
-    ) -> None:
-        self.handler = handler
-        self.admit = admit
+    def __init__(self, service: Service, limits: Limits, loop: asyncio.AbstractEventLoop, now: float) -> None:
+        self.handler = service.handler
+        self.admit = service.admit
+        self.flow_of = service.flow_of
+        self.writers = WriteTurns(loop)
         self.bodies = BodyBudget(limits.incomplete_bodies)
         self.limits = limits
         self.loop = loop
@@ -100,6 +101,7 @@ class Connection(asyncio.Protocol):
         "_closing",
         "_deadline",
         "_drained",
+        "_flow",
         "_half_closed",
         "_idle",
         "_last_words",
@@ -138,6 +140,7 @@ class Connection(asyncio.Protocol):
         self._idle: asyncio.Future[None] | None = None  #: that task waits for this while nothing is awaited
         self._sink: StreamSink | None = None
         self._blocks: Iterator[bytes | memoryview] | None = None
+        self._flow = UNLIMITED  #: of the request that `_blocks` answer
         self._last_words: Response | None = None  #: the error response after all others
         self._half_closed = False  #: by the client
         self._closing = False  #: our end was sent, or the connection is closed
@@ -361,7 +364,7 @@ class Connection(asyncio.Protocol):
 
     def _continue(self) -> None:
         if self._blocks is not None:
-            self._write_blocks(self._blocks)
+            self.shared.writers.wait(self._flow, self._write_blocks)
             return
         if self._sink is not None:
             self._sink.write_queued()
@@ -503,25 +506,27 @@ class Connection(asyncio.Protocol):
             self.write(head)
             self._answering = True
             self._blocks = blocks(body)
-            self.shared.loop.call_soon(self._continue)
+            self._flow = self.shared.flow_of(exchange.request) or UNLIMITED
+            self.shared.writers.wait(self._flow, self._write_blocks)
         if persistence is CLOSE:
             self._read_no_more()
 
-    def _write_blocks(self, body: Iterator[bytes | memoryview]) -> None:
-        """Write a large body at the client's speed."""
-        left = BURST
-        while not self.writing_paused and not self._closing:
+    def _write_blocks(self) -> int:
+        """Write a large body at the client's speed.  Returns the bytes of this burst."""
+        body, written = self._blocks, 0
+        while body is not None and not self.writing_paused and not self._closing:
             block = next(body, None)
             if block is None:
                 self._blocks = None
                 self._answering = False
                 self._advance()
-                return
+                break
             self.write(block)
-            left -= len(block)
-            if left <= 0:
-                self.shared.loop.call_soon(self._continue)
-                return
+            written += len(block)
+            if written >= BURST:
+                self.shared.writers.wait(self._flow, self._write_blocks)
+                break
+        return written
 
     def _stream(self, exchange: Exchange, stream: Stream) -> None:
         """A stream drops pipelined requests, which would wait forever."""

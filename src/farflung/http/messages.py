@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Headers = Sequence[tuple[str, str]]
 
@@ -64,3 +64,35 @@ Answer = Response | Stream
 Admit = Callable[[Request], str | Response]
 #: Reads are answered at once; writes are awaited.
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
+
+
+class Flow(NamedTuple):
+    """Whose request it is.  Levels share time by weight.  Tenants of a level share it equally, and so do users of a
+    tenant, and the workspaces that a user sends requests to."""
+
+    level: str
+    tenant: str
+    user: str
+    workspace: str = ""
+
+
+#: None for requests that never wait.
+FlowOf = Callable[[Request], Flow | None]
+
+
+def anyone(request: Request) -> str:
+    """Admit every request, of one sender."""
+    return ""
+
+
+def no_flow(request: Request) -> Flow | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a server serves."""
+
+    handler: Handler
+    admit: Admit = anyone
+    flow_of: FlowOf = no_flow

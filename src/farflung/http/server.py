@@ -12,7 +12,7 @@ from typing import Final
 
 from farflung.http.connection import Connection, ServerState
 from farflung.http.limits import Limits
-from farflung.http.messages import Admit, Handler, Request
+from farflung.http.messages import Handler, Service
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +24,6 @@ KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "
 CANCELLATION: Final = 1.0
 
 
-def anyone(request: Request) -> str:
-    """Admit every request, of one sender."""
-    return ""
-
-
 async def serve(
     handler: Handler, *, host: str | None, port: int, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
 ) -> Server:
@@ -36,20 +31,15 @@ async def serve(
 
     Raises OSError with a message for users if the address cannot be used.
     """
-    return await serve_on(await listening_sockets(host, port), handler, tls=tls, limits=limits)
+    return await serve_on(await listening_sockets(host, port), Service(handler), tls=tls, limits=limits)
 
 
 async def serve_on(
-    sockets: list[socket.socket],
-    handler: Handler,
-    *,
-    tls: ssl.SSLContext | None,
-    limits: Limits = DEFAULT_LIMITS,
-    admit: Admit = anyone,
+    sockets: list[socket.socket], service: Service, *, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
 ) -> Server:
     """Like `serve`, on listening sockets, which are closed with the server."""
     loop = asyncio.get_running_loop()
-    server = Server(ServerState(handler, admit, limits, loop, time.time()))
+    server = Server(ServerState(service, limits, loop, time.time()))
     try:
         await server.listen(sockets, tls)
     except BaseException:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.http.certificates import Certificates
+from farflung.http.flow_control import FlowControl, FlowLimits
 from farflung.hub.admission.plugins import Plugins
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.admission.quota_tracker import Quotas
@@ -25,6 +26,7 @@ from farflung.hub.admission.service_pools import ClusterPools
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.authorizer import Authorizer
+from farflung.hub.auth.flows import SHARES, Flows
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import StaticTokens, token_hash
@@ -35,6 +37,7 @@ from farflung.hub.controllers.namespaces import DEFAULT_PACE, Pace
 from farflung.hub.endpoints import logs, pods, token_request
 from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.endpoints.reviews import Reviews
+from farflung.hub.metrics import flow_metrics
 from farflung.hub.registry.call import Handler, Tools
 from farflung.hub.registry.pipeline import STEPS, Pipeline
 from farflung.hub.registry.watch import Watches
@@ -77,6 +80,7 @@ class Options:
     bare: bool = False  #: with workspaces: create only what no client could create
     event_seconds: float = DEFAULT_TTL_SECONDS  #: how long Events are kept
     pace: Pace = DEFAULT_PACE  #: of deleting namespaces
+    flows: FlowLimits = field(default_factory=FlowLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,10 @@ class Assembly:
             home_workspace = self.workspaces.writes.home_workspace
             dispatcher, routes = Dispatcher(self.watches, own_endpoints, home_workspace), self.workspaces.routes
         self.hub = Hub(self.kinds, tools, self.authenticator, dispatcher, dependencies.audit, routes)
+        paths = str if self.workspaces is None else self.workspaces.tenancy.clusters.path_of
+        self.flow_control = FlowControl(self.hub, Flows(self.authenticator, paths), options.flows, SHARES)
         metrics = self.hub.metrics
+        metrics.sources.append(partial(flow_metrics, self.flow_control))
         metrics.gauge("farflung_watches", "Open watch streams.", lambda: self.watches.count)
         metrics.gauge("farflung_jobs_waiting", "Computations that wait for a worker.", lambda: self.workers.waiting)
         metrics.gauge("farflung_jobs_running", "Computations in worker processes.", lambda: self.workers.running)

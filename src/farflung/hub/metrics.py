@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from farflung.http.flow_control import FlowControl
 from farflung.lib.loop_probe import LoopProbe
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Metrics:
         self._requests: dict[tuple[str, int], int] = {}
         self._gauges: dict[str, tuple[str, Measure]] = {}
         self._counters: dict[str, tuple[str, Measure]] = {}
+        self.sources: list[Callable[[], Iterator[Metric]]] = []  #: of metrics with labels
         self.probe = LoopProbe()
 
     def count(self, method: str, code: int) -> None:
@@ -56,6 +58,8 @@ class Metrics:
             yield CounterMetricFamily(name, what, measure())
         for name, (what, measure) in self._gauges.items():
             yield GaugeMetricFamily(name, what, measure())
+        for source in self.sources:
+            yield from source()
 
     def render(self) -> tuple[bytes, str]:
         """The page and its content type."""
@@ -72,3 +76,32 @@ class Metrics:
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         return registry
+
+
+def flow_metrics(control: FlowControl) -> Iterator[Metric]:
+    """With the names that API Priority and Fairness has in Kubernetes."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    level, prefix = "priority_level", "apiserver_flowcontrol"
+    executing = GaugeMetricFamily(
+        "apiserver_current_inflight_requests", "Seats of requests in progress.", labels=("request_kind",)
+    )
+    executing.add_metric(("readOnly",), control.reading.taken)
+    executing.add_metric(("mutating",), control.mutating.taken)
+    yield executing
+    queued = GaugeMetricFamily(f"{prefix}_current_inqueue_requests", "Requests that wait.", labels=(level,))
+    for name, count in control.queued.items():
+        queued.add_metric((name,), count)
+    yield queued
+    dispatched = CounterMetricFamily(
+        f"{prefix}_dispatched_requests", "Requests that waited and had their turn.", labels=(level,)
+    )
+    for name, count in control.dispatched.items():
+        dispatched.add_metric((name,), count)
+    yield dispatched
+    rejected = CounterMetricFamily(
+        f"{prefix}_rejected_requests", "Requests refused with 429.", labels=(level, "reason")
+    )
+    for labels, count in control.rejected.items():
+        rejected.add_metric(labels, count)
+    yield rejected

@@ -76,6 +76,17 @@ class Authenticator:
             return Permission((), client_certificate(request.certificate).ends.timestamp())
         return Permission(())
 
+    def recognized_user(self, request: Request) -> User:
+        """The user of credentials that were verified before, which may be invalid by now; anonymous for others.
+        Costs no cryptography."""
+        header = request.headers.get("authorization")
+        if header is not None:
+            found = self._verified.get(header)
+            return ANONYMOUS if found is None else found.user
+        if request.certificate is not None:
+            return client_certificate(request.certificate).user
+        return ANONYMOUS
+
     def refresh(self) -> None:
         """Read the file of static tokens if it changed."""
         changed = self._tokens.refresh()
