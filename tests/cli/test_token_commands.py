@@ -47,7 +47,9 @@ def test_a_new_token_is_printed_once_and_kept_as_a_hash(directory: Path) -> None
     secret = created(directory, "ann", "--group", "dev", "--group", "ops")
     assert re.fullmatch(r"[\w-]{43}", secret)
     kept = handed_out(directory, secret)
-    assert (kept.name, kept.groups, kept.expires) == ("ann", ("dev", "ops"), None)
+    assert (kept.name, kept.groups) == ("ann", ("dev", "ops"))
+    assert kept.created is not None
+    assert kept.expires == kept.created + timedelta(days=365)
     path = directory / "tokens.json"
     assert secret not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -113,7 +115,10 @@ def test_without_a_kubeconfig_there_is_none_to_go_by_and_no_token_is_made(direct
 
 
 def test_tokens_are_listed_by_an_id_and_revoked_by_it_or_by_name(directory: Path) -> None:
-    first, second = created(directory, "ann"), created(directory, "ann", "--group", "dev", "--expires", "1d")
+    first, second = (
+        created(directory, "ann", "--expires", "never"),
+        created(directory, "ann", "--group", "dev", "--expires", "1d"),
+    )
     other = created(directory, "bob")
     rows = [re.split(r"\s{2,}", line) for line in token(directory, "list").output.splitlines()]
     assert rows[0] == ["ID", "NAME", "GROUPS", "AGE", "EXPIRES"]

@@ -106,6 +106,18 @@ async def test_a_token_lives_neither_too_short_nor_too_long(hub: LocalHub, secon
         assert (await hub.post(TOKEN, {"spec": {"expirationSeconds": allowed}})).status == 201
 
 
+async def test_a_longer_lifetime_is_shortened_with_a_warning(hub: LocalHub) -> None:
+    """A syncer could request a token until 2162."""
+    longest = 90 * 86400
+    answer = await hub.post(TOKEN, {"spec": {"expirationSeconds": 2**32}})
+    assert answer.warnings == [f'299 - "requested expiration of {2**32} seconds shortened to {longest} seconds"']
+    assert answer.json["spec"]["expirationSeconds"] == longest
+    assert answer.json["status"]["expirationTimestamp"] == "2024-07-30T12:00:00Z"
+    claims = claims_of(answer.json["status"]["token"])
+    assert claims["exp"] - claims["iat"] == longest
+    assert not (await hub.post(TOKEN, {"spec": {"expirationSeconds": longest}})).warnings
+
+
 async def test_a_token_of_a_missing_account_is_refused(hub: LocalHub) -> None:
     nobody = await hub.post("/api/v1/namespaces/default/serviceaccounts/nobody/token", {})
     assert (nobody.status, nobody.message) == (404, 'serviceaccounts "nobody" not found')

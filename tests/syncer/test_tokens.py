@@ -30,6 +30,7 @@ from farflung.syncer.registration import Registered, revoke
 from farflung.syncer.tokens import (
     CHECK_PERIOD,
     FILE,
+    REFUSED,
     REST,
     ServiceAccountToken,
     TokenKeeper,
@@ -286,12 +287,30 @@ async def test_a_syncer_that_was_refused_reconnects_with_a_new_kubeconfig(tmp_pa
         await found.keeper.renew_if_due(found.client)
         await revoke(found.one.operator, found.one.wanted("florin"))
         for _ in range(3):
+            assert not found.problems
             with pytest.raises(Unauthorized):
                 await found.works()
+        assert found.problems == [REFUSED]
         found.pass_days(1)
         found.given = (await found.one.register("florin")).token
         await found.works()
         assert found.used == found.given
+
+
+async def test_a_syncer_that_was_away_for_too_long_says_what_to_do(tmp_path: Path) -> None:
+    async with kept(tmp_path) as found:
+        found.pass_days(31)
+        for _ in range(3):
+            with pytest.raises(Unauthorized):
+                await found.works()
+
+        async def sleep(seconds: float) -> None:
+            raise asyncio.CancelledError
+
+        env = Environment(lambda: 0.0, sleep, lambda: 1.0, Backoff(1, 1, lambda: 1.0))
+        with pytest.raises(asyncio.CancelledError):
+            await found.keeper.run(found.client, env)
+        assert found.problems == [REFUSED] * 2
 
 
 async def test_one_that_is_refused_makes_room_for_the_other_even_if_it_is_later(tmp_path: Path) -> None:

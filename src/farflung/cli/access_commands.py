@@ -53,7 +53,12 @@ root_directory = click.option(
 @click.argument("name")
 @click.option("--group", "groups", multiple=True, help="Group of the user; repeatable.")
 @click.option(
-    "--expires", "lifetime", metavar="DURATION", help="Lifetime of the token, like 12h or 30d; by default unlimited."
+    "--expires",
+    "lifetime",
+    metavar="DURATION",
+    default="365d",
+    show_default=True,
+    help="Lifetime of the token, like 12h or 30d; `never` is unlimited.",
 )
 @click.option(
     "--output",
@@ -64,11 +69,11 @@ root_directory = click.option(
     help="What to print.",
 )
 @root_directory
-def create_token(name: str, groups: tuple[str, ...], lifetime: str | None, output: str, root_directory: Path) -> None:
+def create_token(name: str, groups: tuple[str, ...], lifetime: str, output: str, root_directory: Path) -> None:
     """Print a new token for the user NAME.  The hub stores only its hash, so it cannot be shown again."""
     from farflung.cli import tokens
 
-    click.echo(tokens.create(root_directory, name, groups, tokens.duration(lifetime), output), nl=False)
+    click.echo(tokens.create(root_directory, name, groups, tokens.lifetime_of(lifetime), output), nl=False)
 
 
 @token.command("list", short_help="List tokens and their users.")

@@ -226,7 +226,11 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             nodes=nodes,
         )
         options = Options(
-            url if settings.workspaces else None, settings.bare, settings.event_seconds, flows=flow_limits(settings)
+            url if settings.workspaces else None,
+            settings.bare,
+            settings.event_seconds,
+            token_seconds=settings.token_seconds,
+            flows=flow_limits(settings),
         )
         assembly = Assembly(dependencies, options, Sources())
         await assembly.start()

@@ -148,6 +148,13 @@ class ServingOptions:
         metavar="SECONDS",
         help="Seconds until the hub deletes an Event after its last write.",
     )
+    token_seconds: int = option(
+        "--service-account-max-token-expiration",
+        default=90 * 86400,
+        type=click.IntRange(600),
+        metavar="SECONDS",
+        help="Longest lifetime of a ServiceAccount's token; a request for a longer one gets a shorter one.",
+    )
     audit_policy_file: Path | None = option(
         "--audit-policy-file",
         default=None,

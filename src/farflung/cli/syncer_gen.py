@@ -98,8 +98,7 @@ def _command(name: str, options: ManifestOptions, registered: Registered) -> str
 
 def lifetime_of(text: str) -> int:
     """Seconds."""
-    lasting = tokens.duration(text, "--lifetime")
-    seconds = int(lasting.total_seconds()) if lasting is not None else 0
+    seconds = int(tokens.duration(text, "--lifetime").total_seconds())
     if not SHORTEST_LIFETIME <= seconds < LONGEST_LIFETIME:
         raise click.BadParameter(f"{text!r} is not between 10m and 49710d", param_hint="'--lifetime'")
     return seconds

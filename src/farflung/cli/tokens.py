@@ -25,10 +25,13 @@ UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": 
 LONGEST: Final = timedelta(days=36525)
 
 
-def duration(text: str | None, option: str = "--expires") -> timedelta | None:
+def lifetime_of(text: str) -> timedelta | None:
+    """`30d`; None for `never`."""
+    return None if text == "never" else duration(text, "--expires")
+
+
+def duration(text: str, option: str) -> timedelta:
     """`30d`"""
-    if text is None:
-        return None
     found = re.fullmatch(r"([0-9]{1,18})([smhdw])", text)
     try:
         lasting = timedelta(**{UNITS[found[2]]: int(found[1])}) if found else timedelta(0)

@@ -80,6 +80,7 @@ class Options:
     bare: bool = False  #: with workspaces: create only what no client could create
     event_seconds: float = DEFAULT_TTL_SECONDS  #: how long Events are kept
     pace: Pace = DEFAULT_PACE  #: of deleting namespaces
+    token_seconds: int = 90 * 86400  #: longest lifetime of the tokens of ServiceAccounts
     flows: FlowLimits = field(default_factory=FlowLimits)
 
 
@@ -146,7 +147,8 @@ class Assembly:
         self.authenticator = Authenticator(known, self.accounts, clock)
         self.watches = Watches(store, lasting=sources.watch_seconds)
         self.kinds.subscribe(self.watches.end)
-        own_endpoints = endpoints(self.authenticator, self.authorizer, self.accounts, dependencies.nodes)
+        create_token = partial(token_request.create_token, self.accounts, options.token_seconds)
+        own_endpoints = endpoints(self.authenticator, self.authorizer, create_token, dependencies.nodes)
         if self.workspaces is None:
             dispatcher, routes = Dispatcher(self.watches, own_endpoints), None
         else:
@@ -194,11 +196,11 @@ class Assembly:
 
 
 def endpoints(
-    authenticator: Authenticator, authorizer: Authorizer, accounts: ServiceAccountTokens, nodes: Nodes | None
+    authenticator: Authenticator, authorizer: Authorizer, create_token: Handler, nodes: Nodes | None
 ) -> Endpoints:
     """`nodes`: run pods and have their logs; None: pods never run."""
     subresources: dict[tuple[str, str], Handler] = {
-        ("token", "create"): partial(token_request.create_token, accounts),
+        ("token", "create"): create_token,
         ("binding", "create"): pods.bind,
         ("eviction", "create"): pods.evict,
     }

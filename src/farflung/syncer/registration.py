@@ -81,7 +81,7 @@ async def register(client: Client, wanted: RegistrationRequest, report: Report, 
         for group, plural in sorted(some):
             report(f"Warning: {group}/{plural} is not allowed, although a placement selects it; allow it with {option}")
     good = await _is_good(mailbox, wanted, account, now())
-    return Registered(uid, cluster, wanted.token if good else await _new_token(mailbox, name, wanted), kinds)
+    return Registered(uid, cluster, wanted.token if good else await _new_token(mailbox, name, wanted, report), kinds)
 
 
 async def revoke(client: Client, wanted: RegistrationRequest) -> list[str]:
@@ -214,14 +214,21 @@ async def _delete_former_policy(compute: Client) -> None:
         await compute.delete(CLUSTER_ROLE_BINDINGS, POLICY)
 
 
-async def _new_token(mailbox: Client, name: str, wanted: RegistrationRequest) -> str:
+async def _new_token(mailbox: Client, name: str, wanted: RegistrationRequest, report: Report) -> str:
     request: Obj = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "metadata": {"name": name},
         "spec": {"expirationSeconds": wanted.lifetime},
     }
-    token: str = (await mailbox.create(SERVICE_ACCOUNTS, request, HOME, "token"))["status"]["token"]
+    issued = await mailbox.create(SERVICE_ACCOUNTS, request, HOME, "token")
+    seconds = issued["spec"]["expirationSeconds"]
+    if seconds < wanted.lifetime:
+        report(
+            f"Warning: the hub shortens the lifetime of tokens to {seconds / 86400:.3g}d; "
+            "its option --service-account-max-token-expiration extends it"
+        )
+    token: str = issued["status"]["token"]
     return token
 
 

@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 
 from farflung.apis.names import SECRETS, SERVICE_ACCOUNTS
 from farflung.client.credentials import bearer
-from farflung.client.errors import DECODE_ERRORS, ClientError, InvalidResponse, KubeconfigError
+from farflung.client.errors import DECODE_ERRORS, ClientError, InvalidResponse, KubeconfigError, Unauthorized
 from farflung.client.kubeconfig import ClientConfig
 from farflung.client.rest import Client, PatchType
 from farflung.client.transport import Credentials
@@ -37,6 +37,8 @@ LONGEST_REST: Final = 600.0  #: after failures
 LONGEST: Final = 16 * 1024  #: bytes of a token
 LAST: Final = 1e11  #: seconds since 1970; no token lasts longer
 SHORTEST_LIFETIME, LONGEST_LIFETIME = 600, 2**32  #: seconds that can be requested
+
+REFUSED: Final = "the hub refuses the token, which has expired or was revoked; run `farflung syncer-gen` again"
 
 Report = Callable[
     [str], None
@@ -149,6 +151,8 @@ class TokenKeeper:
         self._unwritten = False
         self._used: ServiceAccountToken | None = None
         self._refused = ""  #: the last refused token
+        self._refusals: set[str] = set()  #: all refused tokens
+        self._reported = False  #: that all tokens are refused
         self._ahead = 0.0  #: seconds by which the server's clock is ahead of ours
 
     async def headers(self) -> Mapping[str, str]:
@@ -169,9 +173,16 @@ class TokenKeeper:
         return headers if self._used is given else _showing(headers, self._used)
 
     def forget(self) -> None:
-        """The server refused the last token.  The other one, if there is one, is used next."""
+        """The server refused the last token.  The other one, if there is one, is used next; a second
+        refusal of the same token is reported."""
         if self._used is not None:
             self._refused = self._used.text
+            if self._refused not in self._refusals:
+                self._refusals.add(self._refused)
+                self._reported = False
+            elif not self._reported:
+                self._report(REFUSED)
+                self._reported = True
         self._forget()
 
     async def run(self, client: Client, env: Environment) -> None:
@@ -185,7 +196,7 @@ class TokenKeeper:
                 self._report("")
             except ClientError as error:
                 failures += 1
-                self._report(self._without_secret(str(error)))
+                self._report(REFUSED if isinstance(error, Unauthorized) else self._without_secret(str(error)))
                 pause = backoff.delay(failures, error.retry_after)
             await env.sleep(pause)
 

@@ -51,7 +51,8 @@ def shape() -> Shape:
     return builtin_shape(AUTHENTICATION_GROUP, api_version, KIND, "io.k8s.api.authentication.v1.TokenRequest")
 
 
-def create_token(accounts: ServiceAccountTokens, call: Call) -> Answer:
+def create_token(accounts: ServiceAccountTokens, longest: int, call: Call) -> Answer:
+    """`longest`: seconds to which the lifetime of tokens is shortened."""
     options = write_options("CreateOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
     body = decode_object(call.request, shape(), options, call.shape)
@@ -67,6 +68,9 @@ def create_token(accounts: ServiceAccountTokens, call: Call) -> Answer:
     if not spec.get("audiences"):
         spec["audiences"] = list(AUDIENCES)
     check_lifetime(spec)
+    if (seconds := spec["expirationSeconds"]) > longest:
+        body.warnings.append(f"requested expiration of {seconds} seconds shortened to {longest} seconds")
+        spec["expirationSeconds"] = longest
     write = Write(call, options, identified(request), warnings=body.warnings)
     call.tools.pipeline.check(write, call.target.subresource)
     bound = bound_by(call, spec.get("boundObjectRef"))
