@@ -18,7 +18,6 @@ class Request:
     body: bytes = b""
     certificate: bytes | None = None  #: the client's verified certificate, DER
     peer: str = ""
-    read_ahead: object = None  #: the decoded body or its error, if it was decoded already
 
 
 @dataclass(slots=True)

@@ -7,11 +7,9 @@ Reads return at once; writes and watches are awaited.  Errors below become a Sta
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import platform
 from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -27,7 +25,6 @@ from farflung.hub.auth.service_account_tokens import openid_document
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.metrics import Metrics
 from farflung.hub.registry import respond
-from farflung.hub.registry.bodies import read_ahead, takes_long
 from farflung.hub.registry.call import Call, Redefined, Tools
 from farflung.hub.request import attributes
 from farflung.hub.request.attributes import Attributes
@@ -78,7 +75,6 @@ class Hub:
         self._authorizer = tools.authorizer
         self._dispatcher = dispatcher
         self._version = VERSION if routes is None else VERSION | {RECORDS_AUTHORS: True}
-        self._reader = ThreadPoolExecutor(1, "yaml")
         self.streams = OpenStreams(tools.store, tools.clock)
         authenticator.subscribe(self.streams.recheck)
         self.metrics = Metrics()
@@ -171,7 +167,7 @@ class Hub:
         """A stream ends when its request would be refused, or would reach another cluster."""
         if isinstance(answer, Response):
             return answer
-        head = replace(request, body=b"", read_ahead=None)
+        head = replace(request, body=b"")
         return self.streams.guard(answer, partial(self._permission, head, []))
 
     def _permission(self, request: Request, opened: list[RequestRoute]) -> Permission:
@@ -201,8 +197,6 @@ class Hub:
         self._routes.check(target.cluster, target.view, user, access)
         if trail is not None:
             trail.authorized = True
-        if takes_long(request):
-            return self._read_beside(request, target, user, trail)
         kind = self._kinds.find(target)
         if kind is None:
             if target.view or (target.group and not self._kinds.builtin.catalog.is_builtin(target.group)):
@@ -215,13 +209,6 @@ class Hub:
         if access.verb == "watch":
             verb = "watch"
         return self._deprecated(call, verb) if kind.resource.deprecated else self._dispatcher.dispatch(call, verb)
-
-    async def _read_beside(self, request: Request, target: Target, user: User, trail: Trail | None) -> Answer:
-        """Decode a large body on a thread, one at a time.  Then authorize and find the kind again, because both may
-        have changed."""
-        await asyncio.get_running_loop().run_in_executor(self._reader, read_ahead, request)
-        answer = self._resource(request, target, user, trail)
-        return answer if isinstance(answer, Response | Stream) else await answer
 
     def _deprecated(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
         """An error has the deprecation warning too."""

@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -168,7 +169,6 @@ class WorkerPool:
 
     def _remove(self, worker: Worker) -> None:
         self._workers.discard(worker)
-        worker.kill()
         worker.close()
 
     def close(self) -> None:
@@ -202,6 +202,7 @@ class Worker:
             except OSError:
                 self._socket.close()
                 raise
+        self._end = weakref.finalize(self, end, self._process, self._socket)
 
     @property
     def pid(self) -> int:
@@ -248,7 +249,13 @@ class Worker:
         self._process.wait()
 
     def close(self) -> None:
-        self._socket.close()
+        self._end()
+
+
+def end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+    process.kill()
+    process.wait()
+    connection.close()
 
 
 def packed(kind: str, value: Any) -> bytes:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ class ApiError(Exception):
         self.details = details
         self.headers = headers
         self.metadata = metadata or {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle, whose default calls the constructor with the message alone."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def status(self) -> Obj:
         body: Obj = {

@@ -7,6 +7,7 @@ read returns it.  No read returns a write that may still be lost.
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -63,6 +64,10 @@ class Page:
 
 class StoreError(Exception):
     """An operation that the store refuses or cannot execute."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle, whose default calls the constructor with the message alone."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class Conflict(StoreError):

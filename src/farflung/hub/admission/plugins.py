@@ -197,6 +197,11 @@ def has_quota(kind: Kind, operation: str) -> bool:
     return kind.resource.namespaced and operation in (CREATE, UPDATE, "resize")
 
 
+def is_only_counted(kind: Kind, operation: str) -> bool:
+    """Whether quotas do not depend on the content of objects."""
+    return (kind.resource.group, kind.resource.plural) not in (PODS, CLAIMS, SERVICES)
+
+
 @dataclass(frozen=True, slots=True)
 class Plugins:
     """The plugins of a hub, with their dependencies."""
@@ -221,10 +226,16 @@ class Plugins:
             Step("check_signer_rights", Stage.ADMIT, self._check_signer_rights, of_kinds({SIGNING_REQUESTS}, *CHANGES)),
             Step("check_pod_limits", Stage.LIMIT, check_pod_limits, of_kinds({PODS}, CREATE, "resize")),
             Step("check_claim_limits", Stage.LIMIT, check_claim_limits, of_kinds({CLAIMS}, CREATE, UPDATE)),
-            Step("check_policies", Stage.REVIEW, self._check_policies, is_reviewed),
-            Step("reserve_quota", Stage.RESERVE, self._reserve_quota, has_quota),
+            Step("check_policies", Stage.REVIEW, self._check_policies, is_reviewed, self._has_policies),
+            Step("reserve_quota", Stage.RESERVE, self._reserve_quota, has_quota, self._has_quota, is_only_counted),
             Step("finish_definition", Stage.FINISH, finish_definition, of_kinds({DEFINITIONS}, CREATE, UPDATE)),
         )
+
+    def _has_policies(self, call: Call) -> bool:
+        return self.policies.of(call.target.cluster) is not None
+
+    def _has_quota(self, call: Call) -> bool:
+        return self.quotas.are_in(call.target.cluster, call.target.namespace)
 
     def _check_escalation(self, write: Write) -> None:
         call = write.call

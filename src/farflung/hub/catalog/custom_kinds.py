@@ -7,10 +7,10 @@ served as stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -98,6 +98,8 @@ class Definition:
         the definition."""
         spec = definition["spec"]
         self._source = (spec, definition["status"]["acceptedNames"])
+        #: makes it in another process
+        self.remake: Callable[[], Definition] = partial(Definition, definition, unchanged_since)
         self._unchanged_since = unchanged_since
         self.group: str = spec["group"]
         self.plural: str = spec["names"]["plural"]
@@ -141,7 +143,8 @@ class Definition:
         scaling = None if paths is None else CustomScaling(resource, paths)
         rules = rules_of(resource, version.structural, version.validations, scaling)
         stored = replace(resource, version=self._stored)
-        return Kind(resource, shape, rules, stored, schema, self._conversion(resource), scaling)
+        conversion, remake = self._conversion(resource), partial(kind_of, self.remake, resource.version)
+        return Kind(resource, shape, rules, stored, schema, conversion, scaling, remake)
 
     def _conversion(self, resource: Resource) -> Conversion:
         served, stored = self._versions[resource.version], self._versions[self._stored]
@@ -176,6 +179,17 @@ class Definition:
 
         resource = next(one for one in self.resources if one.version == version)
         return published(resource, self._versions[version].schema)
+
+
+def definition_of(value: bytes, unchanged_since: Revision) -> Definition:
+    """The definition in a stored CustomResourceDefinition."""
+    definition = Definition(orjson.loads(value), unchanged_since)
+    definition.remake = partial(definition_of, value, unchanged_since)
+    return definition
+
+
+def kind_of(remake: Callable[[], Definition], version: str) -> Kind:
+    return remake().kind(version)
 
 
 UNKNOWN: Final = 'unknown field "'

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Final, Protocol
 
 import orjson
@@ -14,6 +15,7 @@ from farflung.apis import definitions, wire
 from farflung.apis.autoscaling import validation as autoscaling
 from farflung.apis.autoscaling.scale import BuiltinScaling, Scaling
 from farflung.apis.builtin.catalog import Catalog
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.builtin.rules import rules_for
 from farflung.apis.core import events
 from farflung.apis.resource import Resource
@@ -102,6 +104,13 @@ class Kind:
     schema: Schema  #: of the form that the rules use
     conversion: Conversion | None = None
     scaling: Scaling | None = None  #: of a kind that has /scale
+    remake: Callable[[], Kind] | None = None  #: makes the kind in another process
+
+    @property
+    def recipe(self) -> bytes:
+        """`remake`, pickled."""
+        assert self.remake is not None, f"{self.resource.kind} exists only in this process"
+        return pickle.dumps(self.remake)
 
     def enter(self, obj: Obj) -> Obj:
         """An object that a client sent, in the form that the rules use."""
@@ -165,10 +174,24 @@ def builtin_kind(resource: Resource, catalog: Catalog) -> Kind:
     shape = shape_of(resource)
     rules = rules_for(resource.group, resource.kind)
     conversion = CONVERSIONS.get((resource.group, resource.version, resource.plural))
+    remake = partial(builtin_kind_at, resource.group, resource.version, resource.plural)
     if conversion is None:
         scaling = BuiltinScaling(resource.group, resource.kind) if resource.subresource("scale") else None
-        return Kind(resource, shape, rules, resource, shape.schema, scaling=scaling)
+        return Kind(resource, shape, rules, resource, shape.schema, scaling=scaling, remake=remake)
     stored = catalog.find(conversion.group, conversion.version, resource.plural)
     assert stored is not None, "what shares another resource's storage is served together with it"
     schema = shape.schema if conversion.enter is same else shape_of(stored).schema
-    return Kind(resource, shape, rules, stored, schema, conversion)
+    return Kind(resource, shape, rules, stored, schema, conversion, remake=remake)
+
+
+def builtin_kind_at(group: str, version: str, plural: str) -> Kind:
+    """In a worker process."""
+    catalog = builtin_catalog()
+    resource = catalog.find(group, version, plural)
+    assert resource is not None, f"{plural}.{group}/{version} is not built in"
+    return builtin_kind(resource, catalog)
+
+
+@cache
+def builtin_catalog() -> Catalog:
+    return Catalog(BUILTIN)

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from farflung.apis.builtin.catalog import Catalog, Path
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
-from farflung.hub.catalog.custom_kinds import Definition, is_established
+from farflung.hub.catalog.custom_kinds import Definition, definition_of, is_established
 from farflung.hub.catalog.discovery import Documents
 from farflung.hub.catalog.kinds import Kind, Shape, builtin_kind, shape_of
 from farflung.hub.request.target import Target
@@ -85,6 +85,11 @@ class ClusterKinds:
     def definitions(self) -> Iterable[Definition]:
         """The definitions of its custom resources."""
         return dict.fromkeys(self._definitions.values())
+
+    def of_type(self, api_version: str, kind: str) -> Kind | None:
+        """The kind of a type; None if it is not served."""
+        resource = self._types.get((api_version, kind))
+        return None if resource is None else self.find(*path_of(resource))
 
     def shape(self, api_version: str, kind: str) -> Shape | None:
         """The shape of a type; None if it is not served."""
@@ -274,5 +279,5 @@ def followed(entry: Entry, before: Definition | None, unchanged_since: Revision)
     definition = objects.decode(entry)
     if not is_established(definition):
         return None
-    after = Definition(definition, unchanged_since)
+    after = definition_of(entry.value, unchanged_since)
     return before if before is not None and before.has_same_source(after) else after

@@ -39,8 +39,6 @@ SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
 OPTIONS_SCHEME: Final = "pkg/apis/meta/internalversion/scheme/register.go:27"
 NO_KIND: Final = "couldn't get version/kind; json parse error: "
 
-MOST_YAML_AT_ONCE: Final = 16 * 1024  #: bytes
-
 #: (apiVersion, kind) → its shape; None if it is not served
 Shapes = Callable[[str, str], Shape | None]
 
@@ -115,34 +113,12 @@ def _parse(request: Request, shape: Shape) -> tuple[Any, list[str]]:
         case media_types.JSON | "":
             parsed = json.parse(request.body)
         case media_types.YAML:
-            parsed = _parse_yaml(request)
+            parsed = yaml.parse(request.body)
         case media_types.PROTOBUF if wire.known(definition := shape.encoded or shape.definition):
             return protobuf.decode(request.body, definition, wire.MESSAGES).obj, []
         case _:
             raise unsupported_media_type(ACCEPTED)
     return parsed.value, parsed.problems
-
-
-def takes_long(request: Request) -> bool:
-    """Whether to decode the body on a thread: a megabyte of YAML takes seconds."""
-    if len(request.body) <= MOST_YAML_AT_ONCE or request.read_ahead is not None:
-        return False
-    return media_type(request) in (media_types.YAML, media_types.APPLY_PATCH)
-
-
-def read_ahead(request: Request) -> None:
-    """Decode YAML on the current thread, for the later call of `decode_object`."""
-    try:
-        request.read_ahead = yaml.parse(request.body)
-    except Malformed as error:
-        request.read_ahead = error
-
-
-def _parse_yaml(request: Request) -> json.Parsed:
-    found, request.read_ahead = request.read_ahead, None
-    if isinstance(found, Malformed):
-        raise found
-    return found if isinstance(found, json.Parsed) else yaml.parse(request.body)
 
 
 def _unrecognized(request: Request, shape: Shape, why: str) -> ApiError:
@@ -330,7 +306,7 @@ def _sorted_text(document: Any) -> str:
 def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj:
     """The configuration of a server-side apply, not conformed: exactly the fields that the manager wants to own."""
     try:
-        parsed = _parse_yaml(request)
+        parsed = yaml.parse(request.body)
     except Malformed as error:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error.why}") from None
     if parsed.problems and options.field_validation == "Strict":

@@ -135,6 +135,8 @@ class Step:
     stage: Stage
     run: Run
     applies: Applies
+    concerns: Callable[[Call], bool] | None = None  #: None: every request; tells it without the object
+    light: Applies | None = None  #: where it needs no more of the object than its name; None: nowhere
 
 
 def on(*operations: str) -> Applies:
@@ -155,7 +157,14 @@ class Pipeline:
 
     def __init__(self, steps: Iterable[Step]) -> None:
         self.steps = tuple(sorted(steps, key=lambda step: step.stage))
+        self._by_name = {step.name: step for step in self.steps}
         self._compiled: dict[str, WeakKeyDictionary[Kind, tuple[tuple[Run, ...], tuple[Run, ...]]]] = {}
+
+    def step(self, name: str) -> Step:
+        return self._by_name[name]
+
+    def steps_of(self, kind: Kind, operation: str) -> list[Step]:
+        return [step for step in self.steps if step.applies(kind, operation)]
 
     def compiled(self, kind: Kind, operation: str) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
         """The steps before Stage.FINISH, and those of it."""
@@ -164,7 +173,7 @@ class Pipeline:
             known = self._compiled[operation] = WeakKeyDictionary()
         found = known.get(kind)
         if found is None:
-            steps = [step for step in self.steps if step.applies(kind, operation)]
+            steps = self.steps_of(kind, operation)
             found = known[kind] = (
                 tuple(step.run for step in steps if step.stage < Stage.FINISH),
                 tuple(step.run for step in steps if step.stage >= Stage.FINISH),
@@ -616,5 +625,5 @@ STEPS: Final = (
         warn,
         lambda kind, operation: operation in WRITES and kind.rules.warnings is not no_warnings,
     ),
-    Step("check_view", Stage.ADMIT, check_view, on(CREATE)),
+    Step("check_view", Stage.ADMIT, check_view, on(CREATE), lambda call: bool(call.target.view), on(CREATE)),
 )

@@ -8,7 +8,7 @@ from typing import Final
 
 from farflung.http.messages import Answer, Response
 from farflung.hub.catalog.objects import EVERY_CLUSTER
-from farflung.hub.registry import create, delete, patch, read, scale, update
+from farflung.hub.registry import create, delete, large_requests, patch, read, scale, update
 from farflung.hub.registry.call import Call, Handler
 from farflung.hub.registry.pipeline import PARTS
 from farflung.hub.registry.watch import Watches
@@ -51,6 +51,9 @@ SUBRESOURCES: Final[Mapping[tuple[str, str], Handler]] = {
     ("scale", "update"): scale.update_scale,
     ("scale", "patch"): scale.patch_scale,
 }
+
+
+COMPUTED: Final = frozenset({"create", "update", "patch", "delete"})  #: verbs that write one object
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class Dispatcher:
             home = self._home_workspace(call)
             if home is not None:
                 return read.get_made(call, home)
-        return RESOURCES[verb](call)
+        return computed(call, verb, RESOURCES[verb])
 
     def _watch(self, call: Call) -> Awaitable[Answer]:
         """The deprecated path /watch/ supports no other verb."""
@@ -128,7 +131,14 @@ class Dispatcher:
             has_nodes = self._endpoints.has_nodes
             why = "the nodes here do not offer it" if has_nodes else "it needs nodes, and there are none"
             raise ApiError(501, "NotImplemented", f"{what} is not served: {why}", {})
-        return handler(call)
+        return computed(call, verb, handler) if (name, verb) in SUBRESOURCES else handler(call)
+
+
+def computed(call: Call, verb: str, handler: Handler) -> Answer | Awaitable[Answer]:
+    """The answer of a handler.  Writes of large objects are computed in a worker process."""
+    if verb in COMPUTED and large_requests.is_large(call):
+        return large_requests.compute(call, handler)
+    return handler(call)
 
 
 def check_visible(call: Call) -> None:

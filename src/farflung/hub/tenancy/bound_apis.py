@@ -23,7 +23,7 @@ from farflung.hub.catalog.served import Kinds
 from farflung.hub.request.target import Target
 from farflung.hub.tenancy.api_bindings import BINDINGS, EXPORT_VALID, UP_TO_DATE, Claim, claim_of
 from farflung.hub.tenancy.api_exports import ExportKey, schema_key
-from farflung.hub.tenancy.bound_definitions import BoundDefinition, Form
+from farflung.hub.tenancy.bound_definitions import BoundDefinition, Form, bound_definition
 from farflung.hub.tenancy.paths import ROOT
 from farflung.hub.tenancy.resource_schemas import group_resource, resource_name
 from farflung.machinery.errors import Obj
@@ -256,7 +256,7 @@ class BoundApis:
             entry = self._store.get(copy_key(one.identity, one.uid)) or self._exported(one, export)
             if entry is None:
                 return None
-            found = self._compiled[key] = BoundDefinition(objects.decode(entry), key[1], settled, form)
+            found = self._compiled[key] = bound_definition(entry.value, key[1], settled, form)
         return found
 
     def _exported(self, one: BoundResource, export: ExportKey | None) -> Entry | None:

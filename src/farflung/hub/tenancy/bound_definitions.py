@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Literal
+
+import orjson
 
 from farflung.apis.apiextensions import kinds
 from farflung.apis.builtin.kinds import BUILTIN
@@ -48,6 +50,7 @@ class BoundDefinition(Definition):
         resources = [served_resource(one, identity, form) for one in kinds.resources_of(definition)]
         resources = [with_pod_binding(one, definition) for one in resources]
         super().__init__(definition, settled, resources)
+        self.remake = partial(BoundDefinition, schema, identity, settled, form)
 
     @property
     def is_bound(self) -> bool:
@@ -70,6 +73,13 @@ class BoundDefinition(Definition):
         schema = self._versions[resource.version].schema
         types = (_type_at(schema, "spec", field) for field in ("containers", "virtualMachine"))
         return machines.is_machine(resource) and tuple(types) == ("array", "object")
+
+
+def bound_definition(value: bytes, identity: str, settled: Revision, form: Form) -> BoundDefinition:
+    """The definition in a stored APIResourceSchema."""
+    definition = BoundDefinition(orjson.loads(value), identity, settled, form)
+    definition.remake = partial(bound_definition, value, identity, settled, form)
+    return definition
 
 
 def served_resource(resource: Resource, identity: str, form: Form) -> Resource:

@@ -1,0 +1,398 @@
+"""Writes with large bodies or of large objects, computed in a worker process, so that they do not hold the event loop.
+
+    hub: dispatch ─► LargeRequest ◄─ questions ─ worker: the same handler, with a store and a pipeline that ask the hub
+
+The worker decodes, merges, validates and encodes.  The hub answers what only it knows: stored objects, permissions, and
+the steps of the pipeline that need other objects.  It repeats the checks of a write right before the write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import orjson
+
+from farflung.http.messages import Answer, Request
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.kinds import Kind, Shape
+from farflung.hub.registry.bodies import media_type
+from farflung.hub.registry.call import Call, Handler, Tools
+from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_open
+from farflung.hub.request import media_types
+from farflung.hub.request.attributes import Attributes, Authorization, Decision
+from farflung.hub.request.audit import Trail
+from farflung.hub.request.options import WriteOptions
+from farflung.hub.request.target import Target
+from farflung.hub.request.user import User
+from farflung.lib.worker_pool import Ask, WorkerPool
+from farflung.machinery.errors import ApiError, Obj
+from farflung.store.base import ABSENT, Entry, Revision, Store
+
+if TYPE_CHECKING:
+    from farflung.hub.catalog.served import Kinds
+    from farflung.hub.registry.pipeline import Pipeline
+
+LARGE: Final = 32 * 1024  #: bytes of a body or of a stored object
+LARGE_YAML: Final = 16 * 1024  #: bytes; YAML takes ten times longer to decode
+YAML: Final = frozenset({media_types.YAML, media_types.APPLY_PATCH})
+#: headers that a handler reads
+READ_HEADERS: Final = ("accept", "content-type", "user-agent")
+#: steps that a worker runs itself; the others need the hub
+COMPUTED: Final = {step.name: step for step in STEPS if step.name != "check_view"}
+#: stages whose steps change the object
+CHANGING: Final = frozenset({Stage.METADATA, Stage.INJECT, Stage.PREPARE, Stage.COMPLETE, Stage.ALLOCATE, Stage.FINISH})
+
+
+def is_large(call: Call) -> bool:
+    """Whether the request would hold the event loop."""
+    body = len(call.request.body)
+    if body > LARGE_YAML and (body > LARGE or media_type(call.request) in YAML):
+        return True
+    if not call.target.name:
+        return False
+    entry = call.store.get(call.key)
+    return entry is not None and len(entry.value) > LARGE
+
+
+async def compute(call: Call, handler: Handler) -> Answer:
+    """The answer of a handler, computed in a worker."""
+    request = LargeRequest(call)
+    try:
+        return await call.compute(answer_in_worker, handler, request.message(), answer=request.answer)
+    finally:
+        request.settle()
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """A request for a worker, without credentials."""
+
+    request: Request
+    target: Target
+    user: User
+    kind: bytes  #: pickled: makes the kind
+    now: datetime
+    annotates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SentWrite:
+    """The state of a write before a step that needs the hub."""
+
+    attempt: int  #: a request that conflicts with another one is computed again
+    new: bytes | None  #: None: unchanged since the last step, or the step needs only its name
+    name: str
+    old: Revision | None  #: None: the object is created
+    options: WriteOptions
+    warnings: list[str]
+    manager: str | None
+    replaces: bool
+    delete_options: Obj | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentStep:
+    name: str
+    finishes: bool
+    changes: bool
+    light: bool  #: needs only the name of the object
+
+
+@dataclass(frozen=True, slots=True)
+class SentResult:
+    error: ApiError | None
+    new: bytes | None  #: None: unchanged
+    warnings: list[str]
+    prerequisites: list[tuple[str, bytes]]
+
+
+@dataclass(slots=True)
+class Notes:
+    """What a handler adds to the audit record."""
+
+    name: str = ""
+    dry_run: bool = False
+
+
+# --- in the hub -----------------------------------------------------------------------------------
+
+
+class LargeRequest:
+    """Answers the questions of the worker that computes a request.  Each question is one of the methods below."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._given: dict[str, Entry] = {}  #: the last state of objects that the worker has
+        self._write: Write | None = None
+        self._new: Obj = {}  #: the whole objects of `_write`, if a step needed them
+        self._old: Obj | None = None
+        self._attempt = 0
+        self._stored = False
+
+    def message(self) -> SentRequest:
+        call = self._call
+        headers = {name: call.request.headers[name] for name in READ_HEADERS if name in call.request.headers}
+        request = replace(call.request, headers=headers, certificate=None)
+        tools = call.tools
+        return SentRequest(request, call.target, call.user, call.kind.recipe, tools.clock(), tools.annotates)
+
+    async def answer(self, question: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
+        function, args = question
+        found = function(self, *args)
+        return await found if asyncio.iscoroutine(found) else found
+
+    def settle(self) -> None:
+        """Keep or release what the steps of the last attempt reserved."""
+        write, self._write = self._write, None
+        if write is None:
+            return
+        if self._stored:
+            write.release()
+        else:
+            write.roll_back()
+
+    def get(self, key: str) -> Entry | None:
+        entry = self._call.store.get(key)
+        if entry is not None:
+            self._given[key] = entry
+            return Entry(key, entry.value, entry.revision)
+        return None
+
+    def revision(self) -> Revision:
+        return self._call.store.revision
+
+    async def put(self, key: str, value: bytes, expect: Revision) -> Revision:
+        call = self._call
+        if key == call.key_of(objects.name_in(key)[1]):
+            call.check_current()
+            if expect == ABSENT:
+                check_open(call, objects.name_in(key)[1])
+            entry = await call.store.put(key, value, expect=expect)
+            self._stored = True
+        else:
+            entry = await call.store.put(key, value, expect=expect)
+        return entry.revision
+
+    async def delete(self, key: str, expect: Revision) -> Revision:
+        self._call.check_current()
+        return await self._call.store.delete(key, expect=expect)
+
+    def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
+        return self._call.tools.authorizer.decide(cluster, user, attributes)
+
+    def new_uid(self) -> str:
+        return self._call.tools.new_uid()
+
+    def random_suffix(self) -> str:
+        return self._call.tools.random_suffix()
+
+    def check_current(self) -> None:
+        self._call.check_current()
+
+    def recipe_of_type(self, api_version: str, kind: str) -> bytes | None:
+        """The recipe of a kind by its type; None if it is not served."""
+        target = self._call.target
+        found = self._call.tools.kinds.at(target.cluster, target.view).of_type(api_version, kind)
+        return None if found is None else found.recipe
+
+    def steps(self, operation: str) -> list[SentStep]:
+        call = self._call
+        return [
+            SentStep(
+                step.name,
+                step.stage >= Stage.FINISH,
+                step.stage in CHANGING,
+                step.light is not None and step.light(call.kind, operation),
+            )
+            for step in call.tools.pipeline.steps_of(call.kind, operation)
+            if step.concerns is None or step.concerns(call)
+        ]
+
+    def note(self, notes: Notes) -> None:
+        trail = self._call.trail
+        if trail is not None:
+            trail.name, trail.dry_run = notes.name, notes.dry_run
+
+    async def run_step(self, name: str, operation: str, sent: SentWrite) -> SentResult:
+        step = self._call.tools.pipeline.step(name)
+        write = await self._current(sent, light=step.light is not None and step.light(self._call.kind, operation))
+        prerequisites = len(write.prerequisites)
+        await asyncio.sleep(0)
+        error = None
+        try:
+            waiting = step.run(write)
+            if waiting is not None:
+                await waiting
+        except ApiError as refused:
+            error = refused
+        new = orjson.dumps(write.new) if step.stage in CHANGING and error is None else None
+        return SentResult(error, new, write.warnings, write.prerequisites[prerequisites:])
+
+    async def _current(self, sent: SentWrite, *, light: bool) -> Write:
+        """The write as the worker has it.  Each large document is decoded in a turn of its own."""
+        call, write = self._call, self._write
+        if write is None or sent.attempt != self._attempt:
+            self.settle()
+            write = self._write = Write(
+                call, sent.options, {}, manager=sent.manager, replaces=sent.replaces, delete_options=sent.delete_options
+            )
+            self._attempt, self._new, self._old = sent.attempt, {}, None
+        write.warnings = sent.warnings
+        if light:
+            metadata = {"name": sent.name, "namespace": call.target.namespace}
+            write.new = {"metadata": metadata}
+            write.old = None if sent.old is None else {"metadata": metadata}
+            return write
+        if sent.new is not None:
+            self._new = orjson.loads(sent.new)
+        if sent.old is not None and self._old is None:
+            await asyncio.sleep(0)
+            write.entry = self._given[call.key]
+            self._old = call.kind.presented(write.entry)
+        write.new, write.old = self._new, self._old
+        return write
+
+
+# --- in a worker ----------------------------------------------------------------------------------
+
+
+def answer_in_worker(ask: Ask, handler: Handler, message: SentRequest) -> Answer:
+    """The answer of a handler, or what it raises."""
+
+    def question(function: Callable[..., Any], *args: Any) -> Any:
+        return ask((function, args))
+
+    hub = HubProxy(question)
+    call = Call(message.request, message.target, kind_of(message.kind), message.user, hub.tools(message))
+    notes = Notes()
+    call.trail = cast(Trail, notes)
+    try:
+        return asyncio.run(answered(handler, call))
+    finally:
+        if notes.name or notes.dry_run:
+            question(LargeRequest.note, notes)
+
+
+async def answered(handler: Handler, call: Call) -> Answer:
+    answer = handler(call)
+    return await answer if asyncio.iscoroutine(answer) else cast(Answer, answer)
+
+
+@lru_cache(maxsize=64)
+def kind_of(recipe: bytes) -> Kind:
+    """A kind, compiled once per worker."""
+    make: Callable[[], Kind] = pickle.loads(recipe)  # noqa: S301  the hub wrote it
+    return make()
+
+
+class HubProxy:
+    """The parts of the hub that handlers use, in a worker.  Implements Store, Kinds and Authorization as far as
+    handlers of writes use them."""
+
+    def __init__(self, question: Callable[..., Any]) -> None:
+        self._question = question
+
+    def tools(self, message: SentRequest) -> Tools:
+        return Tools(
+            cast(Store, self),
+            cast("Kinds", KindsProxy(self._question, message)),
+            lambda: message.now,
+            lambda: cast(str, self._question(LargeRequest.new_uid)),
+            lambda: cast(str, self._question(LargeRequest.random_suffix)),
+            cast(Authorization, self),
+            cast("Pipeline", PipelineProxy(self._question)),
+            WorkerPool(),
+            annotates=message.annotates,
+        )
+
+    @property
+    def revision(self) -> Revision:
+        return cast(Revision, self._question(LargeRequest.revision))
+
+    def get(self, key: str) -> Entry | None:
+        return cast("Entry | None", self._question(LargeRequest.get, key))
+
+    async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
+        revision = self._question(LargeRequest.put, key, value, expect)
+        return Entry(key, objects.stamp(value, revision), revision)
+
+    async def delete(self, key: str, *, expect: Revision) -> Revision:
+        return cast(Revision, self._question(LargeRequest.delete, key, expect))
+
+    def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
+        return cast(Decision, self._question(LargeRequest.decide, cluster, user, attributes))
+
+
+class KindsProxy:
+    def __init__(self, question: Callable[..., Any], message: SentRequest) -> None:
+        self._question = question
+        self._kind = kind_of(message.kind)
+
+    def at(self, cluster: str, view: str) -> KindsProxy:
+        return self
+
+    def find(self, target: Target) -> Kind:
+        """The kind of the request.  Raises Redefined if its definition changed."""
+        self._question(LargeRequest.check_current)
+        return self._kind
+
+    def shape(self, api_version: str, kind: str) -> Shape | None:
+        recipe = self._question(LargeRequest.recipe_of_type, api_version, kind)
+        return None if recipe is None else kind_of(recipe).shape
+
+
+class PipelineProxy:
+    """Runs the steps of a pipeline in their order, here or in the hub."""
+
+    def __init__(self, question: Callable[..., Any]) -> None:
+        self._question = question
+        self._attempt = 0
+        self._sent: bytes | None = None  #: the object as the hub has it
+
+    async def run(self, write: Write, operation: str) -> None:
+        self.check(write, operation)
+
+    def check(self, write: Write, operation: str) -> None:
+        self._attempt += 1
+        self._sent = None
+        steps: Sequence[SentStep] = self._question(LargeRequest.steps, operation)
+        for step in steps:
+            if step.finishes and write.options.dry_run:
+                break
+            computed = COMPUTED.get(step.name)
+            if computed is None:
+                self._ask(step, write, operation)
+            else:
+                computed.run(write)
+
+    def _ask(self, step: SentStep, write: Write, operation: str) -> None:
+        new = None if step.light else orjson.dumps(write.new)
+        sent = SentWrite(
+            self._attempt,
+            new if new != self._sent else None,
+            write.new.get("metadata", {}).get("name", "") if write.new else "",
+            None if write.entry is None else write.entry.revision,
+            write.options,
+            write.warnings,
+            write.manager,
+            write.replaces,
+            write.delete_options,
+        )
+        if new is not None:
+            self._sent = new
+        result: SentResult = self._question(LargeRequest.run_step, step.name, operation, sent)
+        write.warnings[:] = result.warnings
+        write.prerequisites += result.prerequisites
+        if result.error is not None:
+            raise result.error
+        if result.new is not None:
+            self._sent = result.new
+            changed = orjson.loads(result.new)
+            write.new.clear()
+            write.new.update(changed)
