@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from cel_expressions import PIECES, WORDS
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,95 +170,6 @@ def test_deep_data_is_an_error_and_no_crash() -> None:
 
 # --- anything at all ------------------------------------------------------------------------------
 
-WORDS = [
-    *[
-        "s",
-        "i",
-        "m",
-        "any",
-        "ints",
-        "texts",
-        "1",
-        "0",
-        "-1",
-        "2.5",
-        "'a'",
-        "''",
-        "b'x'",
-        "null",
-        "true",
-        "[",
-        "]",
-        "(",
-        ")",
-        "{",
-        "}",
-        ".",
-        ",",
-        ":",
-        "?",
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "==",
-        "!=",
-        "<",
-        "in",
-        "&&",
-        "||",
-        "!",
-        ".?",
-        "[?",
-    ],
-    *[
-        "string(",
-        "int(",
-        "timestamp(",
-        "duration(",
-        "quantity(",
-        "ip(",
-        "cidr(",
-        "url(",
-        "semver(",
-        "type(",
-        "dyn(",
-        "optional.of(",
-        "orValue(1)",
-    ],
-    *[
-        "join(',')",
-        "split('')",
-        "replace('',s)",
-        "format([1])",
-        "matches('a')",
-        "flatten()",
-        "sort()",
-        "distinct()",
-        "reverse()",
-        "size()",
-    ],
-    *[
-        "value()",
-        "hasValue()",
-        "getHours('UTC')",
-        "charAt(0)",
-        "substring(1)",
-        "indexOf('a')",
-        "lists.range(9)",
-        "sum()",
-        "min()",
-    ],
-    "map(x, x)",
-    "all(x, x > 0)",
-    "filter(x, true)",
-    "exists(x, x == 1)",
-    "transformList(a, b, b)",
-]
-MEMBERS = [word for word in WORDS if word.endswith(")") and len(word) > 1]
-CONVERSIONS = [word for word in WORDS if word.endswith("(") and len(word) > 1]
-
 
 @settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), st.integers(0, 200))
@@ -275,22 +187,6 @@ def test_any_expression_ends_within_a_small_budget_with_a_value_or_an_error(word
         pass
     else:
         assert run.spent <= limit
-
-
-OPERATORS = ["+", "-", "*", "/", "==", "<", "in", "&&", "||"]
-PIECES = st.recursive(
-    st.sampled_from(["s", "i", "m", "any", "ints", "texts", "1", "0", "'a'", "2.5", "null", "[]", "{}", "any.a", "x"]),
-    lambda inner: st.one_of(
-        st.builds("({} {} {})".format, inner, st.sampled_from(OPERATORS), inner),
-        st.builds("dyn({}).{}".format, inner, st.sampled_from(MEMBERS)),
-        st.builds("{}dyn({}))".format, st.sampled_from(CONVERSIONS), inner),
-        st.builds("dyn({}).map(x, {})".format, inner, inner),
-        st.builds("dyn({})[{}]".format, inner, inner),
-        st.builds("[{}, {}]".format, inner, inner),
-        st.builds("({} ? {} : {})".format, inner, inner, inner),
-    ),
-    max_leaves=8,
-)
 
 
 @settings(max_examples=examples(300))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from farflung.apis.admissionregistration import authorizer
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
+from farflung.machinery.cel.generator import Computed
 from farflung.machinery.cel.language.declarations import Functions, functions
 from farflung.machinery.cel.language.types import (
     BOOL,
@@ -31,7 +32,6 @@ from farflung.machinery.cel.language.types import (
 )
 from farflung.machinery.cel.language.values import RUN_TIME_NAMES
 from farflung.machinery.cel.library import KUBERNETES
-from farflung.machinery.cel.selection import Code, Run
 from farflung.machinery.errors import Obj
 
 FUNCTIONS: Final[Functions] = functions(KUBERNETES.values(), authorizer.LIBRARY)
@@ -131,7 +131,6 @@ _SCALARS: Final = frozenset(
         TypeKind.UINT,
     }
 )
-_VARIABLES_SLOT: Final = tuple(GIVEN).index(VARIABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class PolicyCompiler:
         self._composed: dict[str, Type] = dict(self._given)
         if variables:
             self._composed[VARIABLES] = object_type(f"kubernetes.{VARIABLES}", self._fields)
-        self._code: dict[str, Code] = {}
+        self._computed: dict[str, Computed] = {}
         self._adapters = Adapters()
 
     def condition(self, text: str) -> PolicyExpression:
@@ -163,11 +162,11 @@ class PolicyCompiler:
         except CompileError as error:
             expression, of = PolicyExpression(text, None, f"compilation failed: {error}"), DYN
         else:
-            expression = PolicyExpression(text, Program(checked.tree, GIVEN, self._adapters, self._code))
+            expression = PolicyExpression(text, Program(checked.tree, GIVEN, self._adapters, self._computed))
             of = _kept(checked.type)
         self._fields[name] = TypeField(of, name)
         self._composed[f"{VARIABLES}.{name}"] = of
-        self._code[f"{VARIABLES}.{name}"] = _load_variable(name)
+        self._computed[f"{VARIABLES}.{name}"] = Computed(VARIABLES, name)
         return expression
 
     def validation(self, text: str) -> PolicyExpression:
@@ -185,17 +184,9 @@ class PolicyCompiler:
         except CompileError as error:
             return PolicyExpression(text, None, f"compilation failed: {error}")
         if checked.type in results:
-            return PolicyExpression(text, Program(checked.tree, GIVEN, self._adapters, self._code))
+            return PolicyExpression(text, Program(checked.tree, GIVEN, self._adapters, self._computed))
         wanted = f"one of [{' '.join(map(_shown, results))}]" if len(results) > 1 else _shown(results[0])
         return PolicyExpression(text, None, f"must evaluate to {wanted} but got {_shown(checked.type)}")
-
-
-def _load_variable(name: str) -> Code:
-    def load(run: Run) -> Any:
-        run.spent += 2  # a variable, and a field of it
-        return run.slots[_VARIABLES_SLOT].value(name)
-
-    return load
 
 
 def _kept(of: Type) -> Type:

@@ -61,7 +61,11 @@ from farflung.machinery.cel.library import costs
 def checked_int(number: int) -> int:
     if LEAST_INT <= number <= MOST_INT:
         return number
-    raise EvaluationError("integer overflow")
+    raise overflow()
+
+
+def overflow() -> EvaluationError:
+    return EvaluationError("integer overflow")
 
 
 def checked_uint(number: int) -> UInt:
@@ -95,7 +99,7 @@ def modulo_int(left: int, right: int) -> int:
     if right == 0:
         raise EvaluationError("modulus by zero")
     if left == LEAST_INT and right == -1:
-        raise EvaluationError("integer overflow")
+        raise overflow()
     remainder = abs(left) % abs(right)
     return -remainder if left < 0 else remainder
 
