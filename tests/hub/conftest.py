@@ -26,9 +26,11 @@ STORES: dict[str, Callable[[Path], Awaitable[Store]]] = {"memory": open_memory, 
 
 
 @pytest.fixture
-async def hub() -> LocalHub:
+async def hub() -> AsyncIterator[LocalHub]:
     """A hub with the default namespace and nothing else in it."""
-    return await LocalHub.in_memory().furnish()
+    hub = await LocalHub.in_memory().furnish()
+    yield hub
+    hub.close()
 
 
 @pytest.fixture(params=STORES)

@@ -45,9 +45,7 @@ class Run(Meter):
     __slots__ = ("slots",)
 
     def __init__(self, slots: list[Any], limit: int) -> None:
-        self.limit = limit
-        self.spent = 0
-        self.worked = 0
+        super().__init__(limit)
         self.slots = slots
 
 
@@ -272,7 +270,8 @@ def call(overload: Overload, arguments: Sequence[Code]) -> Code:
     """Calls the one overload that matches the static types."""
     implementation = overload.implementation
     assert implementation is not None
-    if overload.cost is None and not isinstance(implementation, Metered):
+    slow = overload.id in costs.SLOW_CALLS
+    if overload.cost is None and not isinstance(implementation, Metered) and not slow:
         if len(arguments) == 1:
             return _unary(implementation, *arguments)
         if len(arguments) == 2:
@@ -314,10 +313,13 @@ def _application(overload: Overload) -> Application:
     assert overload.implementation is not None
     implementation = _with_meter(overload.implementation)
     cost = overload.cost or _one
+    work = costs.SLOW_CALLS.get(overload.id, 0)
 
     def paid_before(run: Run, values: Values) -> Any:
         try:
             run.pay(cost(values, None))
+            if work:
+                run.work(work)
             return implementation(run, *values)
         except UNFIT:
             raise no_such_overload() from None

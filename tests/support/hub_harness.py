@@ -236,6 +236,11 @@ class LocalHub:
     def in_memory(cls) -> LocalHub:
         return cls(MemoryStore(stamp=objects.stamp))
 
+    def close(self) -> None:
+        """End the worker processes, if expensive requests started some."""
+        self.assembly.workers.close()
+        self.assembly.evaluators.close()
+
     async def furnish(self) -> LocalHub:
         """What controllers would create: the default namespace and its account."""
         await self.create("/api/v1/namespaces", {"metadata": {"name": "default"}})

@@ -134,7 +134,9 @@ class Assembly:
             store, dependencies.keys, clock, new_uid, show_cluster=self.workspaces is not None
         )
         self.quotas, self.policies = Quotas(store), Policies(store, self.kinds)
-        admission = Plugins(self.authorizer, ClusterPools(store), self.quotas, self.policies)
+        #: a computation in `workers` may wait for one of these, so they are not the same
+        self.evaluators = WorkerPool()
+        admission = Plugins(self.authorizer, ClusterPools(store), self.quotas, self.policies, self.evaluators)
         of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
         self.pipeline = Pipeline((*STEPS, *admission.steps, *of_workspaces))
         self.workers = WorkerPool()
@@ -162,8 +164,16 @@ class Assembly:
         metrics = self.hub.metrics
         metrics.sources.append(partial(flow_metrics, self.flow_control))
         metrics.gauge("farflung_watches", "Open watch streams.", lambda: self.watches.count)
-        metrics.gauge("farflung_jobs_waiting", "Computations that wait for a worker.", lambda: self.workers.waiting)
-        metrics.gauge("farflung_jobs_running", "Computations in worker processes.", lambda: self.workers.running)
+        metrics.gauge(
+            "farflung_jobs_waiting",
+            "Computations that wait for a worker.",
+            lambda: self.workers.waiting + self.evaluators.waiting,
+        )
+        metrics.gauge(
+            "farflung_jobs_running",
+            "Computations in worker processes.",
+            lambda: self.workers.running + self.evaluators.running,
+        )
 
     @cached_property
     def controllers(self) -> ControllerManager:
@@ -193,6 +203,7 @@ class Assembly:
     async def stop(self) -> None:
         await self.controllers.stop()
         self.workers.close()
+        self.evaluators.close()
 
 
 def endpoints(

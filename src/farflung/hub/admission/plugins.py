@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -37,6 +38,7 @@ from farflung.hub.registry.pipeline import (
 )
 from farflung.hub.request.options import WriteOptions
 from farflung.hub.request.user import ADMINISTRATORS, user_info
+from farflung.lib.worker_pool import WorkerPool
 from farflung.machinery.errors import Obj, forbidden
 
 SERVICE_ACCOUNT_WAIT: Final = 1.0  #: seconds to wait for a namespace's default ServiceAccount
@@ -210,6 +212,7 @@ class Plugins:
     pools: ClusterPools
     quotas: Quotas
     policies: Policies
+    evaluators: WorkerPool  #: for expensive expressions of policies
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -252,12 +255,12 @@ class Plugins:
         allocated = allocate_service(write.new, write.old, pool)
         write.rollbacks.append(partial(give_back, allocated, pool))
 
-    def _check_policies(self, write: Write) -> None:
+    def _check_policies(self, write: Write) -> Awaitable[None] | None:
         """Apply the cluster's ValidatingAdmissionPolicies.  Raises the error of the first one that refuses."""
         call, old = write.call, write.old
         policies = self.policies.of(call.target.cluster)
         if policies is None:
-            return
+            return None
         new: Obj | None = write.new
         if write.delete_options is not None:
             operation, new, options = DELETE_OPERATION, None, write.delete_options
@@ -266,7 +269,7 @@ class Plugins:
             options = shown_options(write.options)
         hooks = policies.concerning(operation, call.resource, call.target.subresource)
         if not hooks:
-            return
+            return None
         if new is not None and old is not None and call.target.subresource == "scale":
             assert call.kind.scaling is not None
             new, old = call.kind.scaling.scale(new), call.kind.scaling.scale(old)
@@ -274,7 +277,7 @@ class Plugins:
         from farflung.hub.admission.policies.session import PolicyReview
 
         request = AdmissionRequest(call, operation, new, old, options=options, dry_run=bool(options.get("dryRun")))
-        PolicyReview(request, call, write.warnings).run(hooks)
+        return PolicyReview(request, call, write.warnings, self.evaluators).run(hooks)
 
     def _reserve_quota(self, write: Write) -> None:
         """Reserve quota of the namespace, until the store reports the write or the write fails."""

@@ -64,10 +64,10 @@ def check_name(call: Call, kind: str, obj: Obj) -> None:
         raise bad_request(f"name in URL does not match name in {kind} object")
 
 
-def admit(call: Call, shape: Shape, body: Body, options: WriteOptions) -> None:
+async def admit(call: Call, shape: Shape, body: Body, options: WriteOptions) -> None:
     identified = {**body.obj, "kind": shape.kind, "apiVersion": shape.api_version}
     write = Write(call, options, identified, warnings=body.warnings)
-    call.tools.pipeline.check(write, call.target.subresource)
+    await call.tools.pipeline.check(write, call.target.subresource)
 
 
 async def done(work: Awaitable[None], warnings: list[str]) -> Answer:
@@ -90,13 +90,13 @@ def bind_named(call: Call) -> Awaitable[Answer]:
     return bind(replace(call, target=target, kind=call.tools.kinds.builtin.of("", "v1", "pods")))
 
 
-def bind(call: Call) -> Awaitable[Answer]:
+async def bind(call: Call) -> Answer:
     options = write_options("CreateOptions", call.request.query)
     body = received(call, binding_shape(), options)
     check_name(call, "Binding", body.obj)
     check_binding(body.obj, clusters=call.resource.custom)
-    admit(call, binding_shape(), body, options)
-    return done(assign(call, body.obj, options), body.warnings)
+    await admit(call, binding_shape(), body, options)
+    return await done(assign(call, body.obj, options), body.warnings)
 
 
 def check_binding(binding: Obj, *, clusters: bool) -> None:
@@ -190,16 +190,16 @@ def assigned(pod: Obj, binding: Obj, condition: Obj) -> Obj:
 # --- eviction -------------------------------------------------------------------------------------
 
 
-def evict(call: Call) -> Awaitable[Answer]:
+async def evict(call: Call) -> Answer:
     options = write_options("CreateOptions", call.request.query)
     body = received(call, eviction_shape(), options)
     check_name(call, "Eviction", body.obj)
-    admit(call, eviction_shape(), body, options)
+    await admit(call, eviction_shape(), body, options)
     how = msgspec.convert(body.obj.get("deleteOptions") or {}, DeleteOptions)
     if options.dry_run:
         how.dryRun = ["All"]
     delete.check_options(call, how)
-    return done(evict_pod(call, how, body.warnings), body.warnings)
+    return await done(evict_pod(call, how, body.warnings), body.warnings)
 
 
 async def evict_pod(call: Call, options: DeleteOptions, warnings: list[str]) -> None:

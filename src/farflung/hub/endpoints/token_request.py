@@ -51,7 +51,7 @@ def shape() -> Shape:
     return builtin_shape(AUTHENTICATION_GROUP, api_version, KIND, "io.k8s.api.authentication.v1.TokenRequest")
 
 
-def create_token(accounts: ServiceAccountTokens, longest: int, call: Call) -> Answer:
+async def create_token(accounts: ServiceAccountTokens, longest: int, call: Call) -> Answer:
     """`longest`: seconds to which the lifetime of tokens is shortened."""
     options = write_options("CreateOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
@@ -72,7 +72,7 @@ def create_token(accounts: ServiceAccountTokens, longest: int, call: Call) -> An
         body.warnings.append(f"requested expiration of {seconds} seconds shortened to {longest} seconds")
         spec["expirationSeconds"] = longest
     write = Write(call, options, identified(request), warnings=body.warnings)
-    call.tools.pipeline.check(write, call.target.subresource)
+    await call.tools.pipeline.check(write, call.target.subresource)
     bound = bound_by(call, spec.get("boundObjectRef"))
     now = call.tools.clock()
     token = accounts.issue(account, spec["audiences"], spec["expirationSeconds"], bound)

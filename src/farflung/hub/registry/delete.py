@@ -130,7 +130,7 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: lis
         call.follow()
         old = objects.decode(present)
         _check_preconditions(call, old, present, options)
-        _admit(call, present, old, options, warnings)
+        await _admit(call, present, old, options, warnings)
         new = marked(call, call.kind.renewed(present), options)
         is_first = "deletionTimestamp" not in old["metadata"]
         gone = is_released(call, new) and not (is_first and call.kind.rules.deletion is Deletion.TWO_PHASE)
@@ -147,12 +147,12 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: lis
     raise modified(call)
 
 
-def _admit(call: Call, entry: Entry, stored: Obj, options: DeleteOptions, warnings: list[str]) -> None:
+async def _admit(call: Call, entry: Entry, stored: Obj, options: DeleteOptions, warnings: list[str]) -> None:
     old = stored if call.kind.is_plain(entry) else call.kind.presented(entry)
     sent = {name: value for name, value in msgspec.to_builtins(options).items() if value is not None}
     write = Write(call, WriteOptions(), {}, old, entry, warnings=warnings, delete_options=sent)
     try:
-        call.tools.pipeline.check(write, DELETE)
+        await call.tools.pipeline.check(write, DELETE)
     except ApiError as error:
         raise respond.warned(error, warnings) from None
 

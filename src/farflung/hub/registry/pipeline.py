@@ -193,12 +193,14 @@ class Pipeline:
                 if waiting is not None:
                     await waiting
 
-    def check(self, write: Write, operation: str) -> None:
+    async def check(self, write: Write, operation: str) -> None:
         """The same for an operation whose steps only look at the object: a deletion, or a subresource that stores
         nothing."""
         steps, _ = self.compiled(write.call.kind, operation)
         for step in steps:
-            assert step(write) is None, "a step of this operation waits"
+            waiting = step(write)
+            if waiting is not None:
+                await waiting
 
 
 # --- check ----------------------------------------------------------------------------------------

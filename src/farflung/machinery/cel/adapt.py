@@ -27,6 +27,7 @@ from farflung.machinery.cel.language.values import (
     Timestamp,
     checked_duration,
 )
+from farflung.machinery.cel.library.costs import SLOW_CALLS
 from farflung.machinery.cel.library.moments import date_of, duration_of, timestamp_of
 
 Adapter = Callable[[Meter, Any], Any]
@@ -165,8 +166,9 @@ def _double(_: Meter, value: Any) -> float:
     raise EvaluationError("invalid data, expected float")
 
 
-def _timestamp(_: Meter, value: Any) -> Timestamp:
+def _timestamp(meter: Meter, value: Any) -> Timestamp:
     text = _checked(value, str)
+    meter.work(SLOW_CALLS["string_to_timestamp"])
     if len(text) == _DATE_LENGTH:
         return date_of(text)
     try:
@@ -181,8 +183,9 @@ def _timestamp(_: Meter, value: Any) -> Timestamp:
         return timestamp_of(f"{day}T{minutes}{seconds or ':00'}{fraction or ''}{zone}")
 
 
-def _duration(_: Meter, value: Any) -> Duration:
+def _duration(meter: Meter, value: Any) -> Duration:
     text = _checked(value, str)
+    meter.work(SLOW_CALLS["string_to_duration"])
     try:
         return duration_of(text)
     except EvaluationError as error:

@@ -18,7 +18,7 @@ Values = tuple[Any, ...]
 Application = Callable[[Run, Values], Any]
 
 
-class Dispatcher:
+class OverloadDispatcher:
     """Calls the first overload that matches the values.  It is cached by the values' classes."""
 
     __slots__ = ("_chosen", "_function", "_overloads")
@@ -51,10 +51,13 @@ def _application(overload: Overload) -> Application:
     assert overload.implementation is not None
     implementation = _with_meter(overload.implementation)
     cost = overload.cost or _one
+    work = costs.SLOW_CALLS.get(overload.id, 0)
 
     def paid_before(run: Run, values: Values) -> Any:
         try:
             run.pay(cost(values, None))
+            if work:
+                run.work(work)
             return implementation(run, *values)
         except UNFIT:
             raise no_such_overload() from None

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.calls import UNFIT
 from farflung.machinery.cel.generator import NOTHING_COMPUTED, Computed, generated
 from farflung.machinery.cel.language.ast import Expression
-from farflung.machinery.cel.language.budget import PER_CALL, OverBudget
+from farflung.machinery.cel.language.budget import ALLOWANCE, MOST_WORK, PER_CALL, OverBudget, TurnOver
 from farflung.machinery.cel.language.types import Type
 from farflung.machinery.cel.language.values import EvaluationError, no_such_overload
 from farflung.machinery.cel.selection import Run
+
+GENERATION: Final = 30_000  #: work of writing and compiling one function, about half a millisecond
 
 
 class Program:
@@ -42,23 +44,43 @@ class Program:
         self._function: Callable[[Run], Any] | None = None
         self._generate = partial(generated, tree, variables, adapters, computed)
 
-    def start(self, variables: Mapping[str, Any], limit: int = PER_CALL) -> Run:
-        return Run([*map(variables.get, self._names)], limit)
+    def start(
+        self, variables: Mapping[str, Any], limit: int = PER_CALL, worked: int = 0, most_work: int = MOST_WORK
+    ) -> Run:
+        return Run([*map(variables.get, self._names)], limit, worked, most_work)
 
     def evaluate(self, run: Run) -> Any:
+        """The value.  Raises EvaluationError, OverBudget, or TurnOver if the current task has an allowance."""
+        allowance = ALLOWANCE.get()
         function = self._function
         if function is None:
             function = self._function = self._generate()
+            if allowance is not None:
+                allowance.take(0, GENERATION)
+        if allowance is None:
+            return _evaluated(function, run)
+        narrowed = run.narrow(allowance)
         try:
-            value = function(run)
-        except EvaluationError:
-            if run.spent > run.limit:
-                raise OverBudget from None
+            return _evaluated(function, run)
+        except OverBudget:
+            if narrowed:
+                raise TurnOver from None
             raise
-        except RecursionError:
-            raise EvaluationError("evaluation exceeds the depth of nested values") from None
-        except UNFIT:
-            raise no_such_overload() from None
+        finally:
+            run.charge(allowance)
+
+
+def _evaluated(function: Callable[[Run], Any], run: Run) -> Any:
+    try:
+        value = function(run)
+    except EvaluationError:
         if run.spent > run.limit:
-            raise OverBudget
-        return value
+            raise OverBudget from None
+        raise
+    except RecursionError:
+        raise EvaluationError("evaluation exceeds the depth of nested values") from None
+    except UNFIT:
+        raise no_such_overload() from None
+    if run.spent > run.limit:
+        raise OverBudget
+    return value

@@ -285,7 +285,7 @@ class _Generator:
         self._line("try:")
         self._line_block([f"{value.name} = {call}"])
         self._line("finally:")
-        self._line_block(["spent = run.spent"])
+        self._line_block(["spent = run.spent", "limit = run.limit"])
         return value
 
     # --- nodes ------------------------------------------------------------------------------------
@@ -542,7 +542,8 @@ class _Generator:
             call = f"{self._constant(implementation.function)}({', '.join(['run', *(value.name for value in values)])})"
         else:
             call = f"{self._constant(implementation)}({names})"
-        if cost is None and not isinstance(implementation, Metered) and len(values) in (1, 2):
+        work = costs.SLOW_CALLS.get(overload.id)
+        if cost is None and not work and not isinstance(implementation, Metered) and len(values) in (1, 2):
             self._pending += 1
             self._flush()
             return self._try(call)
@@ -550,9 +551,12 @@ class _Generator:
             self._flush()
             value = self._try(call)
             self._line(f"spent += {self._constant(cost)}(({names},), {value.name})")
+            self._line("limit = run.limit")
             self._check_limit()
             return value
         self._pay(cost, values)
+        if work:
+            self._line(f"run.work({work})")
         if implementation in _OPERATORS:
             return self._operator(*_OPERATORS[implementation], *values)
         return self._try(call)
@@ -599,7 +603,7 @@ class _Generator:
 
     def _dispatch(self, node: ast.FunctionCall, overloads: tuple[Overload, ...], values: list[_Value]) -> _Value:
         """Call the first overload that matches the values; numbers are added and compared at once."""
-        dispatcher = self._constant(calls.Dispatcher(node.function, overloads))
+        dispatcher = self._constant(calls.OverloadDispatcher(node.function, overloads))
         call = f"{dispatcher}(run, ({', '.join([value.name for value in values])},))"
         plain = _INT_OPERATORS.get(node.function) if len(values) == 2 else None
         ints = any(overload.arguments == (INT, INT) for overload in overloads)

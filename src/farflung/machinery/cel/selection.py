@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapter
-from farflung.machinery.cel.language.budget import Meter
+from farflung.machinery.cel.language.budget import MOST_WORK, Meter, TurnAllowance
 from farflung.machinery.cel.language.equality import has_key
 from farflung.machinery.cel.language.values import (
     LISTS,
@@ -27,13 +27,31 @@ from farflung.machinery.cel.library.operators import index, index_list
 class Run(Meter):
     """One evaluation: the values of the variables, and its cost so far."""
 
-    __slots__ = ("slots",)
+    __slots__ = ("_forgiven", "_full_limit", "_worked_before", "slots")
 
-    def __init__(self, slots: list[Any], limit: int) -> None:
-        self.limit = limit
-        self.spent = 0
-        self.worked = 0
+    def __init__(self, slots: list[Any], limit: int, worked: int = 0, most_work: int = MOST_WORK) -> None:
+        super().__init__(limit, worked, most_work)
         self.slots = slots
+        self._worked_before = worked
+        self._full_limit = limit
+        self._forgiven = 0
+
+    def narrow(self, allowance: TurnAllowance) -> bool:
+        """Limit the evaluation to the allowance of its turn.  Returns whether it may take less than without."""
+        self.limit = min(self._full_limit, max(allowance.cost, 0))
+        most_work = min(self.most_work, self.worked + max(allowance.work, 0))
+        narrowed = self.limit < self._full_limit or most_work < self.most_work
+        self.most_work = most_work
+        return narrowed
+
+    def charge(self, allowance: TurnAllowance) -> None:
+        """Take what the evaluation took from the allowance of its turn."""
+        allowance.cost -= self.spent - self._forgiven
+        allowance.work -= self.worked - self._worked_before
+
+    def forgive(self, cost: int) -> None:
+        self._forgiven += cost
+        self.limit = min(self._full_limit, self.limit + cost)
 
 
 ABSENT: Final = object()

@@ -16,7 +16,15 @@ from typing import Any, Final
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.crd import RuleNode, ValidationRule
-from farflung.machinery.cel.language.budget import MOST_WORK_PER_OBJECT, OVER, PER_CALL, PER_OBJECT, Meter, OverBudget
+from farflung.machinery.cel.language.budget import (
+    ALLOWANCE,
+    MOST_WORK_PER_OBJECT,
+    OVER,
+    PER_CALL,
+    PER_OBJECT,
+    Meter,
+    OverBudget,
+)
 from farflung.machinery.cel.language.types import Type, TypeKind, optional_of
 from farflung.machinery.cel.language.values import NO_SUCH_OVERLOAD, NONE, EvaluationError, OptionalValue
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, go_quote, invalid_value, required
@@ -27,6 +35,8 @@ OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no 
 MESSAGE_OUT_OF_BUDGET: Final = (
     "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
 )
+
+VISIT: Final = 64  #: work of going to one value
 
 Path = tuple[Any, str] | None  #: the parent's path and a suffix
 Before = tuple["_Place", Any, Any] | None  #: a place, its value, and its old value
@@ -107,7 +117,7 @@ class _Rule:
 class _Walk:
     """One check of one object."""
 
-    __slots__ = ("budget", "compared", "errors", "warnings", "worked")
+    __slots__ = ("allowance", "budget", "compared", "errors", "warnings", "worked")
 
     def __init__(self, budget: int, warnings: list[str]) -> None:
         self.compared: tuple[Before, bool] = (None, False)  #: the last comparison, because all items of a list share it
@@ -115,6 +125,7 @@ class _Walk:
         self.errors: list[FieldError] = []
         self.warnings = warnings
         self.worked = 0
+        self.allowance = ALLOWANCE.get()
 
     # --- the way through the object ---------------------------------------------------------------
 
@@ -129,12 +140,16 @@ class _Walk:
             self._visit_map(place, path, new, old if type(old) is dict else {}, before)
         elif type(new) is list and place.items is not None:
             items = place.items
+            if self.allowance is not None:
+                self.allowance.take(0, VISIT * len(new))
             olds = _by_keys(old, place.keys) if place.keys and type(old) is list else {}
             for index, item in enumerate(new):
                 self.visit(items, (path, f"[{index}]"), item, olds.get(_keys_of(item, place.keys)), before)
 
     def _visit_map(self, place: _Place, path: Path, new: Obj, old: Obj, before: Before) -> None:
         additional = place.additional
+        if self.allowance is not None:
+            self.allowance.take(0, VISIT * len(new))
         if additional is not None:
             for key, value in new.items():
                 self.visit(additional, (path, f"[{key}]"), value, old.get(key), before)
@@ -158,7 +173,7 @@ class _Walk:
                 self._refuse(rule, place, path, variables, before)
 
     def _holds(self, rule: _Rule, place: _Place, path: Path, variables: Mapping[str, Any]) -> bool:
-        run = rule.program.start(variables, PER_CALL)
+        run = rule.program.start(variables, min(PER_CALL, self.budget))
         over: OverBudget | None = None
         failure = ""
         outcome: object = False
@@ -204,7 +219,7 @@ class _Walk:
         """The message, and whether it reports an exceeded budget."""
         text = ""
         if rule.message is not None and rule.rule.message_expression is not None:
-            run = rule.message.start(variables, PER_CALL)
+            run = rule.message.start(variables, min(PER_CALL, self.budget))
             over = False
             try:
                 text = str(rule.message.evaluate(run)).strip()

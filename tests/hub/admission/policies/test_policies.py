@@ -16,8 +16,10 @@ from hub_harness import (
     deployment,
     pod,
 )
+from long_turns import no_long_turns
 from policies import BINDINGS, POLICIES, bind, binding, policy, refused, rule
 
+from farflung.hub.admission.policies import session
 from farflung.hub.catalog import objects
 from farflung.store.memory import MemoryStore
 
@@ -284,6 +286,63 @@ async def test_all_expressions_of_a_policy_have_one_budget(hub: LocalHub) -> Non
     await bind(hub, policy("slow", *[loops] * 40))
     why = "validation failed due to running out of cost budget, no further validation rules will be run"
     assert refused(await hub.post(CONFIG_MAPS, config_map("a")), "slow", why)
+
+
+TEN = "[0,1,2,3,4,5,6,7,8,9]"
+LOOPS = "".join(f"{TEN}.all({name}, " for name in "abcde") + "object.metadata.name != 'x'" + ")" * 5
+
+
+async def test_ten_expensive_policies_share_one_budget_and_never_hold_the_event_loop(hub: LocalHub) -> None:
+    for at in range(10):
+        await bind(hub, policy(f"slow-{at}", *[f"{LOOPS} || {at} > 9"] * 10))
+    async with no_long_turns():
+        answer = await hub.post(CONFIG_MAPS, config_map("a"))
+    why = "validation failed due to running out of cost budget, no further validation rules will be run"
+    assert refused(answer, "slow-2", why), answer.message
+    assert hub.assembly.evaluators.finished == 10
+
+
+async def test_expensive_policies_are_judged_as_cheap_ones_with_permissions_and_variables(hub: LocalHub) -> None:
+    may = "authorizer.group('').resource('pods').namespace('default').check('create').allowed()"
+    same = "authorizer.requestResource.check('create').allowed() && request.operation == 'CREATE'"
+    variables = [{"name": "all", "expression": f"{TEN}.map(x, x)"}]
+    loops = " && ".join(
+        ["".join(f"variables.all.all({name}, " for name in "abcd") + "object.metadata.name != 'x'))))"] * 2
+    )
+    await bind(hub, policy("slow", f"{loops} && {may} && {same}", variables=variables))
+    assert (await hub.post(CONFIG_MAPS, config_map("a"))).status == 201
+    assert hub.assembly.evaluators.finished == 1
+    assert refused(
+        await hub.post(CONFIG_MAPS, config_map("x")), "slow", f"failed expression: {loops} && {may} && {same}"
+    )
+
+
+async def test_cheap_policies_need_no_other_process_also_if_they_check_permissions(hub: LocalHub) -> None:
+    check = "authorizer.group('').resource('pods').check('create').allowed()"
+    await bind(hub, policy("quick", check, f"{check} && size(object.metadata.name) < 9"))
+    assert (await hub.post(CONFIG_MAPS, config_map("a"))).status == 201
+    assert hub.assembly.evaluators.finished == 0
+
+
+@pytest.mark.parametrize(("failures", "status"), [("Fail", 422), ("Ignore", 201)])
+async def test_policies_that_take_longer_than_their_time_are_out_of_budget(
+    hub: LocalHub, monkeypatch: pytest.MonkeyPatch, failures: str, status: int
+) -> None:
+    monkeypatch.setattr(session, "SECONDS", 0.0)
+    await bind(hub, policy("slow", LOOPS, failurePolicy=failures))
+    answer = await hub.post(CONFIG_MAPS, config_map("a"))
+    assert answer.status == status
+    if status == 422:
+        why = "validation failed due to running out of cost budget, no further validation rules will be run"
+        assert refused(answer, "slow", why)
+
+
+async def test_a_policy_also_judges_deletions_and_bindings_beside_the_event_loop(hub: LocalHub) -> None:
+    await hub.create(CONFIG_MAPS, config_map("a"))
+    rules = {"resourceRules": [rule("configmaps", operations=("DELETE",))]}
+    await bind(hub, policy("slow", LOOPS.replace("object", "oldObject"), match=rules))
+    assert (await hub.delete(f"{CONFIG_MAPS}/a")).status == 200
+    assert hub.assembly.evaluators.finished == 1
 
 
 async def test_lists_that_double_from_variable_to_variable_end(hub: LocalHub) -> None:

@@ -2,25 +2,34 @@
 
     decide(compiled, given, fails=True, limit=10_000_000) ─► PolicyDecision
 
-It never raises, and it terminates: every expression has a cost limit, and so have all expressions of a policy together.
+It terminates: every expression has a cost limit, and so have all expressions of a policy together.  It raises TurnOver
+if the current task has an allowance, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final, cast
 
+import orjson
+
+from farflung.apis.admissionregistration.authorizer import AuthorizerValue, DecisionValue, ResourceCheck
 from farflung.apis.admissionregistration.expressions import (
     VARIABLES,
     CompiledPolicy,
     PolicyExpression,
     PolicyValidation,
+    compile_policy,
 )
+from farflung.lib.worker_pool import Ask
 from farflung.machinery.cel.language.budget import PER_CALL, PER_OBJECT, OverBudget
 from farflung.machinery.cel.language.values import EvaluationError, type_name
-from farflung.machinery.errors import go_quote
+from farflung.machinery.errors import Obj, go_quote
 
+AUTHORIZER: Final = "authorizer"
+REQUEST_RESOURCE: Final = "authorizer.requestResource"
 PER_POLICY: Final = PER_OBJECT  #: cost limit of the validations of a policy, for one binding and parameter
 OF_CONDITIONS: Final = PER_OBJECT // 4  #: cost limit of its matchConditions
 LONGEST_MESSAGE: Final = 5 * 1024  #: bytes of a message
@@ -58,12 +67,13 @@ class _OutOfBudgetError(Exception):
 class Composition:
     """`variables`: each is evaluated when it is first used.  Its cost counts for the policy, not for the expression."""
 
-    __slots__ = ("_expressions", "_given", "_values", "spent", "worked")
+    __slots__ = ("_expressions", "_given", "_values", "left", "spent", "worked")
 
     def __init__(self, expressions: Mapping[str, PolicyExpression], given: Mapping[str, Any]) -> None:
         self._expressions = expressions
         self._given = {**given, VARIABLES: self}
         self._values: dict[str, Any] = {}
+        self.left = PER_CALL  #: cost limit of one expression
         self.spent = 0
         self.worked = 0  #: of all evaluations, because their values may share data
 
@@ -90,8 +100,7 @@ class Composition:
         expression = self._expressions[name]
         if expression.program is None:
             return _Failure(f"composited variable {go_quote(name)} fails to compile: {expression.error}")
-        run = expression.program.start(self._given, PER_CALL)
-        run.worked = self.worked
+        run = expression.program.start(self._given, max(self.left - self.spent, 0), self.worked)
         try:
             return expression.program.evaluate(run)
         except (EvaluationError, OverBudget) as error:
@@ -117,8 +126,8 @@ class _Evaluation:
         if program is None:
             return _Failure(f"compilation error: {expression.error}")
         composition = self._composition
-        run = program.start(composition.given, PER_CALL)
-        run.worked = composition.worked
+        composition.left = min(PER_CALL, self._limit - self.spent)
+        run = program.start(composition.given, composition.left, composition.worked)
         value: Any
         try:
             value = program.evaluate(run)
@@ -220,3 +229,62 @@ def _refuse_annotation(expression: PolicyExpression, value: Any, verdict: Policy
     if value is not None:
         why = f"valueExpression '{expression.text}' resulted in unsupported return type: {type_name(value)}. "
         verdict.failures.append(Objection(why + "Return type must be either string or null."))
+
+
+# --- in a worker process --------------------------------------------------------------------------
+
+#: group, resource, subresource, namespace and name
+ResourceParts = tuple[str, str, str, str, str]
+#: the namespace and name of a ServiceAccount (None: the user of the request), a path or resource, and a verb
+PermissionQuestion = tuple[tuple[str, str] | None, str | ResourceParts, str]
+
+
+def sent(given: Obj) -> tuple[Obj, ResourceParts]:
+    """What expressions are given, for a worker: without the permissions, which it asks for."""
+    values = {name: value for name, value in given.items() if name not in (AUTHORIZER, REQUEST_RESOURCE)}
+    return values, parts_of(given[REQUEST_RESOURCE])
+
+
+def parts_of(check: ResourceCheck) -> ResourceParts:
+    return check.group, check.resource, check.subresource, check.namespace, check.name
+
+
+def decide_in_worker(
+    ask: Ask, spec: bytes, values: Obj, resource: ResourceParts, fails: bool, limit: int
+) -> PolicyDecision:
+    permissions = AskedPermissions(ask)
+    given = {**values, AUTHORIZER: permissions, REQUEST_RESOURCE: ResourceCheck(permissions, *resource)}
+    return decide(policy_of(spec), given, fails=fails, limit=limit)
+
+
+@lru_cache(maxsize=64)
+def policy_of(spec: bytes) -> CompiledPolicy:
+    """A policy, compiled once per worker."""
+    return compile_policy(orjson.loads(spec))
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPermissions(AuthorizerValue):
+    """The `authorizer` of expressions in a worker."""
+
+    ask: Ask
+    account: tuple[str, str] | None = None
+
+    def as_service_account(self, namespace: str, name: str) -> AuthorizerValue:
+        return replace(self, account=(namespace, name))
+
+    def check_path(self, path: str, verb: str) -> DecisionValue:
+        return cast(DecisionValue, self.ask((self.account, path, verb)))
+
+    def check_resource(self, check: ResourceCheck, verb: str) -> DecisionValue:
+        return cast(DecisionValue, self.ask((self.account, parts_of(check), verb)))
+
+
+def answered(question: PermissionQuestion, permissions: AuthorizerValue) -> DecisionValue:
+    """In the hub: the answer for the user of the request."""
+    account, asked, verb = question
+    if account is not None:
+        permissions = permissions.as_service_account(*account)
+    if isinstance(asked, str):
+        return permissions.check_path(asked, verb)
+    return permissions.check_resource(ResourceCheck(permissions, *asked), verb)

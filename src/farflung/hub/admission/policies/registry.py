@@ -34,10 +34,10 @@ class AdmissionPolicy:
     def __init__(self, described: Obj) -> None:
         self.name: str = described["metadata"]["name"]
         self._identity = (described["metadata"]["uid"], described["metadata"].get("generation"))
-        self._spec: Obj = described["spec"]
-        self.param_kind: Obj | None = self._spec.get("paramKind")
-        self.fails = self._spec.get("failurePolicy") != "Ignore"
-        self.matcher = Matcher(self._spec.get("matchConstraints"))
+        self.spec: Obj = described["spec"]
+        self.param_kind: Obj | None = self.spec.get("paramKind")
+        self.fails = self.spec.get("failurePolicy") != "Ignore"
+        self.matcher = Matcher(self.spec.get("matchConstraints"))
 
     def is_same_as(self, other: AdmissionPolicy) -> bool:
         return self._identity == other._identity
@@ -48,7 +48,7 @@ class AdmissionPolicy:
             compile_policy,  # a hub without policies does not load CEL
         )
 
-        return compile_policy(self._spec)
+        return compile_policy(self.spec)
 
 
 class PolicyBinding:

@@ -13,6 +13,7 @@ from farflung.apis.admissionregistration.authorizer import AuthorizerValue, Deci
 from farflung.apis.autoscaling.scale import API_VERSION, KIND
 from farflung.apis.builtin.catalog import Path
 from farflung.apis.resource import Resource
+from farflung.hub.admission.policies.evaluation import AUTHORIZER, REQUEST_RESOURCE
 from farflung.hub.admission.policies.matcher import CREATE, DELETE, UPDATE
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, same
@@ -73,8 +74,8 @@ class AdmissionRequest:
                 "request": self._request(form),
                 "namespaceObject": self._namespace,
                 "params": None,
-                "authorizer": self._authorizer,
-                "authorizer.requestResource": self._request_resource,
+                AUTHORIZER: self._authorizer,
+                REQUEST_RESOURCE: self._request_resource,
             }
         return given if params is None else {**given, "params": params}
 

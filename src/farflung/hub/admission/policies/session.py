@@ -1,42 +1,119 @@
-"""Applies all matching policies to one request."""
+"""Applies all matching policies to one request.
+
+Expressions that take longer than one turn of the event loop are evaluated in a worker process, where permissions are
+asked of the hub.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Generator, Sequence
 from typing import Final
 
-from farflung.hub.admission.policies.evaluation import PER_POLICY, Objection, PolicyDecision, decide
+import orjson
+
+from farflung.apis.admissionregistration.authorizer import DecisionValue
+from farflung.hub.admission.policies.evaluation import (
+    AUTHORIZER,
+    OUT_OF_BUDGET,
+    PER_POLICY,
+    Objection,
+    PermissionQuestion,
+    PolicyDecision,
+    answered,
+    decide,
+    decide_in_worker,
+    sent,
+)
 from farflung.hub.admission.policies.registry import AdmissionPolicy, ApplicablePolicy, ParamReference, PolicyBinding
 from farflung.hub.admission.policies.review import AdmissionRequest
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
-from farflung.machinery.errors import ApiError, Obj, forbidden
+from farflung.lib.worker_pool import JobTimeout, Overloaded, WorkerLost, WorkerPool
+from farflung.machinery.cel.language.budget import ALLOWANCE, TurnAllowance, TurnOver
+from farflung.machinery.errors import ApiError, Obj, forbidden, too_many_requests
 from farflung.store.base import Store
 
 log = logging.getLogger(__name__)
 
 CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
 PER_REQUEST: Final = 2 * PER_POLICY  #: cost limit of all policies of a request
+SECONDS: Final = 10.0  #: of all evaluations of a request in worker processes
+
+#: yields a policy and what its expressions are given, and gets its decision
+_Questions = Generator[tuple[AdmissionPolicy, Obj], PolicyDecision, None]
 
 
 class PolicyReview:
-    def __init__(self, request: AdmissionRequest, call: Call, warnings: list[str]) -> None:
+    def __init__(self, request: AdmissionRequest, call: Call, warnings: list[str], workers: WorkerPool) -> None:
         self._request = request
         self._call = call
         self._warnings = warnings
+        self._workers = workers
         self._left = PER_REQUEST
         self._refusal: ApiError | None = None
 
-    def run(self, hooks: Sequence[ApplicablePolicy]) -> None:
-        """Raises the error of the first policy that refuses the request.  All are evaluated, for their warnings."""
-        for hook in hooks:
-            self._apply(hook)
+    def run(self, hooks: Sequence[ApplicablePolicy]) -> Awaitable[None] | None:
+        """Raises the error of the first policy that refuses the request.  All are evaluated, for their warnings.  What
+        takes long is awaited."""
+        questions = self._questions(hooks)
+        token = ALLOWANCE.set(TurnAllowance())
+        try:
+            question = next(questions, None)
+            while question is not None:
+                try:
+                    verdict = self._counted(decide_here(*question, self._limit))
+                except TurnOver:
+                    return self._run_beside(questions, question)
+                question = _next(questions, verdict)
+        finally:
+            ALLOWANCE.reset(token)
+        self._finish()
+        return None
+
+    async def _run_beside(self, questions: _Questions, question: tuple[AdmissionPolicy, Obj] | None) -> None:
+        """Go on with a question in worker processes."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SECONDS
+        while question is not None:
+            verdict = self._counted(await self._decide_beside(*question, end - loop.time()))
+            question = _next(questions, verdict)
+        self._finish()
+
+    async def _decide_beside(self, policy: AdmissionPolicy, given: Obj, seconds: float) -> PolicyDecision:
+        async def permission(question: PermissionQuestion) -> DecisionValue:
+            return answered(question, given[AUTHORIZER])
+
+        arguments = (orjson.dumps(policy.spec), *sent(given), policy.fails, self._limit)
+        owner = self._call.target.cluster
+        try:
+            return await self._workers.converse(owner, seconds, permission, decide_in_worker, *arguments)
+        except Overloaded:
+            raise too_many_requests(
+                "too many requests wait for the evaluation of expensive ValidatingAdmissionPolicies; send fewer at once"
+            ) from None
+        except (JobTimeout, WorkerLost):
+            return PolicyDecision([Objection(OUT_OF_BUDGET)] if policy.fails else [])
+
+    @property
+    def _limit(self) -> int:
+        return min(PER_POLICY, self._left)
+
+    def _counted(self, verdict: PolicyDecision) -> PolicyDecision:
+        self._left = max(self._left - verdict.spent, 0)
+        return verdict
+
+    def _finish(self) -> None:
         if self._refusal is not None:
             raise self._refusal
 
-    def _apply(self, hook: ApplicablePolicy) -> None:
+    def _questions(self, hooks: Sequence[ApplicablePolicy]) -> _Questions:
+        for hook in hooks:
+            yield from self._apply(hook)
+
+    def _apply(self, hook: ApplicablePolicy) -> _Questions:
         policy = hook.policy
         form = hook.match.form(self._request)
         if form is None:
@@ -52,7 +129,7 @@ class PolicyReview:
                 continue
             if hook.params is None or binding.param is None:
                 if same_for_all is None:
-                    same_for_all = self._judge(policy, self._request.given(form, None))
+                    same_for_all = yield policy, self._request.given(form, None)
                 self._act(policy, binding, same_for_all)
                 continue
             try:
@@ -63,12 +140,7 @@ class PolicyReview:
                 self._misconfigured(policy, binding, str(error))
                 continue
             for param in params:
-                self._act(policy, binding, self._judge(policy, self._request.given(form, param)))
-
-    def _judge(self, policy: AdmissionPolicy, given: Obj) -> PolicyDecision:
-        verdict = decide(policy.compiled, given, fails=policy.fails, limit=min(PER_POLICY, self._left))
-        self._left = max(self._left - verdict.spent, 0)
-        return verdict
+                self._act(policy, binding, (yield policy, self._request.given(form, param)))
 
     def _misconfigured(self, policy: AdmissionPolicy, binding: PolicyBinding | None, why: str) -> None:
         if policy.fails:
@@ -112,6 +184,17 @@ class PolicyReview:
         error.code, error.reason = CODES.get(objection.reason, 422), objection.reason
         error.details = (error.details or {}) | {"causes": [{"message": why}]}
         self._refusal = error
+
+
+def _next(questions: _Questions, verdict: PolicyDecision) -> tuple[AdmissionPolicy, Obj] | None:
+    try:
+        return questions.send(verdict)
+    except StopIteration:
+        return None
+
+
+def decide_here(policy: AdmissionPolicy, given: Obj, limit: int) -> PolicyDecision:
+    return decide(policy.compiled, given, fails=policy.fails, limit=limit)
 
 
 def shown_kind(kind: Obj) -> str:

@@ -4,11 +4,15 @@ Costs are those of cel-go and Kubernetes, so a rule exceeds its budget here if i
 work: `replace` may make a long text from a short one, and lists that share elements are compared element by element.
 So a Meter also counts work against its own limit.  The unit is one byte of a new value; sixty of them take about a
 microsecond.
+
+Both together bound the time: a unit of cost takes at most a tenth of a microsecond, unless it is also work.  So an
+TurnAllowance, which limits what evaluations take in one turn of the event loop, limits cost and work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final
 
 PER_CALL: Final = 1_000_000  #: maximum cost of one evaluation of one rule
@@ -28,15 +32,45 @@ class OverBudget(Exception):
         super().__init__(OVER)
 
 
+class TurnOver(Exception):
+    """Evaluations exceeded the allowance of their turn.  They may go on elsewhere."""
+
+
+TURN_COST: Final = 100_000  #: at most ten milliseconds
+TURN_WORK: Final = 1 << 19  #: about ten milliseconds
+
+
+class TurnAllowance:
+    """What all evaluations of one turn of the event loop may cost."""
+
+    __slots__ = ("cost", "work")
+
+    def __init__(self, cost: int = TURN_COST, work: int = TURN_WORK) -> None:
+        self.cost = cost
+        self.work = work
+
+    def take(self, cost: int, work: int) -> None:
+        """Raises TurnOver if it is exceeded."""
+        self.cost -= cost
+        self.work -= work
+        if self.cost < 0 or self.work < 0:
+            raise TurnOver
+
+
+#: of the evaluations of the current task; None: they take as long as they need
+ALLOWANCE: Final[ContextVar[TurnAllowance | None]] = ContextVar("allowance", default=None)
+
+
 class Meter:
     """Counts the cost and the work of one evaluation."""
 
-    __slots__ = ("limit", "spent", "worked")
+    __slots__ = ("limit", "most_work", "spent", "worked")
 
-    def __init__(self, limit: int = PER_CALL) -> None:
+    def __init__(self, limit: int = PER_CALL, worked: int = 0, most_work: int = MOST_WORK) -> None:
         self.limit = limit
+        self.most_work = most_work
         self.spent = 0
-        self.worked = 0
+        self.worked = worked
 
     def pay(self, cost: int) -> None:
         self.spent += cost
@@ -46,8 +80,11 @@ class Meter:
     def work(self, amount: int) -> None:
         """Count work before it is done: the bytes of a new value, or the equivalent."""
         self.worked += amount
-        if self.worked > MOST_WORK:
+        if self.worked > self.most_work:
             raise OverBudget
+
+    def forgive(self, cost: int) -> None:
+        """A call has this cost, but takes hardly any time."""
 
 
 class Metered:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ TRAVERSAL: Final = 0.1  #: of one character
 REGEX: Final = 0.25  #: of one character of a pattern
 LIST_CREATION: Final = 10
 MAP_CREATION: Final = 30
+COST_OF_CHECK: Final = 350_000  #: of asking for a permission
 
 _SIZED: Final = frozenset({str, bytes, dict}) | LISTS
 
@@ -115,8 +117,38 @@ def _of_self_comparison(elements: list[Any]) -> int:
     return allocation(int(len(elements) ** 2 * (2 + TRAVERSAL * textual)))
 
 
-#: costs that depend on the result; all others are paid in advance
-AFTERWARDS: Final = frozenset({of_joined, of_new_list})
+def of_authorization(_: Arguments, __: Any) -> int:
+    return COST_OF_CHECK
+
+
+#: costs that depend on the result, or are forgiven by the call; all others are paid in advance
+AFTERWARDS: Final = frozenset({of_joined, of_new_list, of_authorization})
+#: work of calls that take much longer than their cost, by overload; 60 for a microsecond
+SLOW_CALLS: Final[Mapping[str, int]] = {
+    "string_to_timestamp": 150,
+    "timestamp_to_string": 150,
+    "string_to_duration": 100,
+    "duration_to_string": 60,
+    "double_to_string": 80,
+    **{
+        f"timestamp_to_{part}{zone}": 200
+        for part in (
+            *("year", "month", "day_of_year", "day_of_month", "day_of_month_1_based", "day_of_week"),
+            *("hours", "minutes", "seconds", "milliseconds"),
+        )
+        for zone in ("", "_with_tz")
+    },
+    "string_to_ip": 120,
+    "is_ip": 150,
+    "ip_is_canonical": 150,
+    "string_to_cidr": 200,
+    "is_cidr": 200,
+    "cidr_masked": 100,
+    "cidr_contains_ip_string": 200,
+    "cidr_contains_cidr_string": 300,
+    "string_to_url": 250,
+    "is_url_string": 60,
+}
 
 
 def allocation(elements: int) -> int:

@@ -15,6 +15,8 @@ from farflung.machinery.cel.library.strings import LIST_OF_STRING
 
 _MEMORY: Final = 2 << 20  #: of one compiled pattern
 _STEPS_A_UNIT: Final = 4  #: of RE2's slowest machine, which it seldom needs
+_ONE_SEARCH: Final = 100
+_ONE_INSTRUCTION: Final = 12  #: of compiling a pattern
 _ONE_MATCH: Final = 640  #: the cost of returning one match
 
 
@@ -71,7 +73,7 @@ def _in_words_of_go(error: Exception) -> str:
 
 def searched(meter: Meter, text: str, pattern: Pattern) -> bool:
     """Whether the pattern is anywhere in the text."""
-    meter.work(len(text) * pattern.programsize // _STEPS_A_UNIT)
+    meter.work(_ONE_SEARCH + len(text) * pattern.programsize // _STEPS_A_UNIT)
     try:
         return pattern.search(text) is not None
     except UnicodeEncodeError:
@@ -79,7 +81,7 @@ def searched(meter: Meter, text: str, pattern: Pattern) -> bool:
 
 
 def found(meter: Meter, text: str, pattern: Pattern) -> str:
-    meter.work(len(text) * pattern.programsize // _STEPS_A_UNIT)
+    meter.work(_ONE_SEARCH + len(text) * pattern.programsize // _STEPS_A_UNIT)
     match = pattern.search(text)
     return match.group() if match else ""
 
@@ -88,7 +90,7 @@ def all_found(meter: Meter, text: str, pattern: Pattern, most: int = -1) -> list
     """All matches that do not overlap, or the first so many."""
     if most == 0:
         return []
-    meter.work(len(text) * pattern.programsize // _STEPS_A_UNIT)
+    meter.work(_ONE_SEARCH + len(text) * pattern.programsize // _STEPS_A_UNIT)
     matches: list[str] = []
     end = -1
     for match in pattern.finditer(text):
@@ -104,20 +106,28 @@ def all_found(meter: Meter, text: str, pattern: Pattern, most: int = -1) -> list
 
 
 def matches(meter: Meter, text: str, pattern: str) -> bool:
-    return searched(meter, text, compiled(pattern))
+    return searched(meter, text, _compiled_now(meter, pattern))
 
 
 def find(meter: Meter, text: str, pattern: str) -> str:
-    return found(meter, text, _legal(pattern))
+    return found(meter, text, _legal(meter, pattern))
 
 
 def find_all(meter: Meter, text: str, pattern: str, most: int = -1) -> list[str]:
-    return all_found(meter, text, _legal(pattern), most)
+    return all_found(meter, text, _legal(meter, pattern), most)
 
 
-def _legal(pattern: str) -> Pattern:
+def _compiled_now(meter: Meter, pattern: str) -> Pattern:
+    """A pattern that may be another one in every call.  What cannot be compiled costs as much as its length."""
+    meter.work(_ONE_INSTRUCTION * (20 + len(pattern)))
+    found = compiled(pattern)
+    meter.work(_ONE_INSTRUCTION * found.programsize)
+    return found
+
+
+def _legal(meter: Meter, pattern: str) -> Pattern:
     try:
-        return compiled(pattern)
+        return _compiled_now(meter, pattern)
     except EvaluationError as error:
         raise EvaluationError(f"Illegal regex: {error}") from None
 
