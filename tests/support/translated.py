@@ -34,6 +34,8 @@ def inside(namespace: str, plural: str, group_version: str = "v1") -> str:
 
 SHOP = f"{NAMESPACES}/shop"
 MAPS = inside("shop", "configmaps")
+PRICES = f"{MAPS}/prices"
+FINALIZER = "edge.kcp.io/syncer"
 
 
 def config_map(name: str, data: dict[str, str], **metadata: Any) -> Obj:
@@ -92,6 +94,7 @@ class World:
         self.summarizes = summarizes
         self.inventory = inventory
         self.workloads = workloads
+        self.families: dict[str, str] = {}  #: the logical cluster of the parent of each workspace with workload
         self.boxes: dict[str, str] = {}
         self.names: dict[str, str] = {}  #: of the mailboxes, by SyncTarget
 
@@ -191,14 +194,28 @@ class World:
 
 
 @asynccontextmanager
-async def world(*targets: str, labels: dict[str, str] | None = None, summarizes: bool = False) -> AsyncIterator[World]:
+async def world(
+    *targets: str,
+    labels: dict[str, str] | None = None,
+    summarizes: bool = False,
+    parents: tuple[str, str] = ("root", "root"),
+) -> AsyncIterator[World]:
     """With a mailbox for each of the targets, each at a Location of its own with these labels, and two workspaces for
-    workload: `kube` is bound in the first.  Everything is at work, and what there is is summarized if it shall be."""
+    workload with these parents: `kube` is bound in the first.  Everything is at work, and what there is is summarized
+    if it shall be."""
     async with fleet() as one:
-        clusters = [await one.hub.workspace(name) for name in (SOMEWHERE, "wmw-1", "wmw-2")]
+        clusters = [await one.hub.workspace(SOMEWHERE)]
+        for name, parent in zip(("wmw-1", "wmw-2"), parents, strict=True):
+            if parent != "root":
+                await one.hub.workspace(parent.removeprefix("root:"))
+            clusters.append(await one.hub.workspace(name, parent=parent))
         for cluster in clusters[1:]:
             await one.hub.bind(cluster, "edge", PROVIDER, "edge.kcp.io")
         found = World(one, clusters[0], clusters[1:], summarizes=summarizes)
+        for cluster in clusters[1:]:
+            itself = await found.get(cluster, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
+            assert itself is not None
+            found.families[cluster] = itself["spec"]["owner"]["cluster"]
         await found.must_put(clusters[1], f"{APIS}/apibindings", binding("kube"))
         for target in targets:
             await one.target(found.inventory, target, {"id": target})
@@ -223,11 +240,31 @@ async def furnished(world: World, count: int) -> bool:
 
 
 @asynccontextmanager
-async def shop(*targets: str, **spec: Any) -> AsyncIterator[World]:
+async def shop(
+    *targets: str, parents: tuple[str, str] = ("root", "root"), summarizes: bool = False, **spec: Any
+) -> AsyncIterator[World]:
     """A namespace `shop` with a ConfigMap `prices`, and a placement `p` that brings it to all of them."""
-    async with world(*(targets or ("florin",))) as one:
+    async with world(*(targets or ("florin",)), parents=parents, summarizes=summarizes) as one:
         await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="prod"))
         await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "3"}))
         await one.placement(0, "p", namespaceSelector=PROD, **spec)
         await one.fleet.eventually(lambda: one.has(one.boxes, f"{MAPS}/prices"), "the first copy")
         yield one
+
+
+# --- syncers --------------------------------------------------------------------------------------
+
+
+async def hold(one: World, box: str = "florin", path: str = PRICES) -> None:
+    """As a syncer does before it brings a copy to the edge."""
+    assert await one.patch(one.boxes[box], path, {"metadata": {"finalizers": [FINALIZER]}}) is not None
+
+
+async def let_go(one: World, box: str = "florin", path: str = PRICES) -> None:
+    """As it does when there is nothing of the copy at the edge any more."""
+    assert await one.patch(one.boxes[box], path, {"metadata": {"finalizers": None}}) is not None
+
+
+async def is_going(one: World, box: str = "florin", path: str = PRICES) -> bool:
+    copy = await one.copy(box, path)
+    return copy is not None and "deletionTimestamp" in copy["metadata"]

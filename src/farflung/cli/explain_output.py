@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from farflung.apis.edge.names import WORKLOAD_PROJECTED
 from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
 from farflung.controllers.edge_scheduler.decide import READY
 from farflung.inspect.explain import (
@@ -100,6 +101,9 @@ def _now(now: WrittenState) -> Iterator[str]:
         yield "It is being deleted; the scheduler ignores it."
         return
     yield f"Status now: {_status(now.status)}{_describe_state(now.status_is_current)}"
+    for one in now.status.get("conditions") or ():
+        if one.get("type") == WORKLOAD_PROJECTED and one.get("status") == "False":
+            yield f"Copies now: {one.get('reason', '')}: {one.get('message', '')}"
     destinations = sum(one.destinations for one in now.slices)
     slices = f"{count(destinations, 'destination')} in {count(len(now.slices), 'slice')}"
     yield f"Slices now: {slices if now.slices else NONE}{_describe_state(now.slices_are_current)}"

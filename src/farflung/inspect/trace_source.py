@@ -27,6 +27,7 @@ from farflung.machines.statuses import PLACED
 from farflung.machines.subjects import POD
 from farflung.placement import names
 from farflung.placement.index import Copy
+from farflung.placement.keepers import unit_of
 from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import destinations_of, owners
@@ -252,15 +253,15 @@ class TraceSources:
 
     def _complaints(self, copy: Copy, cluster: str) -> tuple[str, ...]:
         """Problems of this copy in conditions of placements."""
-        head = f"{copy.part} in {copy.mailbox}: "
+        heads = tuple(f"{part} in {copy.mailbox}: " for part in (copy.part, unit_of(copy.part)))
         return tuple(
             dict.fromkeys(
-                message.removeprefix(head)
+                message.removeprefix(heads[0])
                 for document in self._known[cluster].placements.values()
                 for one in _problems(document)
                 if one.type == WORKLOAD_PROJECTED and one.reason not in names.HARMLESS
                 for message in one.message.split("; ")
-                if message.startswith(head)
+                if message.startswith(heads)
             )
         )
 

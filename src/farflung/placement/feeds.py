@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from farflung.apis.edge.names import CUSTOMIZERS, EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, SYNCER_CONFIGS
-from farflung.apis.kcp.names import LOCATIONS, WORKSPACES
+from farflung.apis.kcp.names import LOCATIONS, LOGICAL_CLUSTERS, WORKSPACES
 from farflung.apis.names import Collection
 from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import ClientError
@@ -22,6 +22,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import guard
 from farflung.placement.customize import parse_customizer
 from farflung.placement.index import Copy, kinds_from
+from farflung.placement.keepers import parse_parent
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
@@ -287,6 +288,7 @@ class PlacementFeed:
         self.configs: Informer[bytes] = informers.informer(edge, SYNCER_CONFIGS, bytes, self.trouble)
         self._slices = self.informer(edge, SINGLE_PLACEMENT_SLICES, parse_slice, self._on_slice)
         self._customizers = self.informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
+        self._clusters = self.informer(views.everywhere, LOGICAL_CLUSTERS, parse_parent, self._on_logical_cluster)
         locations = views.root.view(views.scheduling)
         self.locations = self.informer(locations, LOCATIONS, parse_location, self._on_location)
         workspace = msgspec.json.Decoder(Workspace).decode
@@ -401,6 +403,7 @@ class PlacementFeed:
             self._slices,
             self.configs,
             self._customizers,
+            self._clusters,
             self.locations,
             self._workspaces,
         )
@@ -469,6 +472,9 @@ class PlacementFeed:
         customizer = None if change.new is None else parse_customizer(change.new)
         name = f"{change.key.namespace}/{change.key.name}"
         self._notify(self.known.on_customizer(change.key.cluster, name, customizer))
+
+    def _on_logical_cluster(self, change: CacheChange[str]) -> None:
+        self._notify(self.known.on_logical_cluster(change.key.cluster, change.new))
 
     def _on_location(self, change: CacheChange[Location]) -> None:
         self._notify(self.known.on_location(change.key.cluster, change.key.name, change.new))

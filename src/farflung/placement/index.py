@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
@@ -116,10 +116,16 @@ class _Placement:
         return {*self.selected, *self.needed}
 
 
+def permit_all(mailbox: str, part: Part, key: PlacementKey) -> bool:
+    return True
+
+
 class PlacementIndex:
-    def __init__(self, world: ObjectIndex) -> None:
-        """`world`: all objects; the caller updates it before it calls `object_changed`."""
+    def __init__(self, world: ObjectIndex, permits: Callable[[str, Part, PlacementKey], bool] = permit_all) -> None:
+        """`world`: all objects; the caller updates it before it calls `object_changed`.  `permits`: whether a placement
+        that selects or needs a part may have it in a mailbox."""
         self._world = world
+        self._permits = permits
         self._placements: dict[PlacementKey, _Placement] = {}
         self._in_cluster: dict[str, set[PlacementKey]] = {}  #: placements of the workspace
         self._holders: dict[Part, set[PlacementKey]] = {}  #: placements that select or need a part
@@ -129,6 +135,10 @@ class PlacementIndex:
 
     def reasons(self, mailbox: str, part: Part) -> list[CopyReason]:
         """Why a part belongs in a mailbox, sorted; empty: it does not."""
+        return [one for one in self.requests(mailbox, part) if self._permits(mailbox, part, one.placement)]
+
+    def requests(self, mailbox: str, part: Part) -> list[CopyReason]:
+        """Likewise, with those that are not permitted."""
         found = []
         for key in sorted(self._holders.get(part, ())):
             placement = self._placements[key]
@@ -139,11 +149,16 @@ class PlacementIndex:
 
     def is_desired(self, mailbox: str, part: Part) -> bool:
         """Whether a placement selects or needs a part in a mailbox."""
-        return any(mailbox in self._placements[key].routes for key in self._holders.get(part, ()))
+        return any(self.is_desired_by(key, mailbox, part) for key in self._holders.get(part, ()))
 
     def is_desired_by(self, key: PlacementKey, mailbox: str, part: Part) -> bool:
         placement = self._placements.get(key)
-        return placement is not None and mailbox in placement.routes and key in self._holders.get(part, ())
+        return (
+            placement is not None
+            and mailbox in placement.routes
+            and key in self._holders.get(part, ())
+            and self._permits(mailbox, part, key)
+        )
 
     def holders(self, part: Part) -> Iterable[PlacementKey]:
         """The placements that select or need a part."""

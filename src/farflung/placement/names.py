@@ -228,6 +228,9 @@ REFUSED: Final = "Refused"
 CUSTOMIZATION_FAILED: Final = "CustomizationFailed"
 CONFLICT: Final = "Conflict"
 FOREIGN: Final = "the mailbox has such an object that no placement created; it is not changed"  #: a CONFLICT
+NAMESPACE_IN_USE: Final = "NamespaceInUse"
+NAME_IN_USE: Final = "NameInUse"
+NAMESPACE_RESERVED: Final = "NamespaceReserved"
 NOT_SERVED: Final = "NotServed"
 AMBIGUOUS: Final = "AmbiguousLocation"  #: the object is copied
 CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: the object is copied
@@ -237,6 +240,9 @@ REASONS: Final = (
     TRANSLATOR_FAILED,
     REFUSED,
     CUSTOMIZATION_FAILED,
+    NAMESPACE_RESERVED,
+    NAMESPACE_IN_USE,
+    NAME_IN_USE,
     CONFLICT,
     NOT_SERVED,
     AMBIGUOUS,

@@ -292,8 +292,11 @@ def _travels(key: str) -> bool:
     return key not in (AUTHOR, PROJECTED, PROJECTION, COUNT, STATUS_RETURNED_FROM, LAST_APPLIED)
 
 
-def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Iterable[str] = ()) -> Obj:
-    """The copy of a stripped, merged and customized object.  `sources`: its placements, as `cluster|name`.
+def projected(
+    obj: Mapping[str, Any], *, create_only: bool = False, sources: Iterable[str] = (), families: Iterable[str] = ()
+) -> Obj:
+    """The copy of a stripped, merged and customized object.  `sources`: its placements, as `cluster|name`; `families`:
+    of their workspaces.
 
     `create_only`: never update it.  An annotation of the source can request the same.
     """
@@ -302,6 +305,7 @@ def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Ite
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     projection = Projection(
         annotations=tuple(sorted(annotations)),
+        families=tuple(sorted(families)),
         hash="" if _is_literal(obj) else _hash(content),
         labels=tuple(sorted(labels)),
         sources=tuple(sorted(sources)),
@@ -315,6 +319,11 @@ def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Ite
         "annotations": dict(sorted({**annotations, **ours}.items())),
     }
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": marked, **content}
+
+
+def content_hash(obj: Mapping[str, Any]) -> str:
+    """Of everything but its metadata and status."""
+    return _hash(_content(obj))
 
 
 def _content(obj: Mapping[str, Any]) -> Obj:
@@ -354,6 +363,9 @@ def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | Non
     annotations: Obj = wanted["metadata"]["annotations"]
     if annotations.get(DOWNSYNC_OVERWRITE) == NEVER:
         return _left_alone(observed)
+    known = _with_families(annotations, observed)
+    if known is not annotations:
+        annotations, wanted = known, {**wanted, "metadata": {**wanted["metadata"], "annotations": known}}
     aim = with_assigned(wanted, observed)
     if _is_marked(observed["metadata"], wanted["metadata"]) and _holds(observed, aim):
         return None
@@ -367,6 +379,18 @@ def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | Non
     if "status" in observed:
         result["status"] = observed["status"]
     return result
+
+
+def _with_families(wanted: Obj, observed: Mapping[str, Any]) -> Obj:
+    """The annotations, with the families of the copy if the families of its sources are not known."""
+    there = (observed["metadata"].get("annotations") or {}).get(PROJECTION)
+    if there is None or there == wanted[PROJECTION]:
+        return wanted
+    projection = projection_of({"metadata": {"annotations": wanted}})
+    if projection.families:
+        return wanted
+    families = projection_of(observed).families
+    return {**wanted, PROJECTION: _encode(msgspec.structs.replace(projection, families=families)).decode()}
 
 
 def _left_alone(observed: Mapping[str, Any]) -> Obj | None:
@@ -671,15 +695,16 @@ def desired(
     customizer_of: Callable[[str], CustomizerOf],
     locations: Callable[[Route], Location | None],
     kept: Iterable[PlacementKey] = (),
+    families: Iterable[str] = (),
 ) -> Desired:
     """`sources`: stripped objects of the contributing clusters; `customizer_of`: the Customizers of a cluster; `kept`:
-    undecided placements of the existing copy."""
+    undecided placements of the existing copy; `families`: of all these placements."""
     if not wanted:
         return NOTHING
     marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
     chosen = [one for one in wanted if one.selected is not None]
     if part.kind == NAMESPACES and not chosen:
-        return Desired(projected(bare_namespace(part.name), sources=marks))
+        return Desired(projected(bare_namespace(part.name), sources=marks, families=families))
     result = merged(sources)
     if result.obj is None:
         return NOTHING
@@ -696,7 +721,7 @@ def desired(
         return Desired(None, after.problem, result.conflicts, ambiguity=ambiguity)
     remarks = tuple(f"the parameter %({name}) is unknown" for name in after.unknown)
     remarks += tuple(f"the path {path} does not exist" for path in after.unused)
-    marked = projected(after.obj, create_only=create_only, sources=marks)
+    marked = projected(after.obj, create_only=create_only, sources=marks, families=families)
     return Desired(marked, "", result.conflicts, remarks, ambiguity)
 
 
@@ -744,6 +769,8 @@ class CopyState(NamedTuple):
     placements: frozenset[PlacementKey]  #: that select or need it
     kept: list[PlacementKey]  #: undecided placements of the existing copy
     sources: list[tuple[str, ObservedObject]]  #: the objects to merge, with their workspaces
+    families: tuple[str, ...] = ()  #: of the placements
+    refused: tuple[tuple[PlacementKey, str], ...] = ()  #: other placements that select it, with reasons
 
     @property
     def is_customized(self) -> bool:
@@ -796,6 +823,7 @@ class Projector:
             [(one.placement, one.selected) for one in copy.reasons],
             [(one.cluster, one.version, one.obj["apiVersion"]) for one in sources],
             copy.kept,
+            copy.families,
         )
         remembered = self._common.get(copy.part)
         if remembered is not None and remembered[0] == why:
@@ -813,4 +841,4 @@ class Projector:
         def location(place: Route) -> Location | None:
             return self._locations.get((place.cluster, place.location))
 
-        return desired(copy.part, copy.reasons, sources, customizer_of, location, copy.kept)
+        return desired(copy.part, copy.reasons, sources, customizer_of, location, copy.kept, copy.families)

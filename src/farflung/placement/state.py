@@ -23,6 +23,7 @@ from farflung.placement.index import (
     by_mailbox,
     pending_since,
 )
+from farflung.placement.keepers import SHARED_KINDS, Keepers, permissions_of, unit_of
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
@@ -118,7 +119,7 @@ class PlacementState:
     ) -> None:
         """`is_listed`: whether the informer of a source has a list."""
         self.world = ObjectIndex()
-        self.engine = PlacementIndex(self.world)
+        self.engine = PlacementIndex(self.world, lambda *asked: self.keepers.permits(*asked))
         self.offers = ServedKinds(builtin)
         self.neighbors = Neighbors(self.world, self.engine, self.offers)
         self.copies = CopyIndex()
@@ -126,6 +127,7 @@ class PlacementState:
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
         self.locations: dict[tuple[str, str], Location] = {}
         self.placements: dict[PlacementKey, Placement] = {}
+        self.keepers = Keepers(self.world, self.engine, self.placements, self.locations, self.mailboxes)
         self.sources: Counter[Source] = Counter()  #: how many workspaces need each source, except builtin ones
         indexes = GuardedIndexes(self.world, self.engine, self.offers, self.copies, self.placements)
         self.withdrawals = Withdrawals(indexes, limits, is_listed, self.is_undecided)
@@ -170,12 +172,44 @@ class PlacementState:
         were, are = _made_for(before), _made_for(after)
         self.copies.put(mailbox, part, were, are)
         works: set[WorkKey] = {Copy(mailbox, part)}
+        was_contested = self.keepers.is_contested(mailbox)
+        if self.keepers.on_copy(mailbox, part, after) and (was_contested or self.keepers.is_contested(mailbox)):
+            works |= self.keeper_changed(mailbox, unit_of(part))
         cluster = self.mailboxes[mailbox]
         if not _is_alive(after):
             works |= {Copy(mailbox, one) for one in self.neighbors.of(cluster, part)}
         if part.kind in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
             works |= {Copy(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, part)}
         return works | self._recheck(mailbox, part) | self._review(were - are)
+
+    def keeper_changed(self, mailbox: str, unit: Part) -> set[WorkKey]:
+        """Another family may have a unit now, or none."""
+        works: set[WorkKey] = {ConfigKey(mailbox)}
+        cluster = self.mailboxes.get(mailbox, "")
+        parts = {unit, *(self.world.inside(cluster, unit.name) if unit.kind == NAMESPACES else ())}
+        for key in [key for key in self.engine.holders(unit) if mailbox in self.engine.routes(key)]:
+            parts.update(self.world.inside(key.cluster, unit.name) if unit.kind == NAMESPACES else ())
+        for part in parts:
+            works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
+        return works
+
+    def _keepers_changed(self, mailbox: str) -> set[WorkKey]:
+        """The families in a mailbox changed, or whether they may share names."""
+        parts = self.engine.parts_at(mailbox)
+        parts |= {part for part, seen in self.world.parts(self.mailboxes.get(mailbox, "")).items() if seen.ours}
+        works: set[WorkKey] = {ConfigKey(mailbox)}
+        for part in parts:
+            works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
+        return works
+
+    def on_logical_cluster(self, cluster: str, parent: str | None) -> set[WorkKey]:
+        """`parent`: by `parse_parent`; None: the workspace was deleted."""
+        works: set[WorkKey] = set()
+        if self.keepers.set_parent(cluster, parent):
+            for key in [key for key in self.placements if key.cluster == cluster]:
+                for mailbox in self.engine.routes(key):
+                    works |= self._keepers_changed(mailbox)
+        return works
 
     def _on_serving_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
         """A binding or a definition changed."""
@@ -243,19 +277,31 @@ class PlacementState:
         if key in self.placements and not own:
             return set()
         routes = by_mailbox(pair for one in own for pair in one.routes)
-        for location, route in _by_location(key, self.engine.routes(key)):
+        before = self.engine.routes(key)
+        moved = {mailbox for mailbox in {*before, *routes} if before.get(mailbox) != routes.get(mailbox)}
+        contested = {mailbox for mailbox in moved if self.keepers.is_contested(mailbox)}
+        for location, route in _by_location(key, before):
             self._routes_through[location].discard(route)
             if not self._routes_through[location]:
                 del self._routes_through[location]
         for location, route in _by_location(key, routes):
             self._routes_through.setdefault(location, set()).add(route)
-        return self._with_withdrawals(self.engine.put_routes(key, routes))
+        outputs = self.engine.put_routes(key, routes)
+        for mailbox in moved:
+            self.keepers.routes_changed(mailbox)
+        works = self._with_withdrawals(outputs)
+        for mailbox in moved:
+            if mailbox in contested or self.keepers.is_contested(mailbox):
+                works |= self._keepers_changed(mailbox)
+        return works
 
     def is_undecided(self, key: PlacementKey) -> bool:
         """Whether the objects or destinations of a placement are not known yet: then its copies are not withdrawn."""
         if key not in self.placements:
             return False
         if self.engine.workload(key) is None or not (self.engine.routes(key) or self._own_slices(key)):
+            return True
+        if self.keepers.family(key.cluster) is None:
             return True
         return not all(self._is_listed(source) for source in self.offers.of(key.cluster))
 
@@ -271,6 +317,7 @@ class PlacementState:
             return set()
         works: set[WorkKey] = set()
         if before:
+            self.keepers.forget_mailbox(name, before)
             del self.mailboxes[name], self._names[before]
             self._track_sources(before)
             works |= self._review(self.copies.forget_mailbox(name))
@@ -292,12 +339,16 @@ class PlacementState:
             self.locations[cluster, name] = seen
         if _parameters(before) == _parameters(seen):
             return set()
-        return {
+        works: set[WorkKey] = {
             Copy(mailbox, part)
             for key, mailbox in self.routes_through(cluster, name)
             for part in self._customized.get(key.cluster, ())
             if self.engine.is_desired_by(key, mailbox, part)
         }
+        if permissions_of(before) != permissions_of(seen):
+            for mailbox in {mailbox for _, mailbox in self.routes_through(cluster, name)}:
+                works |= self._keepers_changed(mailbox)
+        return works
 
     def routes_through(self, cluster: str, location: str) -> Iterable[PlacementRoute]:
         """Placements and mailboxes that a Location connects."""
@@ -330,13 +381,20 @@ class PlacementState:
         if cluster is None:
             return None
         part = copy.part
-        reasons, observed = self.engine.reasons(*copy), self.world.get(cluster, part)
+        requests, observed = self.engine.requests(*copy), self.world.get(cluster, part)
+        reasons = [one for one in requests if self.keepers.permits(copy.mailbox, part, one.placement)]
         served, placements = self.offers.source(cluster, part.kind), frozenset(one.placement for one in reasons)
         others = observed.placements - placements if observed is not None else ()
         kept = sorted(key for key in others if self.is_undecided(key))
         found = [(one, self.world.get(one, part)) for one in contributing_clusters(part, reasons, kept)]
         sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
-        return CopyState(part, cluster, reasons, served, observed, placements, kept, sources)
+        if part.kind in SHARED_KINDS and self.keepers.is_contested(copy.mailbox):
+            keeper = self.keepers.keeper(copy.mailbox, part)  # the others have the same content, or had
+            sources = [one for one in sources if self.keepers.family(one[0]) == keeper] or sources
+        families = self.keepers.families([*placements, *kept])
+        asked = [(one.placement, self.keepers.refusal(copy.mailbox, part, one.placement)) for one in requests]
+        refused = tuple((key, reason) for key, reason in asked if reason)
+        return CopyState(part, cluster, reasons, served, observed, placements, kept, sources, families, refused)
 
     def is_occupied(self, copy: Copy, cluster: str) -> bool:
         """Whether the deletion of a namespace, definition or binding would delete other objects."""
@@ -379,6 +437,8 @@ class PlacementState:
         for one in outputs if self._complete else ():
             if isinstance(one, Copy):
                 works |= self._recheck(*one)
+                if one.part == unit_of(one.part) and self.keepers.is_contested(one.mailbox):
+                    works |= self.keeper_changed(*one)
                 if one.part.kind == BINDINGS:
                     works |= self._unblocked(*one)
         return works

@@ -13,12 +13,13 @@ from farflung.apis.edge.names import CAPACITY_KNOWN, EDGE_REACHABLE
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import version_order
-from farflung.placement.names import DEFINITIONS, Category, GroupResource, Part, PlacementKey, category
+from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.select import UpsyncSet
 from farflung.placement.types import StatusCondition
 
 if TYPE_CHECKING:  # a syncer needs no placement engine
     from farflung.placement.index import ObjectIndex, PlacementIndex
+    from farflung.placement.keepers import Keepers
     from farflung.placement.state import PlacementState
 
 
@@ -166,9 +167,11 @@ def combine_specs(
     world: ObjectIndex,
     placements: Iterable[PlacementKey],
     namespaced: Callable[[str], Mapping[GroupResource, str]],
+    names: MailboxNames | None = None,
 ) -> SyncerSpec:
-    """The spec for valid placements.  `namespaced`: the namespaced kinds of a workspace, with versions.  Versions of
-    kinds outside of whole namespaces are added from the mailbox."""
+    """The spec for valid placements.  `namespaced`: the namespaced kinds of a workspace, with versions; `names`: of the
+    mailbox, if several families have placements there.  Versions of kinds outside of whole namespaces are added from
+    the mailbox."""
     namespaces: set[str] = set()
     parts: set[Part] = set()
     kinds: dict[GroupResource, str] = {}
@@ -176,15 +179,42 @@ def combine_specs(
     for key in placements:
         workload = engine.workload(key)
         assert workload is not None
-        upsync.update(workload.upsync)
         whole = engine.whole_namespaces(key)
+        selected = engine.selected(key)
+        if names is None:
+            upsync.update(workload.upsync)
+        else:
+            upsync.update(one for some in workload.upsync if (one := names.permitted_upsync(some, key)) is not None)
+            whole = frozenset(name for name in whole if names.permits(Part(NAMESPACES, "", name), key))
+            selected = {part: how for part, how in selected.items() if names.permits(part, key)}
         namespaces |= whole
         if whole:
             kinds |= namespaced(key.cluster)
-        selected = engine.selected(key)
         parts.update(part for part, how in selected.items() if not how.whole_namespace)
         parts.update(_definitions(world, key.cluster, {part.kind for part in selected}))
     return SyncerSpec(frozenset(namespaces), frozenset(kinds), frozenset(parts), kinds, frozenset(upsync))
+
+
+class MailboxNames:
+    """The names that each placement may use in a mailbox of several families."""
+
+    def __init__(self, keepers: Keepers, mailbox: str) -> None:
+        self._keepers = keepers
+        self._mailbox = mailbox
+
+    def permits(self, part: Part, key: PlacementKey) -> bool:
+        return self._keepers.permits(self._mailbox, part, key)
+
+    def permitted_upsync(self, wanted: UpsyncSet, key: PlacementKey) -> UpsyncSet | None:
+        """With the namespaces that the family keeps there instead of all, and without those of others; None if none is
+        left."""
+        named = set(wanted.namespaces) - {ANY}
+        permitted = {name for name in named if self.permits(Part(NAMESPACES, "", name), key)}
+        if ANY in wanted.namespaces:
+            permitted |= self._keepers.kept_namespaces(self._mailbox, key)
+        elif permitted == named:
+            return wanted
+        return wanted._replace(namespaces=tuple(sorted(permitted))) if permitted else None
 
 
 def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[GroupResource]) -> Iterator[Part]:
@@ -202,7 +232,7 @@ class SyncerSpecs:
         """`namespaced`: the namespaced kinds of a workspace, with versions; None if its discovery was not read yet."""
         self._known = known
         self._namespaced = namespaced
-        self._combined: dict[tuple[PlacementKey, ...], tuple[SyncerSpec, frozenset[GroupResource]]] = {}
+        self._combined: dict[tuple[object, ...], tuple[SyncerSpec, frozenset[GroupResource]]] = {}
         self._specs: dict[tuple[object, ...], tuple[SyncerSpec, Obj]] = {}
 
     def forget(self) -> None:
@@ -218,13 +248,17 @@ class SyncerSpecs:
         kinds_of = {key.cluster: self._namespaced(key.cluster) for key in placements}
         if None in kinds_of.values():
             return None
-        if placements not in self._combined:
-            combined = combine_specs(engine, self._known.world, placements, lambda cluster: kinds_of[cluster] or {})
-            self._combined[placements] = combined, frozenset(part.kind for part in combined.parts)
-        combined, kinds = self._combined[placements]
+        keepers = self._known.keepers
+        tenancy = MailboxNames(keepers, mailbox) if keepers.is_contested(mailbox) else None
+        sharing: tuple[object, ...] = placements if tenancy is None else (mailbox,)
+        if sharing not in self._combined:
+            kinds_in = {cluster: kinds or {} for cluster, kinds in kinds_of.items()}
+            combined = combine_specs(engine, self._known.world, placements, kinds_in.__getitem__, tenancy)
+            self._combined[sharing] = combined, frozenset(part.kind for part in combined.parts)
+        combined, kinds = self._combined[sharing]
         served = ((kind, self._known.offers.source(cluster, kind)) for kind in kinds)
         versions = {kind: source.version for kind, source in served if source is not None}
-        shared = placements, tuple(versions.items())
+        shared = sharing, tuple(versions.items())
         if shared not in self._specs:
             wanted = combined._replace(versions={**versions, **combined.versions})
             self._specs[shared] = wanted, wanted.spec()

@@ -108,6 +108,7 @@ class Placement(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str] = NOTHING
     alive: bool = True  #: it has no deletionTimestamp
     document: bytes = EMPTY_DOCUMENT  #: JSON
+    created: str = ""
 
 
 UNSEEN_ANNOTATIONS: Final = (LAST_APPLIED,)
@@ -120,6 +121,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 
@@ -187,6 +189,7 @@ def parse_placement(obj: Obj | bytes, cluster: str = "") -> Placement:
         annotations=found.metadata.annotations or NOTHING,
         alive=found.metadata.deletion_timestamp is None,
         document=document,
+        created=found.metadata.creation_timestamp or "",
         **fields,
     )
 
@@ -316,6 +319,7 @@ def _instances(spec: _LocationSpec) -> LabelSelector:
 #: the taint of SyncTargets with `spec.unschedulable`
 UNSCHEDULABLE: Final = Taint("edge.kcp.io/unschedulable", "", Effect.NO_SCHEDULE)
 NO_LABELS: Final[Mapping[str, str]] = {}
+NO_PLACEMENTS: Final[frozenset[PlacementKey]] = frozenset()
 
 
 class ObservedObject(msgspec.Struct, frozen=True):
@@ -331,7 +335,9 @@ class ObservedObject(msgspec.Struct, frozen=True):
     alive: bool = True  #: it has no deletionTimestamp
     system: bool = False  #: every cluster creates its own; never copied
     ours: bool = False  #: it is a copy
-    placements: frozenset[PlacementKey] = frozenset()  #: of a copy
+    placements: frozenset[PlacementKey] = NO_PLACEMENTS  #: of a copy
+    families: tuple[str, ...] = ()  #: of a copy: see `Projection`
+    created: str = ""  #: of a copy
     customizer: str = ""  #: its Customizer, as `namespace/name`
     expands: bool = False  #: its parameters are replaced
 
@@ -367,6 +373,7 @@ class Projection(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the translator wrote into a copy."""
 
     annotations: tuple[str, ...] = ()  #: their keys, sorted
+    families: tuple[str, ...] = ()  #: of its sources, sorted; they keep its name at the edge until it is deleted
     hash: str = ""  #: of the content; empty if the content itself is compared
     labels: tuple[str, ...] = ()  #: their keys, sorted
     sources: tuple[str, ...] = ()  #: its placements, as `cluster|name`, sorted
@@ -392,6 +399,7 @@ class _ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
     generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 
@@ -416,6 +424,7 @@ def parse_object(kind: GroupResource, api_version: str, document: bytes) -> Obse
         obj = {"metadata": {"annotations": annotations, "namespace": metadata.namespace}}
         reference = customize.reference_of(obj)
         customizer, expands = "" if reference is None else str(reference), customize.expands(obj)
+    projection = projection_of({"metadata": {"annotations": annotations}}) if ours else _NO_PROJECTION
     return ObservedObject(
         document=document,
         version=int(metadata.resource_version),
@@ -427,14 +436,15 @@ def parse_object(kind: GroupResource, api_version: str, document: bytes) -> Obse
         alive=metadata.deletion_timestamp is None,
         system=not ours and may_be_system(kind) and is_system(kind, orjson.loads(document)),
         ours=ours,
-        placements=_made_for(annotations) if ours else frozenset(),
+        placements=_made_for(projection.sources) if ours else NO_PLACEMENTS,
+        families=projection.families,
+        created=(metadata.creation_timestamp or "") if ours else "",
         customizer=customizer,
         expands=expands,
     )
 
 
-def _made_for(annotations: Mapping[str, str]) -> frozenset[PlacementKey]:
-    sources = projection_of({"metadata": {"annotations": annotations}}).sources
+def _made_for(sources: Iterable[str]) -> frozenset[PlacementKey]:
     pairs = (source.partition("|") for source in sources)
     return frozenset(PlacementKey(cluster, name) for cluster, _, name in pairs if name)
 

@@ -244,6 +244,7 @@ def test_copies_that_wait_for_a_binding_are_reconciled_when_it_is_not_selected_a
     key, box = PlacementKey("wmw", "p"), BOX
     bound = {"resource": "deployments", "group": "apps", "schema": {"identityHash": "h"}, "storageVersions": ["v1"]}
     known = PlacementState({BINDING: "v1alpha1", GroupResource("", "namespaces"): "v1"}, USUAL)
+    known.on_logical_cluster("wmw", "root")
     known.on_object("wmw", Part(GroupResource("", "namespaces"), "", "shop"), seen({"labels": {"env": "prod"}}))
     known.on_object("wmw", binding, seen({}, status={"phase": "Bound", "boundResources": [bound]}))
     known.on_object("wmw", part, seen({}))

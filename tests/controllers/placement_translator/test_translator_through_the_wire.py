@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 from examples import examples
 from fleet import EDGE
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from local_transport import LocalTransport
 from platform_harness import APIS, MASTER
@@ -39,6 +40,7 @@ from farflung.placement.names import GroupResource, Part
 from farflung.placement.project import stripped
 from farflung.placement.select import UpsyncSet
 from farflung.placement.syncer_config import spec_of
+from farflung.store.base import Change
 
 SYNCER = "edge.kcp.io/syncer"  #: the finalizer
 BOXES = ["florin", "guilder", "krone"]
@@ -200,8 +202,29 @@ class Model:
         spaces = {part.name: obj for part, obj in self.objects[cluster].items() if part.kind == SPACE}
         return {name for name, obj in spaces.items() if not is_going(obj) and what.whole(obj)}
 
+    def keeper(self, box: str, part: Part) -> str:
+        """The parent that keeps a name in a mailbox: the one with copies there.  Empty: none yet."""
+        kept = unit_of(part)
+        there = self.objects[self.world.boxes[box]].items()
+        marks = {mark for other, obj in there if unit_of(other) == kept for mark in marks_of(obj)}
+        assert len(marks) <= 1, (box, part, marks)
+        return marks.pop() if marks else ""
+
+    def permits(self, box: str, part: Part, cluster: str) -> bool:
+        if part.kind in (DEFINITION, BINDING):
+            return True  # all have the same content
+        return self.keeper(box, part) in ("", self.world.families[cluster])
+
     def wanted(self, box: str) -> dict[Part, dict[str, How | None]]:
         """Why each part should be in a mailbox: the clusters of placements, and how it is selected there."""
+        found = {
+            part: {cluster: how for cluster, how in why.items() if self.permits(box, part, cluster)}
+            for part, why in self.asked(box).items()
+        }
+        return {part: why for part, why in found.items() if why}
+
+    def asked(self, box: str) -> dict[Part, dict[str, How | None]]:
+        """The same without a regard to parents."""
         found: dict[Part, dict[str, How | None]] = {}
         for (cluster, _), (what, led) in self.placements.items():
             if box not in led:
@@ -280,6 +303,8 @@ class Model:
             if box not in led:
                 continue
             whole, selected = self.whole(cluster, what), self.selected(cluster, what)
+            whole = {name for name in whole if self.permits(box, Part(SPACE, "", name), cluster)}
+            selected = {part: how for part, how in selected.items() if self.permits(box, part, cluster)}
             namespaces |= whole
             kinds |= self.kinds[cluster] if whole else {}
             parts |= {part for part, how in selected.items() if not how.whole}
@@ -297,6 +322,46 @@ class Model:
 
 
 MISSING: Obj = {"missing": True}
+
+
+def unit_of(part: Part) -> Part:
+    return Part(SPACE, "", part.namespace) if part.namespace else part
+
+
+def marks_of(obj: Obj) -> list[str]:
+    """The families in the mark of a copy."""
+    annotations = obj["metadata"].get("annotations") or {}
+    families: list[str] = json.loads(annotations.get(PROJECTION, "{}")).get("families", [])
+    return families if PROJECTED in labels_of(obj) else []
+
+
+class Separation:
+    """Fails at any write that puts copies of two parents into one namespace, or replaces one's copy by the other's."""
+
+    def __init__(self, world: World) -> None:
+        self._boxes = {cluster: box for box, cluster in world.boxes.items()}
+        self._marks: dict[str, tuple[tuple[str, str], list[str]]] = {}  #: by key in the store
+        self.broken: list[str] = []
+        for kind in (SPACE, MAPS, SECRETS, ROLES):
+            world.fleet.hub.store.subscribe(f"/{kind.group or 'core'}/{kind.resource}/", self._on_changes)
+
+    def _on_changes(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self._marks.pop(change.key, None)
+            if change.entry is not None and PROJECTION.encode() in change.entry.value:
+                self._add(change.key, json.loads(change.entry.value))
+
+    def _add(self, key: str, obj: Obj) -> None:
+        metadata = obj["metadata"]
+        cluster = metadata["annotations"].get("kcp.io/cluster", "")
+        marks = marks_of(obj)
+        if cluster not in self._boxes or not marks:
+            return
+        space = metadata["name"] if "/namespaces/" in key else metadata.get("namespace") or key
+        self._marks[key] = (cluster, space), marks
+        found = {mark for unit, some in self._marks.values() if unit == (cluster, space) for mark in some}
+        if len(found) > 1:
+            self.broken.append(f"{space} in {self._boxes[cluster]} has {found} since {key}")
 
 
 def is_system(part: Part) -> bool:
@@ -586,10 +651,22 @@ async def test_after_any_history_mailboxes_have_what_nested_loops_say_and_nothin
     await compare(steps)
 
 
-async def compare(steps: list[Step]) -> None:
-    async with world(*BOXES) as one:
+@pytest.mark.slow
+@settings(max_examples=examples(8), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(st.lists(STEPS, max_size=30))
+@example([("no placement", (0, "p")), ("no placement", (0, "q")), ("placement", (0, "p", 1, "prod"))])
+@example([("hold copy", ("florin", 1)), ("no namespace", (0, "one")), ("crash", None)])
+async def test_workspaces_of_two_parents_share_no_name_in_a_mailbox_at_any_moment_of_any_history(
+    steps: list[Step],
+) -> None:
+    await compare(steps, ("root:owners", "root:tenants"))
+
+
+async def compare(steps: list[Step], parents: tuple[str, str] = ("root", "root")) -> None:
+    async with world(*BOXES, parents=parents) as one:
         await one.must_put(one.workloads[1], DEFINITIONS, definition("v1"))
         history = History(one)
+        separation = Separation(one)
         for step in BEGINNING:
             await perform(history, step)
         await history.settle()
@@ -603,3 +680,4 @@ async def compare(steps: list[Step]) -> None:
             await one.at_rest()
         assert await history.wrong() == ""
         assert "hunter" not in one.fleet.log.getvalue()
+        assert len(set(one.families.values())) == 1 or not separation.broken

@@ -9,15 +9,20 @@ from fleet import EDGE
 from translated import (
     CONFIRM,
     DEFINITIONS,
+    FINALIZER,
     MAPS,
     NAMESPACES,
+    PRICES,
     PROD,
     SHOP,
     World,
     config_map,
     definition,
     deployment,
+    hold,
     inside,
+    is_going,
+    let_go,
     namespace,
     shop,
     widget,
@@ -26,26 +31,9 @@ from translated import (
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import WithdrawalLimits
 
-FINALIZER = "edge.kcp.io/syncer"
-PRICES = f"{MAPS}/prices"
 WIDGETS = inside("shop", "widgets", "example.org/v1")
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
 BRINGS_KUBE = [{"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["kube"]}]
-
-
-async def hold(one: World, box: str = "florin", path: str = PRICES) -> None:
-    """As a syncer does before it brings a copy to the edge."""
-    assert await one.patch(one.boxes[box], path, {"metadata": {"finalizers": [FINALIZER]}}) is not None
-
-
-async def let_go(one: World, box: str = "florin", path: str = PRICES) -> None:
-    """As it does when there is nothing of the copy at the edge any more."""
-    assert await one.patch(one.boxes[box], path, {"metadata": {"finalizers": None}}) is not None
-
-
-async def is_going(one: World, box: str = "florin", path: str = PRICES) -> bool:
-    copy = await one.copy(box, path)
-    return copy is not None and "deletionTimestamp" in copy["metadata"]
 
 
 async def are_going(one: World) -> bool:

@@ -27,6 +27,10 @@ SUMMARY_RESOURCE: Final = "edge.kcp.io/summary-resource"
 
 # --- annotations ----------------------------------------------------------------------------------
 
+ALLOW_SHARING: Final = (
+    "edge.kcp.io/allow-sharing"  #: of Locations: `true`: workspaces with different parents share names
+)
+ALLOW_SYSTEM_NAMESPACES: Final = "edge.kcp.io/allow-system-namespaces"  #: of Locations: `true`: also `kube-system`
 AUTHOR: Final = "edge.kcp.io/author"  #: of EdgePlacements and machines: the user who last wrote the spec
 CONFIRM_WITHDRAWAL: Final = "edge.kcp.io/confirm-withdrawal"  #: of an EdgePlacement: GENERATION/DESTINATIONS
 DOWNSYNC_OVERWRITE: Final = "edge.kcp.io/downsync-overwrite"  #: `false`: created at the edge, never updated

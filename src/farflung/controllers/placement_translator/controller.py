@@ -80,7 +80,8 @@ class PlacementTranslator:
         self._known = known
         self._caught_up = False
         self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._enqueue_status)
-        self._copier = Copier(context, feed.feeds, self._discovery, self._status_writer.report)
+        report = self._status_writer.report
+        self._copier = Copier(context, feed.feeds, self._discovery, report, lambda works: self.notify(works, None))
         self._config_writer = SyncerConfigWriter(context, self._discovery, feed.configs)
 
     def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:

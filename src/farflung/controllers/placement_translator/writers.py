@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,13 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.edge.names import CONFIRM_WITHDRAWAL, DOWNSYNC_OVERWRITE, EDGE_PLACEMENTS, SYNCER_CONFIGS
+from farflung.apis.edge.names import (
+    ALLOW_SHARING,
+    CONFIRM_WITHDRAWAL,
+    DOWNSYNC_OVERWRITE,
+    EDGE_PLACEMENTS,
+    SYNCER_CONFIGS,
+)
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
 from farflung.client.rest import Client
@@ -28,11 +35,12 @@ from farflung.machinery.errors import Obj
 from farflung.placement import names, project
 from farflung.placement.feeds import DiscoveryCache, FeedViews, ObjectFeeds
 from farflung.placement.index import Copy, CopyReason
+from farflung.placement.keepers import SHARED_KINDS, unit_of
 from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, Part, PlacementKey, Source
 from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agreed
-from farflung.placement.state import CONTAINER_KINDS, PlacementState, StatusKey
+from farflung.placement.state import CONTAINER_KINDS, PlacementState, StatusKey, WorkKey
 from farflung.placement.syncer_config import SyncerSpecs
-from farflung.placement.types import ObservedObject, Placement
+from farflung.placement.types import ObservedObject, Placement, Route
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import InvolvedObject, Recorder
@@ -89,21 +97,29 @@ class SourceReader:
         return self._projector.remember(cluster, part, seen.version, version, obj)
 
 
-Report = Callable[[Copy, AbstractSet[PlacementKey], list[PlacementProblem]], None]
+Report = Callable[[Copy, Mapping[PlacementKey, list[PlacementProblem]]], None]
 NOT_FOUND: Final = 404
 TRANSIENT: Final = (401, 409, 410, 429)  #: statuses that do not depend on the object
 SECRETS: Final = GroupResource("", "secrets")
 
 
 class Copier:
-    def __init__(self, context: TranslatorContext, feeds: ObjectFeeds, serving: DiscoveryCache, report: Report) -> None:
-        """`report` is called with all problems of a copy and their placements whenever it is reconciled."""
+    def __init__(
+        self,
+        context: TranslatorContext,
+        feeds: ObjectFeeds,
+        serving: DiscoveryCache,
+        report: Report,
+        enqueue: Callable[[AbstractSet[WorkKey]], None],
+    ) -> None:
+        """`report` is called with all problems of a copy, by placement, whenever it is reconciled."""
+        self._enqueue = enqueue
         self._known = context.known
         self._feeds = feeds
         self._everywhere = context.views.everywhere
         self._projector = Projector(context.known.customizers, context.known.locations)
         self._reader = SourceReader(serving, self._everywhere, self._projector)
-        self._report = report
+        self._report_problems = report
         self._failing_objects = context.failing_objects
         self._now = context.now
         self._log = context.log
@@ -127,18 +143,18 @@ class Copier:
         if state.has_several_versions:
             sources, conflict = await self._reader.read(copy, state.sources)
         want = self._projector.desired(state, sources)
-        observed, placements = state.observed, state.placements
+        observed = state.observed
         if want.problem:
             failed = PlacementProblem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
-            self._report(copy, placements, [failed, *_ambiguities(copy, want)])
+            self._report(copy, state, [failed, *_ambiguities(copy, want)])
         elif want.obj is None:
             if observed is not None and (failing := self._failing(observed)):
-                self._report(copy, failing.keys(), [_failure(failing)])
+                self._report_problems(copy, {key: [_failure(failing)] for key in failing})
                 return None  # the next rebuild reconciles it again
-            self._report(copy, placements, [])
+            self._report(copy, state, [])
             await self._withdraw(copy, state)
         elif observed is not None and not observed.ours:
-            self._report(copy, placements, _not_a_copy(copy, state.reasons))
+            self._report(copy, state, _not_a_copy(copy, state.reasons))
         elif state.served is None:
             return self._report_unserved(copy, state)
         else:
@@ -150,44 +166,75 @@ class Copier:
                     found.append(PlacementProblem(names.REFUSED, f"{_at(copy)}: {_message(copy, error)}"))
                 raise
             finally:
-                self._report(copy, placements, found)
+                self._report(copy, state, found)
         return None
+
+    def _report(self, copy: Copy, state: CopyState, found: list[PlacementProblem]) -> None:
+        """Of all placements of a copy, without names of workspaces of other families."""
+        by_placement = {
+            key: [one._replace(message=self._without_strangers(one.message, key, state)) for one in found]
+            for key in state.placements
+        }
+        for key, reason in state.refused:
+            route = self._known.engine.routes(key)[copy.mailbox]
+            by_placement[key] = [PlacementProblem(reason, refusal(copy, reason, route))]
+        self._report_problems(copy, by_placement)
+
+    def _without_strangers(self, message: str, key: PlacementKey, state: CopyState) -> str:
+        if len(state.families) > 1:
+            family = self._known.keepers.family(key.cluster)
+            for other in {one.cluster for one in state.placements}:
+                if self._known.keepers.family(other) != family:
+                    message = re.sub(rf"\b{re.escape(other)}\b", "a workspace with another parent", message)
+        return message
 
     def _report_unserved(self, copy: Copy, state: CopyState) -> float | None:
         """Report the kind, unless a binding or definition may still serve it."""
         kind, sources = copy.part.kind, sorted({one.cluster for one in state.placements})
         left = self._known.neighbors.serving_delay(copy.mailbox, state.cluster, kind, sources, self._now())
         unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
-        self._report(copy, state.placements, [] if left else [unknown])
+        self._report(copy, state, [] if left else [unknown])
         return left if 0 < left < math.inf else None
 
     # --- create and update ------------------------------------------------------------------------
 
     async def _put(self, copy: Copy, state: CopyState, served: Source, wanted: Obj) -> None:
-        part, observed, client = copy.part, state.observed, self._everywhere.workspace(state.cluster)
+        observed, client = state.observed, self._everywhere.workspace(state.cluster)
         collection = served.collection_in(wanted["apiVersion"])
         try:
             if observed is None:
-                if self._known.neighbors.is_closing(state.cluster, part):
-                    return  # an event follows
-                namespace = Part(NAMESPACES, "", part.namespace)
-                if part.namespace and self._known.world.get(state.cluster, namespace) is None:
-                    await self.copy(Copy(copy.mailbox, namespace))
-                done, answer = "Created", await client.create(collection, wanted, part.namespace)
-            else:
-                changed = project.updated(orjson.loads(observed.document), wanted) if observed.alive else None
-                if changed is None:
-                    return  # up to date, or an event follows
-                done, answer = "Updated", await client.update(collection, changed)
+                await self._create(copy, state, served, wanted)
+            elif observed.alive and (changed := project.updated(orjson.loads(observed.document), wanted)) is not None:
+                answer = await client.update(collection, changed)
+                self._log_write("Updated", copy)
+                self._feeds.assume(served, answer)
+                if copy.part.kind in SHARED_KINDS and self._known.keepers.is_contested(copy.mailbox):
+                    self._enqueue({copy})  # the sources of other families agree with it by now, or no longer
         except AlreadyExists:
             return  # an event follows
         except Invalid:
             if observed is None or not await self._can_be_replaced(copy, client, collection, wanted):
                 raise
             await self._delete(copy, state.cluster, served, observed)  # the event of the deletion creates it again
+
+    async def _create(self, copy: Copy, state: CopyState, served: Source, wanted: Obj) -> None:
+        """Nothing if its namespace, or the object that serves its kind, is terminating, or if another family keeps its
+        name by now: an event follows."""
+        part, keepers, client = copy.part, self._known.keepers, self._everywhere.workspace(state.cluster)
+        if self._known.neighbors.is_closing(state.cluster, part):
             return
-        self._log_write(done, copy)
-        self._feeds.assume(served, answer)
+        if not keepers.begin_creation(copy.mailbox, part, state.placements):
+            return
+        try:
+            namespace = Part(NAMESPACES, "", part.namespace)
+            if part.namespace and self._known.world.get(state.cluster, namespace) is None:
+                await self.copy(Copy(copy.mailbox, namespace))
+            answer = await client.create(served.collection_in(wanted["apiVersion"]), wanted, part.namespace)
+            self._log_write("Created", copy)
+            self._feeds.assume(served, answer)
+        finally:
+            if keepers.end_creation(copy.mailbox, part):
+                self._enqueue(self._known.keeper_changed(copy.mailbox, unit_of(part)))
 
     async def _can_be_replaced(self, copy: Copy, client: Client, collection: Collection, wanted: Obj) -> bool:
         """Whether a copy with immutable fields can be deleted and created again.  A dry run of the creation
@@ -267,6 +314,18 @@ def _not_a_copy(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
     return [PlacementProblem(names.CONFLICT, f"{_at(copy)}: {names.FOREIGN}")]
 
 
+def refusal(copy: Copy, reason: str, route: Route) -> str:
+    """Names only objects of the placement's own workspace, and its Location."""
+    unit = unit_of(copy.part)
+    what = f"the {'namespace' if unit.kind == NAMESPACES else 'name'} at the Location {route.location}"
+    if reason == names.NAMESPACE_RESERVED:
+        return f"{unit} in {copy.mailbox}: {what} is reserved for the cluster itself, so nothing is copied (rename it)"
+    return (
+        f"{unit} in {copy.mailbox}: {what} is used by a workspace with another parent, so nothing is copied (rename "
+        f'it, or ask the owner of the Location to allow sharing with the annotation {ALLOW_SHARING}: "true")'
+    )
+
+
 def _is_about_namespace(error: Refused) -> bool:
     """Whether the namespace is missing or terminating; its event follows."""
     causes = error.details.get("causes")
@@ -321,12 +380,13 @@ class StatusWriter:
         self._problems = PlacementProblems()
         self._news: dict[PlacementKey, list[PlacementProblem]] = {}  #: problems without an Event
 
-    def report(self, copy: Copy, keys: AbstractSet[PlacementKey], found: list[PlacementProblem]) -> None:
-        """Set all problems of a copy, for these placements."""
-        for key in keys if found else ():
-            self._put(key, copy, found)
+    def report(self, copy: Copy, problems: Mapping[PlacementKey, list[PlacementProblem]]) -> None:
+        """Set all problems of a copy, by placement."""
+        for key, found in problems.items():
+            if found:
+                self._put(key, copy, found)
         for key in self._problems.about(copy):
-            if not found or key not in keys:
+            if not problems.get(key):
                 self._put(key, copy, [])
 
     def forget(self, key: PlacementKey) -> None:

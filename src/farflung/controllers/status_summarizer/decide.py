@@ -289,7 +289,7 @@ class Summaries:
         mailbox, part = copy
         wanted = {
             one.placement: one.place
-            for one in self._known.engine.reasons(mailbox, part)
+            for one in self._known.engine.requests(mailbox, part)
             if one.selected is not None and self._how(one.placement, part) is not Summarized.NEVER
         }
         touched: set[SummarySubject] = set()
@@ -322,7 +322,8 @@ class Summaries:
     ) -> None:
         summary = self._of.get(key, _NONE).get(part) or self._begin(SummarySubject(key, part))
         cluster = self._known.mailboxes.get(mailbox, "")
-        report = self._reports.get(cluster, NOTHING)
+        is_permitted = self._known.keepers.permits(mailbox, part, key)  # else the report is about another's object
+        report = self._reports.get(cluster, NOTHING) if is_permitted else NOTHING
         stale = self._stale.get(cluster) or report.delay(part)
         summary.tally.put(mailbox, CopyReport(place, digest, report.refusal(part), stale))
         self._update_collectors(summary, key, part)
