@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from farflung.lib import worker_pool
 from farflung.lib.worker_pool import JobTimeout, Overloaded, PoolLimits, WorkerLost, WorkerPool
 
 LONG = 60.0  #: seconds that no job needs
@@ -81,6 +82,25 @@ async def test_a_job_that_takes_too_long_is_killed_and_the_next_one_gets_another
     with pytest.raises(ProcessLookupError):
         os.kill(first, 0)
     assert await pool.run("ann", LONG, os.getpid) != first
+
+
+async def test_the_size_of_the_process_of_the_pool_does_not_wear_its_workers(pool: WorkerPool) -> None:
+    large = bytearray(b"a") * worker_pool.WORN
+    first = await pool.run("ann", LONG, os.getpid)
+    assert await pool.run("ann", LONG, os.getpid) == first
+    assert len(large) == worker_pool.WORN
+
+
+async def test_a_worker_that_keeps_too_much_memory_is_replaced_without_a_failure(pool: WorkerPool) -> None:
+    first = await pool.run("ann", LONG, os.getpid)
+    keep = f"import builtins; builtins.kept = bytearray(b'a') * {worker_pool.WORN}"
+    await pool.run("ann", LONG, exec, keep)
+    assert await pool.run("ann", LONG, os.getpid) != first
+    await pool.run("ann", LONG, exec, keep)
+    with pytest.raises(ZeroDivisionError):
+        await pool.run("ann", LONG, exec, f"{keep}; 1 / 0")
+    assert await pool.run("ann", LONG, operator.add, 1, 1) == 2
+    assert pool.lost == 0
 
 
 async def test_a_worker_that_ends_during_a_job_is_replaced(pool: WorkerPool) -> None:

@@ -24,6 +24,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -34,7 +35,8 @@ Answer = Callable[[Question], Awaitable[Any]]
 
 SIZE: Final = struct.Struct("<Q")
 MEMORY: Final = 2 * 1024**3  #: bytes of address space; a job that needs more fails with MemoryError
-WORN: Final = 256 * 1024  #: KiB of memory after which a worker is replaced
+WORN: Final = 256 * 1024**2  #: bytes of resident memory after a job; a worker that keeps more is replaced
+SIZES: Final = Path("/proc/self/statm")
 NICENESS: Final = 5  #: other processes of the hub have priority
 CODE: Final = "import sys; from farflung.lib.worker_pool import serve; serve(int(sys.argv[1]))"
 
@@ -98,17 +100,18 @@ class WorkerPool:
 
     async def _run(self, owner: str, seconds: float, answer: Answer | None, job: Any) -> Any:
         worker = await self._turn(owner)
-        healthy = False
+        finished = worn = False
         try:
             async with asyncio.timeout(seconds):
-                kind, value = await worker.perform(job, answer)
-            healthy = True
+                kind, value, worn = await worker.perform(job, answer)
+            finished = True
         except TimeoutError:
             raise JobTimeout from None
         except (OSError, EOFError, pickle.PickleError):
             raise WorkerLost from None
         finally:
-            self._release(worker, healthy=healthy)
+            self.lost += not finished
+            self._release(worker, reusable=finished and not worn)
         self.finished += 1
         if kind == RAISED:
             raise value
@@ -130,7 +133,7 @@ class WorkerPool:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release(turn.result(), healthy=True)
+                self._release(turn.result(), reusable=True)
             raise
 
     def _assign(self) -> None:
@@ -159,11 +162,10 @@ class WorkerPool:
         self._workers.add(worker)
         return worker
 
-    def _release(self, worker: Worker, *, healthy: bool) -> None:
-        if healthy and not self._closed:
+    def _release(self, worker: Worker, *, reusable: bool) -> None:
+        if reusable and not self._closed:
             self._idle.append(worker)
         else:
-            self.lost += not healthy
             self._remove(worker)
         self._assign()
 
@@ -211,13 +213,13 @@ class Worker:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    async def perform(self, job: Any, answer: Answer | None) -> tuple[str, Any]:
-        """The last message of a job."""
+    async def perform(self, job: Any, answer: Answer | None) -> tuple[str, Any, bool]:
+        """The last message of a job, and whether the worker keeps too much memory for another one."""
         await self._send(RUN, (*job, answer is not None))
         while True:
             kind, value = await self._receive()
             if kind != ASKED:
-                return kind, value
+                return kind, *value
             assert answer is not None, "only a conversation asks"
             try:
                 found = await answer(value)
@@ -286,13 +288,11 @@ def serve(descriptor: int) -> None:
         while True:
             _, (function, args, converses) = pickle.loads(inbox.get())  # noqa: S301
             try:
-                message = packed(RETURNED, function(ask, *args) if converses else function(*args))
+                message = packed(RETURNED, (function(ask, *args) if converses else function(*args), is_worn()))
             except Exception as error:
                 message = packed_error(error)
             connection.sendall(message)
             del function, args, message
-            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > WORN:
-                return
 
 
 def receive(connection: socket.socket, inbox: SimpleQueue[bytes]) -> None:
@@ -303,11 +303,16 @@ def receive(connection: socket.socket, inbox: SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
+def is_worn() -> bool:
+    """Reads the present size: ru_maxrss begins with that of the process which started the worker."""
+    return int(SIZES.read_bytes().split()[1]) * resource.getpagesize() > WORN
+
+
 def packed_error(error: Exception) -> bytes:
     """An exception that cannot be pickled becomes its text."""
     try:
-        message = packed(RAISED, error)
+        message = packed(RAISED, (error, is_worn()))
         pickle.loads(message[SIZE.size :])  # noqa: S301
     except Exception:
-        return packed(RAISED, RuntimeError(f"{type(error).__name__}: {error}"))
+        return packed(RAISED, (RuntimeError(f"{type(error).__name__}: {error}"), is_worn()))
     return message
