@@ -356,9 +356,6 @@ class PipelineProxy:
         self._sent: bytes | None = None  #: the object as the hub has it
 
     async def run(self, write: Write, operation: str) -> None:
-        self.check(write, operation)
-
-    def check(self, write: Write, operation: str) -> None:
         self._attempt += 1
         self._sent = None
         steps: Sequence[SentStep] = self._question(LargeRequest.steps, operation)
@@ -370,6 +367,8 @@ class PipelineProxy:
                 self._ask(step, write, operation)
             else:
                 computed.run(write)
+
+    check = run
 
     def _ask(self, step: SentStep, write: Write, operation: str) -> None:
         new = None if step.light else orjson.dumps(write.new)
