@@ -52,4 +52,4 @@ async def test_a_process_with_all_controllers_has_one_watch_per_kind() -> None:
         await asyncio.wait({running})
         # the view of Pods is there before any workspace binds them, the translator's collection only afterwards
         assert {kind: number for kind, number in found.items() if number > 1} == {"/api/v1/pods": 2}
-        assert len(found) == 32
+        assert len(found) == 33

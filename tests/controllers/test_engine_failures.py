@@ -32,6 +32,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits, Withdrawals
 from farflung.placement.index import Copy, CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
+from farflung.placement.keepers import Keepers
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
@@ -78,6 +79,10 @@ def workspace(number: int, phase: str = "Ready") -> Obj:
     name = f"inv-mb-{UID.format(number)}"
     spec, status = {"cluster": f"box{number}"}, {"phase": phase}
     return at("root", name, metadata={"annotations": annotations}, spec=spec, status=status)
+
+
+def logical_cluster(name: str, parent: str) -> Obj:
+    return at(name, "cluster", spec={"owner": {"cluster": parent}})
 
 
 def placement(*selectors: Obj, namespaces: Obj, **annotations: str) -> Obj:
@@ -139,6 +144,7 @@ MAILBOX_HISTORY: list[Step] = [
 ]
 
 FEED_HISTORY: list[Step] = [
+    ("clusters", logical_cluster("w", "org"), False),
     ("workspaces", workspace(1), False),
     ("workspaces", workspace(2), False),
     ("locations", location("t1", env="prod"), False),
@@ -213,7 +219,7 @@ async def run_mailbox(fail_at: int, *, late: bool = False) -> Outcome:
     return calls[0], made.rebuilder.tally.successes, state
 
 
-ENGINE = (PlacementState, PlacementIndex, ObjectIndex, CopyIndex, ServedKinds, Withdrawals, Neighbors)
+ENGINE = (PlacementState, PlacementIndex, ObjectIndex, CopyIndex, Keepers, ServedKinds, Withdrawals, Neighbors)
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
@@ -243,6 +249,7 @@ async def run_feed(fail_at: int, *, late: bool = False) -> Outcome:
             "customizers": feed._customizers,
             "locations": feed.locations,
             "workspaces": feed._workspaces,
+            "clusters": feed._clusters,
             "collectors": summarizer._collectors,
             "namespaces": feed.feeds._informers[Source(NAMESPACES, "v1")],
             "deployments": feed.feeds._informers[Source(DEPLOYMENTS, "v1")],
@@ -277,7 +284,18 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
         key: {part: summaries.summary(SummarySubject(key, part)) for part in parts}
         for key, parts in summaries._of.items()
     }
-    return wanted, made, index, known._customized, feed._listened, subjects, summaries._reports, summaries._queries
+    keepers = known.keepers._family, known.keepers._observed, known.keepers._marks
+    return (
+        wanted,
+        made,
+        index,
+        keepers,
+        known._customized,
+        feed._listened,
+        subjects,
+        summaries._reports,
+        summaries._queries,
+    )
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -392,6 +410,7 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
         "placements": feed.placements,
         "slices": feed._slices,
         "workspaces": feed._workspaces,
+        "clusters": feed._clusters,
         "namespaces": feed.feeds._informers[Source(NAMESPACES, "v1")],
         "deployments": feed.feeds._informers[Source(DEPLOYMENTS, "v1")],
     }
@@ -401,6 +420,7 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     feed.rebuilder.attempt("begin", lambda: feed._notify(feed.known.begin()))
     rebuilding = asyncio.create_task(feed.rebuilder.run())
     history: list[tuple[str, Obj]] = [
+        ("clusters", logical_cluster("w", "org")),
         ("workspaces", workspace(1)),
         ("namespaces", SHOP),
         ("deployments", WEB),
