@@ -19,10 +19,11 @@ from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.calls import UNFIT
 from farflung.machinery.cel.generator import NOTHING_COMPUTED, Computed, generated
 from farflung.machinery.cel.language.ast import Expression
-from farflung.machinery.cel.language.budget import ALLOWANCE, MOST_WORK, PER_CALL, OverBudget, TurnOver
+from farflung.machinery.cel.language.budget import MOST_WORK, PER_CALL, OverBudget
 from farflung.machinery.cel.language.types import Type
 from farflung.machinery.cel.language.values import EvaluationError, no_such_overload
 from farflung.machinery.cel.selection import Run
+from farflung.machinery.turns import ALLOWANCE, TurnOver
 
 GENERATION: Final = 30_000  #: work of writing and compiling one function, about half a millisecond
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapter
-from farflung.machinery.cel.language.budget import MOST_WORK, Meter, TurnAllowance
+from farflung.machinery.cel.language.budget import MOST_WORK, Meter
 from farflung.machinery.cel.language.equality import has_key
 from farflung.machinery.cel.language.values import (
     LISTS,
@@ -22,6 +22,7 @@ from farflung.machinery.cel.language.values import (
     shown_key,
 )
 from farflung.machinery.cel.library.operators import index, index_list
+from farflung.machinery.turns import TurnAllowance
 
 
 class Run(Meter):

@@ -17,7 +17,6 @@ from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.crd import RuleNode, ValidationRule
 from farflung.machinery.cel.language.budget import (
-    ALLOWANCE,
     MOST_WORK_PER_OBJECT,
     OVER,
     PER_CALL,
@@ -28,6 +27,7 @@ from farflung.machinery.cel.language.budget import (
 from farflung.machinery.cel.language.types import Type, TypeKind, optional_of
 from farflung.machinery.cel.language.values import NO_SUCH_OVERLOAD, NONE, EvaluationError, OptionalValue
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, go_quote, invalid_value, required
+from farflung.machinery.turns import ALLOWANCE
 
 ROOT: Final = "<nil>"  #: how Go prints the path of the object itself
 LONGEST_MESSAGE: Final = 5 * 1024  #: bytes of the result of a messageExpression

@@ -32,8 +32,8 @@ from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
 from farflung.lib.worker_pool import JobTimeout, Overloaded, WorkerLost, WorkerPool
-from farflung.machinery.cel.language.budget import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.machinery.errors import ApiError, Obj, forbidden, too_many_requests
+from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.store.base import Store
 
 log = logging.getLogger(__name__)

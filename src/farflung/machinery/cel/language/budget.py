@@ -5,14 +5,13 @@ work: `replace` may make a long text from a short one, and lists that share elem
 So a Meter also counts work against its own limit.  The unit is one byte of a new value; sixty of them take about a
 microsecond.
 
-Both together bound the time: a unit of cost takes at most a tenth of a microsecond, unless it is also work.  So an
-TurnAllowance, which limits what evaluations take in one turn of the event loop, limits cost and work.
+Both together bound the time: a unit of cost takes at most a tenth of a microsecond, unless it is also work.  So the
+allowance of a turn of the event loop (`machinery/turns.py`) limits cost and work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, Final
 
 PER_CALL: Final = 1_000_000  #: maximum cost of one evaluation of one rule
@@ -30,35 +29,6 @@ class OverBudget(Exception):
 
     def __init__(self) -> None:
         super().__init__(OVER)
-
-
-class TurnOver(Exception):
-    """Evaluations exceeded the allowance of their turn.  They may go on elsewhere."""
-
-
-TURN_COST: Final = 100_000  #: at most ten milliseconds
-TURN_WORK: Final = 1 << 19  #: about ten milliseconds
-
-
-class TurnAllowance:
-    """What all evaluations of one turn of the event loop may cost."""
-
-    __slots__ = ("cost", "work")
-
-    def __init__(self, cost: int = TURN_COST, work: int = TURN_WORK) -> None:
-        self.cost = cost
-        self.work = work
-
-    def take(self, cost: int, work: int) -> None:
-        """Raises TurnOver if it is exceeded."""
-        self.cost -= cost
-        self.work -= work
-        if self.cost < 0 or self.work < 0:
-            raise TurnOver
-
-
-#: of the evaluations of the current task; None: they take as long as they need
-ALLOWANCE: Final[ContextVar[TurnAllowance | None]] = ContextVar("allowance", default=None)
 
 
 class Meter:
