@@ -6,8 +6,12 @@ TurnOver, and is done elsewhere: in a worker process, or in steps by later turns
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+Steps = Generator[int, None, T]  #: yields the work of each step before it, and returns the result
 
 
 class TurnOver(Exception):
@@ -37,3 +41,48 @@ class TurnAllowance:
 
 #: of the current task; None: it takes as long as it needs
 ALLOWANCE: Final[ContextVar[TurnAllowance | None]] = ContextVar("allowance", default=None)
+
+
+def at_once(steps: Steps[T]) -> T:
+    """The result, without regard to the turn."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+class Paced(Generic[T]):
+    """A value that is made once, in steps: by several turns, if the allowance of one is too small."""
+
+    __slots__ = ("_make", "_next", "_steps", "_values")
+
+    def __init__(self, make: Callable[[], Steps[T]]) -> None:
+        self._make = make
+        self._steps: Steps[T] | None = None
+        self._next = 0  #: work of the next step
+        self._values: list[T] = []
+
+    @property
+    def value(self) -> T:
+        """Raises TurnOver if the current task has an allowance, and it is used up before.  The next call continues."""
+        if not self._values:
+            self._values.append(self._made(ALLOWANCE.get()))
+        return self._values[0]
+
+    def _made(self, allowance: TurnAllowance | None) -> T:
+        steps = self._steps or self._make()
+        self._steps = None  # an exception starts anew
+        try:
+            while True:
+                if allowance is not None:
+                    allowance.take(0, self._next)
+                self._next = 0
+                self._next = next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        except TurnOver:
+            self._steps = steps
+            raise

@@ -27,6 +27,7 @@ from farflung.machinery.codec.json import NAMES
 from farflung.machinery.errors import Malformed, Obj
 from farflung.machinery.schema.conform import Conformed
 from farflung.machinery.schema.structural.structural import Structural, apply_schema, compile_structural
+from farflung.machinery.turns import Paced, Steps
 from farflung.store.base import Revision
 
 if TYPE_CHECKING:
@@ -48,14 +49,19 @@ class CompiledSchema:
     def __init__(self, schema: Obj, *, has_rules: bool) -> None:
         """`has_rules`: whether it may have validation rules."""
         self.structural: Final = compile_structural(schema, OBJECT_META)
-        self.validations: Final = validations_of(schema) if has_rules else None
+        self._validations = Paced(lambda: compile_rules(schema)) if has_rules else None
+
+    def validations(self) -> Validations | None:
+        """The validation rules, compiled when first used.  Raises TurnOver if the current task has an allowance that is
+        too small."""
+        return None if self._validations is None else self._validations.value
 
 
-def validations_of(schema: Obj) -> Validations | None:
-    from farflung.machinery.cel.crd import compile_validations  # loaded only if a kind has validation rules
+def compile_rules(schema: Obj) -> Steps[Validations | None]:
+    from farflung.machinery.cel.crd import validation_steps  # loaded only if a kind has validation rules
     from farflung.machinery.cel.validation import Validations
 
-    tree, _ = compile_validations(schema, "")
+    tree, _ = yield from validation_steps(schema, "")
     return None if tree is None else Validations(tree)
 
 
@@ -87,9 +93,8 @@ class DefinitionVersion:
     def structural(self) -> Structural:
         return self._compiled.structural
 
-    @property
     def validations(self) -> Validations | None:
-        return self._compiled.validations
+        return self._compiled.validations()
 
 
 class Definition:

@@ -21,7 +21,10 @@ STATUS: Final = "status"
 
 
 def rules_of(
-    resource: Resource, structural: Structural, validations: Validations | None, scaling: CustomScaling | None
+    resource: Resource,
+    structural: Structural,
+    validations: Callable[[], Validations | None],
+    scaling: CustomScaling | None,
 ) -> Rules:
     """Decoding has set the defaults before these rules run."""
     has_status = resource.has_status
@@ -29,11 +32,12 @@ def rules_of(
     scaled_status = no_errors if scaling is None else scaling.validate_status
 
     def checked(errors: list[FieldError], new: Obj, old: Obj | None) -> list[FieldError]:
-        if validations is None:
+        expressions = validations()
+        if expressions is None:
             return errors
         if is_nameless(new) or any(is_blocking(error) for error in errors):
             return [*errors, UNCHECKED]
-        return [*errors, *validations.check(new, old)]
+        return [*errors, *expressions.check(new, old)]
 
     return Rules(
         name=names.dns_subdomain,

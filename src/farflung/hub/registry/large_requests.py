@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -32,6 +32,7 @@ from farflung.hub.request.target import Target
 from farflung.hub.request.user import User
 from farflung.lib.worker_pool import Ask, WorkerPool
 from farflung.machinery.errors import ApiError, Obj
+from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.store.base import ABSENT, Entry, Revision, Store
 
 if TYPE_CHECKING:
@@ -60,8 +61,25 @@ def is_large(call: Call) -> bool:
     return entry is not None and len(entry.value) > LARGE
 
 
-async def compute(call: Call, handler: Handler) -> Answer:
-    """The answer of a handler, computed in a worker."""
+def compute(call: Call, handler: Handler) -> Awaitable[Answer]:
+    """The answer of a handler of a write."""
+    return compute_beside(call, handler) if is_large(call) else compute_here(call, handler)
+
+
+async def compute_here(call: Call, handler: Handler) -> Answer:
+    """In this turn of the event loop, as far as the allowance permits; otherwise again, in a worker."""
+    token = ALLOWANCE.set(TurnAllowance())
+    try:
+        return await answered(handler, call)
+    except TurnOver:
+        pass  # nothing is written yet
+    finally:
+        ALLOWANCE.reset(token)
+    return await compute_beside(call, handler)
+
+
+async def compute_beside(call: Call, handler: Handler) -> Answer:
+    """In a worker."""
     request = LargeRequest(call)
     try:
         return await call.compute(answer_in_worker, handler, request.message(), answer=request.answer)

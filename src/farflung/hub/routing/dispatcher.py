@@ -135,10 +135,9 @@ class Dispatcher:
 
 
 def computed(call: Call, verb: str, handler: Handler) -> Answer | Awaitable[Answer]:
-    """The answer of a handler.  Writes of large objects are computed in a worker process."""
-    if verb in COMPUTED and large_requests.is_large(call):
-        return large_requests.compute(call, handler)
-    return handler(call)
+    """The answer of a handler.  Writes that take longer than a turn of the event loop are computed in a worker
+    process."""
+    return large_requests.compute(call, handler) if verb in COMPUTED else handler(call)
 
 
 def check_visible(call: Call) -> None:

@@ -25,13 +25,15 @@ from farflung.machinery.cel.language.values import EvaluationError, no_such_over
 from farflung.machinery.cel.selection import Run
 from farflung.machinery.turns import ALLOWANCE, TurnOver
 
-GENERATION: Final = 30_000  #: work of writing and compiling one function, about half a millisecond
+#: work of writing and compiling a function, and more for each node of the tree
+GENERATION: Final = 10_000
+GENERATION_OF_NODE: Final = 2_000
 
 
 class Program:
     """A compiled expression.  Its function is generated for the first evaluation.  Evaluations may run concurrently."""
 
-    __slots__ = ("_function", "_generate", "_names")
+    __slots__ = ("_function", "_generate", "_names", "_work")
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class Program:
         """`computed`: names that are computed instead of given as variables; they may have dots."""
         self._names = tuple(variables)
         self._function: Callable[[Run], Any] | None = None
+        self._work = GENERATION + GENERATION_OF_NODE * tree.id  # the root has the highest id
         self._generate = partial(generated, tree, variables, adapters, computed)
 
     def start(
@@ -55,9 +58,9 @@ class Program:
         allowance = ALLOWANCE.get()
         function = self._function
         if function is None:
-            function = self._function = self._generate()
             if allowance is not None:
-                allowance.take(0, GENERATION)
+                allowance.take(0, self._work)
+            function = self._function = self._generate()
         if allowance is None:
             return _evaluated(function, run)
         narrowed = run.narrow(allowance)

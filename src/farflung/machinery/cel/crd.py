@@ -23,7 +23,10 @@ from farflung.machinery.cel.language.types import BOOL, DYN, STRING, Type, optio
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.schema_types import LARGEST_REQUEST, Declarations, Declared
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, not_supported, required
+from farflung.machinery.turns import Paced, Steps
 
+VISIT: Final = 100  #: work of going to one node
+CHARACTER: Final = 250  #: work of compiling one character of an expression, about four microseconds
 MOST_PER_RULE: Final = 10_000_000
 MOST_PER_SCHEMA: Final = 100_000_000
 WORTH_NAMING: Final = MOST_PER_SCHEMA // 100
@@ -69,10 +72,15 @@ Validations = RuleNode
 
 
 def compile_validations(openapi_schema: Obj, path: str) -> tuple[Validations | None, list[FieldError]]:
-    """The tree of the rules (None without rules) and their errors.  `path`: of the schema."""
+    """The tree of the rules (None without rules) and their errors.  `path`: of the schema.  Raises TurnOver if the
+    current task has an allowance that is too small."""
+    return Paced(lambda: validation_steps(openapi_schema, path)).value
+
+
+def validation_steps(openapi_schema: Obj, path: str) -> Steps[tuple[Validations | None, list[FieldError]]]:
     compiler = _Compiler(openapi_schema)
     try:
-        node = compiler.node(openapi_schema, _Place(path))
+        node = yield from compiler.node(openapi_schema, _Place(path))
     except RecursionError:
         return None, [FieldError("Internal error", path, None, "the schema is nested too deeply")]
     errors = [*compiler.form_errors, *compiler.expression_errors, *compiler.total_errors(path)]
@@ -90,20 +98,22 @@ class _Place:
 
 class _Compiler:
     def __init__(self, root: Obj) -> None:
-        self._root = root
-        self._types: Declarations | None = None
+        self._types = Declarations(root)
         self.form_errors: list[FieldError] = []
         self.expression_errors: list[FieldError] = []
         self._total = 0
         self._expensive: list[tuple[int, str]] = []
 
-    def node(self, schema: Any, place: _Place) -> RuleNode | None:
+    def node(self, schema: Any, place: _Place) -> Steps[RuleNode | None]:
         if not isinstance(schema, dict):
             return None
+        yield VISIT
         errors_before = len(self.form_errors)
-        additional = self.node(schema.get("additionalProperties"), _child(schema, place, "additionalProperties"))
-        properties = self._properties(schema, place)
-        items = self.node(schema.get("items"), _items(schema, place))
+        additional = yield from self.node(
+            schema.get("additionalProperties"), _child(schema, place, "additionalProperties")
+        )
+        properties = yield from self._properties(schema, place)
+        items = yield from self.node(schema.get("items"), _items(schema, place))
         rules: list[ValidationRule] = []
         if schema.get("x-kubernetes-validations"):
             path = place.path
@@ -112,35 +122,32 @@ class _Compiler:
                 self.form_errors.extend(_message_errors(rule, at))
                 self.form_errors.extend(_other_form_errors(rule, schema, at))
             if len(self.form_errors) == errors_before:
-                rules = self._rules(schema, place)
+                rules = yield from self._rules(schema, place)
         if not (rules or properties or items or additional):
             return None
-        declared = self._declared(schema, place)
+        declared = yield from self._declared(schema, place)
         of = declared.type if declared else DYN
         schema_type = "" if schema.get("x-kubernetes-int-or-string") else schema.get("type") or ""
         keys = schema.get("x-kubernetes-list-map-keys") or () if _is_map_list(schema) else ()
         return RuleNode(of, schema_type, tuple(rules), properties, items, additional, tuple(keys))
 
-    def _declared(self, schema: Obj, place: _Place) -> Declared | None:
-        if self._types is None:
-            self._types = Declarations(self._root)
+    def _declared(self, schema: Obj, place: _Place) -> Steps[Declared | None]:
+        yield from self._types.find_all()
         return self._types.of(schema, f"selfType.{place.path}")
 
-    def _properties(self, schema: Obj, place: _Place) -> dict[str, RuleNode]:
+    def _properties(self, schema: Obj, place: _Place) -> Steps[dict[str, RuleNode]]:
         found: dict[str, RuleNode] = {}
         for key, child in sorted((schema.get("properties") or {}).items()):
-            node = self.node(child, _child(schema, place, f"properties[{key}]"))
+            node = yield from self.node(child, _child(schema, place, f"properties[{key}]"))
             if node is not None:
                 found[key] = node
         return found
 
-    # --- forms ------------------------------------------------------------------------------------
-
     # --- expressions ------------------------------------------------------------------------------
 
-    def _rules(self, schema: Obj, place: _Place) -> list[ValidationRule]:
+    def _rules(self, schema: Obj, place: _Place) -> Steps[list[ValidationRule]]:
         path = f"{place.path}.x-kubernetes-validations"
-        declared = self._declared(schema, place)
+        declared = yield from self._declared(schema, place)
         if declared is None:
             why = "failed to construct type information for x-kubernetes-validations rules"
             cause = "unable to convert structural schema to CEL declarations"
@@ -149,11 +156,13 @@ class _Compiler:
         cardinality = place.cardinality
         if cardinality is None:
             cardinality = LARGEST_REQUEST // (declared.shortest + 1)
-        compiled = [
-            self._rule(rule, schema, declared.type, cardinality, place.uncorrelatable, f"{path}[{index}]")
-            for index, rule in enumerate(schema["x-kubernetes-validations"])
-        ]
-        return [rule for rule in compiled if rule is not None]
+        compiled: list[ValidationRule] = []
+        for index, rule in enumerate(schema["x-kubernetes-validations"]):
+            yield CHARACTER * (len(rule["rule"]) + len(rule.get("messageExpression") or ""))
+            one = self._rule(rule, schema, declared.type, cardinality, place.uncorrelatable, f"{path}[{index}]")
+            if one is not None:
+                compiled.append(one)
+        return compiled
 
     def _rule(
         self, rule: Obj, schema: Obj, of: Type, cardinality: int, uncorrelatable: str | None, path: str

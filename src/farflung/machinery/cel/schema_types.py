@@ -28,10 +28,12 @@ from farflung.machinery.cel.language.types import (
 )
 from farflung.machinery.cel.parser import RESERVED
 from farflung.machinery.errors import Obj
+from farflung.machinery.turns import Steps, at_once
 
 LARGEST_REQUEST: Final = 3 * 1024 * 1024  #: maximum bytes of an object, for estimates
 LONGEST_STRING: Final = LARGEST_REQUEST - 2  #: without its quotes
 BYTES_PER_CHARACTER: Final = 4  #: at most
+DECLARING: Final = 300  #: work of finding one type
 
 _ESCAPED: Final = re.compile(r"__|[-./]")
 _ESCAPES: Final = {"__": "__underscores__", "-": "__dash__", ".": "__dot__", "/": "__slash__"}
@@ -63,18 +65,27 @@ class Declarations:
     def __init__(self, root: Obj) -> None:
         self._root = root
         self._declared: dict[int, Declared | None] = {}  #: by the id of the schema, which the root keeps alive
-        self._declared[id(root)] = self._declare(root, "selfType", resource=True)
+
+    def find_all(self) -> Steps[None]:
+        """Find the types of the root and of its parts."""
+        if id(self._root) not in self._declared:
+            self._declared[id(self._root)] = yield from self._declare(self._root, "selfType", resource=True)
 
     def of(self, schema: Any, name: str) -> Declared | None:
         """The type of the root or of a part of it; None if CEL cannot access the values.  `name`: of object types."""
+        at_once(self.find_all())
+        return at_once(self._of(schema, name))
+
+    def _of(self, schema: Any, name: str) -> Steps[Declared | None]:
         if not isinstance(schema, dict):
             return None
         if id(schema) not in self._declared:
             resource = bool(schema.get("x-kubernetes-embedded-resource"))
-            self._declared[id(schema)] = self._declare(schema, name, resource=resource)
+            self._declared[id(schema)] = yield from self._declare(schema, name, resource=resource)
         return self._declared[id(schema)]
 
-    def _declare(self, schema: Obj, name: str, *, resource: bool) -> Declared | None:
+    def _declare(self, schema: Obj, name: str, *, resource: bool) -> Steps[Declared | None]:
+        yield DECLARING
         if schema.get("x-kubernetes-int-or-string"):
             return Declared(replace(DYN, max_size=_longest(schema)), 1)
         kind = schema.get("type")
@@ -84,13 +95,13 @@ class Declarations:
         if kind == "string":
             return _string(schema)
         if kind == "array":
-            return self._array(schema, name)
+            return (yield from self._array(schema, name))
         if kind == "object":
-            return self._object(with_resource_properties(schema) if resource else schema, name)
+            return (yield from self._object(with_resource_properties(schema) if resource else schema, name))
         return None
 
-    def _array(self, schema: Obj, name: str) -> Declared | None:
-        items = self.of(schema.get("items"), f"{name}.@idx")
+    def _array(self, schema: Obj, name: str) -> Steps[Declared | None]:
+        items = yield from self._of(schema.get("items"), f"{name}.@idx")
         if items is None:
             return None
         most = _limit(schema, "maxItems", LONGEST_STRING // (items.shortest + 1))
@@ -102,10 +113,10 @@ class Declarations:
         )
         return Declared(of, 2)
 
-    def _object(self, schema: Obj, name: str) -> Declared | None:
+    def _object(self, schema: Obj, name: str) -> Steps[Declared | None]:
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict):
-            values = self.of(additional, f"{name}.@elem")
+            values = yield from self._of(additional, f"{name}.@elem")
             if values is None:
                 return None
             most = _limit(schema, "maxProperties", LONGEST_STRING // (values.shortest + 6))
@@ -115,7 +126,7 @@ class Declarations:
         shortest = 2
         for key, child in (schema.get("properties") or {}).items():
             escaped = escape(key)
-            declared = self.of(child, f"{name}.{escaped}")
+            declared = yield from self._of(child, f"{name}.{escaped}")
             if declared is None:
                 continue
             if escaped is not None:
