@@ -11,6 +11,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from damaged_files import flip_bit, overwrite_page, without_index
 
 from farflung.store.base import ABSENT, FIRST, Compacted, Unusable
 from farflung.store.sqlite.store import SqliteStore
@@ -209,20 +210,16 @@ async def test_a_log_without_its_database_is_refused(path: Path) -> None:
     assert "store.db-wal" in await refusal(path)
 
 
-def flip_bit(path: Path, value: bytes) -> None:
-    """Damage a stored value, as a disk may."""
-    content = bytearray(path.read_bytes())
-    assert content.count(value) == 1
-    content[content.index(value) + 3] ^= 4
-    path.write_bytes(content)
+def advice(path: Path) -> str:
+    command = f"`farflung repair --root-directory {path.parent}`"
+    return f"{command} shows what is lost and can repair it; or restore a backup"
 
 
 async def test_a_flipped_bit_in_a_value_is_refused_with_the_name_of_its_object(path: Path) -> None:
     await filled(path)
     flip_bit(path, b"137" * 100)
     assert await refusal(path) == (
-        f"{path} is damaged (revision 139 of {key('0137')} does not match its checksum): restore it from a backup, or "
-        "move it away to start empty"
+        f"{path} is damaged (revision 139 of {key('0137')} does not match its checksum): {advice(path)}"
     )
 
 
@@ -237,12 +234,26 @@ async def test_a_row_with_another_column_is_refused(path: Path, statement: str) 
 @pytest.mark.parametrize("page", range(1, 12, 2))
 async def test_a_damaged_database_is_refused(path: Path, page: int) -> None:
     await filled(path)
-    content = bytearray(path.read_bytes())
-    content[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
-    path.write_bytes(content)
+    overwrite_page(path, page)
     sentence = await refusal(path)
     assert sentence.startswith(f"{path} is damaged (")
-    assert sentence.endswith("): restore it from a backup, or move it away to start empty")
+    assert sentence.endswith(f"): {advice(path)}")
+
+
+async def test_an_index_that_lacks_a_row_is_refused(path: Path) -> None:
+    """Its object would be missing without notice."""
+    await filled(path)
+    with without_index(path) as connection:
+        connection.execute("insert into kv select rv + 1000, key, op, rv, val, sum from kv where rv = 139")
+    findings = "wrong # of entries in index kv_by_key; row 201 missing from index kv_by_key"
+    assert await refusal(path) == f"{path} is damaged ({findings}): {advice(path)}"
+
+
+async def test_an_index_with_a_row_that_the_table_lacks_is_refused(path: Path) -> None:
+    await filled(path)
+    with without_index(path) as connection:
+        connection.execute("delete from kv where rv = 139")
+    assert "is damaged (wrong # of entries in index kv_by_key)" in await refusal(path)
 
 
 async def test_a_truncated_database_is_refused(path: Path) -> None:

@@ -30,6 +30,7 @@ from farflung.store.sqlite.rows import (
     NEWEST_BUT,
     TABLES,
     DamagedRowError,
+    check_structure,
     compacted,
     fetch,
     note_gap,
@@ -155,6 +156,7 @@ def load(path: Path, lines: int, now: float) -> LoadedState:
     with unusable_files(path), closing(connect_to_inspect(path)) as connection, paused_garbage_collection():
         rows: Iterator[Any] = connection.execute(LIVE)
         entries = [Entry(row[1], value_in(row) or b"", row[0]) for row in rows]
+        check_structure(connection)  # an object that the index lacks would be missing without notice
         [(newest,)] = fetch(connection, "select max(rv) from kv")
         oldest = compacted(connection)
         known = fetch(connection, "select last, first from gap order by last")
@@ -208,7 +210,7 @@ def unusable_files(path: Path) -> Iterator[None]:
     except OutdatedSqliteError as error:
         raise Unusable(str(error)) from error
     except (apsw.Error, DamagedRowError, ValueError, TypeError) as error:
-        raise Unusable(f"{path} {sqlite_problem(error)}") from error
+        raise Unusable(f"{path} {sqlite_problem(path, error)}") from error
 
 
 OUTSIDE = (
@@ -221,8 +223,11 @@ OUTSIDE = (
 )
 
 
-def sqlite_problem(error: Exception) -> str:
+def sqlite_problem(path: Path, error: Exception) -> str:
     """Distinguish problems of the directory or disk from a damaged file."""
     if isinstance(error, OUTSIDE):
         return f"cannot be opened ({error}): check that its directory is writable and its disk has room"
-    return f"is damaged ({error}): restore it from a backup, or move it away to start empty"
+    return (
+        f"is damaged ({error}): `farflung repair --root-directory {path.parent}` shows what is lost and can repair it; "
+        "or restore a backup"
+    )

@@ -17,7 +17,7 @@ from typing import Final
 import apsw
 
 from farflung.lib.files import beside, connect_database, create_database
-from farflung.store.sqlite.rows import INDEX, INSERT, TABLES, Row, fetch, sealed
+from farflung.store.sqlite.rows import INDEX, INSERT, TABLES, Row, check_structure, fetch, sealed
 
 PROGRESS: Final = 5.0  #: seconds between two log lines
 
@@ -28,8 +28,7 @@ def migrate(path: Path) -> None:
     """Rewrite a file of format 1.  Blocks.  The caller holds the lock.  Raises apsw.Error, OSError or ValueError, and
     then leaves the content of the file unchanged."""
     with closing(connect_to_inspect(path)) as old:
-        if (finding := old.pragma("integrity_check", 1)) != "ok":
-            raise ValueError(finding)
+        check_structure(old)
     log.info("%s has an earlier format and is converted", path)
     if file_size(beside(path, "-wal")):
         empty_log(path)

@@ -115,6 +115,21 @@ def fetch(connection: apsw.Connection, query: str, bindings: apsw.Bindings = ())
     return connection.execute(query, bindings).fetchall()
 
 
+def check_structure(connection: apsw.Connection) -> None:
+    """Let SQLite check the file, and its index against the table.  Raises ValueError with the first findings."""
+    if findings := structural_damage(connection, most=3):
+        raise ValueError("; ".join(findings))
+
+
+def structural_damage(connection: apsw.Connection, most: int) -> list[str]:
+    findings: list[Any] = []
+    try:
+        findings.extend(finding for (finding,) in connection.execute(f"pragma integrity_check({most})"))
+    except apsw.CorruptError as error:
+        findings.append(str(error))
+    return [] if findings == ["ok"] else findings
+
+
 def note_gap(connection: apsw.Connection, last: Revision, first: Revision) -> None:
     connection.execute("insert or ignore into gap values (?, ?)", (last, first))
 
