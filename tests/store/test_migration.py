@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import signal
-import sys
 import tarfile
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import apsw
 import pytest
 from full_disk import full_disk
+from killed_calls import killed_at
 
 from farflung.store.base import ABSENT, Change, Unusable
 from farflung.store.sqlite import migration
@@ -145,31 +143,6 @@ def test_what_the_format_1_of_an_earlier_version_had_is_converted_row_by_row(tmp
     assert format_of(path) == FORMAT
 
 
-def killed_at(path: Path, call: int) -> bool:
-    """Open the files in another process, which kills itself at this call.  Whether it got there."""
-    process = os.fork()
-    if process:
-        _, status = os.waitpid(process, 0)
-        assert status in (0, signal.SIGKILL)
-        return status != 0
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        if frame.f_code.co_filename.endswith(PROCEDURES) and event in ("call", "c_call", "c_return"):
-            calls += 1
-            if calls == call:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    try:
-        sys.setprofile(count)
-        prepare(path)
-        sys.setprofile(None)
-        os._exit(0)
-    finally:
-        os._exit(1)
-
-
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_conversion_that_is_killed_at_any_call_is_repeated_by_the_next_start(tmp_path: Path, step: int) -> None:
     original = tmp_path / "original" / "store.db"
@@ -185,7 +158,7 @@ async def test_a_conversion_that_is_killed_at_any_call_is_repeated_by_the_next_s
         call += step
         directory = shutil.copytree(original.parent, tmp_path / str(call))
         path = directory / "store.db"
-        alive = killed_at(path, call)
+        alive = killed_at(call, partial(prepare, path), PROCEDURES)
         seen.add(format_of(path))
         prepare(path)
         assert sorted(file.name for file in directory.iterdir()) == ["store.db", "store.db.lock"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from farflung.cli.settings import DIRECTORY, ROOT_DIRECTORY, ManifestOptions, ServerOptions, connection, pass_settings
+from farflung.cli.settings import ManifestOptions, ServerOptions, connection, pass_settings, root_directory
 
 
 @click.command(short_help="Print the manifest of a SyncTarget's syncer.")
@@ -42,11 +42,6 @@ def token() -> None:
 
     A running hub accepts a new token at once and refuses a revoked one within seconds.
     """
-
-
-root_directory = click.option(
-    "--root-directory", type=DIRECTORY, default=ROOT_DIRECTORY, show_default=True, help="The hub's directory."
-)
 
 
 @token.command("create")

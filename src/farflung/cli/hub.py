@@ -30,7 +30,7 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
-from farflung.cli.settings import ServingOptions
+from farflung.cli.settings import DATABASE, WORKSPACES, ServingOptions
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.flow_control import FlowLimits
 from farflung.http.messages import Service
@@ -55,8 +55,6 @@ log = logging.getLogger(__name__)
 
 FOLLOW = 1.0  #: seconds between two checks for revoked tokens
 STOP_GRACE = 10.0  #: seconds for requests in progress when the hub stops
-DATABASE = "hub.sqlite"
-WORKSPACES = "workspaces.sqlite"  #: the database of a hub with workspaces; each kind of hub refuses the other's
 
 
 @dataclass(frozen=True, slots=True)

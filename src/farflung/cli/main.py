@@ -9,6 +9,7 @@ import click
 from farflung.cli import access_commands as access
 from farflung.cli import inspect_commands as inspect
 from farflung.cli import run_commands as run
+from farflung.cli import store_commands as store
 from farflung.cli.edge import edge
 from farflung.lib import memory
 from farflung.lib.errors import UserError
@@ -64,6 +65,9 @@ SECTIONS: Final = {
         "syncer-gen": access.syncer_gen,
         "syncer-revoke": access.syncer_revoke,
         "token": access.token,
+    },
+    "Store Commands": {
+        "repair": store.repair,
     },
     "Other Commands": {"completion": completion},
 }

@@ -109,9 +109,15 @@ def output(*formats: str) -> Decorator:
 # --- hubs -----------------------------------------------------------------------------------------
 
 ROOT_DIRECTORY: Final = Path(".farflung")
+DATABASE: Final = "hub.sqlite"
+WORKSPACES: Final = "workspaces.sqlite"  #: of a hub with workspaces; each kind of hub refuses the other's
 STATE_DIRECTORY: Final = Path(".farflung-syncer")
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+root_directory = click.option(
+    "--root-directory", type=DIRECTORY, default=ROOT_DIRECTORY, show_default=True, help="The hub's directory."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -29,6 +30,23 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
     unfinished.replace(path)
     if durable:
         sync_directory(path.parent)
+
+
+def copy_private(source: Path, target: Path) -> None:
+    """Readable by the owner alone, on disk when this returns, and either all there or not at all."""
+    unfinished = beside(target, ".new")
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with source.open("rb") as reading, os.fdopen(descriptor, "wb") as writing:
+            shutil.copyfileobj(reading, writing, 1 << 20)
+            writing.flush()
+            os.fsync(writing.fileno())
+        unfinished.replace(target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)  # it may have filled the disk
+        raise
+    sync_directory(target.parent)
 
 
 def sync_directory(path: Path) -> None:
