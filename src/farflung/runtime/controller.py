@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from farflung.client.errors import AlreadyExists, ClientError, Unreachable, UpdateConflict
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.workqueue import WorkQueue
+from farflung.lib.workqueue import WorkQueue
 
 K = TypeVar("K", bound=Hashable)
 

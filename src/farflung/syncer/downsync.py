@@ -12,9 +12,9 @@ import orjson
 from farflung.apis.edge.names import SYNCER_MANAGER
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound, UpdateConflict
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part
-from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import digest, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.copies import MailboxCopy, status_digest, updated_entry

@@ -12,9 +12,9 @@ from farflung.apis.edge.names import UPSYNCED
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, NotFound
 from farflung.client.rest import PatchType
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
 from farflung.placement.names import NAMESPACES, GroupResource, Part, is_system
-from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
 from farflung.syncer.downsync import STRANGERS, NotServedError

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.runtime.workqueue import WorkQueue
+from farflung.lib.workqueue import WorkQueue
 
 
 class Clock:
