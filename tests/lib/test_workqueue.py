@@ -197,3 +197,14 @@ async def test_no_two_workers_ever_have_the_same_key_and_none_is_forgotten(keys:
     assert all(
         isinstance(ended, asyncio.CancelledError) for ended in await asyncio.gather(*tasks, return_exceptions=True)
     )
+
+
+async def test_delays_that_were_cancelled_or_shortened_take_no_memory() -> None:
+    queue: WorkQueue[str] = WorkQueue(Clock())
+    queue.add_after("later", 5)
+    for number in range(1000):
+        queue.add_after(str(number), 3600)
+        queue.add_after(str(number), 10)
+        queue.forget(str(number))
+    assert len(queue) == 1
+    assert len(queue._later) <= 3

@@ -197,6 +197,5 @@ async def running(store: Store, tenancy: Tenancy) -> AsyncIterator[WorkspaceCont
         yield controller
     finally:
         controller.stop()
-        controller.queue.stop()
         running.cancel()
         await asyncio.wait([running])

@@ -36,7 +36,7 @@ class WorkQueue(Generic[K]):
         return not self._wanted and not self._held
 
     def add(self, key: K) -> None:
-        self._due.pop(key, None)
+        self.forget(key)
         if key in self._wanted:
             return
         self._wanted.add(key)
@@ -57,6 +57,12 @@ class WorkQueue(Generic[K]):
         self._order += 1
         heapq.heappush(self._later, (when, self._order, key))
         self._wake()
+
+    def forget(self, key: K) -> None:
+        """Cancel the delayed addition of a key."""
+        if self._due.pop(key, None) is not None and len(self._later) > 2 * len(self._due):
+            self._later = [entry for entry in self._later if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._later)
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[K]:

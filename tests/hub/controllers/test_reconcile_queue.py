@@ -29,7 +29,6 @@ async def working(look: Callable[[str], Awaitable[None]], workers: int = 3) -> A
         async with asyncio.timeout(60):
             yield work
     finally:
-        work.stop()
         task.cancel()
         await asyncio.wait([task])
 

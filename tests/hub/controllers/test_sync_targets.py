@@ -60,7 +60,6 @@ class Stock:
 
     async def stop(self) -> None:
         self.controller.stop()
-        self.controller.queue.stop()
         assert self._running is not None
         self._running.cancel()
         await asyncio.wait([self._running])

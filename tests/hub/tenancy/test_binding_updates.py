@@ -66,7 +66,6 @@ class Following(LocalApis):
             group.create_task(asyncio.wait([tasks]))
             yield
             self.controller.stop()
-            self.controller.queue.stop()
             tasks.cancel()
 
     async def _work(self) -> None:

@@ -154,7 +154,6 @@ class ControllerManager:
     async def stop(self) -> None:
         for controller in self._controllers:
             controller.stop()
-            controller.queue.stop()
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])

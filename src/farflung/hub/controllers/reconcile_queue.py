@@ -1,16 +1,14 @@
-"""The work queue of the hub's controllers, with its workers.
-
-A key is reconciled by one worker at a time.  A key that is added meanwhile is reconciled again.  A failed reconcile is
-retried with exponential backoff.
-"""
+"""A work queue of the hub's controllers, with its workers.  A failed reconcile is retried with exponential backoff."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from time import monotonic
 from typing import Final, Generic, TypeVar
 
+from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import ApiError
 from farflung.store.base import StoreError
 
@@ -41,68 +39,42 @@ class ReconcileQueue(Generic[K]):
         self._name = name
         self._reconcile = reconcile
         self._workers = workers
-        self._waiting: asyncio.Queue[K] = asyncio.Queue()
-        self._queued: set[K] = set()  #: in `_waiting`, or to be put there when its worker is done
-        self._active: set[K] = set()
+        self._keys: WorkQueue[K] = WorkQueue(monotonic)
         self._failures: dict[K, int] = {}
-        self._timers: dict[K, asyncio.TimerHandle] = {}
         self._finished = asyncio.Event()
         self._finished.set()
 
     def add(self, key: K) -> None:
-        if timer := self._timers.pop(key, None):
-            timer.cancel()
-        if key not in self._queued:
-            self._queued.add(key)
-            self._finished.clear()
-            if key not in self._active:
-                self._waiting.put_nowait(key)
+        self._finished.clear()
+        self._keys.add(key)
 
     def add_later(self, key: K, delay: float) -> None:
-        """Add a key after some seconds, unless it is queued already."""
-        if delay <= 0:
-            self.add(key)
-        elif key not in self._timers and key not in self._queued:
-            self._finished.clear()
-            self._timers[key] = asyncio.get_running_loop().call_later(delay, self.add, key)
+        """Add a key after some seconds, unless it is added earlier."""
+        self._finished.clear()
+        self._keys.add_after(key, delay)
 
     def forget(self, key: K) -> None:
-        """Cancel the timer of a key."""
-        if timer := self._timers.pop(key, None):
-            timer.cancel()
-            self._finish()
+        """Cancel the delayed addition of a key."""
+        self._keys.forget(key)
+        self._finish()
 
     @property
     def is_busy(self) -> bool:
         return not self._finished.is_set()
 
     async def finished(self) -> None:
-        """Wait until no key is queued, active or scheduled for a retry."""
+        """Wait until no key is queued, active or delayed."""
         await self._finished.wait()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         for number in range(self._workers):
             group.create_task(self._work(), name=f"{self._name}-{number}")
 
-    def stop(self) -> None:
-        """Cancel all timers."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-
     async def _work(self) -> None:
         while True:
-            key = await self._waiting.get()
-            self._queued.discard(key)
-            self._active.add(key)
-            try:
+            async with self._keys.next() as key:
                 await self._try(key)
-            finally:
-                self._active.discard(key)
-                if key in self._queued:
-                    self._waiting.put_nowait(key)
-                else:
-                    self._finish()
+            self._finish()
             await asyncio.sleep(0)
 
     async def _try(self, key: K) -> None:
@@ -121,7 +93,7 @@ class ReconcileQueue(Generic[K]):
             self._failures.pop(key, None)
 
     def _finish(self) -> None:
-        if not (self._queued or self._active or self._timers):
+        if self._keys.idle and not len(self._keys):
             self._finished.set()
 
 
