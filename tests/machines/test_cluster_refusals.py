@@ -187,7 +187,7 @@ def test_machines_go_one_at_a_time_to_a_cluster_that_took_none_until_it_takes_on
     assert isinstance(tried, PlacedSubject)
     assert [isinstance(other, UnplacedSubject) for other in others] == [True, True]
     name = tried.request.uid
-    one.confirm_write(name, 200.0)
+    one.end_write(name, 200.0)
     one.observe(subject(name), bound(name), 201.0)
     assert not one.has_recovered(SITE)
     one.observe(subject(name), bound(name, "edge1"), 202.0)

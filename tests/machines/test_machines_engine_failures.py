@@ -24,7 +24,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 from farflung.machines.controller import GlobalScheduler, GlobalSchedulerSetting
-from farflung.machines.decide import MachineLocations, SchedulerState
+from farflung.machines.decide import CONFIRMED_BY, MachineLocations, SchedulerState
 from farflung.machines.delivery import DeliveryController, DeliveryLabels, TerminatingCopies
 from farflung.machines.engine.engine import SchedulingEngine
 from farflung.machines.engine.policy import default_policy
@@ -313,8 +313,20 @@ async def test_machines_are_not_moved_because_the_engine_fails_with_an_object(
         assert "edgeplacements" not in {kind for kind, *_ in server.objects}
 
 
-async def test_a_binding_keeps_its_resources_when_the_engine_is_rebuilt_before_its_watch_event() -> None:
-    server = Server()
+class UnreadableServer(Server):
+    """Fails to read the Pods of the workspace."""
+
+    def _answer(self, method: str, key: tuple[str, ...], subresource: str, body: Obj) -> Answer:
+        if (method, *key[:2]) == ("GET", "pods", "w"):
+            return Answer(500, {"reason": "InternalError"})
+        return super()._answer(method, key, subresource, body)
+
+
+@pytest.mark.parametrize("kind", [Server, UnreadableServer])
+async def test_a_binding_keeps_its_resources_when_the_engine_is_rebuilt_before_its_watch_event(
+    kind: type[Server],
+) -> None:
+    server = kind()
     scheduler = made(server)
     with running(scheduler):
         server.write("clusters", site("az1", {"small": 1}))
@@ -327,6 +339,31 @@ async def test_a_binding_keeps_its_resources_when_the_engine_is_rebuilt_before_i
         scheduler.rebuilder.failed("test", InjectedError())
         await asyncio.sleep(STEP)
         assert (server.bound(), scheduler.rebuilder.tally.successes) == ({"vm1": "az1"}, 1)
+        await asyncio.sleep(2 * CONFIRMED_BY)
+        assert server.bound() == {"vm1": "az1"}
+        server.delay = DELAY
+        server.write("pods", server.objects["pods", "w", "default", "vm1"], deleted=True)
+        await asyncio.sleep(REST)
+        assert server.bound() == {"urgent": "az1"}
+
+
+async def test_machines_are_evicted_although_the_result_of_a_binding_cannot_be_read() -> None:
+    server = UnreadableServer()
+    scheduler = made(server)
+    with running(scheduler):
+        server.write("clusters", site("az1", {"small": 1}))
+        server.write("pods", at(machine("vm1")))
+        await asyncio.sleep(1.5 * DELAY)
+        server.delay = LONG
+        await asyncio.sleep(STEP)
+        server.delay = DELAY
+        server.write("clusters", site("az2", {"huge": 1}))
+        server.write("allocations", at(allocation("stack", {"huge": 1})))
+        await asyncio.sleep(CONFIRMED_BY + REST)
+        server.write("clusters", site("az3", {"huge": 1}))
+        server.write("clusters", site("az2", {"huge": 1}), deleted=True)
+        await asyncio.sleep(REST)
+        assert server.objects["allocations", "w", "default", "stack"]["status"]["cluster_names"] == ["az3"]
 
 
 async def test_resources_of_a_machine_with_which_the_engine_fails_are_not_given_to_another(

@@ -60,46 +60,38 @@ class MachineBinder:
 
     async def bind(self, placed: PlacedSubject) -> bool:
         """Whether it is bound.  An error that leaves the result open is retried: until then the reservation stays.  A
-        rebuild of the engine does not wait for a server that answers with errors, and reads the object itself."""
+        rebuild of the engine waits for one attempt only, and the new engine keeps the reservation."""
         failures, uid = 0, placed.request.uid
         while self._state.is_in_progress(uid):
+            self._state.begin_write(uid)
             try:
                 await self._write(placed)
             except ClientError as error:
-                if not _is_final(error):
-                    failures += 1
-                    self._log_error(placed.subject, error)
-                    if isinstance(error, Refused) and not self._rebuilder.clean.is_set():
-                        return False
-                    await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
-                    continue
-                self._log.info("not bound", v=2, key=str(placed.subject.key), err=str(error))
-                await self.verify(placed.subject, uid)
-                return False
-            self._state.confirm_write(uid, self._env.monotonic())
+                if _is_final(error):
+                    self._log.info("not bound", v=2, key=str(placed.subject.key), err=str(error))
+                    await self.verify(placed.subject, uid)
+                    return False
+                failures += 1
+                self._log_error(placed.subject, error)
+                if not self._rebuilder.clean.is_set():
+                    return False
+                await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
+                continue
+            self._state.end_write(uid, self._env.monotonic())
             return True
         return False
 
     async def verify(self, subject: SchedulingSubject, uid: str) -> None:
-        """Read the object after an unclear write: the cache gets its binding, or the write counts as failed."""
-        await self.refresh(subject, uid)
-        self._state.fail_write(uid, self._env.monotonic())
-
-    async def refresh(self, subject: SchedulingSubject, uid: str) -> None:
-        """Read the object into the cache, if the result of its write is not known."""
-        failures = 0
-        while self._state.is_in_progress(uid):
-            try:
-                found = await self.fetch(subject)
-            except ClientError as error:
-                if _is_final(error):
-                    return
-                failures += 1
+        """Read the object after an unclear write: the cache gets its binding, or the write counts as failed.  If the
+        object cannot be read, its reservation stays until the next attempt."""
+        try:
+            self._informer(subject).assume(await self.fetch(subject))
+        except ClientError as error:
+            if not _is_final(error):
                 self._log_error(subject, error)
-                await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
-            else:
-                self._informer(subject).assume(found)
+                self._state.end_write(uid, self._env.monotonic())
                 return
+        self._state.fail_write(uid, self._env.monotonic())
 
     async def fetch(self, subject: SchedulingSubject) -> Obj:
         collection = PODS if subject.kind == POD else ALLOCATIONS
@@ -212,6 +204,7 @@ class Evictor:
             observed = self._state.observed(subject)
             if observed is not None:
                 await self._binder.verify(subject, observed.uid)
+                self._wake()
         if not self._state.may_evict or self._rebuilder.failing:  # a Cluster that the engine lacks may be healthy
             return
         for subject, site in self._state.due_evictions(now):

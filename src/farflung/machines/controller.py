@@ -217,19 +217,23 @@ class GlobalScheduler:
             self.state.put_site(site, env.monotonic())
 
     def _rebuild(self) -> None:
+        """The new engine keeps the reservations of bindings that no watch event has confirmed: the caches do not have
+        them, and it would give their resources to other machines."""
+        unconfirmed = self.state.in_progress
         self._build()
         for kind, informer, listener in self._sources:
             self.rebuilder.replay(kind, informer.cache, listener)
+        for one in unconfirmed:
+            cached = (self.pods if one.subject.kind == POD else self.allocations).cache.get(one.subject.key)
+            if cached is not None and cached.uid == one.uid:
+                self.state.resume(one, self._env.monotonic())
 
     async def _settle(self) -> None:
-        """Stop using the engine, and read the bindings that no watch event has confirmed into the caches: a new engine
-        would give their resources to other machines."""
+        """Stop using the engine, and wait for writes of bindings."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait([self._work])
         await self._placed.join()
-        for subject, uid in self.state.in_progress:
-            await self._binder.refresh(subject, uid)
 
     def _informer(self, client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
         return self._shared.informer(client, collection, decode, self._log_error)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from farflung.machines.engine.engine import SchedulingEngine
 from farflung.machines.engine.policy import SchedulerPolicy
@@ -43,6 +43,14 @@ MAX_CHECKS: Final = 20_000  #: most calls of `could_help` per wake-up; beyond th
 NAME_CONFLICT: Final = "has a machine of that name"
 UNHEALTHY_TOO_LONG: Final = "unhealthy for too long"
 CONFIRMED_BY: Final = 30.0  #: seconds after which a written binding that no watch event confirmed is read again
+
+
+class UnconfirmedBinding(NamedTuple):
+    """A binding that no watch event has confirmed."""
+
+    subject: SchedulingSubject
+    uid: str
+    reservations: tuple[Reservation, ...]
 
 
 class MachineLocations:
@@ -111,7 +119,8 @@ class SchedulerState:
         self._subjects: dict[str, SchedulingSubject] = {}  #: by uid
         self._reservations: dict[str, tuple[Reservation, ...]] = {}  #: by uid of the subject
         self._uids_at: dict[SiteKey, dict[str, None]] = {}  #: uids of subjects
-        self._in_progress: dict[str, float] = {}  #: by uid; when it was written, inf while the write is in progress
+        #: bindings without a watch event, by uid: when the write ended; inf: it is being written; None: it is decided
+        self._in_progress: dict[str, float | None] = {}
         self._sites_by_name: dict[str, set[SiteKey]] = {}  #: sites by name
         self._foreign: dict[
             str, set[SchedulingSubject]
@@ -360,7 +369,7 @@ class SchedulerState:
         return bool(self._changes)
 
     def next(self, now: float) -> PlacedSubject | UnplacedSubject | None:
-        """Decide about the next request.  A placement is reserved, and counts as being bound until `confirm_write` or
+        """Decide about the next request.  A placement is reserved, and counts as being bound until `end_write` or
         `fail_write`."""
         while True:
             request = self.queue.pop(now)
@@ -382,7 +391,7 @@ class SchedulerState:
                 self.queue.remove(request.uid)  # it stays where it is; the evictor tries again
             return UnplacedSubject(subject, observed, decision.message, decision.reasons)
         self._set_reservations(request.uid, tuple(self.engine.reservations_of(request, decision)), now)
-        self._in_progress[request.uid] = inf
+        self._in_progress[request.uid] = None
         if subject.kind == POD:
             self._cluster_refusals.on_bound(decision.chosen[0].site, now)
         return PlacedSubject(subject, observed, request, decision, self.queue.added_at(request.uid))
@@ -434,15 +443,31 @@ class SchedulerState:
         return {key: UNHEALTHY_TOO_LONG for key in self._health if self._health.due(key, tolerations) <= now}
 
     @property
-    def in_progress(self) -> list[tuple[SchedulingSubject, str]]:
-        """Subjects with their uid whose write no watch event has confirmed."""
-        return [(self._subjects[uid], uid) for uid in self._in_progress if uid in self._subjects]
+    def in_progress(self) -> list[UnconfirmedBinding]:
+        """Without decisions that are not written yet."""
+        found = [(uid, self._subjects.get(uid)) for uid, at in self._in_progress.items() if at is not None]
+        return [UnconfirmedBinding(one, uid, self.reservations(uid)) for uid, one in found if one is not None]
 
     def is_in_progress(self, uid: str) -> bool:
         return uid in self._in_progress
 
-    def confirm_write(self, uid: str, now: float) -> None:
-        """The write succeeded; a watch event will confirm it."""
+    def resume(self, binding: UnconfirmedBinding, now: float) -> None:
+        """Keep the reservation of a binding of the engine before this one, unless the observed object is newer."""
+        subject, uid, reservations = binding
+        observed = self._observed.get(subject)
+        if observed is None:
+            self.engine.reserve(reservations)  # the engine fails with the object
+        elif observed.uid == uid and observed.pending and observed.reservations != reservations:
+            self._set_reservations(uid, self.engine.counted(reservations), now)
+            self._in_progress[uid] = -inf  # read it soon
+            self.queue.remove(uid)
+
+    def begin_write(self, uid: str) -> None:
+        """The server may have the binding from now on."""
+        self._in_progress[uid] = inf
+
+    def end_write(self, uid: str, now: float) -> None:
+        """The write ended; a watch event will confirm it, or `MachineBinder.verify` finds its result."""
         self.queue.remove(uid)
         if uid in self._in_progress:
             self._in_progress[uid] = now
@@ -450,8 +475,9 @@ class SchedulerState:
     def fail_write(self, uid: str, now: float) -> None:
         """The write failed: release the reservation and retry later."""
         subject = self._subjects.get(uid)
-        if self._in_progress.pop(uid, None) is None or subject is None:
+        if uid not in self._in_progress or subject is None:
             return
+        del self._in_progress[uid]
         observed = self._observed[subject]
         self.queue.refuse(uid, now)
         if observed.request is not None:
@@ -461,7 +487,7 @@ class SchedulerState:
 
     def unconfirmed(self, now: float) -> list[SchedulingSubject]:
         """Machines whose binding was written long ago without a confirming watch event."""
-        late = [uid for uid, since in self._in_progress.items() if since + CONFIRMED_BY < now]
+        late = [uid for uid, at in self._in_progress.items() if at is not None and at + CONFIRMED_BY < now]
         return [self._subjects[uid] for uid in late]
 
     # --- evictions ------------------------------------------------------------------------------------
