@@ -19,9 +19,9 @@ from math import inf
 from time import perf_counter
 from typing import Any, Final
 
-from farflung.http.fair_queue import FairQueue
 from farflung.http.heads import failure
 from farflung.http.messages import Answer, Flow, FlowOf, Handler, Request, Response, Stream
+from farflung.lib.fair_queue import FairQueue
 from farflung.machinery.errors import too_many_requests
 
 #: Seconds of work in a turn of the event loop before requests are queued, and of queued requests in each turn.

@@ -9,7 +9,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.http.fair_queue import FairQueue, FlowPath
+from farflung.lib.fair_queue import FairQueue, FlowPath
 
 WEIGHTS = {"a": 1.0, "b": 4.0}
 PATHS = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.sampled_from("12"))
