@@ -14,6 +14,7 @@ import pytest
 
 from farflung.http.flow_control import FlowControl, FlowLimits
 from farflung.http.messages import Answer, Flow, Request, Response, Stream
+from farflung.lib.worker_pool import JobOwner, JobTerms, JobTurn
 
 MILLISECOND = 0.001
 
@@ -26,6 +27,7 @@ class Service:
         self.begun: list[str] = []
         self.answered: list[str] = []
         self.gate = asyncio.Event()
+        self.turns: list[JobTurn] = []
         self.stopped = 0
         self.control = FlowControl(self._handle, self._flow_of, FlowLimits(**limits), {}, lambda: self.now)
 
@@ -45,6 +47,8 @@ class Service:
                 return self._list(request)
             case "/put":
                 return self._put(request)
+            case "/compute":
+                return self._compute(request)
             case "/watch":
                 return self._watch()
         raise RuntimeError("deliberate")
@@ -62,6 +66,13 @@ class Service:
         self.answered.append(request.headers["user"])
         return Response(200)
 
+    async def _compute(self, request: Request) -> Answer:
+        turn = JobTurn(JobTerms(JobOwner("", "", ""), 0.0))
+        self.turns.append(turn)
+        await turn
+        await self.gate.wait()
+        return Response(200)
+
     async def _watch(self) -> Answer:
         def stop() -> None:
             self.stopped += 1
@@ -70,7 +81,7 @@ class Service:
 
     def send(self, user: str, path: str, body: bytes = b"") -> asyncio.Task[Answer]:
         """As a connection does: call the handler at once, and await its answer if it has none yet."""
-        method = "PUT" if path == "/put" else "GET"
+        method = "PUT" if path in ("/put", "/compute") else "GET"
         answer = self.control(Request(method, path, headers={"user": user}, body=body))
 
         async def awaited() -> Answer:
@@ -121,6 +132,28 @@ async def test_a_request_waits_for_one_step_of_long_requests_and_not_for_their_e
     await service.send("bob", "/get")
     assert service.now - before < 100 * MILLISECOND
     await asyncio.gather(*flood)
+
+
+async def test_writes_that_wait_for_workers_leave_their_seats_to_other_writes() -> None:
+    """The attack: a few large bodies, which count several times, take all seats of writes while they wait."""
+    service = Service(mutating=10)
+    large = [service.send("ann", "/compute", b"x" * 640 * 1024) for _ in range(5)]
+    while len(service.turns) < 5:
+        await asyncio.sleep(0)
+    assert service.control.mutating.taken == 0
+    service.gate.set()
+    await service.send("bob", "/put")
+    service.gate.clear()
+    service.turns[0].set_exception(RuntimeError("no worker"))
+    service.turns[1].cancel()
+    for turn in service.turns[2:]:
+        turn.set_result(None)  # type: ignore[arg-type]
+    while not (large[0].done() and large[1].done() and service.control.mutating.taken):
+        await asyncio.sleep(0)
+    assert service.control.mutating.taken == 3 * 11
+    service.gate.set()
+    await asyncio.gather(*large, return_exceptions=True)
+    assert service.control.mutating.taken == 0
 
 
 async def test_requests_of_users_without_a_flow_never_wait() -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from definitions import DEFINITIONS, INTEGER, STRING, THINGS, definition, struct, thing, version
 from hub_harness import (
+    ADMIN_TOKEN,
     APPLY_PATCH,
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -24,6 +25,7 @@ from hub_harness import (
     SERVICES,
     STRATEGIC_PATCH,
     TABLE,
+    USER_TOKEN,
     Answer,
     LocalHub,
     deployment,
@@ -35,6 +37,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.registry import call as calls
 from farflung.hub.registry import large_requests
 from farflung.hub.request.audit import Audit
+from farflung.lib.worker_pool import JobOwner, JobTerms
 from farflung.store.memory import MemoryStore
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
@@ -156,7 +159,8 @@ async def test_small_requests_are_computed_while_large_ones_wait(hub: LocalHub) 
     async def hold(question: object) -> None:
         await held.wait()
 
-    busy = [asyncio.create_task(workers.converse("eve", 60.0, hold, operator.call, "")) for _ in range(2)]
+    others = [JobTerms(JobOwner("workloads", name, name), 60.0) for name in "abcd"]
+    busy = [asyncio.create_task(workers.converse(other, hold, operator.call, "")) for other in others]
     large = [asyncio.create_task(hub.post(CONFIG_MAPS, configured("large", 4000))) for _ in range(16)]
     while workers.waiting < 16:
         await asyncio.sleep(0)
@@ -174,6 +178,32 @@ async def test_small_requests_are_computed_while_large_ones_wait(hub: LocalHub) 
 
 def configured(name: str, keys: int) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": {f"k{number}": "value" for number in range(keys)}}
+
+
+async def test_a_large_apply_does_not_wait_for_the_yaml_bodies_of_another_user(hub: LocalHub) -> None:
+    subject = {"kind": "User", "name": "somebody", "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"}
+    await hub.furnish_roles()
+    bound = {"metadata": {"name": "somebody"}, "subjects": [subject], "roleRef": role}
+    await hub.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", bound)
+    hub.token = USER_TOKEN
+    text = "metadata: {name: yaml}\ndata: {" + ",".join(f"k{number}: v" for number in range(9_000)) + "}"
+    bodies = [asyncio.create_task(hub.post(CONFIG_MAPS, text, content_type="application/yaml")) for _ in range(4)]
+    await asyncio.sleep(0)
+    hub.token = ADMIN_TOKEN
+    applied = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a"},
+        "data": configured("a", 4000)["data"],
+    }
+    applying = hub.patch(f"{CONFIG_MAPS}/a", applied, APPLY_PATCH, query={"fieldManager": "ann"})
+    admin = asyncio.create_task(applying)
+    await asyncio.sleep(0)
+
+    assert (hub.assembly.workers.running, hub.assembly.workers.waiting) == (3, 2)  # two of the bodies wait
+    assert (await admin).status == 201
+    assert sorted(answer.status for answer in await asyncio.gather(*bodies)) == [201, *[409] * 3]
 
 
 async def test_a_request_that_takes_too_long_is_answered_with_504(

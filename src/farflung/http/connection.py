@@ -16,7 +16,7 @@ from math import inf
 from typing import Final, cast
 
 from farflung.http.bodies import BodyBudget
-from farflung.http.flow_control import UNLIMITED, WriteTurns
+from farflung.http.flow_control import WriteTurns
 from farflung.http.heads import (
     BLOCK,
     CLOSE,
@@ -29,7 +29,7 @@ from farflung.http.heads import (
     failure,
 )
 from farflung.http.limits import Limits
-from farflung.http.messages import Answer, Request, Response, Service, Stream
+from farflung.http.messages import EXEMPT, Answer, Request, Response, Service, Stream
 from farflung.http.parser import BETWEEN, BODY, HEAD, Exchange, KnownHeads, RequestParser
 from farflung.http.sink import StreamSink
 from farflung.machinery.errors import ApiError, internal, too_many_requests
@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         self._idle: asyncio.Future[None] | None = None  #: that task waits for this while nothing is awaited
         self._sink: StreamSink | None = None
         self._blocks: Iterator[bytes | memoryview] | None = None
-        self._flow = UNLIMITED  #: of the request that `_blocks` answer
+        self._flow = EXEMPT  #: of the request that `_blocks` answer
         self._last_words: Response | None = None  #: the error response after all others
         self._half_closed = False  #: by the client
         self._closing = False  #: our end was sent, or the connection is closed
@@ -506,7 +506,7 @@ class Connection(asyncio.Protocol):
             self.write(head)
             self._answering = True
             self._blocks = blocks(body)
-            self._flow = self.shared.flow_of(exchange.request) or UNLIMITED
+            self._flow = self.shared.flow_of(exchange.request) or EXEMPT
             self.shared.writers.wait(self._flow, self._write_blocks)
         if persistence is CLOSE:
             self._read_no_more()

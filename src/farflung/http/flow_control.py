@@ -22,6 +22,7 @@ from typing import Any, Final
 from farflung.http.heads import failure
 from farflung.http.messages import Answer, Flow, FlowOf, Handler, Request, Response, Stream
 from farflung.lib.fair_queue import FairQueue
+from farflung.lib.worker_pool import JobTurn
 from farflung.machinery.errors import too_many_requests
 
 #: Seconds of work in a turn of the event loop before requests are queued, and of queued requests in each turn.
@@ -46,8 +47,6 @@ CONCURRENCY: Final = "concurrency-limit"
 TIME_OUT: Final = "time-out"
 
 
-#: The flow of large bodies whose requests never wait.
-UNLIMITED: Final = Flow("exempt", "", "")
 #: Bytes of large bodies that are written in a turn of the event loop; encryption takes about a millisecond.
 WRITTEN: Final = 1024 * 1024
 
@@ -262,8 +261,8 @@ class FlowControl:
 
 
 class InTurns:
-    """An answer in progress, which has its seats.  Its steps are measured, and those between which it gives way are
-    taken in turns with other requests."""
+    """An answer in progress, which has its seats unless it waits for a worker process.  Its steps are measured, and
+    those between which it gives way are taken in turns with other requests."""
 
     __slots__ = ("_answer", "_control", "_estimate", "_flow", "_lane", "_request", "_seats")
 
@@ -307,15 +306,26 @@ class InTurns:
                 error = None
                 turn = control.give_way(request, self._flow, seconds) if waited is None else None
                 try:
-                    if turn is None:
-                        yield waited
-                    else:
+                    if turn is not None:
                         yield from turn
+                    elif type(waited) is JobTurn:
+                        yield from self._beside(waited)
+                    else:
+                        yield waited
                 except BaseException as thrown:
                     error = thrown
         finally:
             self._lane.taken -= self._seats
             control.seats_left()
+
+    def _beside(self, turn: JobTurn) -> Generator[Any, Any, None]:
+        """Wait for a worker process, without the seats: the queue of jobs has limits of its own."""
+        self._lane.taken -= self._seats
+        self._control.seats_left()
+        try:
+            yield turn
+        finally:
+            self._lane.taken += self._seats
 
 
 class WriteTurns:

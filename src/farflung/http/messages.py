@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 Headers = Sequence[tuple[str, str]]
 
@@ -75,6 +75,8 @@ class Flow(NamedTuple):
     workspace: str = ""
 
 
+#: The flow of requests that never wait, where they need one.
+EXEMPT: Final = Flow("exempt", "", "")
 #: None for requests that never wait.
 FlowOf = Callable[[Request], Flow | None]
 

@@ -26,7 +26,7 @@ from farflung.hub.admission.service_pools import ClusterPools
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.flows import SHARES, Flows
+from farflung.hub.auth.flows import JOB_SHARES, SHARES, Flows
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import StaticTokens, token_hash
@@ -135,18 +135,29 @@ class Assembly:
         )
         self.quotas, self.policies = Quotas(store), Policies(store, self.kinds)
         #: a computation in `workers` may wait for one of these, so they are not the same
-        self.evaluators = WorkerPool()
+        self.evaluators = WorkerPool(weights=JOB_SHARES)
         admission = Plugins(self.authorizer, ClusterPools(store), self.quotas, self.policies, self.evaluators)
         of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
         self.pipeline = Pipeline((*STEPS, *admission.steps, *of_workspaces))
-        self.workers = WorkerPool()
-        tools = Tools(
-            store, self.kinds, clock, new_uid, sources.random_suffix, self.authorizer, self.pipeline, self.workers
-        )
+        self.workers = WorkerPool(weights=JOB_SHARES)
         known = StaticTokens(
             {**dependencies.tokens, token_hash(own_token): CONTROLLER_MANAGER}, dependencies.tokens_file
         )
         self.authenticator = Authenticator(known, self.accounts, clock)
+        flow_of = Flows(
+            self.authenticator, str if self.workspaces is None else self.workspaces.tenancy.clusters.path_of
+        )
+        tools = Tools(
+            store,
+            self.kinds,
+            clock,
+            new_uid,
+            sources.random_suffix,
+            self.authorizer,
+            self.pipeline,
+            self.workers,
+            flow_of,
+        )
         self.watches = Watches(store, lasting=sources.watch_seconds)
         self.kinds.subscribe(self.watches.end)
         create_token = partial(token_request.create_token, self.accounts, options.token_seconds)
@@ -159,8 +170,7 @@ class Assembly:
             home_workspace = self.workspaces.writes.home_workspace
             dispatcher, routes = Dispatcher(self.watches, own_endpoints, home_workspace), self.workspaces.routes
         self.hub = Hub(self.kinds, tools, self.authenticator, dispatcher, dependencies.audit, routes)
-        paths = str if self.workspaces is None else self.workspaces.tenancy.clusters.path_of
-        self.flow_control = FlowControl(self.hub, Flows(self.authenticator, paths), options.flows, SHARES)
+        self.flow_control = FlowControl(self.hub, flow_of, options.flows, SHARES)
         metrics = self.hub.metrics
         metrics.sources.append(partial(flow_metrics, self.flow_control))
         metrics.gauge("farflung_watches", "Open watch streams.", lambda: self.watches.count)

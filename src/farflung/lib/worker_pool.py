@@ -1,7 +1,8 @@
 """Worker processes for long computations, so that they do not hold the event loop.
 
 A worker runs one job at a time: a function of a module, with arguments and a result that can be pickled.  Jobs wait in
-a queue per owner, and owners take turns, so one owner with many jobs delays another by at most one job per worker.
+queues of their tenants.  The tenant that used the least time is next, and in a tenant the user.  A second job of a
+tenant begins only while half of the workers are free, so one tenant's long jobs leave workers to others.
 
 A worker starts when it is first needed, as a fresh interpreter: a fork of a process with threads could deadlock.  It
 ends when its pool closes its socket, and so also when the process of the pool is killed.
@@ -21,12 +22,14 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+from farflung.lib.fair_queue import FairQueue
 
 T = TypeVar("T")
 Question = Any
@@ -38,6 +41,7 @@ MEMORY: Final = 2 * 1024**3  #: bytes of address space; a job that needs more fa
 WORN: Final = 256 * 1024**2  #: bytes of resident memory after a job; a worker that keeps more is replaced
 SIZES: Final = Path("/proc/self/statm")
 NICENESS: Final = 5  #: other processes of the hub have priority
+IDLE: Final = 60.0  #: seconds after which a worker without jobs ends
 CODE: Final = "import sys; from farflung.lib.worker_pool import serve; serve(int(sys.argv[1]))"
 
 #: kinds of messages: of the pool …
@@ -51,7 +55,7 @@ RAISED: Final = "raised"
 
 
 class Overloaded(Exception):
-    """Too many jobs wait already, of the owner or of all owners."""
+    """Too many jobs of the user or the tenant wait already."""
 
 
 class JobTimeout(Exception):
@@ -64,18 +68,52 @@ class WorkerLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimits:
-    workers: int = 2
-    waiting: int = 64  #: jobs
-    waiting_per_owner: int = 16
+    workers: int = 4
+    waiting_of_user: int = 16  #: jobs
+    waiting_of_tenant: int = 64  #: jobs
+    bytes_of_tenant: int = 32 * 1024 * 1024  #: of waiting jobs
+
+
+class JobOwner(NamedTuple):
+    level: str  #: levels share the time of workers by weight
+    tenant: str
+    user: str
+    workspace: str = ""
+
+
+class JobTerms(NamedTuple):
+    owner: JobOwner
+    seconds: float  #: that the job may take, without the time in the queue
+    size: int = 0  #: bytes that it holds in the queue
+
+
+class JobTurn(asyncio.Future["Worker"]):
+    """Awaited by a job that waits for a worker."""
+
+    def __init__(self, terms: JobTerms) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self.owner = terms.owner
+        self.size = terms.size
+
+
+class TenantJobs:
+    def __init__(self, used: float) -> None:
+        self.used = used  #: seconds of workers by the weight of its level, from the start of the pool
+        self.waiting: FairQueue[JobTurn] = FairQueue({})  #: by user and workspace
+        self.bytes = 0  #: of waiting jobs
+        self.running = 0
 
 
 class WorkerPool:
     """Used by one event loop."""
 
-    def __init__(self, limits: PoolLimits | None = None) -> None:
+    def __init__(self, limits: PoolLimits | None = None, weights: Mapping[str, float] | None = None) -> None:
+        """`weights`: of levels; 1 by default."""
         self._limits = limits or PoolLimits()
-        self._queues: dict[str, deque[asyncio.Future[Worker]]] = {}  #: by owner; the first owner has the next turn
-        self._idle: list[Worker] = []
+        self._weights = weights or {}
+        self._tenants: dict[tuple[str, str], TenantJobs] = {}  #: by level and name; those with jobs
+        self._clock = 0.0  #: what the tenant that had the last turn had used
+        self._idle: dict[Worker, asyncio.TimerHandle] = {}  #: and when they end; the last one is the next to be used
         self._workers: set[Worker] = set()
         self._closed = False
         self.waiting = 0  #: jobs
@@ -86,23 +124,25 @@ class WorkerPool:
     def running(self) -> int:
         return len(self._workers) - len(self._idle)
 
-    async def run(self, owner: str, seconds: float, function: Callable[..., T], *args: Any) -> T:
-        """The result of `function(*args)`, computed by a worker, or its exception.  `seconds`: of the job, without the
-        time in the queue.  Raises Overloaded, JobTimeout or WorkerLost."""
-        result: T = await self._run(owner, seconds, None, (function, args))
+    async def run(self, terms: JobTerms, function: Callable[..., T], *args: Any) -> T:
+        """The result of `function(*args)`, computed by a worker, or its exception.  Raises Overloaded, JobTimeout or
+        WorkerLost."""
+        result: T = await self._run(terms, None, (function, args))
         return result
 
-    async def converse(self, owner: str, seconds: float, answer: Answer, function: Callable[..., T], *args: Any) -> T:
+    async def converse(self, terms: JobTerms, answer: Answer, function: Callable[..., T], *args: Any) -> T:
         """The same for `function(ask, *args)`.  The pool's process answers what the function asks, and what `answer`
         raises, `ask` raises."""
-        result: T = await self._run(owner, seconds, answer, (function, args))
+        result: T = await self._run(terms, answer, (function, args))
         return result
 
-    async def _run(self, owner: str, seconds: float, answer: Answer | None, job: Any) -> Any:
-        worker = await self._turn(owner)
+    async def _run(self, terms: JobTerms, answer: Answer | None, job: Any) -> Any:
+        worker = await self._granted(JobTurn(terms))
         finished = worn = False
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(terms.seconds):
                 kind, value, worn = await worker.perform(job, answer)
             finished = True
         except TimeoutError:
@@ -111,50 +151,69 @@ class WorkerPool:
             raise WorkerLost from None
         finally:
             self.lost += not finished
-            self._release(worker, reusable=finished and not worn)
+            self._charge(terms.owner, loop.time() - started)
+            self._release(terms.owner, worker, reusable=finished and not worn)
         self.finished += 1
         if kind == RAISED:
             raise value
         return value
 
-    async def _turn(self, owner: str) -> Worker:
-        if self._closed:
-            raise Overloaded
-        queue = self._queues.setdefault(owner, deque())
-        if len(queue) >= self._limits.waiting_per_owner or self.waiting >= self._limits.waiting:
-            if not queue:
-                del self._queues[owner]
-            raise Overloaded
-        turn: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
-        queue.append(turn)
-        self.waiting += 1
+    async def _granted(self, turn: JobTurn) -> Worker:
+        self._enqueue(turn)
         self._assign()
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release(turn.result(), reusable=True)
+                self._release(turn.owner, turn.result(), reusable=True)
             raise
 
+    def _enqueue(self, turn: JobTurn) -> None:
+        """Raises Overloaded."""
+        limits, owner = self._limits, turn.owner
+        tenant = self._tenants.get(owner[:2])
+        if self._closed:
+            raise Overloaded
+        if tenant is None:
+            tenant = self._tenants[owner[:2]] = TenantJobs(self._clock)
+        elif (
+            tenant.waiting.waiting(owner[2:3]) >= limits.waiting_of_user
+            or len(tenant.waiting) >= limits.waiting_of_tenant
+            or (tenant.bytes and tenant.bytes + turn.size > limits.bytes_of_tenant)
+        ):
+            raise Overloaded
+        tenant.waiting.push(owner[2:], turn)
+        tenant.bytes += turn.size
+        self.waiting += 1
+
     def _assign(self) -> None:
-        """Give free workers to the owners in turn."""
-        while self._queues and (self._idle or len(self._workers) < self._limits.workers):
-            owner = next(iter(self._queues))
-            queue = self._queues.pop(owner)
-            turn = queue.popleft()
+        """Give free workers to jobs."""
+        while self.running < self._limits.workers and (tenant := self._next_tenant()) is not None:
+            turn = tenant.waiting.pop()
+            tenant.bytes -= turn.size
             self.waiting -= 1
-            if queue:
-                self._queues[owner] = queue  # behind all others
             if turn.cancelled():
+                self._forget(turn.owner)
                 continue
+            self._clock = max(self._clock, tenant.used)
             try:
-                turn.set_result(self._free_worker())
+                worker = self._free_worker()
             except OSError:
                 turn.set_exception(WorkerLost())
+                self._forget(turn.owner)
+            else:
+                tenant.running += 1
+                turn.set_result(worker)
+
+    def _next_tenant(self) -> TenantJobs | None:
+        is_half_free = 2 * self.running < self._limits.workers
+        ready = (one for one in self._tenants.values() if one.waiting and (is_half_free or not one.running))
+        return min(ready, key=attrgetter("used"), default=None)
 
     def _free_worker(self) -> Worker:
         while self._idle:
-            worker = self._idle.pop()
+            worker, end_of_idleness = self._idle.popitem()
+            end_of_idleness.cancel()
             if worker.is_alive():
                 return worker
             self._remove(worker)
@@ -162,12 +221,29 @@ class WorkerPool:
         self._workers.add(worker)
         return worker
 
-    def _release(self, worker: Worker, *, reusable: bool) -> None:
+    def _charge(self, owner: JobOwner, seconds: float) -> None:
+        tenant = self._tenants[owner[:2]]
+        tenant.used += seconds / self._weights.get(owner.level, 1.0)
+        tenant.waiting.charge(owner[2:], seconds)
+
+    def _release(self, owner: JobOwner, worker: Worker, *, reusable: bool) -> None:
+        self._tenants[owner[:2]].running -= 1
+        self._forget(owner)
         if reusable and not self._closed:
-            self._idle.append(worker)
+            self._idle[worker] = asyncio.get_running_loop().call_later(IDLE, self._end_idle, worker)
         else:
             self._remove(worker)
         self._assign()
+
+    def _forget(self, owner: JobOwner) -> None:
+        """Forget a tenant without jobs."""
+        tenant = self._tenants[owner[:2]]
+        if not tenant.running and not tenant.waiting:
+            del self._tenants[owner[:2]]
+
+    def _end_idle(self, worker: Worker) -> None:
+        del self._idle[worker]
+        self._remove(worker)
 
     def _remove(self, worker: Worker) -> None:
         self._workers.discard(worker)
@@ -176,14 +252,17 @@ class WorkerPool:
     def close(self) -> None:
         """Kill the workers.  Jobs in progress raise WorkerLost, waiting ones Overloaded."""
         self._closed = True
-        for queue in self._queues.values():
-            for turn in queue:
+        for tenant in self._tenants.values():
+            while tenant.waiting:
+                turn = tenant.waiting.pop()
                 if not turn.done():
                     turn.set_exception(Overloaded())
-        self._queues.clear()
+        self._tenants = {name: tenant for name, tenant in self._tenants.items() if tenant.running}
         self.waiting = 0
         while self._idle:
-            self._remove(self._idle.pop())
+            worker, end_of_idleness = self._idle.popitem()
+            end_of_idleness.cancel()
+            self._remove(worker)
         for worker in self._workers:
             worker.kill()  # its job notices
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from farflung.http.messages import Flow, Request
+from farflung.http.messages import EXEMPT, Flow, Request
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.request.user import ANONYMOUS, SERVICE_ACCOUNT, User, is_administrator
 from farflung.machinery.errors import ApiError
@@ -28,6 +28,8 @@ SHARES: Final[Mapping[str, float]] = {
     WORKLOADS: 100,
     STRANGERS: 5,
 }
+#: … of the time of worker processes.
+JOB_SHARES: Final[Mapping[str, float]] = {**SHARES, EXEMPT.level: 1000}
 HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 CLUSTERS: Final = "/clusters/"
 REMEMBERED: Final = 4096

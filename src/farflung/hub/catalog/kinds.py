@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -107,10 +106,9 @@ class Kind:
     remake: Callable[[], Kind] | None = None  #: makes the kind in another process
 
     @property
-    def recipe(self) -> bytes:
-        """`remake`, pickled."""
+    def made_anew(self) -> Callable[[], Kind]:
         assert self.remake is not None, f"{self.resource.kind} exists only in this process"
-        return pickle.dumps(self.remake)
+        return self.remake
 
     def enter(self, obj: Obj) -> Obj:
         """An object that a client sent, in the form that the rules use."""

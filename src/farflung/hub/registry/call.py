@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from farflung.apis.resource import Resource
-from farflung.http.messages import Answer, Request
+from farflung.http.messages import EXEMPT, Answer, FlowOf, Request, no_flow
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, Shape
 from farflung.hub.catalog.served import Kinds
@@ -17,7 +17,7 @@ from farflung.hub.request.audit import Trail
 from farflung.hub.request.target import Query, Target, parse_query
 from farflung.hub.request.user import User
 from farflung.lib.worker_pool import Answer as JobAnswer
-from farflung.lib.worker_pool import JobTimeout, Overloaded, WorkerLost, WorkerPool
+from farflung.lib.worker_pool import JobOwner, JobTerms, JobTimeout, Overloaded, WorkerLost, WorkerPool
 from farflung.machinery.errors import ApiError, FieldError, Obj, invalid, not_found, too_many_requests
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Entry, Revision, Store
@@ -42,6 +42,7 @@ class Tools:
     authorizer: Authorization
     pipeline: Pipeline
     workers: WorkerPool
+    flow_of: FlowOf = no_flow
     annotates: bool = False  #: whether objects get the annotation with their cluster
     views: Views | None = None  #: None: a hub without workspaces
 
@@ -116,15 +117,19 @@ class Call:
             self._now = format_seconds(self.tools.clock())
         return self._now
 
+    @property
+    def owner(self) -> JobOwner:
+        """Of computations in worker processes."""
+        return JobOwner(*(self.tools.flow_of(self.request) or EXEMPT))
+
     async def compute(self, function: Callable[..., T], *args: Any, answer: JobAnswer | None = None) -> T:
         """Compute `function(*args)` in a worker process, or `function(ask, *args)` with `answer`.  Raises what the
         function raises, and 429, 503 or 504."""
-        workers = self.tools.workers
-        owner = self.user.cluster or self.user.name  # the ServiceAccounts of a cluster share a queue
+        workers, terms = self.tools.workers, JobTerms(self.owner, JOB_SECONDS, len(self.request.body))
         try:
             if answer is None:
-                return await workers.run(owner, JOB_SECONDS, function, *args)
-            return await workers.converse(owner, JOB_SECONDS, answer, function, *args)
+                return await workers.run(terms, function, *args)
+            return await workers.converse(terms, answer, function, *args)
         except Overloaded:
             raise too_many_requests("too many large requests wait to be computed; send fewer at once") from None
         except JobTimeout:

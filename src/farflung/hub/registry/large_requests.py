@@ -94,7 +94,7 @@ class SentRequest:
     request: Request
     target: Target
     user: User
-    kind: bytes  #: pickled: makes the kind
+    kind: Callable[[], Kind]  #: makes the kind
     now: datetime
     annotates: bool
 
@@ -158,7 +158,7 @@ class LargeRequest:
         headers = {name: call.request.headers[name] for name in READ_HEADERS if name in call.request.headers}
         request = replace(call.request, headers=headers, certificate=None)
         tools = call.tools
-        return SentRequest(request, call.target, call.user, call.kind.recipe, tools.clock(), tools.annotates)
+        return SentRequest(request, call.target, call.user, call.kind.made_anew, tools.clock(), tools.annotates)
 
     async def answer(self, question: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
         function, args = question
@@ -213,11 +213,11 @@ class LargeRequest:
     def check_current(self) -> None:
         self._call.check_current()
 
-    def recipe_of_type(self, api_version: str, kind: str) -> bytes | None:
-        """The recipe of a kind by its type; None if it is not served."""
+    def kind_of_type(self, api_version: str, kind: str) -> Callable[[], Kind] | None:
+        """Makes a kind, by its type; None if it is not served."""
         target = self._call.target
         found = self._call.tools.kinds.at(target.cluster, target.view).of_type(api_version, kind)
-        return None if found is None else found.recipe
+        return None if found is None else found.made_anew
 
     def steps(self, operation: str) -> list[SentStep]:
         call = self._call
@@ -287,7 +287,7 @@ def answer_in_worker(ask: Ask, handler: Handler, message: SentRequest) -> Answer
         return ask((function, args))
 
     hub = HubProxy(question)
-    call = Call(message.request, message.target, kind_of(message.kind), message.user, hub.tools(message))
+    call = Call(message.request, message.target, made(message.kind), message.user, hub.tools(message))
     notes = Notes()
     call.trail = cast(Trail, notes)
     try:
@@ -302,10 +302,14 @@ async def answered(handler: Handler, call: Call) -> Answer:
     return await answer if asyncio.iscoroutine(answer) else cast(Answer, answer)
 
 
-@lru_cache(maxsize=64)
-def kind_of(recipe: bytes) -> Kind:
+def made(make: Callable[[], Kind]) -> Kind:
     """A kind, compiled once per worker."""
-    make: Callable[[], Kind] = pickle.loads(recipe)  # noqa: S301  the hub wrote it
+    return kind_of(pickle.dumps(make))
+
+
+@lru_cache(maxsize=64)
+def kind_of(pickled: bytes) -> Kind:
+    make: Callable[[], Kind] = pickle.loads(pickled)  # noqa: S301  this process wrote it
     return make()
 
 
@@ -350,7 +354,7 @@ class HubProxy:
 class KindsProxy:
     def __init__(self, question: Callable[..., Any], message: SentRequest) -> None:
         self._question = question
-        self._kind = kind_of(message.kind)
+        self._kind = made(message.kind)
 
     def at(self, cluster: str, view: str) -> KindsProxy:
         return self
@@ -361,8 +365,8 @@ class KindsProxy:
         return self._kind
 
     def shape(self, api_version: str, kind: str) -> Shape | None:
-        recipe = self._question(LargeRequest.recipe_of_type, api_version, kind)
-        return None if recipe is None else kind_of(recipe).shape
+        make = self._question(LargeRequest.kind_of_type, api_version, kind)
+        return None if make is None else made(make).shape
 
 
 class PipelineProxy:

@@ -31,7 +31,7 @@ from farflung.hub.admission.policies.review import AdmissionRequest
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
-from farflung.lib.worker_pool import JobTimeout, Overloaded, WorkerLost, WorkerPool
+from farflung.lib.worker_pool import JobTerms, JobTimeout, Overloaded, WorkerLost, WorkerPool
 from farflung.machinery.errors import ApiError, Obj, forbidden, too_many_requests
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.store.base import Store
@@ -87,9 +87,9 @@ class PolicyReview:
             return answered(question, given[AUTHORIZER])
 
         arguments = (orjson.dumps(policy.spec), *sent(given), policy.fails, self._limit)
-        owner = self._call.target.cluster
+        terms = JobTerms(self._call.owner, seconds)
         try:
-            return await self._workers.converse(owner, seconds, permission, decide_in_worker, *arguments)
+            return await self._workers.converse(terms, permission, decide_in_worker, *arguments)
         except Overloaded:
             raise too_many_requests(
                 "too many requests wait for the evaluation of expensive ValidatingAdmissionPolicies; send fewer at once"
