@@ -17,7 +17,7 @@ CLAIM = {"resource": "configmaps", "all": True}
 UNIVERSAL = {"name": "universal", "path": "root"}
 PASSING = "passing-b7kq"  #: no word, as descriptions of kinds are made of
 #: what is of the past, of the last commit alone, or begins anew when it is full
-BOUNDED = ("._log", "._deleted_bindings", "._shared", "._known")
+BOUNDED = ("._log", "._deleted_bindings", "._shared", "._known", "._candidates")
 APART = (str, bytes, int, float, bool, type, ModuleType, type(None))
 
 
