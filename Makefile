@@ -62,7 +62,7 @@ docs: setup  ## build the site of the documents: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "site/index.html; \`python3 -m http.server -d site\` serves it with search"
 
-manifests: install  ## write config/crds, exports and imports anew; PROVIDER=root:edge names another workspace to import from
+manifests: install  ## write config/crds, exports and imports anew; PROVIDER=root:edge names the workspace to import from, for a real kcp
 	$(BIN)/python tools/manifests.py $(if $(PROVIDER),--provider $(PROVIDER))
 
 format: setup  ## rewrite the sources in the house format

@@ -3,7 +3,7 @@ and the same for the global scheduler in config/globalscheduler.
 
 tools/manifests.py                       write
 tools/manifests.py --check               say what differs, and fail if something does
-tools/manifests.py --provider root:edge  bind the export of another workspace
+tools/manifests.py --provider root:edge  name the workspace whose export is bound, as a real kcp requires
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from farflung.apis.globalscheduler import kinds as globalscheduler
 
 CONFIG = Path(__file__).resolve().parent.parent / "config"
 FOLDERS = tuple(f"{above}{folder}" for above in ("", "globalscheduler/") for folder in ("crds", "exports", "imports"))
-PROVIDER = "root:espw"
 COMPUTE = "root:compute"
 
 
@@ -65,7 +64,11 @@ def present() -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write the manifests of the edge API and the global scheduler.")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail if something would change")
-    parser.add_argument("--provider", default=PROVIDER, help="the workspace whose export is bound (%(default)s)")
+    parser.add_argument(
+        "--provider",
+        default="",
+        help="the workspace whose export is bound; by default none is named, and the hub finds it",
+    )
     options = parser.parse_args()
     wanted, found = manifests(options.provider), present()
     different = sorted(path for path in wanted | found if wanted.get(path) != found.get(path))

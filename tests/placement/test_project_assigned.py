@@ -201,6 +201,25 @@ def test_the_rules_of_an_aggregated_role_are_of_the_place_where_it_is() -> None:
     assert updated({**wanted, "rules": [{"verbs": ["list"]}]}, wanted) is None
 
 
+@pytest.mark.parametrize(
+    ("export", "status", "copied"),
+    [
+        ({"name": "e"}, {"apiExportPath": "root:prov"}, {"name": "e", "path": "root:prov"}),
+        ({"name": "e"}, {}, {"name": "e"}),
+        ({"name": "e", "path": "root:a"}, {"apiExportPath": "root:b"}, {"name": "e", "path": "root:a"}),
+    ],
+)
+def test_a_copied_binding_names_the_workspace_that_the_hub_found(export: Obj, status: Obj, copied: Obj) -> None:
+    source = {
+        "apiVersion": "apis.kcp.io/v1alpha1",
+        "kind": "APIBinding",
+        "metadata": {"name": "b"},
+        "spec": {"reference": {"export": export}},
+        "status": status,
+    }
+    assert stripped(source)["spec"] == {"reference": {"export": copied}}
+
+
 @pytest.mark.parametrize("kind", ["Namespace", "Pod", "Service", "ServiceAccount"])
 @pytest.mark.parametrize("spec", [None, {}])
 def test_objects_with_hardly_anything_in_them_travel(kind: str, spec: Obj | None) -> None:

@@ -20,6 +20,7 @@ from farflung.apis.edge.names import (
     PROJECTION,
     STATUS_RETURNED_FROM,
 )
+from farflung.apis.kcp.names import APIS_GROUP
 from farflung.apis.names import LAST_APPLIED, NAME_LABEL, RBAC_GROUP
 from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, has, path
@@ -96,6 +97,16 @@ def _bare_account(account: Section) -> Obj:
 
 def _bare_role(role: Section) -> Obj:
     return _without(role, ["rules"]) if _is_aggregated(role) else {**role}
+
+
+def _with_found_path(binding: Section) -> Obj:
+    """The APIBinding with the workspace that the hub found for it.  In a mailbox it could find another one."""
+    reference = (binding.get("spec") or {}).get("reference") or {}
+    found = (binding.get("status") or {}).get("apiExportPath")
+    if not found or (reference.get("export") or {}).get("path"):
+        return {**binding}
+    named = {**reference, "export": {**(reference.get("export") or {}), "path": found}}
+    return {**binding, "spec": {**binding["spec"], "reference": named}}
 
 
 def _with_section(name: str) -> Callable[[Section, Section], Section]:
@@ -236,6 +247,7 @@ _REMOVE: Final[Mapping[tuple[str, str], Callable[[Section], Obj]]] = {
     ("", "Pod"): _bare_pod,
     ("", "Service"): _bare_service,
     ("", "ServiceAccount"): _bare_account,
+    (APIS_GROUP, "APIBinding"): _with_found_path,
     ("batch", "Job"): _bare_job,
     (RBAC_GROUP, "ClusterRole"): _bare_role,
 }

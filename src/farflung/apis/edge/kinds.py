@@ -181,10 +181,11 @@ def api_export() -> Obj:
 
 
 def api_binding(provider: str) -> Obj:
-    """The APIBinding of the export, when `provider` is the path of its workspace."""
+    """The APIBinding of the export.  `provider`: the path of its workspace; empty: the hub finds it."""
+    export = {"path": provider, "name": EDGE_GROUP} if provider else {"name": EDGE_GROUP}
     return {
         "apiVersion": "apis.kcp.io/v1alpha1",
         "kind": "APIBinding",
         "metadata": {"name": EDGE_GROUP},
-        "spec": {"reference": {"export": {"path": provider, "name": EDGE_GROUP}}},
+        "spec": {"reference": {"export": export}},
     }

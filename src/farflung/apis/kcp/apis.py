@@ -305,6 +305,7 @@ API_BINDING: Final = Described(
             "The observed state of the binding.",
             {
                 "apiExportClusterName": text("The logical cluster of the APIExport."),
+                "apiExportPath": text("The workspace of the APIExport, if the reference names none."),
                 "phase": text("Empty, then Binding, then Bound.", enum=["", "Binding", "Bound"]),
                 "boundResources": keyed("The bound resources.", _BOUND, ["group", "resource"]),
                 "conditions": conditions("Conditions of the binding."),

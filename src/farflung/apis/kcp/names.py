@@ -41,6 +41,8 @@ WORKSPACES: Final = Collection(TENANCY_GROUP, "v1alpha1", "workspaces", "Workspa
 CLUSTER_ANNOTATION: Final = "kcp.io/cluster"  #: of every object: its logical cluster
 PATH_ANNOTATION: Final = "kcp.io/path"  #: of LogicalClusters: the path of the workspace; `root` has none
 OWNER_ANNOTATION: Final = "experimental.tenancy.kcp.io/owner"
+#: of Workspaces: whether an administrator created it, if the name of its owner does not tell
+BY_ADMINISTRATOR: Final = "internal.tenancy.kcp.io/by-administrator"
 TYPE_ANNOTATION: Final = "internal.tenancy.kcp.io/type"
 INTERNAL_CLUSTER: Final = "internal.tenancy.kcp.io/cluster"
 INTERNAL_SHARD: Final = "internal.tenancy.kcp.io/shard"

@@ -83,6 +83,20 @@ def export_reference(export: Any) -> ExportReference | None:
     return ExportReference(path, name) if type(path) is str and type(name) is str else None
 
 
+def bound_cluster(binding: Obj) -> str:
+    """The logical cluster of the export that a binding found; empty before."""
+    return _text(_part(binding, "status").get("apiExportClusterName"))
+
+
+def found_path(binding: Obj) -> str:
+    """The path of the workspace that was found for a reference without one; empty for other references."""
+    return _text(_part(binding, "status").get("apiExportPath"))
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
 def _part(obj: Obj, name: str) -> Obj:
     value = obj.get(name)
     return value if type(value) is dict else {}

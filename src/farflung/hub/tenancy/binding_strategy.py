@@ -7,6 +7,7 @@ written after all, the copies do no harm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from farflung.apis.kcp import kinds as kcp
@@ -22,16 +23,19 @@ from farflung.hub.tenancy.api_exports import ExportKey, schema_key
 from farflung.hub.tenancy.bound_apis import BindingState, BoundApis, copy_key
 from farflung.hub.tenancy.direct_writes import EncodedObject, encode_new, managed_fields, minimal_resource, put_missing
 from farflung.hub.tenancy.hashes import default_binding_name
-from farflung.hub.tenancy.paths import ROOT, LogicalClusters
+from farflung.hub.tenancy.paths import ROOT, LogicalClusters, workspace_key
 from farflung.hub.tenancy.resource_schemas import stored_versions
 from farflung.hub.tenancy.workspace_authorizer import is_operator, is_privileged
-from farflung.machinery.errors import Obj, forbidden
+from farflung.hub.tenancy.workspaces import is_of_administrator
+from farflung.machinery.errors import FieldError, Obj, forbidden, required
 from farflung.store.base import Change, Entry, Store
 
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 API_BINDING: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding")
 API_VERSION: Final = f"{APIS_GROUP}/v1alpha1"
 MOST_TEMPLATES: Final = 1_000  #: cached bindings of workspace types
+MOST_CONSIDERED: Final = 1_000  #: exports, for a reference without a path
+MOST_LISTED: Final = 10  #: exports in a message
 
 
 class Binder:
@@ -97,15 +101,57 @@ class Binder:
     ) -> ExportKey | None:
         cluster_of_export = self._export_cluster(cluster, reference)
         export = None if cluster_of_export is None else ExportKey(cluster_of_export, reference.name)
-        attributes = Attributes("bind", APIS_GROUP, "apiexports", name=reference.name)
-        if export is not None and (
-            is_hub_export(export) or authorizer.decide(export.cluster, user, attributes).allowed
-        ):
-            return export
-        return None
+        return export if export is not None and self._may_bind(user, authorizer, export) else None
+
+    def _may_bind(self, user: User, authorizer: Authorization, export: ExportKey) -> bool:
+        attributes = Attributes("bind", APIS_GROUP, "apiexports", name=export.name)
+        return is_hub_export(export) or authorizer.decide(export.cluster, user, attributes).allowed
 
     def _export_cluster(self, cluster: str, reference: ExportReference) -> str | None:
         return self._clusters.resolve(reference.path) if reference.path else cluster
+
+    # --- references without a path ----------------------------------------------------------------
+
+    def find_export(self, cluster: str, user: User, authorizer: Authorization, name: str) -> ExportKey | FieldError:
+        """The export of a new binding that names no path: that of its own workspace, else the only one of that name in
+        root and in the children of root that an administrator created.  There, tenants cannot offer one instead.
+        Exports that the user may not bind count, so that the owner of another one cannot replace them."""
+        if exports.exists(self._store, cluster, name):
+            return ExportKey(cluster, name)
+        of_name = self._common_exports(name)
+        found = [one for one in of_name if self._may_bind(user, authorizer, one)]
+        if len(of_name) == len(found) == 1:
+            return found[0]
+        if found:
+            why = f"several workspaces offer the APIExport {name}; name one of them"
+        else:
+            why = (
+                f"no APIExport {name} in this workspace, in root, or in a workspace below root that an administrator "
+                "created; name the workspace that has it"
+            )
+            found = [one for one in self._common_exports() if self._may_bind(user, authorizer, one)]
+        listed = sorted(f"{self._clusters.path_of(one.cluster)}:{one.name}" for one in found)
+        if listed:
+            omitted = f" and {len(listed) - MOST_LISTED} more" if len(listed) > MOST_LISTED else ""
+            why += f". You may bind {', '.join(listed[:MOST_LISTED])}{omitted}"
+        return required("spec.reference.export.path", why)
+
+    def _common_exports(self, name: str = "") -> list[ExportKey]:
+        """The exports of root and of its children that an administrator created; without a name all but those of the
+        hub itself, which every workspace has bound."""
+        entries = self._store.list(exports.EXPORTS).entries
+        keys = (ExportKey(objects.cluster_in(one.key), objects.name_in(one.key)[1]) for one in entries)
+        wanted = (one for one in keys if (one.name == name if name else not is_hub_export(one)))
+        return [one for one in islice(wanted, MOST_CONSIDERED) if self._is_common(one.cluster)]
+
+    def _is_common(self, cluster: str) -> bool:
+        if cluster == ROOT:
+            return True
+        owner = self._clusters.owner_of(cluster)
+        if owner is None or owner.cluster != ROOT:
+            return False
+        entry = self._store.get(workspace_key(ROOT, owner.name))
+        return entry is not None and is_of_administrator(objects.decode(entry)["metadata"].get("annotations") or {})
 
     # --- bindings ---------------------------------------------------------------------------------
 
@@ -114,7 +160,8 @@ class Binder:
         metadata = binding["metadata"]
         reference = bindings.binding_reference(binding)
         if reference is not None:
-            cluster_of_export = self._export_cluster(cluster, reference) or reference.path
+            known = bindings.bound_cluster(binding)
+            cluster_of_export = known or self._export_cluster(cluster, reference) or reference.path
             labels = metadata.get("labels") or {}
             metadata["labels"] = {**labels, EXPORT_LABEL: bindings.label_of(cluster_of_export, reference.name)}
         finalizers = metadata.get("finalizers") or []
@@ -142,7 +189,7 @@ class Binder:
 
     def bound_binding(self, cluster: str, binding: Obj, offer: ExportOffer | None, now: str) -> Obj:
         reference = bindings.binding_reference(binding) or ExportReference("", "")
-        missing = f"{reference.path or cluster}|{reference.name}"
+        missing = f"{reference.path or bindings.found_path(binding) or cluster}|{reference.name}"
         clash = ""
         if offer is not None and offer.resources and offer.identity:
             key = f"{BINDINGS}{cluster}/{binding['metadata']['name']}"
@@ -156,8 +203,7 @@ class Binder:
         reference = bindings.binding_reference(binding)
         if reference is None:
             return None
-        known = (binding.get("status") or {}).get("apiExportClusterName")
-        cluster_of_export = known or self._export_cluster(cluster, reference)
+        cluster_of_export = bindings.bound_cluster(binding) or self._export_cluster(cluster, reference)
         return None if cluster_of_export is None else self.offered(ExportKey(cluster_of_export, reference.name))
 
     def offered(self, export: ExportKey) -> ExportOffer | None:
@@ -205,7 +251,7 @@ class Binder:
             definition = self._apis.definition(one, state.export)
             if definition is not None:
                 names = bindings.names_of(one.group, definition.named["status"]["acceptedNames"])
-                path = state.reference.path or self._clusters.path_of(cluster)
+                path = state.reference.path or self._clusters.path_of(state.export.cluster if state.export else cluster)
                 yield bindings.taken_by_binding(names, objects.name_in(key)[1], path, state.reference.name)
 
     # --- default bindings -------------------------------------------------------------------------

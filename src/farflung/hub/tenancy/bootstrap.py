@@ -22,7 +22,6 @@ from farflung.apis.kcp import compute, kinds
 from farflung.apis.kcp.names import APIS_GROUP, BATTERY, CREATE_ONLY, REPLICATE, ExportReference
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
-from farflung.hub.request.user import User
 from farflung.hub.tenancy import guards
 from farflung.hub.tenancy.api_exports import Exporter, export_key, schema_key, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder
@@ -43,6 +42,7 @@ from farflung.hub.tenancy.direct_writes import (
 from farflung.hub.tenancy.direct_writes import SHARD as SHARDS
 from farflung.hub.tenancy.paths import ROOT, workspace_key
 from farflung.hub.tenancy.workspaces import (
+    BOOTSTRAPPER,
     NO_ANNOTATIONS,
     SHARD,
     NewCluster,
@@ -52,7 +52,6 @@ from farflung.hub.tenancy.workspaces import (
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 
-BOOTSTRAPPER: Final = User("system:kcp:bootstrapper")
 COMPUTE: Final = "compute"
 PROVIDER: Final = "espw"  #: the workspace with the export of the edge API
 SCHEMA: Final = minimal_resource(APIS_GROUP, "v1alpha1", "apiresourceschemas", "APIResourceSchema")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.apis.kcp.names import (
+    BY_ADMINISTRATOR,
     CORE_GROUP,
     OWNER_ANNOTATION,
     PATH_ANNOTATION,
@@ -30,7 +31,7 @@ def check_workspace_change(user: User, new: Obj, old: Obj) -> None:
     for field in ("cluster", "URL"):
         if new["spec"].get(field) != old["spec"].get(field):
             raise workspace_forbidden(new, f"spec.{field} can only be changed by system privileged users")
-    for name in (OWNER_ANNOTATION, REQUIRED_GROUPS):
+    for name in (OWNER_ANNOTATION, BY_ADMINISTRATOR, REQUIRED_GROUPS):
         if not is_operator(user) and annotation(new, name) != annotation(old, name):
             raise workspace_forbidden(
                 new, f"metadata.annotations[{name}] can only be changed by system privileged users"

@@ -14,6 +14,7 @@ from typing import Final
 import orjson
 
 from farflung.apis.kcp.names import (
+    BY_ADMINISTRATOR,
     CREATE_ONLY,
     INTERNAL_CLUSTER,
     INTERNAL_SHARD,
@@ -29,7 +30,7 @@ from farflung.apis.kcp.names import (
 )
 from farflung.apis.names import NAME_LABEL, RBAC_GROUP
 from farflung.hub.catalog import objects
-from farflung.hub.request.user import User
+from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.tenancy import hashes
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types
@@ -54,7 +55,7 @@ from farflung.hub.tenancy.paths import (
     TypeReference,
     workspace_key,
 )
-from farflung.hub.tenancy.workspace_authorizer import is_privileged
+from farflung.hub.tenancy.workspace_authorizer import is_operator, is_privileged
 from farflung.hub.tenancy.workspace_types import (
     TypeLineage,
     WorkspaceType,
@@ -65,6 +66,9 @@ from farflung.machinery.selectors import selector_of
 from farflung.store.base import Change, Entry, Store
 
 ADMIN_BINDING: Final = "workspace-admin"
+BOOTSTRAPPER: Final = User("system:kcp:bootstrapper", (ADMINISTRATORS,))  #: the hub, as the creator of workspaces
+#: administrators whose tokens the hub creates; an annotation tells other administrators from users of these names
+OWN_ADMINISTRATORS: Final = frozenset({BOOTSTRAPPER.name, "kcp-admin", "shard-admin"})
 SHARD: Final = "root"
 SHARD_KEY: Final = "/core.kcp.io/shards/root/root"
 UNIVERSAL: Final = "root:universal"  #: the initializer that creates the namespace `default`
@@ -165,6 +169,9 @@ class Tenancy:
         metadata = workspace["metadata"]
         annotations = metadata.setdefault("annotations", {})
         annotations[OWNER_ANNOTATION] = owner_text(user)
+        annotations.pop(BY_ADMINISTRATOR, None)
+        if mark := administrator_mark(user):
+            annotations[BY_ADMINISTRATOR] = mark
         self._require_groups(cluster, annotations)
         spec = workspace.setdefault("spec", {})
         type_reference = (spec.get("type") or {}) if type(spec) is dict else None
@@ -398,6 +405,25 @@ def owner_name(text: str) -> str:
         return ""
     name = str(owner.get("username", ""))
     return "" if owner.get("extra") or name.startswith(SYSTEM) else name
+
+
+def administrator_mark(user: User) -> str:
+    """Whether an administrator creates a workspace, if the name of its owner does not tell; else empty."""
+    is_administrator = is_privileged(user) or is_operator(user)
+    if is_administrator == (user.name in OWN_ADMINISTRATORS):
+        return ""
+    return "true" if is_administrator else "false"
+
+
+def is_of_administrator(annotations: Mapping[str, str]) -> bool:
+    """Whether an administrator of the hub, or the hub itself, created a workspace."""
+    mark = annotations.get(BY_ADMINISTRATOR, "")
+    if mark:
+        return mark == "true"
+    try:
+        return orjson.loads(annotations.get(OWNER_ANNOTATION, "")).get("username") in OWN_ADMINISTRATORS
+    except (orjson.JSONDecodeError, AttributeError, TypeError):
+        return False
 
 
 def workspace_forbidden(workspace: Obj, why: str) -> Exception:

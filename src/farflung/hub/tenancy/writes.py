@@ -32,7 +32,7 @@ from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
 from farflung.hub.tenancy.paths import ROOT
 from farflung.hub.tenancy.workspace_authorizer import is_operator, is_privileged
 from farflung.hub.tenancy.workspaces import MayUse, Tenancy
-from farflung.machinery.errors import Obj, forbidden
+from farflung.machinery.errors import FieldError, Obj, forbidden
 
 May = Callable[[str, str, User, Attributes], bool]  #: whether a user has a permission in a cluster, or in a view of it
 
@@ -108,8 +108,20 @@ class WorkspaceWrites:
         new, old = write.new, write.old
         reference = bindings.binding_reference(new)
         if reference is not None and (old is None or bindings.binding_reference(old) != reference):
+            if old is None and reference.name and not reference.path:
+                reference = self._find_export(write, reference.name)
             self._check_may_bind(write, reference, "APIBinding")
         self._binder.admit_binding(write.call.target.cluster, new)
+
+    def _find_export(self, write: Write, name: str) -> ExportReference:
+        """The export that a new binding without a path means, which is recorded in its status.  Raises 422."""
+        call = write.call
+        found = self._binder.find_export(call.target.cluster, call.user, call.tools.authorizer, name)
+        if isinstance(found, FieldError):
+            raise call.invalid(write.name, [found])
+        path = self._tenancy.clusters.path_of(found.cluster)
+        write.new["status"] = {"apiExportClusterName": found.cluster, "apiExportPath": path}
+        return ExportReference(path, name)
 
     def _check_endpoints(self, write: Write) -> None:
         spec = write.new.get("spec")
