@@ -119,7 +119,7 @@ class Server(SilentTransport):
             self.bindings[known["metadata"]["uid"]] += 1
             name = body["target"]["name"]
             body = {
-                "metadata": {"annotations": metadata["annotations"]},
+                "metadata": {"annotations": metadata["annotations"], "labels": metadata["labels"]},
                 "spec": {"nodeName": name, "clusterName": name},
                 "status": {"conditions": [{"type": "PodScheduled", "status": "True"}]},
             }

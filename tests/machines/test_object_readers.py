@@ -346,7 +346,7 @@ LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a",
 def bound(pod: Obj, chosen: PlacedReplica) -> Obj:
     """As a Binding leaves it."""
     key, site = Key("shop", "default", "vm"), Site(chosen.site, region="r", zone="z")
-    binding = statuses.binding(key, ObservedSubject("u1", "7"), chosen, site)
+    binding = statuses.binding(key, ObservedSubject("u1", "7"), chosen, site, {})
     metadata = {**pod["metadata"], "annotations": {"a": "b", **binding["metadata"]["annotations"]}}
     spec = {**pod["spec"], "nodeName": chosen.site.name, "clusterName": chosen.site.name}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}

@@ -97,7 +97,7 @@ class MachineBinder:
         collection = PODS if subject.kind == POD else ALLOCATIONS
         return await self._client_of(subject).get(collection, subject.key.name, subject.key.namespace)
 
-    async def unbind(self, subject: SchedulingSubject, found: Obj, refused_by: SiteKey | None = None) -> None:
+    async def unbind(self, subject: SchedulingSubject, found: Obj, refused_by: SiteKey | None) -> None:
         """Unbind the Pod if it is unchanged.  `refused_by`: the Cluster that refused it."""
         patch = statuses.unbind_patch(found, refused_by, self._now())
         client = self._client_of(subject)
@@ -114,8 +114,8 @@ class MachineBinder:
     async def _bind_pod(self, placed: PlacedSubject) -> None:
         subject, chosen = placed.subject, placed.decision.chosen[0]
         site = self._state.engine.site(chosen.site) or Site(chosen.site)
-        await self._ensure_label(placed, statuses.delivery_label(chosen.site) if self._delivers(chosen.site) else None)
-        binding = statuses.binding(subject.key, self._latest(placed), chosen, site)
+        labels = statuses.delivery_labels(chosen.site) if self._delivers(chosen.site) else {}
+        binding = statuses.binding(subject.key, self._latest(placed), chosen, site, labels)
         await self._client_of(subject).create(PODS, binding, subject.key.namespace, "binding")
 
     def _latest(self, placed: PlacedSubject) -> ObservedSubject:
@@ -126,12 +126,6 @@ class MachineBinder:
             return placed.observed
         same = (observed.request.items, observed.request.selector) == (placed.request.items, placed.request.selector)
         return observed if same else placed.observed
-
-    async def _ensure_label(self, placed: PlacedSubject, label: str | None) -> None:
-        """Set or remove the delivery label before the binding."""
-        observed = self._latest(placed)
-        if (observed.request or placed.request).labels.get(BOUND_CLUSTER) != label:
-            await self.set_label(placed.subject, observed, label)
 
     async def set_label(self, subject: SchedulingSubject, observed: ObservedSubject, label: str | None) -> None:
         """Set the delivery label if the Pod is unchanged; None removes it."""

@@ -346,7 +346,7 @@ class SubjectDecoder:
             tolerations=_tolerations(spec),
             refused_by=_refused_by(metadata),
             refusal=_annotation(metadata, LAST_REFUSAL),
-            status_outdated=DELIVERED_BYTES in bytes(pod.status) or BOUND_CLUSTER in (metadata.labels or ()),
+            status_outdated=DELIVERED_BYTES in bytes(pod.status),
             status=bytes(pod.status),
         )
 

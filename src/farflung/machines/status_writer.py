@@ -237,9 +237,6 @@ class DeliveryStatusWriter:
             found = await self._binder.fetch(subject)
         except NotFound:
             return None
-        if statuses.is_half_bound(found) and not self._state.is_in_progress(found["metadata"]["uid"]):
-            await self._binder.unbind(subject, found)
-            return None
         reason, message = ("", "") if problem is None else (problem.cause.reason, _message(problem))
         now = times.format_seconds(self._now())
         status = statuses.bound_pod_status(found, reason, message, now)

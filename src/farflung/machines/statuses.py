@@ -43,7 +43,7 @@ def bound_annotations(chosen: PlacedReplica, site: Site) -> dict[str, str]:
     }
 
 
-def binding(key: Key, observed: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
+def binding(key: Key, observed: ObservedSubject, chosen: PlacedReplica, site: Site, labels: Mapping[str, str]) -> Obj:
     """The resourceVersion lets the server refuse it if the Pod changed since the decision."""
     target = {"apiVersion": "globalscheduler.com/v1", "kind": "Cluster", "name": chosen.site.name}
     if chosen.site.namespace:
@@ -54,6 +54,7 @@ def binding(key: Key, observed: ObservedSubject, chosen: PlacedReplica, site: Si
         "uid": observed.uid,
         "resourceVersion": observed.version,
         "annotations": bound_annotations(chosen, site),
+        "labels": labels,
     }
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
@@ -140,14 +141,6 @@ def is_bound(obj: Obj) -> bool:
 def is_returned(annotations: Mapping[str, str] | None) -> bool:
     """Whether its status was returned from the edge."""
     return STATUS_RETURNED_FROM in (annotations or ())
-
-
-def is_half_bound(obj: Obj) -> bool:
-    """Whether it has a delivery label and is not bound."""
-    spec = obj.get("spec") or {}
-    return BOUND_CLUSTER in (obj["metadata"].get("labels") or {}) and not (
-        spec.get("nodeName") or spec.get("clusterName")
-    )
 
 
 def is_scheduled(status: Obj) -> bool:

@@ -331,20 +331,28 @@ async def test_lists_of_pods_are_merged_and_those_of_machines_replaced(shop: Sho
 
 async def test_a_machine_is_bound_to_a_cluster_in_one_write(shop: Shop) -> None:
     made = (await shop.create(demo())).json
-    before = shop.hub.store.revision
-    answer = await shop.bind(
-        binding("demovm", uid=made["metadata"]["uid"], annotations={"globalscheduler.com/score": "7"})
-    )
+    before, labels = shop.hub.store.revision, {"globalscheduler.com/cluster": "az1-0123456789abcdef"}
+    annotations = {"globalscheduler.com/score": "7"}
+    answer = await shop.bind(binding("demovm", uid=made["metadata"]["uid"], annotations=annotations, labels=labels))
     assert (answer.status, answer.json["status"]) == (201, "Success")
     assert shop.hub.store.revision == before + 1
     pod = await shop.pod()
     assert (pod["spec"]["nodeName"], pod["spec"]["clusterName"]) == ("az1", "az1")
     assert pod["metadata"]["annotations"]["globalscheduler.com/score"] == "7"
+    assert pod["metadata"]["labels"] == labels
     assert pod["metadata"]["generation"] == 2
     assert pod["status"] == {
         "phase": "Pending",
         "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2024-05-01T12:00:00Z"}],
     }
+
+
+@pytest.mark.parametrize("name, value", [("app", "shop"), ("globalscheduler.com/cluster", "no label")])
+async def test_a_binding_with_labels_that_are_not_the_schedulers_is_refused(shop: Shop, name: str, value: str) -> None:
+    await shop.create(demo())
+    with shop.hub.writes_nothing():
+        answer = await shop.bind(binding("demovm", labels={name: value}))
+    assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, "metadata.labels")
 
 
 async def test_other_conditions_and_the_phase_stay(shop: Shop) -> None:

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.names import POD_SCHEDULED
+from farflung.apis.validation import check_labels
 from farflung.http.messages import Answer
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, Shape, builtin_shape
@@ -109,6 +111,11 @@ def check_binding(binding: Obj, *, clusters: bool) -> None:
         errors.append(required("target.name"))
     elif clusters and (wrong := names.dns_subdomain(target["name"])):
         errors.append(invalid_value("target.name", target["name"], ",".join(wrong)))
+    if is_for_cluster(binding):
+        labels = binding["metadata"].get("labels") or {}
+        check_labels(labels, "metadata.labels", errors)
+        strange = [name for name in labels if not name.startswith(f"{GLOBALSCHEDULER_GROUP}/")]
+        errors += [invalid_value("metadata.labels", name, "must be a label of the scheduler") for name in strange]
     refuse(binding, errors)
 
 
@@ -163,7 +170,7 @@ def check_assignable(pod: Obj, binding: Obj) -> None:
 
 
 def is_for_cluster(binding: Obj) -> bool:
-    return bool(binding["target"].get("kind") == CLUSTER)
+    return bool((binding.get("target") or {}).get("kind") == CLUSTER)
 
 
 def scheduled(call: Call) -> Obj:
@@ -173,10 +180,12 @@ def scheduled(call: Call) -> Obj:
 
 
 def assigned(pod: Obj, binding: Obj, condition: Obj) -> Obj:
-    """As upstream, a binding changes no managedFields."""
+    """As upstream, a binding changes no managedFields.  Only machines get its labels."""
     spec = pod["spec"] = {**(pod.get("spec") or {}), "nodeName": binding["target"]["name"]}
     if is_for_cluster(binding):
         spec["clusterName"] = binding["target"]["name"]
+        if labels := binding["metadata"].get("labels"):
+            pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
     if noted := binding["metadata"].get("annotations"):
         pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **noted}
     status = pod["status"] = {**(pod.get("status") or {})}
