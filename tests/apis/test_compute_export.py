@@ -9,10 +9,11 @@ from hub_harness import MERGE_PATCH, LocalHub
 
 from farflung.apis.custom_kinds import Described
 from farflung.apis.kcp import compute
+from farflung.apis.kcp.names import COMPUTE_EXPORT
 from farflung.machinery.errors import Obj
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-EXPORTED = {one.kind: one for one in compute.kinds()}
+EXPORTED = {one.kind: one for export in compute.EXPORTED for one in compute.kinds(export)}
 DEPLOYMENT: Obj = {
     "replicas": 3,
     "selector": {"matchLabels": {"app": "common"}},
@@ -59,15 +60,15 @@ async def test_the_schema_of_every_exported_kind_is_structural(kind: str) -> Non
 
 
 def test_the_export_has_the_names_that_kcp_gives_them() -> None:
-    names = [schema["metadata"]["name"] for schema in compute.resource_schemas()]
+    names = [schema["metadata"]["name"] for schema in compute.resource_schemas(COMPUTE_EXPORT)]
     assert names == [
         "v124.ingresses.networking.k8s.io",
         "v124.services.core",
         "v124.deployments.apps",
         "v124.pods.core",
     ]
-    assert compute.api_export()["spec"]["latestResourceSchemas"] == names
-    assert compute.resource_schemas()[1]["spec"]["group"] == ""
+    assert compute.api_export(COMPUTE_EXPORT)["spec"]["latestResourceSchemas"] == names
+    assert compute.resource_schemas(COMPUTE_EXPORT)[1]["spec"]["group"] == ""
 
 
 async def test_a_deployment_stays_as_it_was_sent() -> None:

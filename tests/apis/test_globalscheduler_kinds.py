@@ -27,7 +27,7 @@ def test_every_field_is_documented(kind: str) -> None:
 
 
 def test_every_field_of_a_virtual_machine_is_documented() -> None:
-    [pods] = [one for one in compute.kinds() if one.plural == "pods"]
+    [pods] = [one for one in compute.kinds("kubernetes") if one.plural == "pods"]
     fields = pods.fields["spec"]["properties"]
     ours = {name: fields[name] for name in ("virtualMachine", "nics", "clusterName", "resourceType")}
     ours["virtualMachine"] = {

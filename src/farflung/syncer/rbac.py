@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from farflung.apis.edge.names import EDGE_GROUP
-from farflung.apis.kcp.names import APIS_GROUP, CORE_GROUP
+from farflung.apis.kcp.compute import EXPORTED
+from farflung.apis.kcp.names import APIS_GROUP, CORE_GROUP, MORE_EXPORT
 from farflung.apis.names import CERTIFICATES_GROUP, POLICIES_GROUP, RBAC_GROUP
 from farflung.machinery.errors import Obj
 from farflung.placement.names import DEFINITIONS, NAMESPACES, THE_ONE, Category, GroupResource, category
@@ -152,6 +153,9 @@ def policy_rules() -> list[Obj]:
         _rule("", ["pods/status", "services/status"], STATUS),
         _rule("apps", ["deployments/status"], STATUS),
         _rule("networking.k8s.io", ["ingresses/status"], STATUS),
+        *_by_group(
+            (GroupResource(one.group, one.plural) for one in EXPORTED[MORE_EXPORT] if one.has_status), STATUS, "/status"
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The APIExport `kubernetes` of root:compute: four built-in kinds as APIResourceSchemas.
+"""The APIExports of built-in kinds in root:compute: kcp's `kubernetes` with four kinds, and `kubernetes-more`.
 
 Their schemas are the built-in ones in structural form.  Only keys of map lists have defaults: `replicas` of a
 Deployment, for example, stays absent.  A Pod may be a virtual machine.
@@ -11,12 +11,30 @@ from functools import cache
 from typing import Any, Final
 
 from farflung.apis import definitions
+from farflung.apis.builtin.kinds import WORKLOADS
 from farflung.apis.custom_kinds import Described, anything, quantity
 from farflung.apis.globalscheduler import pods
-from farflung.apis.kcp.names import COMPUTE_ANNOTATION
+from farflung.apis.kcp.names import COMPUTE_ANNOTATION, COMPUTE_EXPORT, MORE_EXPORT
+from farflung.apis.resource import Resource
 from farflung.machinery.errors import Obj
 
-EXPORT: Final = "kubernetes"
+#: the kinds of kcp's export
+KCP_KINDS: Final = ("ingresses.networking.k8s.io", "services", "deployments.apps", "pods")
+#: kinds whose objects a cluster creates for itself
+NEVER_EXPORTED: Final = frozenset(
+    {
+        "bindings",
+        "componentstatuses",
+        "nodes",
+        "apiservices.apiregistration.k8s.io",
+        "controllerrevisions.apps",
+        "csinodes.storage.k8s.io",
+        "csistoragecapacities.storage.k8s.io",
+        "volumeattachments.storage.k8s.io",
+        "ipaddresses.networking.k8s.io",
+        "resourceslices.resource.k8s.io",
+    }
+)
 SCALE: Final = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
 QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
@@ -86,21 +104,25 @@ def _list(schema: Obj, items: Obj) -> Obj:
     return {**found, "items": {**items, "properties": fields}}
 
 
-def _kind(group: str, plural: str, definition: str, short_name: str, *categories: str, **rest: Any) -> Described:
-    schema = structural(definition)
-    fields = {name: field for name, field in schema["properties"].items() if name in ("spec", "status")}
+def _described(resource: Resource, snapshot: str) -> Described:
+    schema = structural(resource.definition)
+    fields = {
+        name: field for name, field in schema["properties"].items() if name not in ("apiVersion", "kind", "metadata")
+    }
     return Described(
-        group,
-        plural,
-        definition.rpartition(".")[2],
+        resource.group,
+        resource.plural,
+        resource.kind,
         schema["description"],
-        pods.extended(fields, _virtual_machine()) if (group, plural) == ("", "pods") else fields,
-        namespaced=True,
-        short_names=(short_name,),
-        categories=categories,
-        version="v1",
-        snapshot="v124",
-        **rest,
+        pods.extended(fields, _virtual_machine()) if resource.qualified == "pods" else fields,
+        required=[name for name in schema.get("required", ()) if name in fields],
+        status=resource.has_status,
+        scale=SCALE if resource.subresource("scale") is not None else {},
+        namespaced=resource.namespaced,
+        short_names=resource.short_names,
+        categories=resource.categories,
+        version=resource.version,
+        snapshot=snapshot,
     )
 
 
@@ -111,35 +133,45 @@ def _virtual_machine() -> Obj:
     )
 
 
-@cache
-def kinds() -> tuple[Described, ...]:
-    """The exported kinds, in the order in which bindings list them."""
-    return (
-        _kind("networking.k8s.io", "ingresses", "io.k8s.api.networking.v1.Ingress", "ing"),
-        _kind("", "services", "io.k8s.api.core.v1.Service", "svc", "all"),
-        _kind("apps", "deployments", "io.k8s.api.apps.v1.Deployment", "deploy", "all", scale=SCALE),
-        _kind("", "pods", "io.k8s.api.core.v1.Pod", "po", "all"),
-    )
+def _preferred() -> dict[str, Resource]:
+    """Every built-in kind that is not part of each workspace, in its preferred version."""
+    found: dict[str, Resource] = {}
+    for one in WORKLOADS:
+        found.setdefault(one.qualified, one)
+    return found
+
+
+_BY_NAME: Final = _preferred()
+#: the kinds of each export, in the order in which bindings list them
+EXPORTED: Final[Mapping[str, tuple[Resource, ...]]] = {
+    COMPUTE_EXPORT: tuple(_BY_NAME[name] for name in KCP_KINDS),
+    MORE_EXPORT: tuple(one for name, one in _BY_NAME.items() if name not in {*KCP_KINDS, *NEVER_EXPORTED}),
+}
+#: the first part of the names of their schemas
+SNAPSHOTS: Final = {COMPUTE_EXPORT: "v124", MORE_EXPORT: "v134"}
+SCHEMA_NAMES: Final = frozenset(
+    f"{SNAPSHOTS[export]}.{one.plural}.{one.group or 'core'}" for export, found in EXPORTED.items() for one in found
+)
 
 
 @cache
-def schema_names() -> frozenset[str]:
-    return frozenset(one.resource_schema_name for one in kinds())
+def kinds(export: str) -> tuple[Described, ...]:
+    return tuple(_described(one, SNAPSHOTS[export]) for one in EXPORTED[export])
 
 
-def resource_schemas() -> list[Obj]:
-    """The APIResourceSchemas of root:compute, to be created.  The schemas in them are not to be changed."""
-    return [one.resource_schema() for one in kinds()]
+def resource_schemas(export: str) -> list[Obj]:
+    """The APIResourceSchemas of an export, to be created.  The schemas in them are not to be changed."""
+    return [one.resource_schema() for one in kinds(export)]
 
 
-def api_export() -> Obj:
-    """The APIExport of root:compute, to be created."""
+def api_export(export: str) -> Obj:
+    """An APIExport of root:compute, to be created."""
     return {
         "apiVersion": "apis.kcp.io/v1alpha1",
         "kind": "APIExport",
-        "metadata": {"name": EXPORT, "annotations": {COMPUTE_ANNOTATION: "true"}},
+        "metadata": {"name": export, "annotations": {COMPUTE_ANNOTATION: "true"}},
         "spec": {
-            "latestResourceSchemas": [one.resource_schema_name for one in kinds()],
+            "latestResourceSchemas": [one.resource_schema_name for one in kinds(export)],
             "maximalPermissionPolicy": {"local": {}},
         },
     }

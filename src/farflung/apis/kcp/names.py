@@ -17,7 +17,8 @@ TOPOLOGY_GROUP: Final = "topology.kcp.io"
 WORKLOAD_GROUP: Final = "workload.kcp.io"
 
 COMPUTE: Final = "root:compute"  #: the workspace that exports Pods, Clusters and Allocations
-COMPUTE_EXPORT: Final = "kubernetes"  #: the export of Pods and other kinds of Kubernetes there
+COMPUTE_EXPORT: Final = "kubernetes"  #: the export of Pods, Services, Deployments and Ingresses there
+MORE_EXPORT: Final = "kubernetes-more"  #: the export of all other kinds of workloads there
 
 # --- users in maximal permission policies ---------------------------------------------------------
 

@@ -109,7 +109,10 @@ class Bootstrap:
         cluster = await self._workspace(COMPUTE, annotations, spec, {REPLICATE: APIS_GROUP})
         if cluster:
             await self._grant(cluster, compute_roles())
-            await self._export(cluster, compute.EXPORT, compute.resource_schemas, compute.api_export)
+            for name in compute.EXPORTED:
+                await self._export(
+                    cluster, name, partial(compute.resource_schemas, name), partial(compute.api_export, name)
+                )
             await self._export(
                 cluster, GLOBALSCHEDULER_GROUP, globalscheduler.resource_schemas, globalscheduler.api_export
             )

@@ -27,8 +27,13 @@ from farflung.store.base import Revision
 #: in a workspace, in a workspace whose binding is being deleted, and in the export's view
 Form = Literal["bound", "ending", "viewed"]
 
-#: kinds with the printer columns of Kubernetes, whatever their schema
-PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
+#: kinds with the printer columns of Kubernetes, whatever their schema; kcp prints Ingresses like any custom resource
+PRINTED: Final = frozenset(
+    (one.group, one.plural)
+    for exported in compute.EXPORTED.values()
+    for one in exported
+    if one.qualified != "ingresses.networking.k8s.io"
+)
 BINDING: Final = Subresource(machines.BINDING, ("create",), "Binding", "", "v1")
 SELECTABLE: Final = kinds.selectable((".spec.nodeName", ".spec.clusterName", ".status.phase"))
 #: errors of a printer that gets an object of another shape
@@ -45,7 +50,7 @@ class BoundDefinition(Definition):
     def __init__(self, schema: Obj, identity: str, settled: Revision, form: Form = "bound") -> None:
         """`identity`: the identity under which objects are stored."""
         self.identity = identity
-        self._is_of_kcp = schema["metadata"]["name"] in compute.schema_names()
+        self._has_builtin_types = schema["metadata"]["name"] in compute.SCHEMA_NAMES
         definition = as_definition(schema)
         resources = [served_resource(one, identity, form) for one in kinds.resources_of(definition)]
         resources = [with_pod_binding(one, definition) for one in resources]
@@ -63,7 +68,7 @@ class BoundDefinition(Definition):
             return kind
         shape = replace(kind.shape, merging=shape_of(native).schema, encoded=native.definition)
         rules = machine_rules(kind.rules) if self._has_machines(resource) else kind.rules
-        if not self._is_of_kcp:
+        if not self._has_builtin_types:
             return replace(kind, shape=shape, rules=with_builtin_rules(rules, native))
         accepted = KCP_ACCEPTS.get((resource.group, resource.plural), ())
         return replace(kind, shape=shape, rules=with_builtin_rules(rules, native, accepted, same_types=True))

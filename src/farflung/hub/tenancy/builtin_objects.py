@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
-from farflung.apis.kcp.compute import EXPORT
+from farflung.apis.kcp.compute import EXPORTED
 from farflung.apis.kcp.names import (
     APIRESOURCE_GROUP,
     APIS_GROUP,
     BATTERY,
+    COMPUTE_EXPORT,
     CONSUMER,
     CORE_GROUP,
     CREATE_ONLY,
+    MORE_EXPORT,
     SCHEDULING_GROUP,
     TENANCY_GROUP,
     TOPOLOGY_GROUP,
@@ -91,11 +93,31 @@ def compute_roles() -> list[tuple[Obj, Obj]]:
     access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     return [
         _granted("compute:access", AUTHENTICATED, access),
-        _granted("compute:bind", AUTHENTICATED, _bind(EXPORT)),
+        _granted("compute:bind", AUTHENTICATED, _bind(COMPUTE_EXPORT)),
+        _granted("compute:bind-more", AUTHENTICATED, _bind(MORE_EXPORT)),
+        _granted("compute:maximal-permission-policy-more", CONSUMER + AUTHENTICATED, *more_kinds_rules()),
         _granted("compute:maximal-permission-policy", CONSUMER + AUTHENTICATED, *usual, scale, *status, pods),
         _granted("compute:virtual-machines", CONSUMER + AUTHENTICATED, _rule("", ["pods"], ["*"]), stacks, clusters),
         _granted("compute:virtual-machine-operators", CONSUMER + OPERATORS, *everything),
         _granted("compute:bind-global-scheduler", AUTHENTICATED, _bind(GLOBALSCHEDULER_GROUP)),
+    ]
+
+
+def more_kinds_rules() -> list[Obj]:
+    """All verbs, except that only syncers write the status."""
+    groups: dict[str, tuple[list[str], list[str]]] = {}
+    for one in EXPORTED[MORE_EXPORT]:
+        writable, readable = groups.setdefault(one.group, ([], []))
+        writable.append(one.plural)
+        if one.subresource("scale") is not None:
+            writable.append(f"{one.plural}/scale")
+        if one.has_status:
+            readable.append(f"{one.plural}/status")
+    return [
+        _rule(group, resources, verbs)
+        for group, lists in groups.items()
+        for resources, verbs in zip(lists, (["*"], READ), strict=True)
+        if resources
     ]
 
 
