@@ -140,7 +140,10 @@ async def test_compute_exports_kubernetes_to_everybody() -> None:
     export = hub.object(f"/apis.kcp.io/apiexports/{cluster}/kubernetes")
     assert export["metadata"]["annotations"]["kcp.io/path"] == "root:compute"
     assert export["status"]["virtualWorkspaces"] == [{"url": f"{URL}/services/apiexport/{cluster}/kubernetes"}]
-    assert len(hub.names(f"/apis.kcp.io/apiresourceschemas/{cluster}/")) == 6
+    assert len(export["spec"]["latestResourceSchemas"]) == 4
+    more = hub.object(f"/apis.kcp.io/apiexports/{cluster}/kubernetes-more")
+    exported = {*export["spec"]["latestResourceSchemas"], *more["spec"]["latestResourceSchemas"]}
+    assert exported < set(hub.names(f"/apis.kcp.io/apiresourceschemas/{cluster}/"))
     bindings = [
         hub.object(f"/apis.kcp.io/apibindings/{cluster}/{name}")
         for name in hub.names(f"/apis.kcp.io/apibindings/{cluster}/")
