@@ -417,6 +417,32 @@ async def test_a_hub_is_only_believed_by_its_authority_or_if_anybody_is(hub: Hub
         await user_name(load(written(tmp_path, config(other, token))))
 
 
+@pytest.mark.parametrize("inline", [True, False], ids=["data", "file"])
+async def test_new_connections_use_a_replaced_authority(hub: HubProcess, tmp_path: Path, inline: bool) -> None:
+    """The kubeconfig that cannot be read while it is written changes nothing."""
+    other = ensure_certificates(tmp_path / "other", [], datetime.now(UTC)).ca_pem
+    good = (hub.directory / "ca.crt").read_bytes()
+    url, token = hub.config["clusters"][0]["cluster"]["server"], {"token": hub.token}
+
+    def write(authority: bytes) -> str:
+        written(tmp_path, authority.decode(), "ca.crt")
+        data = {"certificate-authority-data": base64.b64encode(authority).decode()}
+        return written(
+            tmp_path, config({"server": url, **(data if inline else {"certificate-authority": "ca.crt"})}, token)
+        )
+
+    access = load(write(other))
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        await user_name(access)
+    write(good)
+    assert await user_name(access)
+    written(tmp_path, "{")
+    assert await user_name(access)
+    write(other)
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        await user_name(access)
+
+
 def certificate_of(hub: HubProcess, name: str) -> tuple[bytes, bytes]:
     certificates = ensure_certificates(hub.directory, ["127.0.0.1"], datetime.now(UTC))
     return issue_client_certificate(certificates, name, ["system:masters"], datetime.now(UTC))

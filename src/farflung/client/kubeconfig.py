@@ -6,7 +6,7 @@ import base64
 import binascii
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,8 @@ from farflung.client.dialer import proxy_to
 from farflung.client.errors import KubeconfigError, NoKubeconfig
 from farflung.client.transport import Credentials, HttpTransport, do_nothing
 from farflung.lib import yaml_loader
+from farflung.lib.files import FileVersion, file_version
+from farflung.lib.tls import ReplaceableContext
 
 Section = dict[str, Any]
 
@@ -54,6 +56,8 @@ class ClientConfig:
     credentials: Credentials
     proxy: str | None
     forget: Callable[[], None] = do_nothing  #: drops cached credentials
+    files: tuple[Path, ...] = ()  #: with its certificates
+    has_plugin: bool = False  #: an exec plugin may present a certificate
 
     def transport(self) -> HttpTransport:
         """Must be called in a running event loop."""
@@ -71,8 +75,8 @@ def load(
     path: str | None = None, *, context: str = "", cluster: str = "", user: str = "", server: str = ""
 ) -> ClientConfig:
     """Load this file, those of $KUBECONFIG, ~/.kube/config, or the in-cluster configuration.  `context`, `cluster`,
-    `user` and `server` (a URL or host:port) override the file.  Raises KubeconfigError; NoKubeconfig if no file was
-    named and none exists."""
+    `user` and `server` (a URL or host:port) override the file.  New connections use replaced certificates.  Raises
+    KubeconfigError; NoKubeconfig if no file was named and none exists."""
     files = [Path(path)] if path else files_of_environment(os.environ)
     if not any(map(_exists, files)):
         if not path and (ACCOUNT / "token").exists():
@@ -80,7 +84,46 @@ def load(
             return replace(found, server=server_url(server, secured=True)) if server else found
         missing = KubeconfigError if path else NoKubeconfig
         raise missing(f"there is no {os.pathsep.join(map(str, files))}")
-    return client_config(merge(files), context=context, cluster=cluster, user=user, server=server)
+
+    def read() -> ClientConfig:
+        return client_config(merge(files), context=context, cluster=cluster, user=user, server=server)
+
+    return followed(read(), files, read)
+
+
+def followed(config: ClientConfig, files: Sequence[Path], read: Callable[[], ClientConfig]) -> ClientConfig:
+    """The same server and credentials, with the certificates of the files whenever they change.  Certificates of an
+    exec plugin are in no file, so its context stays."""
+    if config.tls is None or config.has_plugin:
+        return config
+
+    def certificates() -> ssl.SSLContext | None:
+        try:
+            return read().tls
+        except KubeconfigError:
+            return None  # it is being written, and is read again when it has changed
+
+    return replace(config, tls=ReplaceableContext(FollowedFiles([*files, *config.files], config.tls, certificates)))
+
+
+class FollowedFiles:
+    def __init__(self, files: Sequence[Path], first: ssl.SSLContext, read: Callable[[], ssl.SSLContext | None]) -> None:
+        """`first`: the context of the files now; `read`: None if they cannot be read."""
+        self._files = files
+        self._newest = first
+        self._read = read
+        self._versions = self._current_versions()
+
+    def __call__(self) -> ssl.SSLContext:
+        """The newest context."""
+        versions = self._current_versions()
+        if versions != self._versions:
+            self._versions = versions
+            self._newest = self._read() or self._newest
+        return self._newest
+
+    def _current_versions(self) -> list[FileVersion]:
+        return list(map(file_version, self._files))
 
 
 def files_of_environment(environment: Mapping[str, str]) -> list[Path]:
@@ -227,7 +270,15 @@ def _access(cluster: Section, user: Section, namespace: str) -> ClientConfig:
         credentials.headers,
         proxy_to(parts, _text(cluster, "proxy-url")),
         credentials.forget,
+        tuple(_certificate_files(cluster, user)),
+        bool(user.get("exec")),
     )
+
+
+def _certificate_files(cluster: Section, user: Section) -> Iterator[Path]:
+    for section, name in ((cluster, "certificate-authority"), (user, "client-certificate"), (user, "client-key")):
+        if not _text(section, f"{name}-data") and (path := _text(section, name)):
+            yield _beside(section, path)
 
 
 def _url(text: str) -> SplitResult:
@@ -367,15 +418,19 @@ def in_cluster_config(environment: Mapping[str, str], directory: Path = ACCOUNT)
     if not host:
         raise KubeconfigError("there is no kubeconfig, and KUBERNETES_SERVICE_HOST is not set")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    namespace = directory / "namespace"
+    namespace, authority = directory / "namespace", directory / "ca.crt"
     credentials = TokenFile(directory / "token")
-    return ClientConfig(
-        server,
-        "",
-        namespace.read_text().strip() if namespace.exists() else "default",
-        _tls({"certificate-authority": str(directory / "ca.crt")}, {}),
-        None,
-        credentials.headers,
-        proxy_to(_url(server)),
-        credentials.forget,
-    )
+
+    def read() -> ClientConfig:
+        return ClientConfig(
+            server,
+            "",
+            namespace.read_text().strip() if namespace.exists() else "default",
+            _tls({"certificate-authority": str(authority)}, {}),
+            None,
+            credentials.headers,
+            proxy_to(_url(server)),
+            credentials.forget,
+        )
+
+    return followed(read(), [authority], read)

@@ -49,6 +49,18 @@ def copy_private(source: Path, target: Path) -> None:
     sync_directory(target.parent)
 
 
+FileVersion = tuple[int, int, int] | None  #: None: the file does not exist or cannot be read
+
+
+def file_version(path: Path) -> FileVersion:
+    """Differs after a file was replaced.  Costs one system call."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def sync_directory(path: Path) -> None:
     """Makes creations, renames and deletions in the directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
