@@ -14,6 +14,7 @@ from servers import NetworkServer
 
 from farflung.cli import credentials, start
 from farflung.cli.credentials import Administrator
+from farflung.http.certificates import CertificateHolder
 from farflung.http.server import Server, serve
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.catalog import objects
@@ -51,7 +52,9 @@ class ThreadedHub:
 
     async def _start(self, options: Options, users: dict[str, User]) -> tuple[Assembly, Server]:
         store = MemoryStore(stamp=objects.stamp)
-        assembly = Assembly(HubDependencies(store, signing_keys(), authority(), hashed(users)), options, Sources())
+        assembly = Assembly(
+            HubDependencies(store, signing_keys(), CertificateHolder(authority()), hashed(users)), options, Sources()
+        )
         await assembly.start()
         return assembly, await serve(assembly.hub, host="127.0.0.1", port=0, tls=None)
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 from hub_harness import NEW_UID, authority, hashed
 from simulated_time import now
 
+from farflung.http.certificates import CertificateHolder
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.catalog import objects
@@ -46,7 +47,9 @@ class House:
     def _build(self) -> None:
         users = hashed({TOKEN: User("admin", (ADMINISTRATORS,))})
         options, sources = Options(pace=self._pace), Sources(clock=self.clock, new_uid=NEW_UID)
-        self.assembly = Assembly(HubDependencies(self.store, self.keys, authority(), users), options, sources)
+        self.certificates = CertificateHolder(authority())
+        dependencies = HubDependencies(self.store, self.keys, self.certificates, users)
+        self.assembly = Assembly(dependencies, options, sources)
         self.hub, self.controllers = self.assembly.hub, self.assembly.controllers
         self.client = LoopbackClient(self.hub, f"Bearer {TOKEN}", "test/1.0")
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from farflung.http.certificates import Certificates, new_authority, new_key
+from farflung.http.certificates import CertificateHolder, Certificates, new_authority, new_key
 from farflung.http.messages import Request, Response, Stream
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
+from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.default_roles import default_bindings, default_roles
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import token_hash
@@ -64,7 +65,7 @@ def signing_keys() -> SigningKeys:
 def authority() -> Certificates:
     """A certificate authority without files, the same for all hubs of a test run."""
     key = new_key()
-    return Certificates(Path("/nowhere"), new_authority(key, datetime.now(UTC)), key)
+    return Certificates(Path("/nowhere"), new_authority(key, datetime.now(UTC), "farflung-ca"), key)
 
 
 def hashed(users: Mapping[str, User]) -> dict[str, User]:
@@ -221,7 +222,11 @@ class LocalHub:
             random_bytes=lambda size: hashlib.sha256(new_uid().encode()).digest()[:size],
             watch_seconds=lambda timeout: min(timeout or longest_watch, longest_watch),
         )
-        dependencies = HubDependencies(store, signing_keys(), authority(), tokens=hashed(users), nodes=nodes)
+        self.certificates = CertificateHolder(authority())
+        self.uses = CredentialUses()
+        dependencies = HubDependencies(
+            store, signing_keys(), self.certificates, tokens=hashed(users), nodes=nodes, uses=self.uses
+        )
         assembly = self.assembly = Assembly(dependencies, options, sources)
         self.authorizer, self.accounts, self.authenticator = (
             assembly.authorizer,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from farflung.cli.settings import ManifestOptions, ServerOptions, connection, pass_settings, root_directory
+from farflung.cli.settings import ManifestOptions, ServerOptions, connection, output, pass_settings, root_directory
 
 
 @click.command(short_help="Print the manifest of a SyncTarget's syncer.")
@@ -90,3 +90,90 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
 
     count = tokens.revoke(root_directory, which)
     click.echo(f"{count} token{'' if count == 1 else 's'} revoked")
+
+
+@click.group(short_help="List, check and rotate keys and certificates.")
+def certs() -> None:
+    """List, check and rotate the keys and certificates of a hub.
+
+    A running hub uses replaced ones within seconds, without a restart.
+    """
+
+
+@certs.command("list", short_help="List keys and certificates.")
+@output("table", "json", "yaml")
+@root_directory
+def list_certificates(output: str, root_directory: Path) -> None:
+    """List keys and certificates: what they are for, when they expire, and which users still use old ones."""
+    from datetime import UTC, datetime
+
+    from farflung.cli import certs as certificates
+    from farflung.cli.output import TABLE, machine_readable, table
+
+    found, now = certificates.report(root_directory), datetime.now(UTC)
+    if output != TABLE:
+        click.echo(machine_readable(found, output))
+        return
+    click.echo(table(certificates.rows(found, now)))
+    for line in certificates.remarks(found, now):
+        click.echo(line, err=True)
+
+
+@certs.command("check", short_help="Fail if a certificate expires soon.")
+@click.option(
+    "--within",
+    metavar="DURATION",
+    default="28d",
+    show_default=True,
+    help="Time before the end of a certificate at which it is reported, like 12h or 30d.",
+)
+@root_directory
+def check_certificates(within: str, root_directory: Path) -> None:
+    """Fail with exit code 1 if a certificate expires soon, a certificate authority within 180 days."""
+    from datetime import UTC, datetime
+
+    from farflung.cli import certs as certificates
+    from farflung.cli.tokens import duration
+
+    lasting = duration(within, "--within")
+    if found := list(certificates.problems(certificates.report(root_directory), datetime.now(UTC), lasting)):
+        raise click.ClickException("\n".join(found))
+    click.echo("no certificate expires soon")
+
+
+@certs.command("rotate", short_help="Replace keys and certificates.")
+@click.option("--server", is_flag=True, help="Replace the server certificate and its key.")
+@click.option("--keys", is_flag=True, help="Sign tokens of ServiceAccounts with a new key; old tokens stay valid.")
+@click.option(
+    "--ca",
+    type=click.Choice(["trust", "sign"]),
+    help="Replace the certificate authority: `trust` lets clients learn a new one, `sign` uses it.",
+)
+@click.option("--revoke-old", is_flag=True, help="Refuse what the old key or certificate authority signed, at once.")
+@root_directory
+def rotate_certificates(server: bool, keys: bool, ca: str | None, revoke_old: bool, root_directory: Path) -> None:
+    """Replace keys and certificates.  A command that was interrupted is completed by running it again."""
+    from farflung.cli import certs as certificates
+
+    if not server and not keys and ca is None:
+        raise click.UsageError("select --server, --keys or --ca")
+    if revoke_old and not keys and ca != "sign":
+        raise click.UsageError("--revoke-old needs --keys or --ca sign")
+    if ca == "trust":
+        click.echo(certificates.trust_new_authority(root_directory))
+    elif ca == "sign":
+        click.echo(certificates.sign_with_new_authority(root_directory, revoke_old=revoke_old))
+    if keys:
+        click.echo(certificates.rotate_signing_keys(root_directory, revoke_old=revoke_old))
+    if server:
+        click.echo(certificates.rotate_server(root_directory))
+
+
+@certs.command("revoke", short_help="Refuse what an old key or authority signed.")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@root_directory
+def revoke_certificates(ids: tuple[str, ...], root_directory: Path) -> None:
+    """Refuse the tokens of an old key, or the certificates of an old certificate authority, by its ID."""
+    from farflung.cli import certs as certificates
+
+    click.echo(certificates.revoke(root_directory, ids))

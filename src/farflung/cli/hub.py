@@ -19,11 +19,11 @@ from typing import NoReturn
 import uvloop
 
 from farflung.cli import logs
+from farflung.cli.credential_files import CredentialFiles
 from farflung.cli.credentials import (
     ADMIN,
     KUBECONFIG,
     PLAIN,
-    SIGNING_KEYS,
     TOKENS,
     Administrator,
     ensure_tokens,
@@ -31,13 +31,12 @@ from farflung.cli.credentials import (
     write_kubeconfig,
 )
 from farflung.cli.settings import DATABASE, WORKSPACES, ServingOptions
-from farflung.http.certificates import CertificateError, ensure_certificates, server_context
+from farflung.http.certificates import CertificateError
 from farflung.http.flow_control import FlowLimits
 from farflung.http.messages import Service
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.authenticator import Authenticator
-from farflung.hub.auth.signing_keys import ensure_keys
 from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.catalog import objects
 from farflung.hub.endpoints.logs import Nodes
@@ -205,23 +204,23 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
     audit_policy = read_audit_policy(settings)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = database(settings)
-    now = datetime.now(UTC)
-    certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
+    files = CredentialFiles(directory, [settings.bind_address, *settings.hostnames])
     read_tokens(directory / TOKENS)  # opening the store changes it, so a damaged token file is refused before
     store = await SqliteStore.open(path, stamp=objects.stamp, keep=settings.history)
     try:
         # the initial objects of an empty directory are not logged
         lines = audit_lines(settings, silent=store.revision == FIRST and not settings.verbose)
         write = lines.write if settings.audits else lambda line, size: None
-        admin_tokens = ensure_tokens(directory, _administrators(settings), now)
+        admin_tokens = ensure_tokens(directory, _administrators(settings), datetime.now(UTC))
         url = settings.url(sockets[0].getsockname()[1])
         dependencies = HubDependencies(
             store,
-            ensure_keys(directory / SIGNING_KEYS),
-            certificates,
+            files.keys,
+            files.certificates,
             tokens_file=directory / TOKENS,
             audit=Audit(write, audit_policy, as_json=bool(settings.audit_log_path)),
             nodes=nodes,
+            uses=files.uses,
         )
         options = Options(
             url if settings.workspaces else None,
@@ -232,24 +231,34 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
         )
         assembly = Assembly(dependencies, options, Sources())
         await assembly.start()
-        following = asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens")
+
+        def write_kubeconfig(*_: object) -> None:
+            _write_kubeconfig(settings, url, files.certificates.current.ca_pem, admin_tokens)
+
+        following = [
+            asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens"),
+            asyncio.create_task(files.follow(assembly.accounts), name="keys and certificates"),
+        ]
         try:
             lines.begin()
             memory.freeze()
             hub, metrics = assembly.hub, assembly.hub.metrics
             service = Service(assembly.flow_control, hub.admit, assembly.flow_control.flow_of)
-            server = await serve_on(sockets, service, tls=server_context(certificates))
+            server = await serve_on(sockets, service, tls=files.tls)
             try:
                 metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
+                metrics.sources.append(files.metrics)
                 metrics.counter("farflung_audit_events_lost", "Lost lines of the audit log.", lambda: lines.lost)
                 metrics.probe.start(asyncio.get_running_loop())
-                _write_kubeconfig(settings, url, certificates.ca_pem, admin_tokens)
+                write_kubeconfig()
+                files.certificates.subscribe(write_kubeconfig)
                 yield server
             finally:
                 metrics.probe.stop()
                 await server.stop(STOP_GRACE)
         finally:
-            following.cancel()
+            for task in following:
+                task.cancel()
             await assembly.stop()
             await asyncio.to_thread(lines.drain)
     finally:

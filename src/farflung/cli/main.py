@@ -65,6 +65,7 @@ SECTIONS: Final = {
         "syncer-gen": access.syncer_gen,
         "syncer-revoke": access.syncer_revoke,
         "token": access.token,
+        "certs": access.certs,
     },
     "Store Commands": {
         "repair": store.repair,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from farflung.apis.builtin.kinds import BUILTIN
-from farflung.http.certificates import Certificates
+from farflung.http.certificates import CertificateHolder
 from farflung.http.flow_control import FlowControl, FlowLimits
 from farflung.hub.admission.plugins import Plugins
 from farflung.hub.admission.policies.registry import Policies
@@ -26,6 +26,7 @@ from farflung.hub.admission.service_pools import ClusterPools
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.authorizer import Authorizer
+from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.flows import JOB_SHARES, SHARES, Flows
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
@@ -101,11 +102,12 @@ class HubDependencies:
 
     store: Store
     keys: SigningKeys  #: of ServiceAccount tokens
-    certificates: Certificates
+    certificates: CertificateHolder
     tokens: Mapping[str, User] = field(default_factory=dict)  #: users by the hashes of their tokens
     tokens_file: Path | None = None  #: further tokens
     audit: Audit | None = None  #: None: audit lines go to the log
     nodes: Nodes | None = None  #: what runs pods; None: pods never run
+    uses: CredentialUses = field(default_factory=CredentialUses)  #: of old keys and authorities
 
 
 class Assembly:
@@ -128,7 +130,7 @@ class Assembly:
 
             self.kinds, authorizer = kinds_in(store, workspace_kinds()), WorkspaceAuthorizer(store)
             self.authorizer = authorizer
-            context = CreationContext(options.url, clock, new_uid, sources.random_bytes, certificates.ca_pem.decode())
+            context = CreationContext(options.url, clock, new_uid, sources.random_bytes, lambda: certificates.bundle)
             self.workspaces = assemble_workspaces(store, self.kinds, authorizer, context)
         self.accounts = ServiceAccountTokens(
             store, dependencies.keys, clock, new_uid, show_cluster=self.workspaces is not None
@@ -143,7 +145,7 @@ class Assembly:
         known = StaticTokens(
             {**dependencies.tokens, token_hash(own_token): CONTROLLER_MANAGER}, dependencies.tokens_file
         )
-        self.authenticator = Authenticator(known, self.accounts, clock)
+        self.authenticator = Authenticator(known, self.accounts, certificates, dependencies.uses, clock)
         flow_of = Flows(
             self.authenticator, str if self.workspaces is None else self.workspaces.tenancy.clusters.path_of
         )

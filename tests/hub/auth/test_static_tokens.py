@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hub_harness import authority
 
+from farflung.http.certificates import CertificateHolder
 from farflung.http.messages import Request
 from farflung.hub.auth.authenticator import CACHED, Authenticator
+from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import StaticTokens, TokenRecord, read_tokens, token_hash, write_tokens
@@ -28,7 +31,9 @@ class Door:
         self.now = NOW
         accounts = ServiceAccountTokens(MemoryStore(), SigningKeys.new(), lambda: self.now, lambda: "uid")
         tokens = StaticTokens({token_hash("fixed"): User("hub")}, path)
-        self.authenticator = Authenticator(tokens, accounts, lambda: self.now)
+        self.authenticator = Authenticator(
+            tokens, accounts, CertificateHolder(authority()), CredentialUses(), lambda: self.now
+        )
 
     def user(self, header: str) -> User | None:
         try:

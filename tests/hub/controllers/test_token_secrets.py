@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from house import House
 from hub_harness import authority
 
+from farflung.http.certificates import new_authority, new_key
 from farflung.hub.auth.service_account_tokens import InvalidToken, ServiceAccountTokens
+from farflung.hub.auth.signing_keys import SigningKeys, StoredKey
 from farflung.machinery.errors import ApiError, Obj
 
 TYPE = "kubernetes.io/service-account-token"
@@ -174,3 +178,42 @@ async def test_the_end_of_a_namespace_is_not_disturbed(house: House) -> None:
     await house.settle()
     assert await house.find("namespaces", "new") is None
     assert await house.names("secrets", "new") == []
+
+
+# --- rotation -------------------------------------------------------------------------------------
+
+
+async def test_a_token_of_an_old_key_stays_until_the_key_is_revoked(house: House) -> None:
+    await house.create("serviceaccounts", "robot")
+    await token_secret(house)
+    await house.settle()
+    token = decoded(await house.get("secrets", "s"))["token"]
+    old, new = StoredKey(ec.generate_private_key(ec.SECP256R1())), StoredKey(ec.generate_private_key(ec.SECP256R1()))
+    accounts = house.assembly.accounts
+    accounts.replace_keys(SigningKeys.of([old]))
+    await house.settle()
+    second = decoded(await house.get("secrets", "s"))["token"]
+    assert second != token
+    accounts.replace_keys(SigningKeys.of([new, old]))
+    await house.settle()
+    assert decoded(await house.get("secrets", "s"))["token"] == second
+    house.keys = SigningKeys.of([new])
+    accounts.replace_keys(house.keys)
+    await house.settle()
+    assert is_good(house, decoded(await house.get("secrets", "s"))["token"])
+
+
+async def test_secrets_and_config_maps_get_other_certificate_authorities(house: House) -> None:
+    await house.create("serviceaccounts", "robot")
+    await token_secret(house)
+    await house.settle()
+    before = await house.get("secrets", "s")
+    key, present = new_key(), authority()
+    successor = new_authority(key, house.clock(), "successor")
+    house.certificates.replace(replace(present, others=(successor,)))
+    await house.settle()
+    both = house.certificates.bundle
+    assert both.count("BEGIN") == 2
+    assert decoded(await house.get("secrets", "s")) == decoded(before) | {"ca.crt": both}
+    for namespace in await house.names("namespaces"):
+        assert (await house.get("configmaps", "kube-root-ca.crt", namespace))["data"] == {"ca.crt": both}

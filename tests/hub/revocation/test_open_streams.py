@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from apis_harness import widget_schema
 from client_certificates import issue_client_certificate
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from examples import examples
 from hub_harness import MERGE_PATCH, PODS, LocalHub, Watch, authority, pod
@@ -19,9 +21,12 @@ from hypothesis import strategies as st
 from platform_harness import ALICE, APIS, BOB, MAPS, OPERATOR, RBAC, PlatformHub, binding
 from simulated_time import SimulatedLoop, now
 
+from farflung.http.certificates import CertificateHolder, Certificates, authority_id, new_authority, new_key
 from farflung.http.messages import Request, Response, Stream
 from farflung.hub.auth.authenticator import Authenticator
+from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.open_streams import TURN, OpenStreams, Permission
+from farflung.hub.auth.signing_keys import SigningKeys, StoredKey
 from farflung.hub.auth.static_tokens import StaticTokens, TokenRecord, token_hash, write_tokens
 from farflung.machinery.errors import Obj, unauthorized
 from farflung.store.memory import MemoryStore
@@ -78,6 +83,12 @@ async def shop_of(hub: TimedHub) -> str:
     shop = await hub.workspace("shop")
     await hub.grant(shop, "reader", ALICE, READ_MAPS, ENTER)
     return shop
+
+
+def certificate_of(issuer: Certificates) -> bytes:
+    """Alice's."""
+    pem, _ = issue_client_certificate(issuer, "alice", ["system:authenticated"], now())
+    return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
 
 
 async def ends(watch: Watch) -> bool:
@@ -272,6 +283,65 @@ async def test_a_watch_ends_when_its_client_certificate_expires(hub: TimedHub) -
     assert watch.closed
 
 
+async def test_a_watch_ends_when_the_key_of_its_token_is_revoked(hub: TimedHub) -> None:
+    """A stolen key can sign any token."""
+    shop = await hub.workspace("shop")
+    stolen, new = (StoredKey(ec.generate_private_key(ec.SECP256R1())) for _ in range(2))
+    hub.accounts.replace_keys(SigningKeys.of([stolen]))
+    token = await hub.robot(shop)
+    watch = await hub.watch_as(token, shop)
+    hub.accounts.replace_keys(SigningKeys.of([new, stolen]))
+    assert not await ends(watch)
+    assert not await hub.refuses(token, shop)
+    later = await token_of_robot(hub, shop)
+    watch_later = await hub.watch_as(later, shop)
+    hub.accounts.replace_keys(SigningKeys.of([new]))
+    assert await hub.refuses(token, shop)
+    assert await ends(watch)
+    assert not watch_later.closed
+    assert not await hub.refuses(later, shop)
+
+
+async def test_a_watch_ends_when_the_authority_of_its_certificate_is_revoked(hub: TimedHub) -> None:
+    shop, key = await shop_of(hub), new_key()
+    old = authority()
+    new = replace(old, ca=new_authority(key, now(), "successor"), ca_key=key)
+    requests = [
+        Request("GET", f"/clusters/{shop}{MAPS}", "watch=1", certificate=certificate_of(issuer))
+        for issuer in (old, new)
+    ]
+    hub.certificates.replace(replace(old, others=(new.ca,)))
+    watches = [Watch(answer) for answer in [await hub.answer(one) for one in requests] if isinstance(answer, Stream)]
+    hub.certificates.replace(replace(new, others=(old.ca,)))
+    await asyncio.sleep(GRACE)
+    assert [watch.closed for watch in watches] == [False, False]
+    hub.certificates.replace(new)
+    assert [(await hub.answer(one)).status for one in requests] == [401, 200]
+    await asyncio.sleep(GRACE)
+    assert [watch.closed for watch in watches] == [True, False]
+
+
+async def test_the_uses_of_old_keys_and_authorities_are_known(hub: TimedHub) -> None:
+    shop, key = await shop_of(hub), new_key()
+    first, second = (StoredKey(ec.generate_private_key(ec.SECP256R1())) for _ in range(2))
+    hub.accounts.replace_keys(SigningKeys.of([first]))
+    token, old = await hub.robot(shop), authority()
+    request = Request("GET", f"/clusters/{shop}{MAPS}", certificate=certificate_of(old))
+    assert (await hub.answer(request)).status == 200
+    assert not await hub.refuses(token, shop)
+    assert hub.uses.issuers == {}
+    hub.accounts.replace_keys(SigningKeys.of([second, first]))
+    hub.certificates.replace(replace(old, ca=new_authority(key, now(), "successor"), ca_key=key, others=(old.ca,)))
+    assert (await hub.answer(request)).status == 200
+    assert not await hub.refuses(token, shop)
+    assert not await hub.refuses(await token_of_robot(hub, shop), shop)
+    robot = f"{shop}:system:serviceaccount:default:robot"
+    assert {issuer: list(use.users) for issuer, use in hub.uses.issuers.items()} == {
+        first.verifying.short_id: [robot],
+        authority_id(old.ca): ["alice"],
+    }
+
+
 async def test_only_the_users_whose_tokens_changed_in_the_file_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     expires = now() + timedelta(seconds=100)
@@ -282,7 +352,7 @@ async def test_only_the_users_whose_tokens_changed_in_the_file_are_checked(tmp_p
     }
     write_tokens(path, records)
     hub = TimedHub()
-    door = Authenticator(StaticTokens({}, path), hub.accounts, now)
+    door = Authenticator(StaticTokens({}, path), hub.accounts, CertificateHolder(authority()), CredentialUses(), now)
     streams = OpenStreams(hub.store, now)
     door.subscribe(streams.recheck)
 

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from farflung.http.certificates import CertificateHolder
 from farflung.http.messages import Request
 from farflung.hub.auth.certificate_requests import CLUSTER
+from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.open_streams import Permission
 from farflung.hub.auth.service_account_tokens import (
     AUDIENCES,
@@ -20,8 +22,9 @@ from farflung.hub.auth.service_account_tokens import (
     InvalidToken,
     ServiceAccountTokens,
     VerifiedToken,
+    signing_key,
 )
-from farflung.hub.auth.signing_keys import SigningKeys
+from farflung.hub.auth.signing_keys import SigningKeys, short_id
 from farflung.hub.auth.static_tokens import FOREVER, StaticToken, StaticTokens, token_hash
 from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.machinery.errors import go_quote, unauthorized
@@ -40,14 +43,26 @@ class TokenReviewResult(NamedTuple):
 
 
 class Authenticator:
-    def __init__(self, tokens: StaticTokens, accounts: ServiceAccountTokens, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        tokens: StaticTokens,
+        accounts: ServiceAccountTokens,
+        certificates: CertificateHolder,
+        uses: CredentialUses,
+        clock: Callable[[], datetime],
+    ) -> None:
         self._tokens = tokens
         self._accounts = accounts
+        self._certificates = certificates
+        self._uses = uses
         self._clock = clock
         #: Verified Authorization headers with their tokens, so that each is hashed or verified once.  Python's hash of
         #: a text has a random key, so the duration of a lookup reveals nothing.
         self._verified: dict[str, StaticToken | VerifiedToken] = {}
+        self._issuers: dict[bytes, str] = {}  #: the authority of each certificate, by its encoding
         self._listeners: list[Callable[[Collection[str]], None]] = []
+        accounts.subscribe(self._on_keys_removed)
+        certificates.subscribe(self._on_authorities_changed)
 
     @property
     def signing_keys(self) -> SigningKeys:
@@ -73,7 +88,8 @@ class Authenticator:
                 return Permission((static_tokens_of(found.user),), found.expires)
             return self._accounts.validity(found)
         if request.certificate is not None:
-            return Permission((), client_certificate(request.certificate).ends.timestamp())
+            ends = client_certificate(request.certificate).ends.timestamp()
+            return Permission((certificate_authority(self._issuer(request.certificate)),), ends)
         return Permission(())
 
     def recognized_user(self, request: Request) -> User:
@@ -91,9 +107,22 @@ class Authenticator:
         """Read the file of static tokens if it changed."""
         changed = self._tokens.refresh()
         if changed is not None:
-            self._verified.clear()
-            for listener in self._listeners:
-                listener({static_tokens_of(user) for user in changed})
+            self._forget_verified({static_tokens_of(user) for user in changed})
+
+    def _on_keys_removed(self, ids: Collection[str]) -> None:
+        self._forget_verified(set(map(signing_key, ids)))
+
+    def _on_authorities_changed(self, removed: Collection[str]) -> None:
+        self._issuers.clear()
+        self._notify(set(map(certificate_authority, removed)))
+
+    def _forget_verified(self, changed: Collection[str]) -> None:
+        self._verified.clear()
+        self._notify(changed)
+
+    def _notify(self, changed: Collection[str]) -> None:
+        for listener in self._listeners:
+            listener(changed)
 
     def subscribe(self, listener: Callable[[Collection[str]], None]) -> None:
         """Call a listener with the dependencies of credentials that have changed and are not in the store."""
@@ -148,6 +177,8 @@ class Authenticator:
             meant, asked = shown(found.audiences), shown(audiences)
             raise InvalidToken(f"token audiences {meant} is invalid for the target audiences {asked}")
         self._accounts.check(found)
+        if found.key != self._accounts.keys.id:
+            self._uses.note(short_id(found.key), found.user, self._clock())
         return found.user
 
     def review(self, token: str, audiences: Sequence[str], cluster: str) -> TokenReviewResult:
@@ -165,11 +196,23 @@ class Authenticator:
     # --- certificates -----------------------------------------------------------------------------
 
     def _certificate_user(self, der: bytes) -> User:
-        """TLS checks the dates only once, and connections and resumed sessions outlive certificates."""
-        shown = client_certificate(der)
-        if not shown.begins <= self._clock() <= shown.ends:
+        """TLS checks the dates and the authority only once, and connections and resumed sessions last longer."""
+        shown, issuer, now = client_certificate(der), self._issuer(der), self._clock()
+        if not shown.begins <= now <= shown.ends or not issuer:
             raise unauthorized()
+        if issuer != self._certificates.id:
+            self._uses.note(issuer, shown.user, now)
         return shown.user
+
+    def _issuer(self, der: bytes) -> str:
+        """The id of the authority that signed a certificate; empty: none that is valid."""
+        known = self._issuers.get(der)
+        if known is None:
+            known = self._certificates.current.issuer_of(x509.load_der_x509_certificate(der))
+            if len(self._issuers) >= CACHED:
+                del self._issuers[next(iter(self._issuers))]
+            self._issuers[der] = known
+        return known
 
 
 def bearer_token(header: str) -> str:
@@ -184,6 +227,11 @@ def bearer_token(header: str) -> str:
 def static_tokens_of(user: User) -> str:
     """The dependency of streams with a static token."""
     return f"static tokens of {user.name}"
+
+
+def certificate_authority(authority: str) -> str:
+    """The dependency of streams with a certificate that an authority signed."""
+    return f"certificate authority {authority}"
 
 
 def common(some: Sequence[str], others: Sequence[str]) -> list[str]:

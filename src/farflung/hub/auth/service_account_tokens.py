@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -18,7 +18,7 @@ import orjson
 
 from farflung.http.messages import Request, Response
 from farflung.hub.auth.open_streams import Permission
-from farflung.hub.auth.signing_keys import SigningKeys
+from farflung.hub.auth.signing_keys import SigningKeys, key_named_in
 from farflung.hub.auth.static_tokens import FOREVER
 from farflung.hub.request.user import AUTHENTICATED, User
 from farflung.machinery import times
@@ -162,6 +162,7 @@ class RequiredObject:
 class VerifiedToken:
     """A token whose signature is valid."""
 
+    key: str  #: the id of the key that signed it
     user: User
     audiences: Sequence[str]
     begins: float
@@ -185,6 +186,25 @@ class ServiceAccountTokens:
         self._clock = clock
         self._new_uid = new_uid
         self.keys = keys
+        self._listeners: list[Callable[[Collection[str]], None]] = []
+
+    # --- keys -------------------------------------------------------------------------------------
+
+    def replace_keys(self, keys: SigningKeys) -> None:
+        """Sign and verify with these keys."""
+        removed = self.keys.ids - keys.ids
+        self.keys = keys
+        if removed:
+            for listener in self._listeners:
+                listener(removed)
+
+    def subscribe(self, listener: Callable[[Collection[str]], None]) -> None:
+        """Call a listener with the ids of keys whose tokens are no longer valid."""
+        self._listeners.append(listener)
+
+    def is_revoked(self, token: str) -> bool:
+        """Whether a token names a key that is no longer valid.  False for a text that is not a token."""
+        return key_named_in(token) not in ("", *self.keys.ids)
 
     # --- issuing ----------------------------------------------------------------------------------
 
@@ -200,15 +220,15 @@ class ServiceAccountTokens:
 
     def verify(self, token: str) -> VerifiedToken:
         """Verify the signature of a token.  Raises InvalidToken.  Its dates and objects are checked by `check`."""
-        payload = self.keys.claims(token)
-        if payload is None:
+        signed = self.keys.verify(token)
+        if signed is None:
             raise InvalidToken
         try:
-            issuer = issuer_of(payload).iss
+            issuer = issuer_of(signed.payload).iss
             if issuer == ISSUER:
-                return self._with_cluster(verified_token(decode(payload)))
+                return self._with_cluster(verified_token(decode(signed.payload), signed.key))
             if issuer == LEGACY_ISSUER:
-                return self._with_cluster(verified_legacy_token(decode_legacy(payload), token))
+                return self._with_cluster(verified_legacy_token(decode_legacy(signed.payload), signed.key, token))
         except msgspec.DecodeError:
             pass
         raise InvalidToken
@@ -239,10 +259,15 @@ class ServiceAccountTokens:
             deleted = _decode_object(entry.value).metadata.deletionTimestamp if entry is not None else None
             if deleted is not None:
                 ends.append(times.parse(deleted).timestamp() + LEEWAY)
-        return Permission([required.key for required in token.required], min(ends))
+        return Permission([signing_key(token.key), *(required.key for required in token.required)], min(ends))
 
 
-def verified_token(claims: Claims) -> VerifiedToken:
+def signing_key(key: str) -> str:
+    """The dependency of streams with a token that a key signed."""
+    return f"signing key {key}"
+
+
+def verified_token(claims: Claims, key: str) -> VerifiedToken:
     account, bound = claims.account, claims.private
     if claims.exp is None or not is_complete(account):
         raise InvalidToken
@@ -254,17 +279,17 @@ def verified_token(claims: Claims) -> VerifiedToken:
         required.append(required_object(account, "pods", "pod", bound.pod))
     elif bound.node is not None:
         required.append(required_object(account, "nodes", "node", bound.node))
-    return VerifiedToken(user, claims.aud or AUDIENCES, float(claims.nbf or 0), float(claims.exp), required)
+    return VerifiedToken(key, user, claims.aud or AUDIENCES, float(claims.nbf or 0), float(claims.exp), required)
 
 
-def verified_legacy_token(claims: LegacyClaims, token: str) -> VerifiedToken:
+def verified_legacy_token(claims: LegacyClaims, key: str, token: str) -> VerifiedToken:
     account = claims.account
     if not claims.secret or not is_complete(account) or claims.sub != account.username:
         raise InvalidToken
     secret = required_object(account, "secrets", "secret", ObjectClaim(claims.secret))
     secret.content = base64.b64encode(token.encode()).decode()
     user = User(account.username, account.groups, account.uid, cluster=account.cluster)
-    return VerifiedToken(user, AUDIENCES, 0, FOREVER, [secret, required_account(account)])
+    return VerifiedToken(key, user, AUDIENCES, 0, FOREVER, [secret, required_account(account)])
 
 
 def is_complete(account: ServiceAccount) -> bool:

@@ -1,6 +1,7 @@
 """The keys that sign and verify tokens of ServiceAccounts.
 
-The first key signs, and all keys verify.  So a new key can take over while tokens of the old one are still valid.
+The first key signs, and all keys verify.  So a new key can take over while tokens of the old one are still valid.  Of
+an old key the file has only the public part: nothing is signed with it any more.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -26,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from farflung.lib.files import write_private
+from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.store.base import Unusable
 
@@ -38,9 +41,12 @@ PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 LARGEST: Final = 32 * 1024  #: characters of a token
 LARGEST_HEADER: Final = 512  #: characters of its header, which is read before it is verified
 COMPACT: Final = re.compile(r"([\w-]+)\.[\w-]+\.([\w-]+)", re.ASCII)
-PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
+PEM_BLOCK: Final = re.compile(
+    rb"(?:# replaced ([0-9TZ:-]+)\n)?(-----BEGIN ([A-Z ]+)-----.*?-----END \3-----)", re.DOTALL
+)
 CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 SMALLEST_RSA: Final = 2048
+SHORT_ID: Final = 12  #: characters
 
 
 class _Header(msgspec.Struct):
@@ -64,6 +70,10 @@ class VerificationKey:
         encoded = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return cls(unpadded(hashlib.sha256(encoded).digest()), algorithm_of(public), public)
 
+    @property
+    def short_id(self) -> str:
+        return short_id(self.id)
+
     def described(self) -> Obj:
         """As a JSON Web Key."""
         from jwt.algorithms import ECAlgorithm, RSAAlgorithm
@@ -76,6 +86,13 @@ class VerificationKey:
         return {"use": "sig", "kid": self.id, "alg": self.algorithm} | described
 
 
+class SignedClaims(NamedTuple):
+    """The content of a token whose signature is valid."""
+
+    payload: bytes
+    key: str  #: the id of the key that signed it
+
+
 class SigningKeys:
     def __init__(self, private: PrivateKey, others: Sequence[PublicKey] = ()) -> None:
         """`others`: former keys, whose tokens are still valid."""
@@ -83,10 +100,17 @@ class SigningKeys:
         self._private = private
         self._first = believed[0]
         self._believed = {key.id: key for key in believed}
+        self.id = self._first.id  #: of the key that signs
 
     @classmethod
     def new(cls) -> SigningKeys:
         return cls(ec.generate_private_key(ec.SECP256R1()))
+
+    @classmethod
+    def of(cls, keys: Sequence[StoredKey]) -> SigningKeys:
+        first = keys[0].key
+        assert isinstance(first, PrivateKey)
+        return cls(first, [one.public for one in keys[1:]])
 
     @cached_property
     def _signatures(self) -> PyJWS:
@@ -97,25 +121,27 @@ class SigningKeys:
     def sign(self, claims: bytes) -> str:
         return self._signatures.encode(claims, self._private, self._first.algorithm, {"kid": self._first.id})
 
-    def claims(self, token: str) -> bytes | None:
-        """The payload of a token that one of the keys signed, or None.
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of all keys."""
+        return frozenset(self._believed)
+
+    def verify(self, token: str) -> SignedClaims | None:
+        """The content of a token that one of the keys signed, or None.
 
         Only the canonical encoding is accepted.  The algorithm is that of the key, not of the header.
         """
-        found = COMPACT.fullmatch(token) if len(token) <= LARGEST else None
-        if found is None or len(found[1]) > LARGEST_HEADER or not is_canonical(found[2]):
+        header = _header_of(token)
+        key = None if header is None else self._believed.get(header.kid)
+        if header is None or key is None or header.alg != key.algorithm:
             return None
         from jwt.exceptions import PyJWTError
 
         try:
-            header = _decode_header(base64.urlsafe_b64decode(padded(found[1])))
-            key = self._believed.get(header.kid)
-            if key is None or header.alg != key.algorithm:
-                return None
             claims: bytes = self._signatures.decode(token, key.public, [key.algorithm])
         except (PyJWTError, ValueError, RecursionError):
             return None
-        return claims
+        return SignedClaims(claims, key.id)
 
     @property
     def algorithms(self) -> list[str]:
@@ -124,6 +150,28 @@ class SigningKeys:
     def described(self) -> Obj:
         """As a JSON Web Key Set, with which clients can verify tokens."""
         return {"keys": [key.described() for key in self._believed.values()]}
+
+
+def short_id(key: str) -> str:
+    """The id of a key for administrators."""
+    return base64.urlsafe_b64decode(padded(key)).hex()[:SHORT_ID]
+
+
+def key_named_in(token: str) -> str:
+    """The id of the key that a token names, which need not have signed it.  Empty if it is no token."""
+    header = _header_of(token)
+    return "" if header is None else header.kid
+
+
+def _header_of(token: str) -> _Header | None:
+    """None if it is not the canonical form of a token."""
+    found = COMPACT.fullmatch(token) if len(token) <= LARGEST else None
+    if found is None or len(found[1]) > LARGEST_HEADER or not is_canonical(found[2]):
+        return None
+    try:
+        return _decode_header(base64.urlsafe_b64decode(padded(found[1])))
+    except (ValueError, RecursionError):
+        return None
 
 
 def algorithm_of(public: PublicKey) -> str:
@@ -140,34 +188,86 @@ def algorithm_of(public: PublicKey) -> str:
 # --- the file -------------------------------------------------------------------------------------
 
 
+class StoredKey(NamedTuple):
+    """A key of the file."""
+
+    key: PrivateKey | PublicKey
+    replaced: datetime | None = None  #: when another key began to sign, if that is known
+
+    @property
+    def public(self) -> PublicKey:
+        return self.key.public_key() if isinstance(self.key, PrivateKey) else self.key
+
+    @property
+    def verifying(self) -> VerificationKey:
+        return VerificationKey.of(self.public)
+
+    def pem(self) -> bytes:
+        """Of the public part, with the time of the replacement."""
+        encoded = self.public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        return (
+            encoded
+            if self.replaced is None
+            else f"# replaced {times.format_seconds(self.replaced)}\n".encode() + encoded
+        )
+
+
 def ensure_keys(path: Path) -> SigningKeys:
     """Read the keys from a file, or create it.  Raises Unusable for a damaged file, which is never replaced."""
+    if not path.exists():
+        write_private(path, private_pem(ec.generate_private_key(ec.SECP256R1())))
+    return SigningKeys.of(read_keys(path))
+
+
+def read_keys(path: Path) -> list[StoredKey]:
+    """The keys of a file; the first one signs.  Raises Unusable."""
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        key = ec.generate_private_key(ec.SECP256R1())
-        write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        return SigningKeys(key)
-    try:
-        return parse_keys(content)
+        return parse_keys(path.read_bytes())
     except (ValueError, TypeError) as error:
         raise Unusable(f"{path} is damaged ({error}): restore it, or move it away to get a new key") from None
 
 
-def parse_keys(content: bytes) -> SigningKeys:
+def rotate_keys(path: Path, now: datetime, *, keep_old: bool = True) -> list[StoredKey]:
+    """Sign with a new key.  Old ones still verify tokens, unless they are not kept.  Raises Unusable."""
+    first, *others = read_keys(path)
+    kept = [StoredKey(first.key, now), *others] if keep_old else []
+    return _write_keys(path, [StoredKey(ec.generate_private_key(ec.SECP256R1())), *kept])
+
+
+def revoke_keys(path: Path, ids: Collection[str]) -> list[StoredKey]:
+    """Remove old keys with these ids, so that their tokens are refused.  Raises Unusable."""
+    first, *others = read_keys(path)
+    return _write_keys(path, [first, *(one for one in others if one.verifying.id not in ids)])
+
+
+def _write_keys(path: Path, keys: list[StoredKey]) -> list[StoredKey]:
+    first, *others = keys
+    assert isinstance(first.key, PrivateKey)
+    write_private(path, b"".join([private_pem(first.key), *(one.pem() for one in others)]))
+    return keys
+
+
+def private_pem(key: PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def parse_keys(content: bytes) -> list[StoredKey]:
     """PEM blocks: the private key that signs, then private or public keys that verify.  Raises ValueError or
     TypeError."""
-    keys = [_parse_block(block[0], block[1]) for block in PEM_BLOCK.finditer(content)]
-    if not keys or not isinstance(keys[0], PrivateKey):
+    keys = list(_parse_blocks(content))
+    if not keys or not isinstance(keys[0].key, PrivateKey):
         raise ValueError("it must begin with a private key in PEM")
-    return SigningKeys(keys[0], [key.public_key() if isinstance(key, PrivateKey) else key for key in keys[1:]])
+    for one in keys:
+        VerificationKey.of(one.public)  # refuses weak keys
+    return keys
 
 
-def _parse_block(block: bytes, label: bytes) -> PrivateKey | PublicKey:
-    key = load_pem_private_key(block, None) if label.endswith(b"PRIVATE KEY") else load_pem_public_key(block)
-    if not isinstance(key, PrivateKey | PublicKey):
-        raise ValueError("a key is neither RSA nor of an elliptic curve")
-    return key
+def _parse_blocks(content: bytes) -> Iterator[StoredKey]:
+    for replaced, block, label in PEM_BLOCK.findall(content):
+        key = load_pem_private_key(block, None) if label.endswith(b"PRIVATE KEY") else load_pem_public_key(block)
+        if not isinstance(key, PrivateKey | PublicKey):
+            raise ValueError("a key is neither RSA nor of an elliptic curve")
+        yield StoredKey(key, times.parse(replaced.decode()) if replaced else None)
 
 
 # --- base64 ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from farflung.hub.request.user import AUTHENTICATED, User
-from farflung.lib.files import write_private
+from farflung.lib.files import FileVersion, file_version, write_private
 from farflung.store.base import Unusable
 
 log = logging.getLogger(__name__)
@@ -100,11 +100,5 @@ class StaticTokens:
             return {}
         return {hashed: record.token for hashed, record in read_tokens(self._path).items()}
 
-    def _file_version(self) -> tuple[int, int, int] | None:
-        if self._path is None:
-            return None
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+    def _file_version(self) -> FileVersion:
+        return None if self._path is None else file_version(self._path)

@@ -10,7 +10,7 @@ from typing import Final
 
 from cryptography import x509
 
-from farflung.http.certificates import Certificates
+from farflung.http.certificates import CertificateHolder
 from farflung.hub.auth.certificate_requests import (
     SIGNERS,
     SigningRefused,
@@ -39,12 +39,12 @@ class CertificateController:
         store: Store,
         kinds: StoredKinds,
         client: LoopbackClient,
-        authority: Certificates,
+        certificates: CertificateHolder,
         clock: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._client = client
-        self._authority = authority
+        self._certificates = certificates
         self._clock = clock
         self._resource = kinds.builtin(REQUESTS)
         self._subscription: Subscription | None = None
@@ -107,7 +107,8 @@ class CertificateController:
         asked, usages = parse_request(spec["request"]), spec.get("usages") or ()
         check_signer_cluster(spec["signerName"], cluster_in(key))
         SIGNERS[spec["signerName"]](asked, usages)
-        return sign_request(self._authority, asked, usages, spec.get("expirationSeconds"), cluster_in(key), now)
+        authority, lifetime = self._certificates.current, spec.get("expirationSeconds")
+        return sign_request(authority, asked, usages, lifetime, cluster_in(key), now)
 
 
 # --- requests -------------------------------------------------------------------------------------

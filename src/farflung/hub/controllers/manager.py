@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from farflung.http.certificates import Certificates
+from farflung.http.certificates import CertificateHolder
 from farflung.http.messages import Handler
 from farflung.hub.admission.quota_tracker import Quotas
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
@@ -88,7 +88,7 @@ class ManagerDependencies:
     kinds: Kinds
     handler: Handler
     authorization: str  #: an administrator's Authorization header
-    certificates: Certificates
+    certificates: CertificateHolder
     tokens: ServiceAccountTokens
     quotas: Quotas
     clock: Callable[[], datetime]
@@ -97,7 +97,7 @@ class ManagerDependencies:
 class ControllerManager:
     def __init__(self, hub: ManagerDependencies, options: ManagerOptions) -> None:
         self._clusters = options.clusters
-        store, clock, authority = hub.store, hub.clock, hub.certificates.ca_pem.decode()
+        store, clock, certificates = hub.store, hub.clock, hub.certificates
         kinds = StoredKinds(hub.kinds.builtin.catalog)
         follow(hub.kinds, kinds)
         client = LoopbackClient(hub.handler, hub.authorization, CONTROLLER_MANAGER)
@@ -105,7 +105,7 @@ class ControllerManager:
         self._system = SystemObjectsController(store, kinds, server, options.clusters)
         self._roles = DefaultRolesController(store, kinds, server, [options.roles_in])
         self._aggregation = ClusterRoleAggregationController(store, kinds, client)
-        self._accounts = ServiceAccountsController(store, kinds, client, authority)
+        self._accounts = ServiceAccountsController(store, kinds, client, certificates)
         collector = GarbageCollector(store, kinds, client, clock)
         definitions = CRDController(store, kinds, client, clock, collector, hub.kinds.bound_names)
         self._controllers: tuple[HubController, ...] = (
@@ -119,8 +119,8 @@ class ControllerManager:
             ResourceQuotaController(store, kinds, client, hub.quotas, options.pace.gather),
             *([VolumeProtectionController(store, kinds, client)] if kinds.has(PODS) else []),
             EventTTLController(store, clock, options.event_seconds),
-            TokensController(store, kinds, client, hub.tokens, authority),
-            CertificateController(store, kinds, client, hub.certificates, clock),
+            TokensController(store, kinds, client, hub.tokens, certificates),
+            CertificateController(store, kinds, client, certificates, clock),
             *options.extra_controllers(client, collector, definitions),
         )
         self._running: asyncio.Task[None] | None = None

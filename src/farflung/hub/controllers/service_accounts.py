@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from farflung.apis.names import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_UID
+from farflung.http.certificates import CertificateHolder
 from farflung.hub.auth.service_account_tokens import ServiceAccount, ServiceAccountTokens
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
@@ -41,13 +42,14 @@ MARK: Final = TYPE.encode()
 
 
 class ServiceAccountsController:
-    def __init__(self, store: Store, kinds: StoredKinds, client: LoopbackClient, authority: str) -> None:
-        """`authority`: the CA bundle in PEM."""
+    def __init__(
+        self, store: Store, kinds: StoredKinds, client: LoopbackClient, certificates: CertificateHolder
+    ) -> None:
         self._store = store
         self._client = client
+        self._certificates = certificates
         self._accounts = kinds.builtin(ACCOUNTS)
         self._config_maps = kinds.builtin(CONFIG_MAPS)
-        self._data = {"ca.crt": authority}
         self._subscriptions: list[Subscription] = []
         self.queue: ReconcileQueue[NamespaceRef] = ReconcileQueue("accounts", self._reconcile, workers=WORKERS)
 
@@ -58,12 +60,16 @@ class ServiceAccountsController:
             subscribe(ACCOUNTS, self._on_accounts),
             subscribe(CONFIG_MAPS, self._on_config_maps),
         ]
-        for entry in self._store.list(NAMESPACES).entries:
-            self.queue.add(namespace_ref(entry.key))
+        self._certificates.subscribe(self._enqueue_all)
+        self._enqueue_all()
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
+
+    def _enqueue_all(self, *_: object) -> None:
+        for entry in self._store.list(NAMESPACES).entries:
+            self.queue.add(namespace_ref(entry.key))
 
     def _on_namespaces(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -99,15 +105,15 @@ class ServiceAccountsController:
 
     async def _ensure_authority(self, scope: NamespaceRef) -> None:
         key = objects.key(self._config_maps, *scope, AUTHORITY)
-        entry = self._store.get(key)
+        entry, data = self._store.get(key), {"ca.crt": self._certificates.bundle}
         if entry is None:
             metadata = {"name": AUTHORITY, "annotations": {"kubernetes.io/description": DESCRIPTION}}
-            obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data}
+            obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
             await self._client.request("POST", collection_path(self._config_maps, *scope), obj)
             return
         present = objects.decode(entry)
-        if present.get("data") != self._data and "deletionTimestamp" not in present["metadata"]:
-            await self._client.request("PUT", object_path(self._config_maps, key), present | {"data": self._data})
+        if present.get("data") != data and "deletionTimestamp" not in present["metadata"]:
+            await self._client.request("PUT", object_path(self._config_maps, key), present | {"data": data})
 
 
 class _Metadata(msgspec.Struct):
@@ -156,13 +162,17 @@ class RemoveSecretReference(NamedTuple):
 
 class TokensController:
     def __init__(
-        self, store: Store, kinds: StoredKinds, client: LoopbackClient, tokens: ServiceAccountTokens, authority: str
+        self,
+        store: Store,
+        kinds: StoredKinds,
+        client: LoopbackClient,
+        tokens: ServiceAccountTokens,
+        certificates: CertificateHolder,
     ) -> None:
-        """`authority`: the CA bundle in PEM."""
         self._store = store
         self._client = client
         self._tokens = tokens
-        self._authority = encoded(authority)
+        self._certificates = certificates
         self._secrets = kinds.builtin(SECRETS)
         self._accounts = kinds.builtin(ACCOUNTS)
         self._of_account: dict[str, set[str]] = {}  #: key of an account → keys of its Secrets
@@ -177,12 +187,19 @@ class TokensController:
         for entry in self._store.list(SECRETS).entries:
             if (secret := token_secret(entry)) is not None:
                 self._track(entry.key, secret)
+        self._tokens.subscribe(self._enqueue_all)
+        self._certificates.subscribe(self._enqueue_all)
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
 
     # --- changes ----------------------------------------------------------------------------------
+
+    def _enqueue_all(self, *_: object) -> None:
+        for keys in self._of_account.values():
+            for key in keys:
+                self.queue.add(FillSecret(key))
 
     def _track(self, key: str, secret: TokenSecret) -> None:
         self._of_account.setdefault(account_key(key, secret), set()).add(key)
@@ -236,11 +253,12 @@ class TokensController:
 
     def _missing(self, account: ServiceAccount, name: str, data: dict[str, str]) -> dict[str, str]:
         missing = {}
-        if data.get("ca.crt") != self._authority:
-            missing["ca.crt"] = self._authority
+        authority = encoded(self._certificates.bundle)
+        if data.get("ca.crt") != authority:
+            missing["ca.crt"] = authority
         if not data.get("namespace"):
             missing["namespace"] = encoded(account.namespace)
-        if not data.get("token"):
+        if not data.get("token") or self._tokens.is_revoked(decoded(data["token"])):
             missing["token"] = encoded(self._tokens.issue_legacy(account, name))
         return missing
 
@@ -271,3 +289,11 @@ def account_key(key: str, secret: TokenSecret) -> str:
 
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
+
+
+def decoded(text: str) -> str:
+    """Empty for what is not text in base64."""
+    try:
+        return base64.b64decode(text).decode()
+    except ValueError:
+        return ""

@@ -30,7 +30,8 @@ class CreationContext:
     clock: Callable[[], datetime]
     new_uid: Callable[[], str]
     random_bytes: Callable[[int], bytes]
-    authority: str = ""  #: the hub's CA in PEM, for new namespaces; empty: a controller adds it later
+    #: the hub's authorities in PEM, for new namespaces; empty: a controller adds them later
+    authority: Callable[[], str] = str
 
     def now(self) -> str:
         return format_seconds(self.clock())

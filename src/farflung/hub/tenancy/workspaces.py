@@ -331,8 +331,8 @@ class Tenancy:
             yield encode_new(
                 ACCOUNT, cluster, {"metadata": {"name": "default", "namespace": "default"}}, uid=uid(), now=now
             )
-            if self.context.authority:
-                yield encode_new(CONFIG_MAP, cluster, ca_config_map(self.context.authority), uid=uid(), now=now)
+            if authority := self.context.authority():
+                yield encode_new(CONFIG_MAP, cluster, ca_config_map(authority), uid=uid(), now=now)
             yield encode_new(NAMESPACE, cluster, default_namespace(), uid=uid(), now=now)
         if new.admin:
             yield encode_new(ROLE_BINDING, cluster, admin_binding(new.admin), uid=uid(), now=now)
