@@ -43,6 +43,13 @@ class TurnAllowance:
 ALLOWANCE: Final[ContextVar[TurnAllowance | None]] = ContextVar("allowance", default=None)
 
 
+def spend(work: int) -> None:
+    """Take work from the allowance of the current task, if it has one, before it is done.  Raises TurnOver."""
+    allowance = ALLOWANCE.get()
+    if allowance is not None:
+        allowance.take(0, work)
+
+
 def at_once(steps: Steps[T]) -> T:
     """The result, without regard to the turn."""
     try:

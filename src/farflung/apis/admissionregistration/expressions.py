@@ -15,6 +15,7 @@ from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import ExpressionEnvironment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.generator import Computed
+from farflung.machinery.cel.language.budget import COMPILED
 from farflung.machinery.cel.language.declarations import Functions, functions
 from farflung.machinery.cel.language.types import (
     BOOL,
@@ -33,6 +34,7 @@ from farflung.machinery.cel.language.types import (
 from farflung.machinery.cel.language.values import RUN_TIME_NAMES
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.errors import Obj
+from farflung.machinery.turns import Steps, spend
 
 FUNCTIONS: Final[Functions] = functions(KUBERNETES.values(), authorizer.LIBRARY)
 
@@ -226,36 +228,40 @@ class CompiledPolicy:
     audits: Mapping[str, PolicyExpression]  #: by key
 
 
-def compile_policy(spec: Obj) -> CompiledPolicy:
-    variables = spec.get("variables") or ()
-    compiler = PolicyCompiler(params=spec.get("paramKind") is not None, variables=bool(variables))
-    conditions = tuple(compiler.condition(one["expression"]) for one in spec.get("matchConditions") or ())
-    compiled = {one["name"]: compiler.variable(one["name"], one["expression"]) for one in variables}
-    return CompiledPolicy(
-        conditions,
-        compiled,
-        tuple(_validation(compiler, one) for one in spec.get("validations") or ()),
-        {one["key"]: compiler.audit(one["valueExpression"]) for one in spec.get("auditAnnotations") or ()},
-    )
-
-
-def _validation(compiler: PolicyCompiler, validation: Obj) -> PolicyValidation:
-    message = validation.get("messageExpression")
-    return PolicyValidation(
-        compiler.validation(validation["expression"]),
-        validation.get("message", "").strip(),
-        compiler.message(message) if message else None,
-        validation.get("reason") or "Invalid",
-    )
+def policy_steps(spec: Obj) -> Steps[CompiledPolicy]:
+    """Compile a valid policy."""
+    compiler = PolicyCompiler(params=spec.get("paramKind") is not None, variables=bool(spec.get("variables")))
+    conditions: list[PolicyExpression] = []
+    for one in spec.get("matchConditions") or ():
+        yield COMPILED * len(one["expression"])
+        conditions.append(compiler.condition(one["expression"]))
+    variables: dict[str, PolicyExpression] = {}
+    for one in spec.get("variables") or ():
+        yield COMPILED * len(one["expression"])
+        variables[one["name"]] = compiler.variable(one["name"], one["expression"])
+    validations: list[PolicyValidation] = []
+    for one in spec.get("validations") or ():
+        expression, message = one["expression"], one.get("messageExpression")
+        yield COMPILED * (len(expression) + len(message or ""))
+        compiled = compiler.validation(expression), one.get("message", "").strip()
+        reason = one.get("reason") or "Invalid"
+        validations.append(PolicyValidation(*compiled, compiler.message(message) if message else None, reason))
+    audits: dict[str, PolicyExpression] = {}
+    for one in spec.get("auditAnnotations") or ():
+        yield COMPILED * len(one["valueExpression"])
+        audits[one["key"]] = compiler.audit(one["valueExpression"])
+    return CompiledPolicy(tuple(conditions), variables, tuple(validations), audits)
 
 
 def excess(spec: Obj) -> str:
-    """Why the expressions of a policy are too large to compile; empty if they are not."""
+    """Why the expressions of a policy are too large to compile; empty if they are not.  Raises TurnOver if the current
+    task has an allowance that is too small for that."""
     texts = list(_texts(spec))
     if len(texts) > MOST_EXPRESSIONS:
         return f"more than {MOST_EXPRESSIONS} expressions are not supported"
     if sum(map(len, texts)) > MOST_TEXT:
         return f"expressions of more than {MOST_TEXT} characters are not supported"
+    spend(COMPILED * sum(map(len, texts)))
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -83,6 +84,7 @@ class Call:
     tools: Tools
     trail: Trail | None = None  #: for the audit line of a write
     _now: str | None = None
+    _beside: asyncio.Lock | None = None
 
     @property
     def resource(self) -> Resource:
@@ -116,6 +118,13 @@ class Call:
         if self._now is None:
             self._now = format_seconds(self.tools.clock())
         return self._now
+
+    @property
+    def beside(self) -> asyncio.Lock:
+        """Held by the only computation of the request in a worker process, if it concerns several objects."""
+        if self._beside is None:
+            self._beside = asyncio.Lock()
+        return self._beside
 
     @property
     def owner(self) -> JobOwner:

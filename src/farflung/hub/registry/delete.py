@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -15,6 +15,7 @@ from farflung.http.messages import Answer, Response
 from farflung.hub.catalog import objects
 from farflung.hub.registry import bodies, read, respond
 from farflung.hub.registry.call import Call
+from farflung.hub.registry.large_requests import LARGE, compute
 from farflung.hub.registry.pipeline import DELETE, Write, modified
 from farflung.hub.registry.update import ATTEMPTS, is_released
 from farflung.hub.request.options import META, WriteOptions, integer, list_options
@@ -30,6 +31,7 @@ from farflung.machinery.errors import (
 )
 from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.machinery.times import format_seconds
+from farflung.machinery.turns import ALLOWANCE, TurnAllowance
 from farflung.store.base import Conflict, Entry, Page
 
 POLICIES: Final = ("Foreground", "Background", "Orphan")
@@ -237,12 +239,32 @@ def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
 
 
 async def remove_together(call: Call, entries: Sequence[Entry], options: DeleteOptions, warnings: list[str]) -> None:
-    """Delete several objects in one commit.  Objects that no longer exist count as deleted."""
-    removals = (remove(call, entry, options, warnings) for entry in entries)
-    outcomes = await asyncio.gather(*removals, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException) and not (isinstance(outcome, ApiError) and outcome.code == 404):
+    """Delete several objects in one commit, and large ones one by one in a worker process.  Objects that no longer
+    exist count as deleted."""
+    token = ALLOWANCE.set(TurnAllowance())  # for all of them, because they share a turn of the event loop
+    small = [remove(call, entry, options, warnings) for entry in entries if len(entry.value) <= LARGE]
+    removals = asyncio.gather(*small, return_exceptions=True)
+    ALLOWANCE.reset(token)
+    for outcome in await removals:
+        if isinstance(outcome, BaseException) and not is_gone(outcome):
             raise outcome
+    for entry in entries:
+        if len(entry.value) > LARGE:
+            await remove_large(call, entry)
+
+
+async def remove_large(call: Call, entry: Entry) -> None:
+    namespace, name = objects.name_in(entry.key)
+    one = replace(call, target=call.target._replace(namespace=namespace, name=name), trail=None)
+    try:
+        await compute(one, delete)
+    except ApiError as error:
+        if not is_gone(error):
+            raise
+
+
+def is_gone(error: BaseException) -> bool:
+    return isinstance(error, ApiError) and error.code == 404
 
 
 async def delete_collection(call: Call) -> Answer:

@@ -499,3 +499,52 @@ async def test_three_questions_are_too_many_for_one_expression(hub: LocalHub) ->
     asked = "authorizer.requestResource.check('create').allowed()"
     await bind(hub, policy("asks", " && ".join([asked] * 3)))
     assert "actual cost limit exceeded" in (await hub.post(CONFIG_MAPS, config_map("a"))).message
+
+
+# --- many policies, long ones, and many objects ---------------------------------------------------
+
+
+async def test_hundreds_of_policies_never_hold_the_event_loop(hub: LocalHub) -> None:
+    for at in range(600):
+        await bind(hub, policy(f"p{at}", f"object.metadata.name != 'bad' || {at} < 599"))
+    async with no_long_turns():
+        assert (await hub.post(CONFIG_MAPS, config_map("a"))).status == 201
+        answer = await hub.post(CONFIG_MAPS, config_map("bad"))
+    assert refused(answer, "p599", "failed expression: object.metadata.name != 'bad' || 599 < 599")
+    assert hub.assembly.evaluators.finished == 0
+
+
+async def test_long_policies_are_compiled_in_several_turns_of_the_event_loop(hub: LocalHub) -> None:
+    long = [" && ".join(f"object.metadata.name != 'a{10 * at + more}'" for more in range(10)) for at in range(60)]
+    async with no_long_turns():
+        await bind(hub, policy("long", *long))
+        for at in range(100):
+            before = hub.assembly.evaluators.finished
+            await hub.config_map(f"b{at}")
+            if hub.assembly.evaluators.finished == before:
+                break
+        assert refused(await hub.post(CONFIG_MAPS, config_map("a599")), "long", f"failed expression: {long[-1]}")
+    assert hub.assembly.evaluators.finished < 60
+
+
+async def test_a_binding_to_many_parameters_never_holds_the_event_loop(hub: LocalHub) -> None:
+    for at in range(3_000):
+        await hub.config_map(f"p{at}", {"kind": "param"}, least=str(at))
+    params = {"apiVersion": "v1", "kind": "ConfigMap"}
+    of_secrets = {"resourceRules": [rule("secrets")]}
+    described = policy("many", "int(params.data.least) < 2999", match=of_secrets, paramKind=params)
+    reference = {"selector": {"matchLabels": {"kind": "param"}}, "parameterNotFoundAction": "Deny"}
+    await bind(hub, described, paramRef=reference)
+    async with no_long_turns():
+        answer = await hub.post("/api/v1/namespaces/default/secrets", config_map("s"))
+    assert refused(answer, "many", "failed expression: int(params.data.least) < 2999")
+
+
+async def test_deleting_a_collection_under_expensive_policies_never_holds_the_event_loop(hub: LocalHub) -> None:
+    for at in range(6):
+        await hub.config_map(f"c{at}")
+    await bind(hub, policy("slow", f"{LOOPS} || true", match={"resourceRules": [rule(operations=("DELETE",))]}))
+    async with no_long_turns():
+        answer = await hub.delete(CONFIG_MAPS)
+    assert answer.status == 200
+    assert (await hub.get(CONFIG_MAPS)).json["items"] == []

@@ -21,12 +21,13 @@ from farflung.apis.admissionregistration.expressions import (
     CompiledPolicy,
     PolicyExpression,
     PolicyValidation,
-    compile_policy,
+    policy_steps,
 )
 from farflung.lib.worker_pool import Ask
 from farflung.machinery.cel.language.budget import PER_CALL, PER_OBJECT, OverBudget
 from farflung.machinery.cel.language.values import EvaluationError, type_name
 from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.turns import at_once
 
 AUTHORIZER: Final = "authorizer"
 REQUEST_RESOURCE: Final = "authorizer.requestResource"
@@ -260,7 +261,7 @@ def decide_in_worker(
 @lru_cache(maxsize=64)
 def policy_of(spec: bytes) -> CompiledPolicy:
     """A policy, compiled once per worker."""
-    return compile_policy(orjson.loads(spec))
+    return at_once(policy_steps(orjson.loads(spec)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class Matcher:
         self._equivalent = described.get("matchPolicy") == "Equivalent"
         self.of_namespaces = selector_of(described.get("namespaceSelector") or {})
         self.of_objects = selector_of(described.get("objectSelector") or {})
+        self.size = len(self.of_namespaces.requirements) + len(self.of_objects.requirements)
 
     def concerning(
         self, operation: str, resource: Resource, subresource: str, equivalents: Sequence[Resource]

@@ -7,7 +7,6 @@ policies of a resource are computed at its first write, and cached until policie
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from farflung.apis.builtin.catalog import Path
@@ -19,6 +18,7 @@ from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.served import Changed, ClusterKinds, Kinds, path_of
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import LabelSelector, selector_of
+from farflung.machinery.turns import Paced, Steps
 from farflung.store.base import Change, Entry, Store
 
 if TYPE_CHECKING:
@@ -38,17 +38,23 @@ class AdmissionPolicy:
         self.param_kind: Obj | None = self.spec.get("paramKind")
         self.fails = self.spec.get("failurePolicy") != "Ignore"
         self.matcher = Matcher(self.spec.get("matchConstraints"))
+        self.is_expensive = False  #: its last evaluation took longer than a turn of the event loop
+        self._compiled = Paced(self._compile)
 
     def is_same_as(self, other: AdmissionPolicy) -> bool:
         return self._identity == other._identity
 
-    @cached_property
+    @property
     def compiled(self) -> CompiledPolicy:
+        """Raises TurnOver if the current task has an allowance that is too small."""
+        return self._compiled.value
+
+    def _compile(self) -> Steps[CompiledPolicy]:
         from farflung.apis.admissionregistration.expressions import (
-            compile_policy,  # a hub without policies does not load CEL
+            policy_steps,  # a hub without policies does not load CEL
         )
 
-        return compile_policy(self.spec)
+        return policy_steps(self.spec)
 
 
 class PolicyBinding:

@@ -1,7 +1,7 @@
 """Applies all matching policies to one request.
 
-Expressions that take longer than one turn of the event loop are evaluated in a worker process, where permissions are
-asked of the hub.
+Many policies are evaluated in several turns of the event loop.  Expressions that take longer than one turn are
+evaluated in a worker process, where permissions are asked of the hub.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Generator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -33,7 +33,7 @@ from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
 from farflung.lib.worker_pool import JobTerms, JobTimeout, Overloaded, WorkerLost, WorkerPool
 from farflung.machinery.errors import ApiError, Obj, forbidden, too_many_requests
-from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
+from farflung.machinery.turns import ALLOWANCE, TURN_COST, TurnAllowance, TurnOver
 from farflung.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,14 @@ CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 
 PER_REQUEST: Final = 2 * PER_POLICY  #: cost limit of all policies of a request
 SECONDS: Final = 10.0  #: of all evaluations of a request in worker processes
 
-#: yields a policy and what its expressions are given, and gets its decision
-_Questions = Generator[tuple[AdmissionPolicy, Obj], PolicyDecision, None]
+MATCHING: Final = 6_000  #: work of matching a policy or binding, about a tenth of a millisecond
+REQUIREMENT: Final = 50  #: more for each requirement of its selectors
+SELECTING: Final = 300  #: work of matching the labels of one object
+SELECTED: Final = 200  #: objects that are matched at a time
+
+Question = tuple[AdmissionPolicy, Obj]  #: a policy and what its expressions are given
+#: Yields questions, and gets their decisions.  Before long work it yields its amount instead.
+_Questions = Generator[Question | int, PolicyDecision | None, None]
 
 
 class PolicyReview:
@@ -59,27 +65,54 @@ class PolicyReview:
         """Raises the error of the first policy that refuses the request.  All are evaluated, for their warnings.  What
         takes long is awaited."""
         questions = self._questions(hooks)
-        token = ALLOWANCE.set(TurnAllowance())
-        try:
-            question = next(questions, None)
-            while question is not None:
-                try:
-                    verdict = self._counted(decide_here(*question, self._limit))
-                except TurnOver:
-                    return self._run_beside(questions, question)
-                question = _next(questions, verdict)
-        finally:
-            ALLOWANCE.reset(token)
+        question = self._decide_here(questions, next(questions, None), ALLOWANCE.get() or TurnAllowance())
+        if question is not None:
+            return self._run_later(questions, question)
         self._finish()
         return None
 
-    async def _run_beside(self, questions: _Questions, question: tuple[AdmissionPolicy, Obj] | None) -> None:
-        """Go on with a question in worker processes."""
+    def _decide_here(
+        self, questions: _Questions, question: Question | int | None, allowance: TurnAllowance
+    ) -> Question | int | None:
+        """Decide questions in this turn.  Returns the first one for which the allowance is too small."""
+        token = ALLOWANCE.set(allowance)
+        try:
+            while question is not None:
+                decision = None
+                if isinstance(question, int):
+                    allowance.take(0, question)
+                elif question[0].is_expensive:
+                    return question
+                else:
+                    decision = self._counted(decide_here(*question, self._limit))
+                question = _next(questions, decision)
+        except TurnOver:
+            return question
+        finally:
+            ALLOWANCE.reset(token)
+        return None
+
+    async def _run_later(self, questions: _Questions, question: Question | int | None) -> None:
+        """Go on in later turns.  Questions that are too expensive for a turn are decided in worker processes, one at a
+        time for all objects of the request."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + SECONDS
-        while question is not None:
-            verdict = self._counted(await self._decide_beside(*question, end - loop.time()))
-            question = _next(questions, verdict)
+        async with self._call.beside:
+            end = loop.time() + SECONDS
+            while question is not None:
+                if not isinstance(question, int) and question[0].is_expensive:
+                    policy, given = question
+                    decision = await self._decide_beside(policy, given, end - loop.time())
+                    policy.is_expensive = decision.spent > TURN_COST
+                    question = _next(questions, self._counted(decision))
+                    continue
+                await asyncio.sleep(0)
+                left = self._decide_here(questions, question, TurnAllowance())
+                if left is not question:
+                    question = left
+                elif isinstance(question, int):
+                    question = _next(questions, None)
+                else:
+                    question[0].is_expensive = True
         self._finish()
 
     async def _decide_beside(self, policy: AdmissionPolicy, given: Obj, seconds: float) -> PolicyDecision:
@@ -115,6 +148,7 @@ class PolicyReview:
 
     def _apply(self, hook: ApplicablePolicy) -> _Questions:
         policy = hook.policy
+        yield MATCHING + REQUIREMENT * policy.matcher.size
         form = hook.match.form(self._request)
         if form is None:
             return
@@ -125,22 +159,23 @@ class PolicyReview:
             return
         same_for_all: PolicyDecision | None = None
         for binding, match in hook.bound:
+            yield MATCHING + REQUIREMENT * binding.matcher.size
             if match.form(self._request) is None:
                 continue
             if hook.params is None or binding.param is None:
                 if same_for_all is None:
-                    same_for_all = yield policy, self._request.given(form, None)
+                    same_for_all = yield from _decided(policy, self._request.given(form, None))
                 self._act(policy, binding, same_for_all)
                 continue
             try:
-                params = params_of(
+                params = yield from params_of(
                     self._call.store, self._call.target.cluster, hook.params, binding.param, self._request.namespace
                 )
             except PolicyConfigurationError as error:
                 self._misconfigured(policy, binding, str(error))
                 continue
             for param in params:
-                self._act(policy, binding, (yield policy, self._request.given(form, param)))
+                self._act(policy, binding, (yield from _decided(policy, self._request.given(form, param))))
 
     def _misconfigured(self, policy: AdmissionPolicy, binding: PolicyBinding | None, why: str) -> None:
         if policy.fails:
@@ -186,7 +221,13 @@ class PolicyReview:
         self._refusal = error
 
 
-def _next(questions: _Questions, verdict: PolicyDecision) -> tuple[AdmissionPolicy, Obj] | None:
+def _decided(policy: AdmissionPolicy, given: Obj) -> Generator[Question, PolicyDecision | None, PolicyDecision]:
+    decision = yield policy, given
+    assert decision is not None
+    return decision
+
+
+def _next(questions: _Questions, verdict: PolicyDecision | None) -> Question | int | None:
     try:
         return questions.send(verdict)
     except StopIteration:
@@ -206,7 +247,10 @@ class PolicyConfigurationError(Exception):
     """A policy or binding that cannot be applied; the text is the reason."""
 
 
-def params_of(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> list[Obj]:
+Params = Generator[int, Any, list[Obj]]  #: yields the work of its next step
+
+
+def params_of(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> Params:
     """The parameters for a request in a namespace (empty: cluster-scoped); empty if the binding does not apply.
     Raises PolicyConfigurationError."""
     where = reference.namespace
@@ -220,7 +264,7 @@ def params_of(store: Store, cluster: str, kind: Kind, reference: ParamReference,
             raise PolicyConfigurationError(why)
     found = named(store, cluster, kind, reference, where) if reference.name else []
     if not reference.name:
-        found = selected(store, cluster, kind, reference, where)
+        found = yield from selected(store, cluster, kind, reference, where)
     if not found and reference.required:
         raise PolicyConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return found
@@ -231,6 +275,12 @@ def named(store: Store, cluster: str, kind: Kind, reference: ParamReference, nam
     return [] if entry is None else [kind.read(entry)]
 
 
-def selected(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> list[Obj]:
+def selected(store: Store, cluster: str, kind: Kind, reference: ParamReference, namespace: str) -> Params:
+    found: list[Obj] = []
     entries = store.list(objects.prefix(kind.resource, cluster, namespace)).entries
-    return [kind.read(entry) for entry in entries if reference.selector.matches(objects.labels_of(entry))]
+    work = SELECTING + REQUIREMENT * len(reference.selector.requirements)
+    for start in range(0, len(entries), SELECTED):
+        yield SELECTED * work
+        some = entries[start : start + SELECTED]
+        found += [kind.read(entry) for entry in some if reference.selector.matches(objects.labels_of(entry))]
+    return found
