@@ -330,12 +330,12 @@ $ kubectl ws root
 Current workspace is "root".
 """
 OBSERVED = """\
-$ farflung scheduler --log-only
+$ farflung scheduler
 I0120 16:32:14.882891   48037 main.go:127] "Found APIExport view" exportName="edge.kcp.io" serverURL="https://192.168.58.123:6443/services/apiexport/root/edge.kcp.io"
+...
 I0120 16:32:14.889551   48037 main.go:84] "Observed add" obj=…
 ^C
 """
-#: LocationWorkspaceSelector was in Spec then, and Upsync was not
 OBJECT = """\
 &{TypeMeta:{Kind:EdgePlacement APIVersion:edge.kcp.io/v1alpha1} \
 ObjectMeta:{Name:test-placement-1 GenerateName: Namespace: SelfLink: UID:69f046bc-1868-42b1-9c66-9c4100fe82fa \
@@ -344,8 +344,9 @@ DeletionGracePeriodSeconds:<nil> Labels:map[] Annotations:map[kcp.io/cluster:kvd
 Finalizers:[] ZZZ_DeprecatedClusterName: ManagedFields:[{Manager:kubectl-create Operation:Update \
 APIVersion:edge.kcp.io/v1alpha1 Time:2023-01-20 16:31:13 -0500 EST FieldsType:FieldsV1 \
 FieldsV1:{"f:spec":{".":{},"f:locationSelectors":{}}} Subresource:}]} \
-Spec:{LocationSelectors:[{MatchLabels:map[] MatchExpressions:[]}] \
-NamespaceSelector:{MatchLabels:map[] MatchExpressions:[]} NonNamespacedObjects:[] Upsync:[]} \
+Spec:{LocationWorkspaceSelector:{MatchLabels:map[] MatchExpressions:[]} \
+LocationSelectors:[{MatchLabels:map[] MatchExpressions:[]}] \
+NamespaceSelector:{MatchLabels:map[] MatchExpressions:[]} NonNamespacedObjects:[]} \
 Status:{SpecGeneration:0 MatchingLocationCount:0}}"""
 GO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \w+")
 
@@ -354,5 +355,5 @@ def test_root_may_be_the_provider(start: Callable[..., Session]) -> None:
     session = start("--bare")
     manifests_for("root", session.path)
     session.type(ROOT_PROVIDES + OBSERVED)
-    observed = session.terminals[0].log().splitlines()[-1].partition("obj=")[2]
+    [observed] = re.findall(r'"Observed add" obj=(.*)', session.terminals[0].log())
     assert GO_TIME.sub("TIME", comparable_log(observed)) == GO_TIME.sub("TIME", comparable_log(OBJECT))

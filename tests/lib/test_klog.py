@@ -33,6 +33,10 @@ def test_a_plain_message_has_no_quotes() -> None:
     assert printed(stream) == "I0321 06:25:23.108443    9071 test_klog.py:7] Waiting for caches to sync for x\n"
 
 
+def test_a_value_without_quotes_cannot_begin_another_line() -> None:
+    assert shown(Bare("&{a:b\nI0321 forged\x1b[2K é}")) == r"&{a:b\nI0321 forged\x1b[2K é}"
+
+
 def test_lines_that_are_not_asked_for_are_left_out() -> None:
     log, stream = logger(1)
     log.info("too much", v=2)

@@ -4,8 +4,9 @@ A command with `<<EOF` goes on to the line `EOF`.  What is different at every ru
 objects, times and ages, addresses, and the widths of columns that follow from them; nor does the order of destinations.
 
 A command of ours that goes on until ^C has a terminal of its own.  What follows it is the log that it is waited for:
-`...` are any lines, `…` is anything within one, and where in the code a line comes from does not count.  If the last
-line is `^C`, it is ended then, else when the session ends; always in good order, and without an error in its log.
+`...` are any lines, `…` is anything within one, and where in the code a line comes from does not count; nor does the
+order of the parts between `...`.  If the last line is `^C`, it is ended then, else when the session ends; always in
+good order, and without an error in its log.
 """
 
 from __future__ import annotations
@@ -112,10 +113,16 @@ def comparable_log(printed: str) -> str:
 
 
 def shows(printed: str, expected: str) -> bool:
-    """Whether a log begins as expected."""
-    lines = comparable_log(expected).splitlines()
-    pattern = "".join(r"(?:.*\n)*?" if line == "..." else re.escape(line).replace("…", ".*") + r"\n" for line in lines)
-    return re.match(pattern, f"{comparable_log(printed)}\n") is not None
+    """Whether a log begins as expected, and has the other parts."""
+    log = f"{comparable_log(printed)}\n"
+    first, *others = re.split(r"^\.\.\.$\n?", f"{comparable_log(expected)}\n", flags=re.MULTILINE)
+    return _begins(log, first) and all(
+        any(_begins(log[at.start() :], part) for at in re.finditer("^", log, re.MULTILINE)) for part in others
+    )
+
+
+def _begins(log: str, part: str) -> bool:
+    return re.match(re.escape(part).replace("…", ".*"), log) is not None
 
 
 class Terminal:
@@ -143,7 +150,7 @@ class Terminal:
         """^C.  It ends in good order, whatever it had to complain about."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(timeout=PATIENCE) == 0, self.log()
-        if "--log-only" not in self._command:
+        if '"starting ' in self.log():
             last = self._lines()[-1]
             assert last.startswith(LAST_WORDS), last
 

@@ -354,8 +354,9 @@ SCHEDULER = """\
 $ farflung scheduler
 I0418 00:23:58.516391    6754 scheduler.go:212] "Found APIExport view" exportName="edge.kcp.io" serverURL="https://192.168.58.123:6443/services/apiexport/2mk49qlwexsf0dbl/edge.kcp.io"
 ...
-I0418 00:23:58.787650    6754 controller.py:159] "created SinglePlacementSlice" controller="edge-scheduler" triggeringKind=… workloadWorkspace="29qof7rv6tzefi7b" singlePlacementSlice="edge-placement-…"
-I0418 00:23:58.790090    6754 controller.py:159] "created SinglePlacementSlice" controller="edge-scheduler" triggeringKind=… workloadWorkspace="29qof7rv6tzefi7b" singlePlacementSlice="edge-placement-…"
+I0418 00:23:58.787650    6754 reconcile_on_location.go:192] "updated SinglePlacementSlice" controller="edge-scheduler" triggeringKind=Location key="2rp1gztc6m5b8b7r|location-g" locationWorkspace="2rp1gztc6m5b8b7r" location="location-g" workloadWorkspace="29qof7rv6tzefi7b" singlePlacementSlice="edge-placement-c"
+...
+I0418 00:23:58.790090    6754 reconcile_on_location.go:192] "updated SinglePlacementSlice" controller="edge-scheduler" triggeringKind=Location key="2rp1gztc6m5b8b7r|location-f" locationWorkspace="2rp1gztc6m5b8b7r" location="location-f" workloadWorkspace="29qof7rv6tzefi7b" singlePlacementSlice="edge-placement-c"
 ^C
 """  # noqa: E501
 

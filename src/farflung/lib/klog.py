@@ -24,7 +24,7 @@ LONGEST_ERROR: Final = 4096  #: characters; a server may quote a whole request
 
 
 class Bare(str):
-    """A value that is printed without quotes."""
+    """A value that is printed without quotes, on one line."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ def _shortened(text: str) -> str:
 def shown(value: object) -> str:
     """A text in quotes, a long one indented; numbers and truth values as they are; other things as JSON."""
     if isinstance(value, Bare):
-        return value
+        return _visible(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

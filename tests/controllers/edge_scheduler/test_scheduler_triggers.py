@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farflung.controllers.edge_scheduler.triggers import ParsedSlice, Trigger, Triggers
+from farflung.controllers.edge_scheduler.triggers import MOST_TRIGGERS, ParsedSlice, Trigger, Triggers
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
 from farflung.placement.types import Location, Placement, ScheduledTarget
@@ -45,10 +45,30 @@ def test_after_begin_every_change_names_the_affected_placements() -> None:
     list(triggers.on_placement(placement("p", None, seen("p"))))
     triggers.begin()
     assert list(triggers.on_location(LOCATION)) == [ObjectKey("wmw", "p")]
-    assert triggers.last(ObjectKey("wmw", "p")) == Trigger("Location", "imw|l")
+    assert triggers.take(ObjectKey("wmw", "p")) == [Trigger("EdgePlacement", "wmw|p"), Trigger("Location", "imw|l")]
+    list(triggers.on_slice(slice_of("p")))
+    assert triggers.take(ObjectKey("wmw", "p")) == [Trigger("SinglePlacementSlice", "wmw|p")]
+    list(triggers.on_slice(slice_of("p")))
+    list(triggers.on_location(CacheChange(cache.Key("imw", "", "m"), None, Location(ObjectKey("imw", "m")))))
+    assert triggers.take(ObjectKey("wmw", "p")) == [Trigger("Location", "imw|m")], "the scheduler writes slices itself"
+    assert triggers.take(ObjectKey("wmw", "p")) == [Trigger("EdgePlacement", "wmw|p")]
     assert list(triggers.on_target(TARGET)) == [ObjectKey("wmw", "p")]
     assert list(triggers.on_placement(placement("p", seen("p"), None))) == [ObjectKey("wmw", "p")]
     assert list(triggers.on_slice(slice_of("p"))) == []
+
+
+def test_triggers_of_placements_that_are_never_reconciled_are_limited() -> None:
+    triggers = Triggers()
+    triggers.begin()
+    list(triggers.on_placement(placement("p", None, seen("p"))))
+    for number in range(2 * MOST_TRIGGERS):
+        key = ObjectKey("imw", f"l{number}")
+        list(triggers.on_location(CacheChange(cache.Key("imw", "", key.name), None, Location(key))))
+    assert len(triggers.take(ObjectKey("wmw", "p"))) == MOST_TRIGGERS
+    list(triggers.on_location(LOCATION))
+    list(triggers.on_placement(placement("p", seen("p"), None)))
+    list(triggers.on_placement(placement("p", None, seen("p"))))
+    assert triggers.take(ObjectKey("wmw", "p")) == [Trigger("EdgePlacement", "wmw|p")]
 
 
 def test_a_further_slice_concerns_its_placement_and_none_that_would_be_called_as_it_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -15,7 +16,14 @@ from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
-from farflung.controllers.edge_scheduler.triggers import ParsedSlice, Trigger, Triggers
+from farflung.controllers.edge_scheduler.observe import log_change
+from farflung.controllers.edge_scheduler.triggers import (
+    MOST_TRIGGERS,
+    ParsedSlice,
+    Trigger,
+    Triggers,
+    location_triggers,
+)
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
@@ -135,6 +143,7 @@ class EdgeScheduler:
         ]
         for kind, source, trigger in self._sources:
             source.subscribe(self.rebuilder.guarded(kind, self._enqueuing(kind, trigger)))
+        self._placements.subscribe(self._log_placement)
 
     def join(self, manager: Manager) -> None:
         manager.add(self.controller, [self._placements, self._slices, self._locations, self._targets])
@@ -153,6 +162,13 @@ class EdgeScheduler:
         self._triggers = Triggers()
         for kind, source, trigger in self._sources:
             self.rebuilder.replay(kind, source.cache, self._enqueuing(kind, trigger))
+
+    def _log_placement(self, change: CacheChange[Placement]) -> None:
+        """As the first version of this scheduler, whose readers wait for these lines."""
+        v = 2 if change.old is None or change.new is None else 4
+        if self._log.enabled(v):
+            old, new = (None if one is None else orjson.loads(one.document) for one in (change.old, change.new))
+            log_change(self._log, old, new, v=v)
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=self._name)
@@ -173,14 +189,19 @@ class EdgeScheduler:
             return None
         if (wait := self._pace.wait(key)) > 0:
             return wait
-        trigger = self._triggers.last(key)
         before = self._previous(placement)
         resolution = self._with_failing(self._triggers.engine.resolve(key, before), before)
         if (writes := self._writes(placement, resolution)) and (wait := self._hold(placement, resolution)) > 0:
             return wait
+        trigger, *others = self._triggers.take(key)
+        if writes and key not in self._decided:
+            others += islice(location_triggers(resolution), MOST_TRIGGERS)
+        others = others if writes else []
         while writes:
             await self._apply(writes, trigger)
             writes = self._writes(placement, resolution)
+        for one in others:
+            self._log_slice("updated", key.cluster, key.name, one, v=2)
         if not resolution.problem:
             self._decided[key] = Decided(placement.uid, resolution.destinations, self._versions(key))
         document = orjson.loads(placement.document)
@@ -251,7 +272,10 @@ class EdgeScheduler:
             return self._setting.provider.view(self._setting.edge_view, cluster)
 
         def written(write: Write, answer: Obj | None) -> None:
-            self._log_write(write, trigger)
+            if done := {Create: "created", Update: "updated", Delete: "deleted"}.get(type(write)):
+                self._log_slice(done, write.cluster, write.name, trigger, v=1)
+            else:
+                self._log.info("updated status", v=3, controller=self._name, edgePlacement=write.name)
             if answer is None:
                 self._slices.forget(_place(write), known[write.name])
             elif isinstance(write, UpdateStatus):
@@ -261,18 +285,13 @@ class EdgeScheduler:
 
         await apply(client_of, writes, written)
 
-    def _log_write(self, write: Write, trigger: Trigger) -> None:
-        done = {Create: "created", Update: "updated", Delete: "deleted"}.get(type(write))
-        if done is None:
-            self._log.info("updated status", v=3, controller=self._name, edgePlacement=write.name)
-            return
+    def _log_slice(self, done: str, cluster: str, name: str, trigger: Trigger, *, v: int) -> None:
         values = {"triggeringKind": Bare(trigger.kind), "key": trigger.key}
         if trigger.kind in WORDS:
-            cluster, _, name = trigger.key.partition("|")
             workspace, what = WORDS[trigger.kind]
-            values |= {workspace: cluster, what: name}
-        values |= {"workloadWorkspace": write.cluster, "singlePlacementSlice": write.name}
-        self._log.info(f"{done} SinglePlacementSlice", v=1, controller=self._name, **values)
+            values[workspace], _, values[what] = trigger.key.partition("|")
+        values |= {"workloadWorkspace": cluster, "singlePlacementSlice": name}
+        self._log.info(f"{done} SinglePlacementSlice", v=v, controller=self._name, **values)
 
 
 def _place(write: Write) -> cache.Key:

@@ -1,10 +1,10 @@
-"""Log every change of an EdgePlacement, and write nothing."""
+"""Log changes of EdgePlacements, in the form of the first version of the edge scheduler."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -16,17 +16,14 @@ from farflung.runtime.cache import CacheChange
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 
+LONGEST: Final = 16_384  #: characters of an object in the log; a tenant chooses its annotations
+
 
 async def observe(view: Client, env: Environment, log: Logger) -> None:
-    """Until cancelled."""
+    """Only log, until cancelled."""
 
     def listener(change: CacheChange[Obj]) -> None:
-        if change.old is None and change.new is not None:
-            log.info("Observed add", obj=Bare(go_struct(change.new)))
-        elif change.new is None and change.old is not None:
-            log.info("Observed delete", obj=Bare(go_struct(change.old)))
-        elif change.old is not None and change.new is not None:
-            log.info("Observed update", oldObj=Bare(go_struct(change.old)), newObj=Bare(go_struct(change.new)))
+        log_change(log, change.old, change.new)
 
     def trouble(what: str, error: Exception) -> None:
         log.error(error, what)
@@ -36,19 +33,36 @@ async def observe(view: Client, env: Environment, log: Logger) -> None:
     await informer.run()
 
 
+def log_change(log: Logger, old: Obj | None, new: Obj | None, *, v: int = 0) -> None:
+    if old is None and new is not None:
+        log.info("Observed add", v=v, obj=_shown(new))
+    elif new is None and old is not None:
+        log.info("Observed delete", v=v, obj=_shown(old))
+    elif old is not None and new is not None:
+        log.info("Observed update", v=v, oldObj=_shown(old), newObj=_shown(new))
+
+
+def _shown(placement: Obj) -> Bare:
+    text = go_struct(placement)
+    return Bare(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
+
+
 def go_struct(placement: Obj) -> str:
-    """An EdgePlacement as Go prints a pointer to one with %+v."""
+    """An EdgePlacement as Go prints a pointer to one with %+v.  `LocationWorkspaceSelector` is a field of that version;
+    `Upsync`, a later one, is shown if it is set."""
     metadata, spec, status = placement["metadata"], placement.get("spec") or {}, placement.get("status") or {}
     kind = _fields(Kind=placement.get("kind", ""), APIVersion=placement.get("apiVersion", ""))
     selectors = (_selector(one) for one in spec.get("locationSelectors") or ())
+    upsync = {"Upsync": _listed(_upsync(one) for one in spec["upsync"])} if spec.get("upsync") else {}
     shown = _fields(
         TypeMeta=kind,
         ObjectMeta=_metadata(metadata),
         Spec=_fields(
+            LocationWorkspaceSelector=_selector(spec.get("locationWorkspaceSelector") or {}),
             LocationSelectors=_listed(selectors),
             NamespaceSelector=_selector(spec.get("namespaceSelector") or {}),
             NonNamespacedObjects=_listed(_non_namespaced(one) for one in spec.get("nonNamespacedObjects") or ()),
-            Upsync=_listed(_upsync(one) for one in spec.get("upsync") or ()),
+            **upsync,
         ),
         Status=_fields(
             SpecGeneration=status.get("specGeneration", 0),

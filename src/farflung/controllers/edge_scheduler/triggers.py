@@ -1,7 +1,7 @@
 """Changes to the placements to reconcile.  Pure.
 
-The resolver knows which placements a Location or a SyncTarget affects; slices name their placements.  The last trigger
-of a placement is kept for the log.
+The resolver knows which placements a Location or a SyncTarget affects; slices name their placements.  The triggers of a
+placement since its last reconcile are kept for the log.
 
 Until all informers have a list, placements are not added to the resolver: all of them will be reconciled anyway, and
 matching each Location with each placement would take longer than resolving each placement once.
@@ -10,15 +10,18 @@ matching each Location with each placement would take longer than resolving each
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from farflung.placement.names import ObjectKey
-from farflung.placement.resolve import Resolver
+from farflung.placement.resolve import Resolution, Resolver
 from farflung.placement.types import Location, Placement, ScheduledTarget
 from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
+
+MOST_TRIGGERS: Final = 100  #: of one placement that are kept
+SLICE: Final = "SinglePlacementSlice"
 
 
 class ParsedSlice(msgspec.Struct, frozen=True):
@@ -37,7 +40,7 @@ class Triggers:
     def __init__(self) -> None:
         self.engine = Resolver()
         self._waiting: dict[ObjectKey, Placement] | None = {}  #: None after `begin`
-        self._last: dict[ObjectKey, Trigger] = {}
+        self._pending: dict[ObjectKey, dict[Trigger, None]] = {}
         self._slices: dict[ObjectKey, set[cache.Key]] = {}  #: the slices of a placement, which need not exist
 
     @property
@@ -50,8 +53,11 @@ class Triggers:
         for placement in waiting.values():
             self.engine.put_placement(placement)
 
-    def last(self, key: ObjectKey) -> Trigger:
-        return self._last.get(key, Trigger("EdgePlacement", text(key)))
+    def take(self, key: ObjectKey) -> list[Trigger]:
+        """The triggers since the last call, at least one.  A slice counts only if it is the only one: the controller's
+        own writes are triggers, too."""
+        found = self._pending.pop(key, {})
+        return [one for one in found if one.kind != SLICE] or [*found] or [Trigger("EdgePlacement", text(key))]
 
     def slices(self, key: ObjectKey) -> Iterable[cache.Key]:
         return sorted(self._slices.get(key, ()))
@@ -92,16 +98,22 @@ class Triggers:
             self._slices.setdefault(ObjectKey(cluster, name), set()).add(change.key)
         named = sorted(ObjectKey(cluster, name) for name in before | after)
         concerned = [key for key in named if self.engine.placement(key) is not None]
-        yield from self._because("SinglePlacementSlice", ObjectKey(cluster, change.key.name), concerned)
+        yield from self._because(SLICE, ObjectKey(cluster, change.key.name), concerned)
 
     def _because(self, kind: str, key: ObjectKey, concerned: Iterable[ObjectKey]) -> Iterator[ObjectKey]:
         trigger = Trigger(kind, text(key))
         for placement in concerned:
-            if self.engine.placement(placement) is None:
-                self._last.pop(placement, None)
-            else:
-                self._last[placement] = trigger
+            if self.engine.placement(placement) is None and placement not in (self._waiting or ()):
+                self._pending.pop(placement, None)
+            elif len(pending := self._pending.setdefault(placement, {})) < MOST_TRIGGERS:
+                pending[trigger] = None
             yield placement
+
+
+def location_triggers(resolution: Resolution) -> Iterator[Trigger]:
+    """The Locations of the destinations, each once."""
+    for key in dict.fromkeys(ObjectKey(one.cluster, one.location) for one in resolution.destinations):
+        yield Trigger("Location", text(key))
 
 
 def text(key: ObjectKey) -> str:
