@@ -52,6 +52,19 @@ def test_a_configuration_or_kubeconfig_that_cannot_be_used_is_named(edge: Embedd
     assert edge("list").output == "No edges found.\n"
 
 
+def test_a_name_that_is_given_twice_is_refused(edge: EmbeddedEdge) -> None:
+    for words in (("create", "florin"), ("delete", "cluster", "florin")):
+        ended = edge(*words, "--name", "guilder")
+        assert (ended.exit_code, ended.stdout) == (2, "")
+        assert ended.stderr.endswith(f"Error: '{' '.join(words[1:])}' and --name guilder: give the name once\n")
+
+
+def test_a_name_may_be_given_as_for_kind(edge: EmbeddedEdge) -> None:
+    assert "'../florin' is not a valid name of an edge" in refusal(edge("create", "cluster", "--name", "../florin"))
+    assert "'../florin' is not a valid name of an edge" in refusal(edge("create", "--name", "../florin"))
+    assert refusal(edge("delete", "cluster", "--name", "florin")).startswith("edge florin does not exist; ")
+
+
 def test_a_name_that_is_none_or_names_no_edge_is_refused(edge: EmbeddedEdge) -> None:
     assert "is not a valid name of an edge" in refusal(edge("create", "../florin"))
     assert refusal(edge("delete", "florin")).startswith("edge florin does not exist; ")

@@ -62,8 +62,24 @@ def wait_option(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
+def name_option(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--name", "named", default="", metavar="NAME", help="Name of the edge, as with kind: `cluster --name NAME`."
+    )(command)
+
+
+def _names(words: tuple[str, ...], named: str) -> tuple[str, ...]:
+    """The names in `NAME…`, or in kind's form `cluster --name NAME`."""
+    if not named:
+        return words
+    if words not in ((), ("cluster",)):
+        raise click.UsageError(f"{' '.join(words)!r} and --name {named}: give the name once")
+    return (named,)
+
+
 @edge.command()
 @click.argument("name", default="")
+@name_option
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False, exists=True, allow_dash=True),
@@ -94,6 +110,7 @@ def wait_option(command: Callable[..., None]) -> Callable[..., None]:
 @wait_option
 def create(
     name: str,
+    named: str,
     config: Path | None,
     runtime: str,
     local_commands: bool,
@@ -105,12 +122,14 @@ def create(
     """Create the edge NAME, and wait until it is ready.
 
     The command writes the context kind-NAME to the kubeconfig and makes it the current one.
+    `farflung edge create cluster --name NAME` is the same.
     """
     from farflung.edge import contexts
 
+    given = _names((name,) if name else (), named)
     with edge_manager() as manager:
         cluster_name, wanted = _edge_spec(config, runtime, local_commands=local_commands)
-        name = name or cluster_name or "edge"
+        name = next(iter(given), cluster_name) or "edge"
         if not no_kubeconfig:
             import msgspec
 
@@ -163,12 +182,14 @@ def start(name: str, seconds: float) -> None:
 
 @edge.command(short_help="Delete edges, with their pods, data and contexts.")
 @click.argument("names", nargs=-1, metavar="NAME…")
+@name_option
 @click.option("--all", "everything", is_flag=True, help="Delete all edges.")
-def delete(names: tuple[str, ...], everything: bool) -> None:
+def delete(names: tuple[str, ...], named: str, everything: bool) -> None:
     """Delete edges: their pods, processes, directories and contexts.
 
-    If one edge cannot be deleted, the others still are.
+    If one edge cannot be deleted, the others still are.  `farflung edge delete cluster --name NAME` deletes one.
     """
+    names = _names(names, named)
     if bool(names) == everything:
         raise click.UsageError("give names of edges, or --all")
     from farflung.edge.registry import EdgeError
