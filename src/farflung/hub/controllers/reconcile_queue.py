@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from time import monotonic
 from typing import Final, Generic, TypeVar
 
 from farflung.lib.workqueue import WorkQueue
@@ -39,7 +38,7 @@ class ReconcileQueue(Generic[K]):
         self._name = name
         self._reconcile = reconcile
         self._workers = workers
-        self._keys: WorkQueue[K] = WorkQueue(monotonic)
+        self._keys: WorkQueue[K] = WorkQueue(lambda: asyncio.get_running_loop().time())
         self._failures: dict[K, int] = {}
         self._finished = asyncio.Event()
         self._finished.set()
