@@ -5,9 +5,10 @@
     tools/setup.py --dev        and what tests and checks need (requirements-dev.lock)
     tools/setup.py --docs       and what the site of the documents needs (requirements-docs.lock)
     tools/setup.py --bench      and what the benchmarks need (requirements-bench.lock)
-    tools/setup.py --lock       write the lock files anew; --upgrade takes the newest versions
+    tools/setup.py --lock       write the lock files anew, after --dev; --upgrade takes the newest versions
 
-Nothing is installed again until a lock file or the project's part of pyproject.toml changes.
+Nothing is installed again until a lock file or the project's part of pyproject.toml changes.  Packages that no
+installed lock file names are removed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -46,7 +46,7 @@ LOCKS = {
 COMPILE = ["pip", "compile", "--universal", "--python-version", "3.11", "--generate-hashes", "--quiet", "--no-annotate"]
 PIP = ["-m", "pip", "--disable-pip-version-check", "--no-input"]
 NOISE = re.compile(r"WARNING: Location '.*' is ignored|.*\[notice\]")
-REQUIREMENT = re.compile(r"^[A-Za-z0-9][^\s=]*==", re.MULTILINE)
+REQUIREMENT = re.compile(r"^([A-Za-z0-9][^\s=]*)==", re.MULTILINE)
 CONSIDERED = re.compile(r"(Collecting|Processing|Requirement already satisfied:|Ignoring) ")
 CHOSEN = "Installing collected packages: "
 PAUSE = 5.0  #: seconds between two lines about progress, where lines cannot be rewritten
@@ -124,6 +124,7 @@ def install(locks: list[str]) -> None:
             run([*python(*PIP), "install", "--no-deps", "--no-build-isolation", "--editable", "."])
         done["project"] = project
         remember(done)
+    remove_others([name for name in LOCKS if name in done])
     print(f"setup: done in {time.monotonic() - began:.0f} s; .venv has {megabytes(ENVIRONMENT)} MB", flush=True)
 
 
@@ -165,6 +166,20 @@ def install_lock(name: str) -> None:
         run([*python(*PIP), "install", *how], on_line, lambda: step.show(progress()))
 
 
+def remove_others(locks: list[str]) -> None:
+    """Packages that these lock files do not name: the pip and setuptools that `venv` brings, and those of earlier lock
+    files."""
+    locked = {canonical(name) for lock in locks for name in REQUIREMENT.findall(Path(lock).read_text())}
+    installed = {canonical(name.rpartition("-")[0]) for name in packages()}
+    if others := sorted(installed - locked - {"farflung"}):
+        with Step(f"remove {', '.join(others)}"):
+            run([*python(*PIP), "uninstall", "--yes", *others])
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def remembered() -> dict[str, str]:
     """What was installed, by digest; nothing if .venv is not there or was made otherwise."""
     try:
@@ -188,7 +203,8 @@ def python(*arguments: str) -> list[str]:
 
 
 def packages() -> set[str]:
-    return {path.name for path in ENVIRONMENT.glob("lib/python*/site-packages/*.dist-info")}
+    """What is installed: `PyYAML-6.0.3`."""
+    return {path.stem for path in ENVIRONMENT.glob("lib/python*/site-packages/*.dist-info")}
 
 
 def digest(name: str) -> str:
@@ -217,14 +233,11 @@ def megabytes(folder: Path) -> int:
 
 
 def lock(*, upgrade: bool) -> None:
-    with tempfile.TemporaryDirectory(prefix="farflung-lock-") as folder:
-        with Step("fetch uv, which resolves versions"):
-            run([sys.executable, "-m", "venv", folder])
-            run([f"{folder}/bin/python", *PIP, "install", "--quiet", "uv"])
-        for name, sources in LOCKS.items():
-            with Step(f"write {name}"):
-                how = [*COMPILE, "--custom-compile-command", "make lock", *(["--upgrade"] if upgrade else [])]
-                run([f"{folder}/bin/uv", *how, *sources, "--output-file", name])
+    """The environment for development has uv."""
+    for name, sources in LOCKS.items():
+        with Step(f"write {name}"):
+            how = [*COMPILE, "--custom-compile-command", "make lock", *(["--upgrade"] if upgrade else [])]
+            run([str(ENVIRONMENT / "bin/uv"), *how, *sources, "--output-file", name])
 
 
 # --- steps ----------------------------------------------------------------------------------------

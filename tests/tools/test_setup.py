@@ -7,6 +7,7 @@ import io
 import re
 import sys
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 
@@ -91,6 +92,7 @@ class Folder:
 
     def __init__(self, root: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         self.installed: list[str] = []
+        self.removed: list[str] = []
         self.fails = ""  #: what cannot be installed
         self.root, self._setup = root, setup
         environment = root / ".venv"
@@ -107,6 +109,8 @@ class Folder:
         if "venv" in command:
             self._setup.PYTHON.parent.mkdir(parents=True)
             self._setup.PYTHON.touch()
+        elif "uninstall" in command:
+            self.removed = command[command.index("--yes") + 1 :]
         elif "install" in command:
             self.installed.append(command[-1])
             if self.fails == command[-1]:
@@ -138,6 +142,30 @@ def test_a_lock_file_is_installed_again_after_another_one_replaced_its_packages(
     folder.check_out("old")
     assert folder.install(running) == [running]
     assert folder.install(development) == [development]
+
+
+def test_packages_that_no_installed_lock_file_names_are_removed(folder: Folder) -> None:
+    running, documents = "requirements.lock", "requirements-docs.lock"
+    folder.check_out("old")
+    (folder.root / running).write_text("pip==26.1 \\\nPyYAML==6.0.3 \\\n")
+    (folder.root / documents).write_text("mkdocs==1.6.1 \\\n")
+    for name in ("PyYAML-6.0.3", "farflung-0.1.0", "mkdocs-1.6.1", "pip-26.1", "ruamel.yaml-0.18", "setuptools-65.5.0"):
+        (folder.root / ".venv/lib/python3.11/site-packages" / f"{name}.dist-info").mkdir(parents=True)
+    (folder.root / ".venv/bin").mkdir()
+    (folder.root / ".venv/bin/python").touch()
+    folder.install(running, documents)
+    assert folder.removed == ["ruamel-yaml", "setuptools"]
+    (folder.root / documents).write_text("mkdocs==1.7.0 \\\n")
+    (folder.root / running).write_text("pip==26.2 \\\nPyYAML==6.0.3 \\\n")
+    folder.install(running)
+    assert folder.removed == ["mkdocs", "ruamel-yaml", "setuptools"]
+
+
+def test_the_environment_has_only_locked_packages() -> None:
+    """`make setup` mends it: it removes the others."""
+    locked = {pin for name in LOCKED for pin in pins(name).items()}
+    installed = {(canonicalize_name(one.name), one.version) for one in distributions()}
+    assert {(name, version) for name, version in installed if name != "farflung"} <= locked
 
 
 def test_what_an_interrupted_set_up_replaced_is_installed_again(folder: Folder, setup: ModuleType) -> None:
