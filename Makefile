@@ -7,7 +7,7 @@ SEED := $(shell date +%s)
 # keep bytecode, whatever the environment says: tests start hundreds of processes, and each would compile every module anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install setup demo test long lint check conformance bench docs manifests format lock clean
+.PHONY: help install setup demo test long lint check conformance floors sbom bench docs manifests format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,7 @@ long: setup  ## the long ones: many random examples, every kubectl there is, mor
 	@tools/ensure-podman.sh
 	@echo "Hypothesis explores from seed $(SEED); \`make long SEED=$(SEED)\` repeats it"
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "long or hypothesis" --hypothesis-profile=explore --hypothesis-seed=$(SEED)
+	$(BIN)/python tools/floors.py
 
 lint: setup  ## format, lint, types, import rules
 	$(BIN)/ruff format --check src tests bench tools
@@ -53,6 +54,15 @@ else
 	$(BIN)/python tests/conformance/plugin_transcripts.py
 endif
 
+floors:  ## run tests with the lowest version of each dependency that pyproject.toml allows
+	@$(PYTHON) tools/setup.py --dev
+	$(BIN)/python tools/floors.py
+
+sbom:  ## write dist/farflung.cdx.json: the packages that running needs, with versions, hashes and licences
+	@$(PYTHON) tools/setup.py --dev
+	@mkdir -p dist
+	$(BIN)/python tools/sbom.py > dist/farflung.cdx.json
+
 bench:  ## print how fast a hub is and what workspaces cost
 	@$(PYTHON) tools/setup.py --bench
 	$(BIN)/python bench/hub.py
@@ -69,7 +79,7 @@ format: setup  ## rewrite the sources in the house format
 	$(BIN)/ruff format src tests bench tools
 	$(BIN)/ruff check --fix --quiet src tests bench tools
 
-lock:  ## write the lock files anew, as pyproject.toml says; UPGRADE=1 takes the newest versions
+lock: setup  ## write the lock files anew, as pyproject.toml says; UPGRADE=1 takes the newest versions
 	@$(PYTHON) tools/setup.py --lock $(if $(UPGRADE),--upgrade)
 
 clean:  ## remove the environment and every cache
