@@ -95,6 +95,45 @@ def test_what_a_syncer_reports_is_counted_and_the_first_problem_told() -> None:
     assert one(target(conditions=describe(Ready=YES)), report(synced=7, pending=3)).is_well
 
 
+SINCE = "2024-05-01T11:59:30Z"
+
+
+@pytest.mark.parametrize("shown", [None, BEAT])
+@pytest.mark.parametrize(
+    ("beat", "reachable", "state", "problems"),
+    [
+        (SINCE, YES, EdgeHealth.READY, []),
+        (SINCE, NO, EdgeHealth.UNREACHABLE, ["EdgeReachableSaid"]),
+        ("2024-05-01T12:00:59Z", YES, EdgeHealth.READY, []),
+        ("2024-05-01T11:58:59Z", YES, None, None),
+        ("2024-05-01T11:45:00Z", YES, None, None),
+        ("soon", YES, None, None),
+    ],
+)
+def test_a_report_that_nothing_copies_to_the_sync_target_counts(
+    shown: Any, beat: str, reachable: str, state: EdgeHealth | None, problems: list[str] | None
+) -> None:
+    document = target(heard=shown, conditions=describe(Ready=NO, HeartbeatHealthy=NO))
+    reports = report(conditions=describe(EdgeReachable=reachable), synced=1)
+    reports["box"]["status"]["lastSyncerHeartbeatTime"] = beat
+    found = one(document, reports)
+    if state is None:
+        assert found == one(document, report(synced=1)) or found.state is state_of(document)
+        assert found.remarks == []
+        return
+    assert (found.state, found.problems, found.heard) == (state, problems, beat)
+    assert found.remarks == ["the SyncTarget lacks this report; is the mailbox controller running?"]
+
+
+def test_a_sync_target_that_is_up_to_date_is_what_counts() -> None:
+    reports = report(conditions=describe(EdgeReachable=NO), synced=1)
+    reports["box"]["status"]["lastSyncerHeartbeatTime"] = SINCE
+    found = one(target(heard=SINCE, conditions=describe(Ready=YES)), reports)
+    assert (found.state, found.remarks) == (EdgeHealth.READY, [])
+    unready = one(target(heard=SINCE, conditions=describe(Ready=NO, HeartbeatHealthy=YES)), reports)
+    assert unready.state is EdgeHealth.NOT_READY
+
+
 def test_what_somebody_wants_is_remarked_and_no_problem() -> None:
     retired = target(conditions=describe(Ready=YES), unschedulable=True, evictAfter="2024-05-01T11:00:00Z")
     retired["metadata"]["deletionTimestamp"] = BEAT

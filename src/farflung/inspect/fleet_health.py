@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -78,6 +78,8 @@ class Edge(Result, frozen=True):
         return self.state is EdgeHealth.READY and not self.problems
 
 
+#: without a heartbeat in a mailbox, after which its syncer counts as offline, as in SyncTargets
+HEARTBEAT_PERIOD: Final = timedelta(seconds=60)
 RANKS: Final = {state: rank for rank, state in enumerate(EdgeHealth)}
 
 
@@ -145,6 +147,13 @@ def _edge(
     inside = (mailboxes or {}).get(mailbox, "")
     report = (reports or {}).get(inside) if inside else None
     heard = fields.moment(target, "status", "lastSyncerHeartbeatTime")
+    beat = fields.moment(report, "status", "lastSyncerHeartbeatTime")
+    source, remarks = target, []
+    if report is not None and beat is not None and _is_uncopied(state, heard, beat, now):
+        source, heard, state = report, beat, EdgeHealth.READY
+        if fields.condition(report, EDGE_REACHABLE).get("status") == "False":
+            state = EdgeHealth.UNREACHABLE
+        remarks = ["the SyncTarget lacks this report; is the mailbox controller running?"]
     missing = [] if mailboxes is None or mailbox in mailboxes else ["it has no mailbox yet"]
     return Edge(
         fields.name_of(target),
@@ -155,9 +164,15 @@ def _edge(
         state,
         None if heard is None else format_seconds(heard),
         _objects(report),
-        [*_why(target, state), *missing, *_reported(report)],
-        list(_remarks(target, now)),
+        [*_why(source, state), *missing, *_reported(report)],
+        [*remarks, *_remarks(target, now)],
     )
+
+
+def _is_uncopied(state: EdgeHealth, heard: datetime | None, beat: datetime, now: datetime) -> bool:
+    """Whether only the SyncTarget lacks heartbeats, because nothing copies them from the mailbox."""
+    lacks_heartbeats = state in (EdgeHealth.OFFLINE, EdgeHealth.STALE)
+    return lacks_heartbeats and (heard is None or heard < beat) and now - beat < HEARTBEAT_PERIOD
 
 
 def _objects(report: Obj | None) -> ObjectCounts | None:
@@ -168,11 +183,12 @@ def _objects(report: Obj | None) -> ObjectCounts | None:
     return ObjectCounts(*(fields.number(report, "status", "objects", name) for name in names))
 
 
-def _why(target: Obj, state: EdgeHealth) -> Iterator[str]:
+def _why(source: Obj, state: EdgeHealth) -> Iterator[str]:
+    """`source`: the SyncTarget or the report that has the conditions."""
     if state is EdgeHealth.OFFLINE:
         yield "no syncer has reported yet"
     elif state in (EdgeHealth.UNREACHABLE, EdgeHealth.NOT_READY):
-        ready = fields.condition(target, "Ready") or fields.condition(target, EDGE_REACHABLE)
+        ready = fields.condition(source, "Ready") or fields.condition(source, EDGE_REACHABLE)
         yield describe(ready) or "no reason in its conditions"
 
 
