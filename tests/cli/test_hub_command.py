@@ -183,3 +183,17 @@ def test_an_audit_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for path, why in ((pipe, "not a regular file"), (tmp_path / "no" / "log", "no such file or directory")):
         said = refusal(tmp_path / "data", "--port", "0", "--audit-log-path", str(path))
         assert said == f"cannot write the audit log {path}: {why}; choose another --audit-log-path"
+
+
+@pytest.mark.parametrize("resources", ["Secrets", "configmaps,", "*"])
+def test_resources_to_encrypt_must_be_resources(tmp_path: Path, resources: str) -> None:
+    ended = hub("--root-directory", str(tmp_path / "data"), "--encryption-resources", resources)
+    assert ended.exit_code == 2
+    assert "is not a resource like configmaps, widgets.example.org, *.apps or *.*" in ended.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_key_file_that_cannot_be_read_is_named(directory: Path) -> None:
+    key = directory / "encryption.key"
+    key.write_text("not a key\n")
+    assert refusal(directory) == f"line 1 of {key} is not a key: it must be 32 bytes in base64"

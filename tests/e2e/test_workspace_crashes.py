@@ -15,9 +15,11 @@ import pytest
 from apis_harness import widget_schema
 from hub_process import Client, HubProcess, Json, eventually
 
+from farflung.cli.encryption import KEY_FILE, StoreEncryption
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, WORKSPACES, logical_cluster_key
+from farflung.lib.key_file import KeyFile
 from farflung.store.sqlite.store import SqliteStore
 
 TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
@@ -35,7 +37,9 @@ def stored(directory: Path) -> dict[str, Json]:
     """Everything that a hub which does not run has kept."""
 
     async def read() -> dict[str, Json]:
-        store = await SqliteStore.open(directory / "workspaces.sqlite", stamp=objects.stamp, keep=3600)
+        path = directory / "workspaces.sqlite"
+        encryption = StoreEncryption(KeyFile(directory / KEY_FILE)).ensure(path)
+        store = await SqliteStore.open(path, encryption, stamp=objects.stamp, keep=3600)
         try:
             return {
                 entry.key: objects.decode(entry)

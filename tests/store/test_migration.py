@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import shutil
 import tarfile
@@ -14,14 +15,19 @@ import apsw
 import pytest
 from full_disk import full_disk
 from killed_calls import killed_at
+from written_directory import SECRET
 
+from farflung.lib.envelopes import KeyRing
 from farflung.store.base import ABSENT, Change, Unusable
+from farflung.store.encryption import Encryption, ResourcePatterns
 from farflung.store.sqlite import migration
 from farflung.store.sqlite.files import prepare
-from farflung.store.sqlite.rows import FORMAT
+from farflung.store.sqlite.rows import FORMAT, value_in
 from farflung.store.sqlite.store import SqliteStore
 
 MAPS = "/core/configmaps/"
+PLAIN = Encryption()
+ENCRYPTION = Encryption(KeyRing([bytes(32)]), ResourcePatterns(["configmaps"]))
 UPGRADE = Path(__file__).parent.parent / "upgrade"
 PROCEDURES = ("migration.py", "lib/files.py")
 
@@ -50,6 +56,8 @@ async def write_history(path: Path) -> None:
 def make_format_1(path: Path, *, with_gaps: bool = True) -> None:
     with closing(apsw.Connection(str(path))) as connection:
         connection.execute("alter table kv drop column sum")
+        connection.execute("update kv set val = substr(val, 3) where substr(val, 1, 2) = x'0000'")
+        connection.execute("drop table encryption")
         if not with_gaps:
             connection.execute("drop table gap")
         connection.pragma("user_version", 1)
@@ -72,14 +80,18 @@ def leave_in_log(path: Path) -> None:
     aside.rmdir()
 
 
-def columns(path: Path, columns: str = "rv, key, op, prev, val") -> dict[str, list[Any]]:
+def content(path: Path, encryption: Encryption = PLAIN) -> dict[str, list[Any]]:
+    """The tables, with values as they were written."""
+    version = format_of(path)
     with closing(apsw.Connection(str(path))) as connection:
-        tables = {"kv": columns, "meta": "*", "mark": "*", "gap": "*"}
-        return {
-            table: connection.execute(f"select {names} from {table}").fetchall()
-            for table, names in tables.items()
+        rows = connection.execute("select rv, key, op, prev, val" + (", sum" if version > 1 else "") + " from kv")
+        found = {
+            table: connection.execute(f"select * from {table}").fetchall()
+            for table in ("meta", "mark", "gap")
             if connection.table_exists(None, table)
         }
+        found["kv"] = [(*row[:4], value_in(row, encryption) if version > 1 else row[4]) for row in rows]
+    return found
 
 
 def format_of(path: Path) -> int:
@@ -106,7 +118,7 @@ async def test_a_file_of_format_1_keeps_its_objects_and_their_history(path: Path
     entries = [(entry.key, entry.value, entry.revision) for entry in store.list(MAPS).entries]
     changes = facts([*await store.changes(MAPS, since=oldest, until=newest)])
     await store.close()
-    before = columns(path)
+    before = content(path)
     make_format_1(path, with_gaps=with_gaps)
 
     store = await SqliteStore.open(path, clock=lambda: 0.0, lines=0)
@@ -116,7 +128,7 @@ async def test_a_file_of_format_1_keeps_its_objects_and_their_history(path: Path
     await store.put(key("later"), b"1", expect=ABSENT)
     await store.close()
     assert format_of(path) == FORMAT
-    after = columns(path)
+    after = content(path)
     assert after["kv"][:-1] == before["kv"]
     assert after["meta"] == before["meta"]
     assert (7, 17.5) in after["mark"]
@@ -132,39 +144,61 @@ async def test_writes_in_the_log_of_a_killed_process_are_converted_too(path: Pat
     await store.close()
 
 
-def test_what_the_format_1_of_an_earlier_version_had_is_converted_row_by_row(tmp_path: Path) -> None:
+def unpack(directory: Path) -> Path:
+    """The store that an earlier version wrote."""
     with tarfile.open(UPGRADE / "format-1.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    [path] = tmp_path.rglob("workspaces.sqlite")
-    before = columns(path)
+        archive.extract("workspaces.sqlite", directory, filter="data")
+    return (directory / "workspaces.sqlite").rename(directory / "store.db")
+
+
+def test_what_the_format_1_of_an_earlier_version_had_is_converted_row_by_row(path: Path) -> None:
+    unpack(path.parent)
+    password = base64.b64encode(SECRET.encode())
+    before = content(path)
     assert len(before["kv"]) > 300
-    prepare(path)
-    assert columns(path) == before | {"gap": []}
+    assert password in path.read_bytes()
+    prepare(path, ENCRYPTION)
+    assert content(path, ENCRYPTION) == before | {"gap": []}
     assert format_of(path) == FORMAT
+    assert password not in path.read_bytes()
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
-async def test_a_conversion_that_is_killed_at_any_call_is_repeated_by_the_next_start(tmp_path: Path, step: int) -> None:
-    original = tmp_path / "original" / "store.db"
-    original.parent.mkdir()
-    await write_history(original)
-    make_format_1(original)
-    leave_in_log(original)
-    expected: dict[str, list[Any]] = {}
+async def write_format_1(directory: Path) -> Path:
+    path = directory / "store.db"
+    await write_history(path)
+    make_format_1(path)
+    leave_in_log(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("origin", "step"),
+    [
+        ("written", 11),
+        ("unpacked", 211),
+        pytest.param("written", 1, marks=pytest.mark.long),
+        pytest.param("unpacked", 17, marks=pytest.mark.long),
+    ],
+)
+async def test_a_conversion_that_is_killed_at_any_call_is_repeated_by_the_next_start(
+    tmp_path: Path, origin: str, step: int
+) -> None:
+    original = tmp_path / "original"
+    original.mkdir()
+    path = unpack(original) if origin == "unpacked" else await write_format_1(original)
+    before = content(shutil.copytree(original, tmp_path / "read") / path.name)
     seen: set[int] = set()
     call = 1 - step
     alive = True
     while alive:
         call += step
-        directory = shutil.copytree(original.parent, tmp_path / str(call))
-        path = directory / "store.db"
-        alive = killed_at(call, partial(prepare, path), PROCEDURES)
+        directory = shutil.copytree(original, tmp_path / str(call))
+        path = directory / path.name
+        alive = killed_at(call, partial(prepare, path, ENCRYPTION), PROCEDURES)
         seen.add(format_of(path))
-        prepare(path)
-        assert sorted(file.name for file in directory.iterdir()) == ["store.db", "store.db.lock"]
-        found = columns(path, "*")
-        expected = expected or found
-        assert found == expected
+        prepare(path, ENCRYPTION)
+        assert {file.name for file in directory.iterdir()} <= {"store.db", "store.db.lock"}
+        assert content(path, ENCRYPTION) == {"gap": []} | before
         shutil.rmtree(directory)
     assert call > 50
     assert seen == {1, FORMAT}

@@ -19,11 +19,13 @@ from hypothesis import strategies as st
 from killed_calls import killed_at
 
 from farflung.store.base import ABSENT, Compacted, Unusable
+from farflung.store.encryption import Encryption
 from farflung.store.sqlite.files import prepare
 from farflung.store.sqlite.repair import DamagedObject, Inspection, inspect, repair
 from farflung.store.sqlite.store import SqliteStore
 
 MAPS = "/core/configmaps/"
+PLAIN = Encryption()
 
 
 def key(name: object) -> str:
@@ -59,16 +61,16 @@ async def values(path: Path) -> dict[str, bytes]:
 
 def repaired(path: Path, *dropped: str) -> Inspection:
     """Inspect and repair, and prove that nothing is left to repair."""
-    inspection = inspect(path)
-    repair(path, inspection, set(dropped))
-    assert inspect(path).is_intact
+    inspection = inspect(path, PLAIN)
+    repair(path, inspection, set(dropped), PLAIN)
+    assert inspect(path, PLAIN).is_intact
     return inspection
 
 
 async def test_an_intact_file_needs_no_repair(path: Path) -> None:
     await write(path, ("a", b"1"), ("a", b"2"), ("b", b"1"), ("b", None))
     before = path.read_bytes()
-    inspection = inspect(path)
+    inspection = inspect(path, PLAIN)
     assert inspection.is_intact
     assert inspection.plan.objects == {key("a"): 3}
     assert path.read_bytes() == before
@@ -88,7 +90,7 @@ async def test_a_copy_of_the_damaged_file_is_kept(path: Path) -> None:
     damaged = path.read_bytes()
     for number in (1, 2):
         path.write_bytes(damaged)
-        copy, _ = repair(path, inspect(path), set())
+        copy, _ = repair(path, inspect(path, PLAIN), set(), PLAIN)
         assert copy == path.with_name(f"store.db.damaged-{number}")
         assert copy.read_bytes() == damaged
         assert copy.stat().st_mode & 0o777 == 0o600
@@ -97,10 +99,10 @@ async def test_a_copy_of_the_damaged_file_is_kept(path: Path) -> None:
 async def test_an_object_without_an_intact_revision_is_lost_and_dropped_only_by_name(path: Path) -> None:
     await write(path, ("a", b"only value"), ("b", b"other"))
     flip_bit(path, b"only value")
-    inspection = inspect(path)
+    inspection = inspect(path, PLAIN)
     assert inspection.plan.lost == {key("a")}
     with pytest.raises(AssertionError):
-        repair(path, inspection, set())
+        repair(path, inspection, set(), PLAIN)
     repaired(path, key("a"))
     assert await values(path) == {"b": b"other"}
 
@@ -108,7 +110,7 @@ async def test_an_object_without_an_intact_revision_is_lost_and_dropped_only_by_
 async def test_an_object_that_was_deleted_before_its_damaged_revision_is_lost(path: Path) -> None:
     await write(path, ("a", b"before deletion"), ("a", None), ("a", b"created again"))
     flip_bit(path, b"created again")
-    assert inspect(path).plan.damaged == (DamagedObject(key("a"), damaged=4, intact=ABSENT),)
+    assert inspect(path, PLAIN).plan.damaged == (DamagedObject(key("a"), damaged=4, intact=ABSENT),)
 
 
 async def test_a_damaged_object_may_be_dropped_rather_than_restored(path: Path) -> None:
@@ -149,7 +151,7 @@ async def test_a_revision_whose_object_is_unknown_is_reported(path: Path) -> Non
     await write(path, ("a", b"1"), ("b", b"2"))
     with closing(apsw.Connection(str(path))) as connection:
         connection.execute("update kv set key = 'nonsense' where rv = 3")
-    assert inspect(path).plan.unnamed == (3,)
+    assert inspect(path, PLAIN).plan.unnamed == (3,)
 
 
 async def test_after_a_repair_clients_list_again_and_revisions_increase(path: Path) -> None:
@@ -180,7 +182,7 @@ async def test_writes_in_the_log_of_a_killed_process_are_repaired_too(path: Path
 async def test_objects_outside_of_a_destroyed_page_keep_their_values(path: Path, page: int) -> None:
     await write(path, *((f"{number:03}", b"%d" % number * 100) for number in range(200)))
     overwrite_page(path, page)
-    inspection = inspect(path)
+    inspection = inspect(path, PLAIN)
     assert inspection.findings
     lost = inspection.plan.lost
     assert len(lost) <= 20
@@ -192,7 +194,7 @@ async def test_objects_outside_of_a_destroyed_page_keep_their_values(path: Path,
 async def test_the_objects_below_a_destroyed_inner_page_are_named(path: Path) -> None:
     await write(path, *((f"{number:03}", b"%d" % number * 100) for number in range(200)))
     overwrite_page(path, 1)
-    assert inspect(path).plan.lost == {key(f"{number:03}") for number in range(200)}
+    assert inspect(path, PLAIN).plan.lost == {key(f"{number:03}") for number in range(200)}
 
 
 async def test_a_file_without_a_readable_schema_is_not_changed(path: Path) -> None:
@@ -201,7 +203,7 @@ async def test_a_file_without_a_readable_schema_is_not_changed(path: Path) -> No
     content[100:4096] = b"\xa5" * 3996
     path.write_bytes(content)
     with pytest.raises(Unusable, match=r"cannot be repaired \(.*\): restore a backup"):
-        inspect(path)
+        inspect(path, PLAIN)
     assert path.read_bytes() == content
 
 
@@ -209,6 +211,7 @@ async def test_a_damaged_file_of_format_1_is_repaired_into_the_current_format(pa
     await write(path, ("a", b"1"), ("b", b"1"), ("b", None))
     with closing(apsw.Connection(str(path))) as connection:
         connection.execute("alter table kv drop column sum")
+        connection.execute("drop table encryption")
         connection.pragma("user_version", 1)
     with without_index(path) as connection:
         connection.execute("insert into kv values (5, ?, 0, 0, ?)", (key("c"), b"3"))
@@ -223,7 +226,7 @@ async def test_a_repair_on_a_full_disk_changes_nothing(path: Path) -> None:
     flip_bit(path, b"second value")
     before = path.read_bytes()
     with full_disk(), pytest.raises(Unusable):
-        repair(path, inspect(path), set())
+        repair(path, inspect(path, PLAIN), set(), PLAIN)
     assert path.read_bytes() == before
     assert sorted(file.name for file in path.parent.iterdir()) == ["store.db", "store.db.lock"]
 
@@ -239,12 +242,14 @@ async def test_a_repair_that_is_killed_at_any_call_is_repeated(tmp_path: Path, s
         call += step
         directory = shutil.copytree(original.parent, tmp_path / str(call))
         path = directory / "store.db"
-        alive = killed_at(call, partial(repair, path, inspect(path), set()), ("repair.py", "lib/files.py"))
-        inspection = inspect(path)
+        alive = killed_at(
+            call, partial(repair, path, inspect(path, PLAIN), set(), PLAIN), ("repair.py", "lib/files.py")
+        )
+        inspection = inspect(path, PLAIN)
         if not inspection.is_intact:
             assert path.read_bytes() == original.read_bytes()
-            repair(path, inspection, set())
-        prepare(path)
+            repair(path, inspection, set(), PLAIN)
+        prepare(path, PLAIN)
         assert await values(path) == {"a": b"first value", "b": b"1"}
         shutil.rmtree(directory)
     assert call > 50
@@ -271,7 +276,7 @@ def test_each_object_has_its_newest_intact_value(steps: list[tuple[str, bool, st
         revisions = asyncio.run(write(path, *writes))
         harm(path, dict(zip(revisions, (damage for _, _, damage in steps), strict=True)))
         expected, lost = brute_force(writes, [damage for _, _, damage in steps])
-        inspection = inspect(path)
+        inspection = inspect(path, PLAIN)
         assert inspection.plan.lost == {key(name) for name in lost}
         repaired(path, *inspection.plan.lost)
         assert asyncio.run(values(path)) == expected

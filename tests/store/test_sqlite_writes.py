@@ -12,6 +12,7 @@ import pytest
 from full_disk import full_disk
 
 from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
+from farflung.store.encryption import Encryption
 from farflung.store.sqlite.files import connect_to_read, connect_to_write
 from farflung.store.sqlite.store import SqliteStore
 from farflung.store.sqlite.writer import Checkpointer, CommitState, PendingWrite, Writer
@@ -120,7 +121,9 @@ async def test_a_transaction_that_was_left_open_does_not_swallow_a_write(tmp_pat
     committed: asyncio.Queue[Sequence[PendingWrite]] = asyncio.Queue()
     with closing(connect_to_write(path)) as writing, closing(connect_to_read(path)) as reading:
         writing.execute("begin immediate")
-        writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=CommitState())
+        writer = Writer(
+            writing, Encryption(), loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=CommitState()
+        )
         write = PendingWrite(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future())
         writer.submit(write)
         assert list(await committed.get()) == [write]
@@ -152,7 +155,9 @@ async def test_commits_and_checkpoints_exclude_each_other(tmp_path: Path) -> Non
     lock = RecordingLock()
     progress = CommitState(transfer=lock)
     with closing(connect_to_write(path)) as writing, closing(connect_to_write(path)) as checkpointing:
-        writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=progress)
+        writer = Writer(
+            writing, Encryption(), loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=progress
+        )
         checkpointer = Checkpointer(checkpointing, progress)
         writer.submit(PendingWrite(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future()))
         await committed.get()

@@ -37,6 +37,7 @@ from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.edge.workload_controllers import add_workload_controllers
 from farflung.http.certificates import CertificateError
 from farflung.lib import ids, outlet
+from farflung.lib.errors import UserError
 from farflung.lib.klog import Logger
 from farflung.runtime.environment import system_environment
 from farflung.runtime.manager import Manager
@@ -58,7 +59,15 @@ def run(edge: EmbeddedEdge, *, verbosity: int) -> None:
     try:
         with edge.locked() as lock:
             uvloop.run(_run(edge, lock, log))
-    except (EdgeError, PortUnavailable, Unusable, CertificateError, KubeconfigError, selection.PodmanUnusable) as error:
+    except (
+        EdgeError,
+        PortUnavailable,
+        Unusable,
+        UserError,
+        CertificateError,
+        KubeconfigError,
+        selection.PodmanUnusable,
+    ) as error:
         _refuse(str(error))
     except OSError as error:
         _refuse(_sentence(edge, error))

@@ -30,7 +30,8 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
-from farflung.cli.settings import DATABASE, WORKSPACES, ServingOptions
+from farflung.cli.encryption import StoreEncryption, key_file
+from farflung.cli.settings import DATABASE, WORKSPACES, KeyOptions, ServingOptions
 from farflung.http.certificates import CertificateError
 from farflung.http.flow_control import FlowLimits
 from farflung.http.messages import Service
@@ -58,6 +59,7 @@ STOP_GRACE = 10.0  #: seconds for requests in progress when the hub stops
 
 @dataclass(frozen=True, slots=True)
 class HubSettings(ServingOptions):
+    keys: KeyOptions = field(default_factory=KeyOptions)
     workspaces: bool = False
     bare: bool = False  #: with workspaces: create only what the hub itself needs
     controllers: bool = False  #: with workspaces: run the controllers in a second process
@@ -204,9 +206,11 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
     audit_policy = read_audit_policy(settings)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = database(settings)
+    encrypted = StoreEncryption(key_file(directory, settings.keys), settings.encryption_resources)
+    encryption = await asyncio.to_thread(encrypted.ensure, path)
     files = CredentialFiles(directory, [settings.bind_address, *settings.hostnames])
     read_tokens(directory / TOKENS)  # opening the store changes it, so a damaged token file is refused before
-    store = await SqliteStore.open(path, stamp=objects.stamp, keep=settings.history)
+    store = await SqliteStore.open(path, encryption, stamp=objects.stamp, keep=settings.history)
     try:
         # the initial objects of an empty directory are not logged
         lines = audit_lines(settings, silent=store.revision == FIRST and not settings.verbose)
@@ -238,6 +242,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
         following = [
             asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens"),
             asyncio.create_task(files.follow(assembly.accounts), name="keys and certificates"),
+            asyncio.create_task(encrypted.follow(store), name="encryption"),
         ]
         try:
             lines.begin()

@@ -68,6 +68,7 @@ SECTIONS: Final = {
         "certs": access.certs,
     },
     "Store Commands": {
+        "rekey": store.rekey,
         "repair": store.repair,
     },
     "Other Commands": {"completion": completion},

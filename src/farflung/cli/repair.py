@@ -8,24 +8,29 @@ from typing import Final
 
 import click
 
+from farflung.cli.encryption import key_file
 from farflung.cli.output import named, table
-from farflung.cli.settings import DATABASE, WORKSPACES
+from farflung.cli.settings import DATABASE, WORKSPACES, KeyOptions
+from farflung.lib.envelopes import KeyRing
 from farflung.lib.errors import UserError
 from farflung.lib.words import count
 from farflung.store.base import ABSENT, Unusable
+from farflung.store.encryption import Encryption
 from farflung.store.sqlite.files import FileLock
 from farflung.store.sqlite.repair import Inspection, RepairPlan, inspect, repair
 
 MOST_NAMED: Final = 5  #: objects in an error message
 
 
-def run(directory: Path, dropped: Sequence[str], *, write: bool) -> str:
+def run(directory: Path, options: KeyOptions, dropped: Sequence[str], *, write: bool) -> str:
     """Returns what to print.  Raises UserError, after printing the damage."""
     path = find_store(directory)
+    keys = key_file(directory, options)
+    encryption = Encryption(KeyRing([one.key for one in keys.read()])) if keys.identity() else Encryption()
     try:
         lock = FileLock(path)
         try:
-            return _run(path, dropped, write=write)
+            return _run(path, encryption, dropped, write=write)
         finally:
             lock.release()
     except Unusable as error:
@@ -40,8 +45,8 @@ def find_store(directory: Path) -> Path:
     raise UserError(f"{directory} has no store of a hub; select another --root-directory")
 
 
-def _run(path: Path, dropped: Sequence[str], *, write: bool) -> str:
-    inspection = inspect(path)
+def _run(path: Path, encryption: Encryption, dropped: Sequence[str], *, write: bool) -> str:
+    inspection = inspect(path, encryption)
     if inspection.is_intact:
         return f"{path} is intact: {count(len(inspection.plan.objects), 'object')}"
     click.echo("\n".join(report(path, inspection)))
@@ -55,7 +60,7 @@ def _run(path: Path, dropped: Sequence[str], *, write: bool) -> str:
             f"nothing was changed: {named(forgotten, MOST_NAMED)} {'is' if len(forgotten) == 1 else 'are'} lost; add "
             "--drop KEY for each, or --drop PREFIX/ for all below a prefix, or restore a backup"
         )
-    copy, revision = repair(path, inspection, doomed)
+    copy, revision = repair(path, inspection, doomed, encryption)
     restored = sum(one.key not in doomed for one in inspection.plan.damaged)
     objects = len(inspection.plan.objects.keys() - doomed)
     return (

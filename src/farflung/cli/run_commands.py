@@ -10,6 +10,7 @@ from farflung.cli.settings import (
     PROVIDER,
     ControllerOptions,
     FileOptions,
+    KeyOptions,
     ServingOptions,
     SyncerSettings,
     WithdrawalOptions,
@@ -22,7 +23,8 @@ from farflung.cli.settings import (
 
 @click.command(short_help="Run a hub with one plain Kubernetes API.")
 @pass_settings(ServingOptions, "serving")
-def hub(serving: ServingOptions) -> None:
+@pass_settings(KeyOptions, "keys")
+def hub(serving: ServingOptions, keys: KeyOptions) -> None:
     """Run a hub with one plain Kubernetes API in the foreground until SIGTERM or ^C.
 
     \b
@@ -32,11 +34,12 @@ def hub(serving: ServingOptions) -> None:
     """
     from farflung.cli.hub import HubSettings, run
 
-    run(HubSettings(**asdict(serving)))
+    run(HubSettings(**asdict(serving), keys=keys))
 
 
 @click.command(short_help="Run a hub with workspaces.")
 @pass_settings(ServingOptions, "serving")
+@pass_settings(KeyOptions, "keys")
 @click.option("--bare", is_flag=True, help="Create only the workspaces that the hub itself needs: no root:espw.")
 @click.option(
     "--controllers/--no-controllers",
@@ -48,6 +51,7 @@ def hub(serving: ServingOptions) -> None:
 @scheduler_files
 def start(
     serving: ServingOptions,
+    keys: KeyOptions,
     bare: bool,
     controllers: bool | None,
     withdrawal: WithdrawalOptions,
@@ -66,7 +70,7 @@ def start(
     from farflung.placement.guard import WithdrawalLimits
 
     settings = replace(
-        HubSettings(**asdict(serving)),
+        HubSettings(**asdict(serving), keys=keys),
         workspaces=True,
         bare=bare,
         controllers=not bare if controllers is None else controllers,

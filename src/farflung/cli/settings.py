@@ -67,6 +67,22 @@ class PercentType(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+class ResourcesType(click.ParamType[tuple[str, ...]]):
+    """Resources as in Kubernetes' EncryptionConfiguration, like `configmaps,*.apps`."""
+
+    name = "resources"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        from farflung.store.encryption import ResourcePatterns
+
+        patterns = tuple(value.split(",")) if value else ()
+        try:
+            ResourcePatterns(patterns)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return patterns
+
+
 class Level(click.types.IntParamType):
     """A number; also `-v=2`, as Go programs accept it."""
 
@@ -118,6 +134,24 @@ FILE: Final = click.Path(path_type=Path, dir_okay=False)
 root_directory = click.option(
     "--root-directory", type=DIRECTORY, default=ROOT_DIRECTORY, show_default=True, help="The hub's directory."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOptions:
+    """The encryption keys of a hub's store."""
+
+    path: Path | None = option(
+        "--encryption-key-file",
+        default=None,
+        type=FILE,
+        metavar="FILE",
+        help="File with the keys that encrypt Secrets in the store; by default encryption.key in the root directory.",
+    )
+    command: str = option(
+        "--encryption-command",
+        metavar="COMMAND",
+        help="Command that wraps and unwraps the keys in that file: COMMAND wrap, COMMAND unwrap.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +255,13 @@ class ServingOptions:
         type=click.IntRange(1),
         metavar="NUMBER",
         help="Open watches of one user; further ones are refused with 429.",
+    )
+    encryption_resources: tuple[str, ...] = option(
+        "--encryption-resources",
+        default=(),
+        type=ResourcesType(),
+        metavar="RESOURCE,…",
+        help="Resources to encrypt beside Secrets: configmaps, widgets.example.org, *.apps, or *.* for all.",
     )
     verbose: bool = option("--verbose", "-v", default=False, is_flag=True, help="Log in more detail.")
 

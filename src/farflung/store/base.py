@@ -109,6 +109,10 @@ class Unusable(StoreError):
     users."""
 
 
+class InUse(Unusable):
+    """Another process uses the files."""
+
+
 class Watcher(Protocol):
     """A callback for changes.  The store calls it in the event loop, once per commit, with the changes under its prefix
     in order.  It must not block and must not raise."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,10 @@ from typing import Any, Final
 import apsw
 
 from farflung.lib.files import OutdatedSqliteError, beside, connect_database, create_database
-from farflung.store.base import FIRST, Entry, Revision, Unusable
+from farflung.store.base import FIRST, Entry, InUse, Revision, Unusable
 from farflung.store.compaction import first_revision
+from farflung.store.encryption import Encryption
+from farflung.store.sqlite import rekeying
 from farflung.store.sqlite.history import newest_changes
 from farflung.store.sqlite.migration import connect_to_inspect, file_size, migrate
 from farflung.store.sqlite.rows import (
@@ -64,6 +66,7 @@ class OpenFiles:
 
     lock: FileLock
     loaded: LoadedState
+    encryption: Encryption
     writing: apsw.Connection
     checkpointing: apsw.Connection
     reading: apsw.Connection
@@ -80,53 +83,61 @@ class FileLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            reason = self._refusal(error)
+            holder = os.pread(self._descriptor, 20, 0).decode(errors="replace").strip()
             self.release()
-            raise Unusable(f"{path} {reason}") from error
+            if not isinstance(error, BlockingIOError):
+                raise Unusable(f"{path} cannot be locked: {error.strerror}") from error
+            raise InUse(
+                f"{path} is in use by another process (pid {holder or 'unknown'}): stop it, or use another directory"
+            ) from error
         with suppress(OSError):  # the pid only helps users to find the process
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-
-    def _refusal(self, error: OSError) -> str:
-        if not isinstance(error, BlockingIOError):
-            return f"cannot be locked: {error.strerror}"
-        holder = os.pread(self._descriptor, 20, 0).decode(errors="replace").strip()
-        return f"is in use by another process (pid {holder or 'unknown'}): stop it, or use another directory"
 
     def release(self) -> None:
         os.close(self._descriptor)
 
 
-def open_files(path: Path, *, lines: int, now: float) -> OpenFiles:
+def open_files(path: Path, encryption: Encryption, *, lines: int, now: float) -> OpenFiles:
     """Lock, check and load the files.  `now`: seconds since the epoch.  Blocks.  Raises Unusable, and then leaves the
     files unchanged."""
     with ExitStack() as undo:
         lock = FileLock(path)
         undo.callback(lock.release)
-        prepare(path)
-        loaded = load(path, lines, now)
+        prepare(path, encryption)
+        loaded = load(path, encryption, lines, now)
         with unusable_files(path):
             writing = undo.enter_context(closing(connect_to_write(path)))
             for last, first in loaded.gaps[-1:]:
                 note_gap(writing, last, first)
+            rekeying.begin(writing, encryption)
             checkpointing = undo.enter_context(closing(connect_to_write(path, patience=HURRY)))
             reading = undo.enter_context(closing(connect_to_read(path)))
         undo.pop_all()
-    return OpenFiles(lock, loaded, writing, checkpointing, reading)
+    return OpenFiles(lock, loaded, encryption, writing, checkpointing, reading)
 
 
-def prepare(path: Path) -> None:
-    """Create the file if it is missing, and convert an earlier format.  Refuse a file that is not a store of a known
-    format.  The caller holds the lock."""
+def prepare(path: Path, encryption: Encryption) -> None:
+    """Create the file if it is missing, and convert an earlier format or other encrypted resources.  Refuse a file that
+    is not a store of a known format, or whose keys are missing.  The caller holds the lock."""
     with unusable_files(path):
         header = read_header(path)
         if header:
-            if format_of(path, header) < FORMAT:
-                migrate(path)
+            if (version := format_of(path, header)) < FORMAT or has_other_resources(path, encryption):
+                migrate(path, version, encryption)
             return
         if file_size(beside(path, "-wal")):
             raise Unusable(f"{path} is missing but {path.name}-wal is there: restore the one, or move the other away")
-        create_database(path, (*TABLES, INDEX))
+        create_database(path, (*TABLES, INDEX), lambda new: rekeying.note_complete(new, encryption))
+
+
+def has_other_resources(path: Path, encryption: Encryption) -> bool:
+    """Of a file in the current format.  Raises Unusable if keys are missing."""
+    with closing(connect_to_inspect(path)) as connection:
+        state = rekeying.read_state(connection)
+    if missing := state.keys - encryption.key_ids:
+        raise Unusable(f"{path} {missing_keys(missing)}")
+    return bool(encryption.first_id) and state.resources != encryption.resources
 
 
 def read_header(path: Path) -> bytes:
@@ -150,12 +161,23 @@ def format_of(path: Path, header: bytes) -> int:
     return version
 
 
-def load(path: Path, lines: int, now: float) -> LoadedState:
+def needed_keys(path: Path) -> Set[str]:
+    """The ids of the keys that values of a file may need; none if it is missing or of an earlier format.  The caller
+    need not hold the lock.  Raises Unusable."""
+    with unusable_files(path):
+        header = read_header(path)
+        if not header or format_of(path, header) < FORMAT:
+            return set()
+        with closing(connect_to_inspect(path)) as connection:
+            return rekeying.read_state(connection).keys
+
+
+def load(path: Path, encryption: Encryption, lines: int, now: float) -> LoadedState:
     """Read the current state, and the newest changes, from which watches resume.  Revisions continue after a gap.  The
     caller holds the lock and has called `prepare`."""
     with unusable_files(path), closing(connect_to_inspect(path)) as connection, paused_garbage_collection():
         rows: Iterator[Any] = connection.execute(LIVE)
-        entries = [Entry(row[1], value_in(row) or b"", row[0]) for row in rows]
+        entries = [Entry(row[1], value_in(row, encryption) or b"", row[0]) for row in rows]
         check_structure(connection)  # an object that the index lacks would be missing without notice
         [(newest,)] = fetch(connection, "select max(rv) from kv")
         oldest = compacted(connection)
@@ -165,7 +187,7 @@ def load(path: Path, lines: int, now: float) -> LoadedState:
         state = CurrentState(entries, first)
         [(since,)] = fetch(connection, NEWEST_BUT, (min(lines, RESUMED),)) or [(FIRST,)]
         since = max(oldest, since)
-        tail = Tail(*newest_changes(connection, since, state.get, size=RESUMED_BYTES), lines=lines)
+        tail = Tail(*newest_changes(connection, since, state.get, encryption, size=RESUMED_BYTES), lines=lines)
         marks = fetch(connection, "select rv, time from mark order by rv")
     return LoadedState(state, tail, oldest, marks, known if first == last else [*known, (last, first)])
 
@@ -211,6 +233,13 @@ def unusable_files(path: Path) -> Iterator[None]:
         raise Unusable(str(error)) from error
     except (apsw.Error, DamagedRowError, ValueError, TypeError) as error:
         raise Unusable(f"{path} {sqlite_problem(path, error)}") from error
+
+
+def missing_keys(ids: Set[str]) -> str:
+    """What a message says of a store that needs these keys."""
+    which = f"key {min(ids)}" if len(ids) == 1 else f"keys {', '.join(sorted(ids))}"
+    lacking = f"has values that are encrypted with the {which}, which the key file lacks"
+    return f"{lacking}: restore that file, or name the right one with --encryption-key-file"
 
 
 OUTSIDE = (

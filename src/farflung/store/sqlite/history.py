@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from farflung.store.base import Change, Compacted, Entry, Page, Revision, TooSlow, Unavailable, end_of
+from farflung.store.encryption import Encryption
 from farflung.store.sqlite.rows import DamagedRowError, compacted, fetch, value_in
 
 log = logging.getLogger(__name__)
@@ -59,9 +60,11 @@ from kv as now left join kv as before on before.rv = now.prev where now.rv > ? o
 
 
 class History:
-    """Reads on its own thread.  Current entries are taken from `known` instead of copied."""
+    """Reads on its own thread.  Current entries are taken from `known` instead of copied.  `encryption` has the keys of
+    all values, and may be replaced."""
 
-    def __init__(self, connection: apsw.Connection, known: CurrentEntry) -> None:
+    def __init__(self, connection: apsw.Connection, known: CurrentEntry, encryption: Encryption) -> None:
+        self.encryption = encryption
         self._connection = connection
         self._known = known
         self._closing = False
@@ -69,14 +72,14 @@ class History:
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> list[Change]:
         """Raises TooSlow if there are too many for memory."""
-        rows = await self._ask(since, lambda: self._changed_rows(prefix, since, until))
+        rows = await self._ask(since, lambda encryption: self._changed_rows(prefix, since, until, encryption))
         return changes_from(rows, self._known)
 
-    def _changed_rows(self, prefix: str, since: Revision, until: Revision) -> list[ChangedRow]:
+    def _changed_rows(self, prefix: str, since: Revision, until: Revision, encryption: Encryption) -> list[ChangedRow]:
         rows: list[ChangedRow] = []
         size = 0
         for row in self._connection.execute(CHANGES, (prefix, end_of(prefix), since, until, MOST_CHANGES + 1)):
-            changed = changed_row(row)
+            changed = changed_row(row, encryption)
             size += len(changed[2] or b"") + len(changed[4] or b"")
             if size > MOST_BYTES or len(rows) == MOST_CHANGES:
                 raise TooSlow(f"too much happened between revisions {since} and {until}")
@@ -85,36 +88,37 @@ class History:
 
     async def page(self, prefix: str, revision: Revision, *, after: str, limit: int) -> Page:
         """The entries under a prefix at a revision."""
-        rows, remaining = await self._ask(revision, lambda: self._rows(prefix, revision, after, limit))
+        bounds = (max(prefix, after), end_of(prefix), revision)
+        rows, remaining = await self._ask(revision, lambda encryption: self._rows(bounds, limit, encryption))
         entries = [entry_from(self._known, key, value, written) for written, key, value in rows]
         return Page(entries, revision, after=entries[-1].key if remaining and entries else "", remaining=remaining)
 
     def _rows(
-        self, prefix: str, revision: Revision, after: str, limit: int
+        self, bounds: tuple[str, str, Revision], limit: int, encryption: Encryption
     ) -> tuple[list[tuple[int, str, bytes]], int]:
-        bounds = (max(prefix, after), end_of(prefix), revision)
         rows = [
-            (row[0], row[1], value_in(row) or b"")
+            (row[0], row[1], value_in(row, encryption) or b"")
             for row in fetch(self._connection, PAGE, (*bounds, limit if limit > 0 else -1))
         ]
         [(total,)] = fetch(self._connection, COUNT, bounds)
         return rows, total - len(rows)
 
-    async def _ask(self, revision: Revision, read: Callable[[], T]) -> T:
+    async def _ask(self, revision: Revision, read: Callable[[Encryption], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._in_snapshot, revision, read)
         except (apsw.Error, RuntimeError) as error:
             raise Unavailable(f"the store cannot read its history: {error}") from error
 
-    def _in_snapshot(self, revision: Revision, read: Callable[[], T]) -> T:
+    def _in_snapshot(self, revision: Revision, read: Callable[[Encryption], T]) -> T:
         if self._closing:
             raise Unavailable("the store is closed")
+        encryption = self.encryption  # before the snapshot, whose values may need keys that the next one lacks
         self._connection.execute("begin")
         try:
             oldest = compacted(self._connection)
             if revision < oldest:
                 raise Compacted(revision, oldest)
-            return read()
+            return read(encryption)
         except DamagedRowError as damage:  # the current state was checked when it was loaded
             log.error("the store's history is damaged: %s; clients list again", damage)
             raise Compacted(revision, max(damage.revision, revision + 1)) from damage
@@ -130,7 +134,7 @@ class History:
 
 
 def newest_changes(
-    connection: apsw.Connection, since: Revision, known: CurrentEntry, *, size: int
+    connection: apsw.Connection, since: Revision, known: CurrentEntry, encryption: Encryption, *, size: int
 ) -> tuple[Revision, list[Change]]:
     """The end of the log and the revision before it, which is not before `since`.  Reads backwards until the replaced
     values exceed `size` bytes, because the log may be larger than memory, and up to a damaged row."""
@@ -138,7 +142,7 @@ def newest_changes(
     replaced: dict[Revision, Entry] = {}
     for row in connection.execute(NEWEST_CHANGES, (since,)):
         try:
-            revision, key, value, before, value_before = changed_row(row)
+            revision, key, value, before, value_before = changed_row(row, encryption)
         except DamagedRowError as damage:
             log.error("the store's history is damaged: %s", damage)
             since = row[0]
@@ -157,11 +161,12 @@ def newest_changes(
     return since, changes[::-1]
 
 
-def changed_row(row: tuple[Any, ...]) -> ChangedRow:
+def changed_row(row: tuple[Any, ...], encryption: Encryption) -> ChangedRow:
     """Of a row of CHANGES.  Raises DamagedRowError."""
     before: Any = row[6:]
     value: Any = row[:6]
-    return row[0], row[1], value_in(value), row[3], None if before[0] is None else value_in(before)
+    value_before = None if before[0] is None else value_in(before, encryption)
+    return row[0], row[1], value_in(value, encryption), row[3], value_before
 
 
 def changes_from(rows: Iterable[ChangedRow], known: CurrentEntry) -> list[Change]:

@@ -1,7 +1,7 @@
-"""Rewriting a store's file: of format 1 in the current format.
+"""Rewriting a store's file: of format 1 in the current format, or with other encrypted resources.
 
 The new file is complete and on disk before it replaces the old one.  So an interrupted migration changes nothing, and
-the next start repeats it.
+the next start repeats it.  No part of the new file has a remnant of a value that was not encrypted.
 """
 
 from __future__ import annotations
@@ -17,23 +17,40 @@ from typing import Final
 import apsw
 
 from farflung.lib.files import beside, connect_database, create_database
-from farflung.store.sqlite.rows import INDEX, INSERT, TABLES, Row, check_structure, fetch, sealed
+from farflung.store.base import Revision
+from farflung.store.encryption import Encryption
+from farflung.store.sqlite.rekeying import note_complete
+from farflung.store.sqlite.rows import (
+    COLUMNS,
+    FORMAT,
+    INDEX,
+    INSERT,
+    TABLES,
+    Row,
+    check_structure,
+    fetch,
+    sealed,
+    stored_again,
+)
 
+EVERY_ROW: Final = f"select {COLUMNS} from kv order by rv"  # noqa: S608
+FORMAT_1: Final = "select rv, key, op, prev, val from kv order by rv"
 PROGRESS: Final = 5.0  #: seconds between two log lines
 
 log = logging.getLogger(__name__)
 
 
-def migrate(path: Path) -> None:
-    """Rewrite a file of format 1.  Blocks.  The caller holds the lock.  Raises apsw.Error, OSError or ValueError, and
-    then leaves the content of the file unchanged."""
+def migrate(path: Path, version: int, encryption: Encryption) -> None:
+    """Rewrite a file, with values as this encryption stores them.  `version`: the format of the file.  Blocks.  The
+    caller holds the lock.  Raises apsw.Error, DamagedRowError, OSError or ValueError, and then the content of the file
+    is unchanged."""
     with closing(connect_to_inspect(path)) as old:
         check_structure(old)
-    log.info("%s has an earlier format and is converted", path)
+    log.info("%s has %s and is converted", path, "other encrypted resources" if version == FORMAT else "an old format")
     if file_size(beside(path, "-wal")):
         empty_log(path)
     with closing(connect_to_inspect(path)) as old:
-        create_database(path, TABLES, partial(copy_format_1, path, old))
+        create_database(path, TABLES, partial(copy, path, version, encryption, old))
     log.info("%s is converted", path)
 
 
@@ -54,9 +71,14 @@ def empty_log(path: Path) -> None:
         raise apsw.BusyError("another program reads the file")
 
 
-def copy_format_1(path: Path, old: apsw.Connection, new: apsw.Connection) -> None:
+def copy(path: Path, version: int, encryption: Encryption, old: apsw.Connection, new: apsw.Connection) -> None:
     [(total,)] = fetch(old, "select count(*) from kv")
-    rows = (sealed(*row) for row in fetch_each(old, "select rv, key, op, prev, val from kv order by rv"))
+    rows: Iterator[Row]
+    if version == FORMAT:
+        rows = (stored_again(row, encryption) for row in old.execute(EVERY_ROW))
+    else:
+        rows = (format_1_row(encryption, *row) for row in old.execute(FORMAT_1))
+    note_complete(new, encryption)
     fill(new, with_progress(path, rows, total))
     new.executemany("insert or replace into meta values (?, ?)", old.execute("select name, value from meta"))
     new.executemany("insert into mark values (?, ?)", old.execute("select rv, time from mark"))
@@ -64,15 +86,18 @@ def copy_format_1(path: Path, old: apsw.Connection, new: apsw.Connection) -> Non
         new.executemany("insert into gap values (?, ?)", old.execute("select last, first from gap"))
 
 
+def format_1_row(
+    encryption: Encryption, revision: Revision, key: str, operation: int, previous: Revision, value: bytes | None
+) -> Row:
+    """A row of format 1 in the current format."""
+    stored = None if value is None else encryption.encode(key, value)
+    return sealed(revision, key, operation, previous, stored)
+
+
 def fill(new: apsw.Connection, rows: Iterable[Row]) -> None:
     """Insert rows, and then create the index, which is faster than the other way round."""
     new.executemany(f"{INSERT} (?, ?, ?, ?, ?, ?)", rows)
     new.execute(INDEX)
-
-
-def fetch_each(connection: apsw.Connection, query: str) -> Iterator[tuple[int, str, int, int, bytes | None]]:
-    """The rows of `kv` in format 1."""
-    yield from connection.execute(query)
 
 
 def with_progress(path: Path, rows: Iterable[Row], total: int) -> Iterator[Row]:

@@ -19,8 +19,10 @@ import apsw
 
 from farflung.lib.files import beside, copy_private, create_database, sync_directory
 from farflung.store.base import ABSENT, FIRST, Revision, Unusable, check_key
-from farflung.store.sqlite.files import OUTSIDE, format_of, load, read_header, sqlite_problem
-from farflung.store.sqlite.migration import connect_to_inspect, empty_log, file_size, fill
+from farflung.store.encryption import Encryption, key_of
+from farflung.store.sqlite.files import OUTSIDE, format_of, load, missing_keys, read_header, sqlite_problem
+from farflung.store.sqlite.migration import connect_to_inspect, empty_log, file_size, fill, format_1_row
+from farflung.store.sqlite.rekeying import read_state
 from farflung.store.sqlite.rows import (
     DELETE,
     FORMAT,
@@ -30,7 +32,6 @@ from farflung.store.sqlite.rows import (
     Row,
     fetch,
     note_compacted,
-    sealed,
     structural_damage,
     value_in,
 )
@@ -129,24 +130,26 @@ class Inspection:
         return not (self.findings or self.plan.damaged or self.plan.history or self.plan.unnamed)
 
 
-def inspect(path: Path) -> Inspection:
-    """Read the whole file, also of format 1, and change nothing.  Blocks.  The caller holds the lock.  Raises
-    Unusable if nothing can be read."""
+def inspect(path: Path, encryption: Encryption) -> Inspection:
+    """Read the whole file, also of format 1, and change nothing.  Values whose key is missing count as damaged.
+    Blocks.  The caller holds the lock.  Raises Unusable if nothing can be read."""
     with unrepairable(path):
         version = format_of(path, read_header(path))
         with closing(connect_to_inspect(path)) as connection:
             fetch(connection, "select count(*) from sqlite_schema")  # without it nothing can be read
             findings = structural_damage(connection, MOST_FINDINGS)
-            revisions = list(stored_revisions(connection, version))
+            if missing := noted_keys(connection) - encryption.key_ids:
+                findings.append(f"it {missing_keys(missing)}")
+            revisions = list(stored_revisions(connection, version, encryption))
             reached = max([FIRST, *(one.revision for one in revisions), *recorded_revisions(connection)])
     return Inspection(findings, plan_repair(revisions), reached)
 
 
-def stored_revisions(connection: apsw.Connection, version: int) -> Iterator[StoredRevision]:
+def stored_revisions(connection: apsw.Connection, version: int, encryption: Encryption) -> Iterator[StoredRevision]:
     entries = readable_entries(connection, ENTRIES)
     rows = readable_entries(connection, ROWS)
     for revision in entries.keys() | rows.keys():
-        row = read_row(connection, revision, version)
+        row = read_row(connection, revision, version, encryption)
         if row is not None:
             yield StoredRevision(revision, row[1], row[2], is_intact=True)
             continue
@@ -168,18 +171,17 @@ def readable_entries(connection: apsw.Connection, queries: Iterable[str]) -> dic
     return found
 
 
-def read_row(connection: apsw.Connection, revision: Revision, version: int) -> Row | None:
+def read_row(connection: apsw.Connection, revision: Revision, version: int, encryption: Encryption) -> Row | None:
     """None unless it is intact.  Rows of format 1 have no checksum and get one."""
     columns = "rv, key, op, prev, val" + (", sum" if version == FORMAT else "")
     try:
-        [row] = fetch(connection, f"select {columns} from kv not indexed where rv = ?", (revision,))  # noqa: S608
-        row = row if version == FORMAT else sealed(*row)
-        value_in(row)
+        [found] = fetch(connection, f"select {columns} from kv not indexed where rv = ?", (revision,))  # noqa: S608
+        row: Row = found if version == FORMAT else format_1_row(encryption, *found)
+        value_in(row, encryption)
         check_key(row[1])
     except (apsw.Error, DamagedRowError, ValueError, TypeError, AttributeError):
         return None
-    kept: Row = row
-    return kept
+    return row
 
 
 def is_key(key: Any) -> bool:
@@ -188,6 +190,13 @@ def is_key(key: Any) -> bool:
     except (ValueError, AttributeError):
         return False
     return True
+
+
+def noted_keys(connection: apsw.Connection) -> Set[str]:
+    try:
+        return read_state(connection).keys
+    except apsw.Error:  # of format 1, or damaged
+        return set()
 
 
 def recorded_revisions(connection: apsw.Connection) -> Iterator[Revision]:
@@ -199,7 +208,7 @@ def recorded_revisions(connection: apsw.Connection) -> Iterator[Revision]:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def repair(path: Path, inspection: Inspection, dropped: Set[str]) -> tuple[Path, Revision]:
+def repair(path: Path, inspection: Inspection, dropped: Set[str], encryption: Encryption) -> tuple[Path, Revision]:
     """Replace the file by a repaired one, which was opened as a test.  Returns the copy of the damaged one, and the
     revision of the new one.  `dropped`: damaged objects that are not restored, with all lost ones.  Blocks.  The caller
     holds the lock.  Raises Unusable, and then the content of the file is unchanged."""
@@ -213,9 +222,9 @@ def repair(path: Path, inspection: Inspection, dropped: Set[str]) -> tuple[Path,
             empty_log(path)
         try:
             with closing(connect_to_inspect(path)) as damaged:
-                rows = (read_row(damaged, revision, version) for revision in sorted(objects.values()))
+                rows = (read_row(damaged, revision, version, encryption) for revision in sorted(objects.values()))
                 create_database(repaired, TABLES, partial(write_repaired, rows, inspection.reached))
-            state = load(repaired, lines=0, now=0.0).state
+            state = load(repaired, encryption, lines=0, now=0.0).state
             if {key: entry.revision for key in objects if (entry := state.get(key))} != objects:
                 raise ValueError("the repaired file lacks objects")
         except BaseException:
@@ -227,10 +236,19 @@ def repair(path: Path, inspection: Inspection, dropped: Set[str]) -> tuple[Path,
 
 
 def write_repaired(rows: Iterable[Row | None], reached: Revision, new: apsw.Connection) -> None:
-    """The history begins after every revision that a client can have seen."""
-    fill(new, (row for row in rows if row is not None))
+    """The history begins after every revision that a client can have seen.  The keys that values need are noted."""
+    keys: set[str] = set()
+    fill(new, noting_keys(keys, (row for row in rows if row is not None)))
+    new.executemany("insert into encryption values (?, '', 0)", [(key,) for key in keys])
     note_compacted(new, reached + 1)
     new.execute("update meta set value = ? where name = 'swept'", (reached + 1,))
+
+
+def noting_keys(keys: set[str], rows: Iterable[Row]) -> Iterator[Row]:
+    for row in rows:
+        if (stored := row[4]) is not None and (key := key_of(stored)):
+            keys.add(key)
+        yield row
 
 
 def keep_copy(path: Path) -> Path:

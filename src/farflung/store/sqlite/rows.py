@@ -5,6 +5,7 @@
     meta   `compacted`, the oldest available revision; `swept`, up to which superseded rows are deleted
     mark   revisions and the times at which they were the newest
     gap    the last revision before the store was opened again, and the first one after
+    encryption    the keys that values may need, see `rekeying`
 
 Compaction first records the new oldest revision and then deletes rows, a few per transaction.  A row is deleted if a
 later row of its key is compacted too, or if it is a deletion.  So the newest row of a live key is kept, and the value
@@ -21,6 +22,7 @@ from typing import Any, Final
 import apsw
 
 from farflung.store.base import ABSENT, FIRST, Change, Revision
+from farflung.store.encryption import Encryption, UnreadableValueError
 
 FORMAT: Final = 2  #: to be raised with every change that an older version would misread
 APPLICATION: Final = int.from_bytes(b"Farf", "big")
@@ -33,6 +35,7 @@ TABLES: Final = (
     "create table meta (name text primary key, value integer not null) without rowid",
     "create table mark (rv integer primary key, time real not null)",
     "create table gap (last integer primary key, first integer not null)",
+    "create table encryption (key text primary key, resources text not null, position integer not null) without rowid",
     f"insert into meta values ('compacted', {FIRST}), ('swept', {FIRST})",  # noqa: S608
     f"pragma application_id = {APPLICATION}",
     f"pragma user_version = {FORMAT}",
@@ -46,23 +49,23 @@ INSERT: Final = f"insert into kv ({COLUMNS}) values "  # noqa: S608
 
 
 class DamagedRowError(Exception):
-    """A row does not match its checksum."""
+    """A row does not match its checksum, or cannot be decrypted."""
 
-    def __init__(self, revision: Revision, key: object) -> None:
-        super().__init__(f"revision {revision} of {key} does not match its checksum")
+    def __init__(self, revision: Revision, key: object, what: str = "does not match its checksum") -> None:
+        super().__init__(f"revision {revision} of {key} {what}")
         self.revision, self.key = revision, key
 
 
-def row_of(change: Change) -> Row:
+def row_of(change: Change, encryption: Encryption) -> Row:
     """The row of a change, with its value as it is stored."""
     entry, previous = change.entry, change.previous
     before = ABSENT if previous is None else previous.revision
     if entry is None:
         return sealed(change.revision, change.key, DELETE, before, None)
-    return sealed(change.revision, change.key, PUT, before, entry.value)
+    return sealed(change.revision, change.key, PUT, before, encryption.encode(change.key, entry.value))
 
 
-def value_in(row: Row) -> bytes | None:
+def value_in(row: Row, encryption: Encryption) -> bytes | None:
     """The value of a row, None for a deletion.  Raises DamagedRowError."""
     try:
         intact = row[5] == checksum(*row[:5])
@@ -70,7 +73,19 @@ def value_in(row: Row) -> bytes | None:
         intact = False
     if not intact:
         raise DamagedRowError(row[0], row[1])
-    return row[4]
+    if row[4] is None:
+        return None
+    try:
+        return encryption.decode(row[1], row[4])
+    except UnreadableValueError as error:
+        raise DamagedRowError(row[0], row[1], str(error)) from None
+
+
+def stored_again(row: Row, encryption: Encryption) -> Row:
+    """The same change with its value as this encryption stores it.  Raises DamagedRowError."""
+    value = value_in(row, encryption)
+    revision, key, operation, previous, *_ = row
+    return sealed(revision, key, operation, previous, None if value is None else encryption.encode(key, value))
 
 
 def sealed(revision: Revision, key: str, operation: int, previous: Revision, stored: bytes | None) -> Row:

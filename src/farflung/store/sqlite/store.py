@@ -28,14 +28,16 @@ from farflung.store.base import (
     Stamp,
     Subscription,
     Unavailable,
+    Unusable,
     Watcher,
     check_key,
     check_prefix,
     unstamped,
 )
 from farflung.store.compaction import KEEP, Clock, Gaps, Marks, compact_periodically
+from farflung.store.encryption import Encryption
 from farflung.store.fanout import Fanout
-from farflung.store.sqlite import files, rows
+from farflung.store.sqlite import files, rekeying, rows
 from farflung.store.sqlite.history import History
 from farflung.store.sqlite.writer import Checkpointer, CommitState, PendingWrite, Writer, fail_write, resolve
 from farflung.store.tail import LINES
@@ -66,16 +68,22 @@ class SqliteStore:
         progress = CommitState()
         self._write_error = ""
         self._writer = Writer(
-            opened.writing, loop=self._loop, committed=self._publish, failed=self._fail, progress=progress
+            opened.writing,
+            opened.encryption,
+            loop=self._loop,
+            committed=self._publish,
+            failed=self._fail,
+            progress=progress,
         )
         self._checkpointer = Checkpointer(opened.checkpointing, progress)
-        self._history = History(opened.reading, self._state.get)
+        self._history = History(opened.reading, self._state.get, opened.encryption)
         self._forgetting = self._loop.create_task(compact_periodically(self, keep=keep, clock=clock))
 
     @classmethod
     async def open(
         cls,
         path: Path,
+        encryption: Encryption | None = None,
         *,
         stamp: Stamp = unstamped,
         keep: float = KEEP,
@@ -83,8 +91,9 @@ class SqliteStore:
         lines: int = LINES,
     ) -> SqliteStore:
         """Open the store in a file, or create it.  Raises Unusable, and then changes nothing.  Revisions continue after
-        a gap.  `keep`: seconds of history in the file; `lines`: changes in memory."""
-        opened = await asyncio.to_thread(files.open_files, path, lines=lines, now=clock())
+        a gap.  `encryption`: of later writes; `keep`: seconds of history in the file; `lines`: changes in memory."""
+        encryption = encryption or Encryption()
+        opened = await asyncio.to_thread(files.open_files, path, encryption, lines=lines, now=clock())
         return cls(opened, stamp=stamp, keep=keep, clock=clock)
 
     @property
@@ -253,6 +262,31 @@ class SqliteStore:
     def revision_at(self, moment: float) -> Revision:
         """The newest revision with a mark at or before a time."""
         return self._marks.revision_at(moment)
+
+    async def change_encryption(self, encryption: Encryption) -> None:
+        """Use other keys for later writes; `rewrite_values` does the rest.  Raises Unusable if a key is missing that
+        values need, or Unavailable."""
+        state = await self._perform(rekeying.read_state)
+        if missing := state.keys - encryption.key_ids:
+            raise Unusable(f"the store {files.missing_keys(missing)}")
+        await self._perform(partial(rekeying.begin, encryption=encryption))
+        self._history.encryption = self._writer.encryption = encryption
+
+    async def rewrite_values(self) -> bool:
+        """Rewrite the values that are not encrypted with the current key, without new revisions.  Returns whether there
+        was work.  May be cancelled and continued, also by the next process.  Raises Unavailable."""
+        encryption = self._writer.encryption
+        if (await self._perform(rekeying.read_state)).is_complete:
+            return False
+        finished = False
+        while not finished:
+            finished = await self._perform(partial(rekeying.rewrite, encryption=encryption))
+            await asyncio.sleep(PAUSE)
+        emptied = self._checkpointer.empty_log()
+        while not emptied.is_set():  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(PAUSE)
+        await self._perform(partial(rekeying.finish, encryption=encryption))
+        return True
 
     async def _perform(self, work: Callable[[apsw.Connection], T]) -> T:
         if self._closed is not None:

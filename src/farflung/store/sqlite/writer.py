@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 import apsw
 
 from farflung.store.base import Change, Unavailable
+from farflung.store.encryption import Encryption
 from farflung.store.sqlite.rows import INSERT, row_of
 
 T = TypeVar("T")
@@ -72,17 +73,20 @@ class CommitState:
 
 
 class Writer:
-    """Commits writes in order, and calls `committed`, or `failed` with a reason, in the event loop."""
+    """Commits writes in order, and calls `committed`, or `failed` with a reason, in the event loop.  `encryption` may
+    be replaced; jobs that are submitted after that run after all commits with the former one."""
 
     def __init__(
         self,
         connection: apsw.Connection,
+        encryption: Encryption,
         *,
         loop: asyncio.AbstractEventLoop,
         committed: Callable[[Sequence[PendingWrite]], None],
         failed: Callable[[Sequence[PendingWrite], str], None],
         progress: CommitState,
     ) -> None:
+        self.encryption = encryption
         self._connection = connection
         self._loop = loop
         self._committed = committed
@@ -154,12 +158,12 @@ class Writer:
         if self._connection.in_transaction:  # a rollback failed; statements that joined it would not be committed
             execute("rollback")
         if len(writes) <= STATEMENT:
-            execute(insert(len(writes)), insert_values(writes))
+            execute(insert(len(writes)), insert_values(writes, self.encryption))
             return
         execute("begin immediate")
         for start in range(0, len(writes), STATEMENT):
             part = writes[start : start + STATEMENT]
-            execute(insert(len(part)), insert_values(part))
+            execute(insert(len(part)), insert_values(part, self.encryption))
         execute("commit")
 
     def _perform(self, job: Job[Any]) -> None:
@@ -199,8 +203,8 @@ def insert(rows: int) -> str:
     return INSERT + ", ".join(["(?, ?, ?, ?, ?, ?)"] * rows)
 
 
-def insert_values(writes: Sequence[PendingWrite]) -> list[apsw.SQLiteValue]:
-    return [column for write in writes for column in row_of(write.change)]
+def insert_values(writes: Sequence[PendingWrite], encryption: Encryption) -> list[apsw.SQLiteValue]:
+    return [column for write in writes for column in row_of(write.change, encryption)]
 
 
 def resolve(outcome: asyncio.Future[T], result: T) -> None:
@@ -221,8 +225,17 @@ class Checkpointer:
         self._dirty = progress.dirty
         self._transfer = progress.transfer
         self._stopping = threading.Event()
+        self._emptied = threading.Event()  #: not set: the log is to be emptied soon
+        self._emptied.set()
         self._thread = threading.Thread(target=self._work, name="store-checkpoint", daemon=True)
         self._thread.start()
+
+    def empty_log(self) -> threading.Event:
+        """Move the whole write-ahead log into the file soon, so that it has no former content of pages.  The event is
+        set then."""
+        self._emptied = threading.Event()
+        self._dirty.set()
+        return self._emptied
 
     def stop(self) -> None:
         """Blocks until a running checkpoint ends."""
@@ -232,7 +245,14 @@ class Checkpointer:
 
     def _work(self) -> None:
         while self._next_commit():
-            self._stopping.wait(PERIOD if self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE) else PATIENCE)
+            emptied = self._emptied
+            passive = emptied.is_set()
+            done = self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE if passive else apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            if done:
+                emptied.set()
+            elif not passive:
+                self._dirty.set()
+            self._stopping.wait(PERIOD if done else PATIENCE)
             if not self._dirty.wait(IDLE) and not self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE):
                 self._dirty.set()
 
