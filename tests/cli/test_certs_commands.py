@@ -38,6 +38,7 @@ from farflung.http.certificates import (
     server_names,
 )
 from farflung.hub.auth.signing_keys import SigningKeys, ensure_keys, read_keys
+from farflung.syncer.authorities import AuthorityKeeper, LearnedAuthorities
 
 NOW = datetime.now(UTC)
 NAMES = {"localhost", "hub.example"}
@@ -347,6 +348,21 @@ async def served_certificate(port: int) -> str:
     return authority_id(found)
 
 
+class LearningClient:
+    """A syncer's connection, from a kubeconfig that nobody replaces."""
+
+    def __init__(self, directory: Path, kubeconfig: Path) -> None:
+        self._learned = LearnedAuthorities(directory, kubeconfig)
+        self._access = load(str(kubeconfig), authorities=self._learned)
+        self._keeper = AuthorityKeeper(self._learned, lambda problem: None)
+
+    async def learns(self, count: int) -> None:
+        """Until it trusts so many authorities."""
+        async with asyncio.timeout(60), self._access.transport() as transport:
+            while self._learned.trusted.count(b"BEGIN") != count:
+                await self._keeper.learn(Client(transport))
+
+
 async def test_a_running_hub_uses_replaced_files_and_clients_that_follow_them_never_fail(tmp_path: Path) -> None:
     directory = tmp_path / "hub"
     kubeconfig, copied = directory / KUBECONFIG, tmp_path / "copied"
@@ -370,11 +386,13 @@ async def test_a_running_hub_uses_replaced_files_and_clients_that_follow_them_ne
             return found
 
         old = (directory / "ca.crt").read_text()
+        syncer = LearningClient(tmp_path, copied)
         await run("rotate", "--server", "--keys")
         second = await changed(first)
         await run("rotate", "--ca", "trust")
         await until(lambda: kubeconfig.read_text() != copied.read_text())
         await request()
+        await syncer.learns(2)
         await run("rotate", "--ca", "sign")
         third = await changed(second)
         await request()
@@ -385,6 +403,7 @@ async def test_a_running_hub_uses_replaced_files_and_clients_that_follow_them_ne
         (revoked,) = ids(directory, "CertificateAuthority", "Old")
         await run("revoke", revoked)
         await until(lambda: authorities_in(kubeconfig) == 1)
+        await syncer.learns(1)
         expiring = AuthorityFiles(directory).certificates(NOW)
         issue_server_certificate(expiring, server_names([]), NOW - timedelta(days=340))
         await changed(third)

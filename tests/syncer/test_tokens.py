@@ -377,7 +377,7 @@ async def test_the_token_is_written_to_the_secret_whose_other_keys_stay(tmp_path
         await one.fleet.hub.made(
             OPERATOR, at, {"metadata": {"name": "s"}, "data": {"kubeconfig": "eA==", "token": "eQ=="}}
         )
-        await secret_writer(one.fleet.client(f"/clusters/{cluster}"), "default", "s")("new")
+        await secret_writer(one.fleet.client(f"/clusters/{cluster}"), "default", "s", FILE)("new")
         found = (await one.fleet.hub.of(OPERATOR, "GET", f"{at}/s")).json
         assert found["data"] == {"kubeconfig": "eA==", "token": base64.b64encode(b"new").decode()}
 

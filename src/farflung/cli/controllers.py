@@ -61,8 +61,13 @@ WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8, GLO
 
 
 def client_config(access: AccessOptions) -> ClientConfig:
-    chosen = {"context": access.context, "cluster": access.cluster, "user": access.user}
-    return load(access.kubeconfig or None, **chosen, server=access.server)
+    return load(
+        access.kubeconfig or None,
+        context=access.context,
+        cluster=access.cluster,
+        user=access.user,
+        server=access.server,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,15 @@ from farflung.lib import klog, outlet
 from farflung.lib.klog import Logger
 from farflung.runtime.environment import report_unless_closed, system_environment
 from farflung.runtime.reflector import Environment
+from farflung.syncer.authorities import FILE as AUTHORITIES
+from farflung.syncer.authorities import AuthorityKeeper, LearnedAuthorities
 from farflung.syncer.context import SyncerOptions
 from farflung.syncer.decide import Adopt
 from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.lease import WrongMailboxError, cluster_of
 from farflung.syncer.syncer import Syncer
-from farflung.syncer.tokens import renew_tokens, secret_writer
+from farflung.syncer.tokens import FILE as TOKEN
+from farflung.syncer.tokens import Copy, Report, renew_tokens, secret_writer
 
 JOURNAL: Final = "journal.sqlite"
 CHECK_TIMEOUT: Final = 5.0  #: seconds to check the mailbox; without an answer the syncer starts anyway
@@ -78,13 +81,14 @@ async def _running(settings: SyncerSettings, log: Logger) -> AsyncIterator[async
     """The task ends only with an error that a retry cannot fix."""
     env = system_environment()
     edge_access = _edge_access(settings)
-    hub_access = _hub_access(settings)
+    learned = LearnedAuthorities(settings.state, Path(settings.from_kubeconfig))
+    hub_access = _hub_access(settings, learned)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = Journal.open(settings.state / JOURNAL)
     try:
         async with contextlib.AsyncExitStack() as stack:
             edge = Client(await stack.enter_async_context(edge_access.transport()), edge_access.prefix, SYNCER_MANAGER)
-            hub_access, renewing = _token_renewal(settings, hub_access, edge, log)
+            hub_access, renewing = _credential_renewal(settings, hub_access, learned, edge, log)
             mailbox = Client(await stack.enter_async_context(hub_access.transport()), hub_access.prefix, SYNCER_MANAGER)
             if settings.from_cluster:
                 mailbox = mailbox.workspace(settings.from_cluster)
@@ -113,11 +117,11 @@ def _edge_access(settings: SyncerSettings) -> ClientConfig:
     return in_cluster_config(os.environ)
 
 
-def _hub_access(settings: SyncerSettings) -> ClientConfig:
+def _hub_access(settings: SyncerSettings, learned: LearnedAuthorities) -> ClientConfig:
     if not Path(settings.from_kubeconfig).exists():
         writes = f"`farflung syncer-gen {settings.name} --syncer-kubeconfig {settings.from_kubeconfig}` creates it"
         raise KubeconfigError(f"{settings.from_kubeconfig} not found; {writes}")
-    return load(settings.from_kubeconfig, context=settings.from_context)
+    return load(settings.from_kubeconfig, context=settings.from_context, authorities=learned)
 
 
 async def _check(mailbox: Client, settings: SyncerSettings) -> None:
@@ -134,23 +138,33 @@ async def _check(mailbox: Client, settings: SyncerSettings) -> None:
         return
 
 
-def _token_renewal(
-    settings: SyncerSettings, access: ClientConfig, edge: Client, log: Logger
+def _credential_renewal(
+    settings: SyncerSettings, access: ClientConfig, learned: LearnedAuthorities, edge: Client, log: Logger
 ) -> tuple[ClientConfig, Renewing]:
-    def report(sentence: str) -> None:
-        if sentence:
-            log.warning("cannot renew the token", error=sentence)
-
+    """Of the token, and of the hub's authorities."""
     namespace, _, name = settings.token_secret.partition("/")
-    copy = secret_writer(edge, namespace, name) if name else None
-    access, keeper = renew_tokens(access, settings.state, time.time, report, copy)
-    return access, keeper.run
+
+    def copy(file: str) -> Copy | None:
+        return secret_writer(edge, namespace, name, file) if name else None
+
+    def report(problem: str) -> Report:
+        return lambda sentence: log.warning(problem, error=sentence) if sentence else None
+
+    access, tokens = renew_tokens(access, settings.state, time.time, report("cannot renew the token"), copy(TOKEN))
+    authorities = AuthorityKeeper(learned, report("cannot learn the hub's authorities"), copy(AUTHORITIES))
+
+    async def renew(mailbox: Client, env: Environment) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(tokens.run(mailbox, env), name="token")
+            group.create_task(authorities.run(mailbox, env), name="authorities")
+
+    return access, renew
 
 
 async def _work(syncer: Syncer, renewing: Coroutine[None, None, None]) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(syncer.run(), name="syncer")
-        group.create_task(renewing, name="token")
+        group.create_task(renewing, name="credentials")
 
 
 def _serve_metrics(address: str, syncer: Syncer) -> contextlib.AbstractAsyncContextManager[int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 import yaml
@@ -56,6 +56,8 @@ class ClientConfig:
     credentials: Credentials
     proxy: str | None
     forget: Callable[[], None] = do_nothing  #: drops cached credentials
+    authority: bytes = b""  #: certificates in PEM that the server's must be signed by; empty: those of the machine
+    trusting: Callable[[bytes], ssl.SSLContext | None] = lambda authority: None  #: `tls` with other authorities
     files: tuple[Path, ...] = ()  #: with its certificates
     has_plugin: bool = False  #: an exec plugin may present a certificate
 
@@ -71,8 +73,25 @@ class ClientConfig:
         )
 
 
+class Authorities(Protocol):
+    """Authorities that are trusted instead of those of a kubeconfig."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """On which they depend."""
+
+    def choose(self, given: bytes) -> bytes:
+        """`given`: those of the kubeconfig."""
+
+
 def load(
-    path: str | None = None, *, context: str = "", cluster: str = "", user: str = "", server: str = ""
+    path: str | None = None,
+    *,
+    context: str = "",
+    cluster: str = "",
+    user: str = "",
+    server: str = "",
+    authorities: Authorities | None = None,
 ) -> ClientConfig:
     """Load this file, those of $KUBECONFIG, ~/.kube/config, or the in-cluster configuration.  `context`, `cluster`,
     `user` and `server` (a URL or host:port) override the file.  New connections use replaced certificates.  Raises
@@ -86,9 +105,13 @@ def load(
         raise missing(f"there is no {os.pathsep.join(map(str, files))}")
 
     def read() -> ClientConfig:
-        return client_config(merge(files), context=context, cluster=cluster, user=user, server=server)
+        found = client_config(merge(files), context=context, cluster=cluster, user=user, server=server)
+        chosen = found.authority
+        if authorities is not None and not found.has_plugin:
+            chosen = authorities.choose(chosen)
+        return found if chosen == found.authority else replace(found, tls=found.trusting(chosen))
 
-    return followed(read(), files, read)
+    return followed(read(), [*files, *(() if authorities is None else authorities.files)], read)
 
 
 def followed(config: ClientConfig, files: Sequence[Path], read: Callable[[], ClientConfig]) -> ClientConfig:
@@ -233,7 +256,7 @@ def client_config(
 
 def _instead(server: str, cluster: Section, user: Section) -> str:
     """Another server than the cluster's, with the same path unless it has its own."""
-    secured = cluster.get("insecure-skip-tls-verify") is True or any(
+    secured = is_insecure(cluster) or any(
         _text(section, name) or _text(section, f"{name}-data")
         for section, name in ((cluster, "certificate-authority"), (user, "client-certificate"))
     )
@@ -259,7 +282,7 @@ def _named(entries: Mapping[str, Section], name: str, what: str, source: str) ->
 
 def _access(cluster: Section, user: Section, namespace: str) -> ClientConfig:
     parts = _url(_text(cluster, "server"))
-    context = _tls(cluster, user) if parts.scheme == "https" else None
+    context = _tls(cluster, user, _data(cluster, "certificate-authority")) if parts.scheme == "https" else None
     credentials = _credentials(cluster, user, context)
     return ClientConfig(
         f"{parts.scheme}://{parts.netloc}",
@@ -270,9 +293,16 @@ def _access(cluster: Section, user: Section, namespace: str) -> ClientConfig:
         credentials.headers,
         proxy_to(parts, _text(cluster, "proxy-url")),
         credentials.forget,
-        tuple(_certificate_files(cluster, user)),
-        bool(user.get("exec")),
+        authority=b"" if context is None or is_insecure(cluster) else _data(cluster, "certificate-authority"),
+        trusting=lambda authority: _tls(cluster, user, authority),
+        files=tuple(_certificate_files(cluster, user)),
+        has_plugin=bool(user.get("exec")),
     )
+
+
+def is_insecure(cluster: Section) -> bool:
+    """Whether no certificate is verified."""
+    return cluster.get("insecure-skip-tls-verify") is True
 
 
 def _certificate_files(cluster: Section, user: Section) -> Iterator[Path]:
@@ -296,10 +326,8 @@ def _url(text: str) -> SplitResult:
 # --- TLS ------------------------------------------------------------------------------------------
 
 
-def _tls(cluster: Section, user: Section) -> ssl.SSLContext:
-    context = dialer.tls_context(
-        _data(cluster, "certificate-authority"), insecure=cluster.get("insecure-skip-tls-verify") is True
-    )
+def _tls(cluster: Section, user: Section, authority: bytes) -> ssl.SSLContext:
+    context = dialer.tls_context(authority, insecure=is_insecure(cluster))
     certificate, key = _data(user, "client-certificate"), _data(user, "client-key")
     if bool(certificate) != bool(key):
         raise KubeconfigError("a client-certificate and a client-key are only of use together")
@@ -426,7 +454,7 @@ def in_cluster_config(environment: Mapping[str, str], directory: Path = ACCOUNT)
             server,
             "",
             namespace.read_text().strip() if namespace.exists() else "default",
-            _tls({"certificate-authority": str(authority)}, {}),
+            _tls({}, {}, _file({"certificate-authority": str(authority)}, "certificate-authority")),
             None,
             credentials.headers,
             proxy_to(_url(server)),

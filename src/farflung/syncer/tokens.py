@@ -42,8 +42,8 @@ REFUSED: Final = "the hub refuses the token, which has expired or was revoked; r
 
 Report = Callable[
     [str], None
-]  #: called with an error when a token cannot be renewed or stored, and with an empty text otherwise
-Copy = Callable[[str], Awaitable[None]]  #: writes a token to where a syncer without a state directory finds it
+]  #: called with an error when a credential cannot be renewed or stored, and with an empty text otherwise
+Copy = Callable[[str], Awaitable[None]]  #: writes a credential to where a syncer without a state directory finds it
 
 
 # --- the content of a token -----------------------------------------------------------------------
@@ -271,11 +271,11 @@ def renew_tokens(
     return replace(access, credentials=keeper.headers, forget=keeper.forget), keeper
 
 
-def secret_writer(edge: Client, namespace: str, name: str) -> Copy:
-    """A writer to the Secret with the syncer's kubeconfig."""
+def secret_writer(edge: Client, namespace: str, name: str, file: str) -> Copy:
+    """A writer to a file in the Secret with the syncer's kubeconfig."""
 
-    async def copy(token: str) -> None:
-        data = {"data": {FILE: base64.b64encode(token.encode()).decode()}}
+    async def copy(content: str) -> None:
+        data = {"data": {file: base64.b64encode(content.encode()).decode()}}
         await edge.patch(SECRETS, name, data, namespace, how=PatchType.MERGE)
 
     return copy
