@@ -71,7 +71,7 @@ def inventory(number: int) -> Iterator[Site]:
 
 def machine(*flavors: str, number: int = 1, disk: int = 0) -> Item:
     storage = (("sas", disk),) if disk else ()
-    return Item("vm", tuple(FlavorChoice(flavor) for flavor in flavors), number, storage, eip=True)
+    return Item(tuple(FlavorChoice(flavor) for flavor in flavors), number, storage, eip=True)
 
 
 class Bench:

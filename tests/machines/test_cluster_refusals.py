@@ -166,7 +166,7 @@ def subject(name: str) -> SchedulingSubject:
 
 
 def asking(name: str) -> ObservedSubject:
-    request = MachineRequest(name, (Item("", (FlavorChoice("small"),)),), SiteSelector(), tenant="shop")
+    request = MachineRequest(name, (Item((FlavorChoice("small"),)),), SiteSelector(), tenant="shop")
     return ObservedSubject(name, "1", request=request, pending=True)
 
 

@@ -58,7 +58,7 @@ def subject(name: str) -> SchedulingSubject:
 
 
 def asking(name: str, *tolerations: MachineToleration) -> ObservedSubject:
-    items = (Item("", (FlavorChoice("small"),)),)
+    items = (Item((FlavorChoice("small"),)),)
     request = MachineRequest(name, items, SiteSelector(tolerations=tolerations), tenant="shop")
     return ObservedSubject(name, "1", request=request, pending=True, tolerations=tolerations)
 

@@ -1,15 +1,18 @@
-"""Values from objects: in all spellings, with what is wrong told by its path, and back again once they are bound."""
+"""Values from objects, with what is wrong told by its path, and back again once they are bound."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farflung.client.errors import DECODE_ERRORS
 from farflung.machinery.errors import Obj
 from farflung.machines import statuses
 from farflung.machines.engine.claims import compute_claim
@@ -37,17 +40,12 @@ from farflung.machines.engine.values import (
     SiteTaint,
     Spot,
 )
-from farflung.machines.object_readers import (
-    InvalidRequestError,
-    read_allocation_request,
-    read_allocation_reservations,
-    read_pod_request,
-    read_pod_reservation,
-    read_site,
-)
+from farflung.machines.inventory import decode_cluster
+from farflung.machines.object_readers import InvalidRequestError, SubjectDecoder, read_request
 from farflung.machines.subjects import ObservedSubject
 from farflung.runtime.cache import Key
 
+SHOP = {"kcp.io/cluster": "shop"}
 CATALOGUE = {"small": Flavor("small", 1, 2048), "large": Flavor("large", 8, 16384)}
 SELECTOR: Obj = {
     "geoLocation": {"country": "US", "area": "NW-1", "province": "Washington", "city": "Bellevue"},
@@ -58,8 +56,8 @@ SELECTOR: Obj = {
     "minClusters": 1,
     "maxClusters": 3,
     "clusterAffinity": {
-        "required": [{"key": "gpu", "operator": "exists"}, {"key": "old", "operator": "DoesNotExist"}],
-        "preferred": [{"weight": 7, "requirements": [{"key": "tier", "operator": "In", "values": ["gold", "silver"]}]}],
+        "required": [{"key": "gpu", "operator": "exists"}, {"key": "old", "operator": "!"}],
+        "preferred": [{"weight": 7, "requirements": [{"key": "tier", "operator": "in", "values": ["gold", "silver"]}]}],
     },
     "stackAffinity": [{"key": "app", "operator": "==", "values": ["web"]}],
     "stackAntiAffinity": [{"key": "load", "operator": "gt", "values": ["5"]}],
@@ -84,14 +82,24 @@ SELECTED = SiteSelector(
 
 def pod(machine: Any = None, **spec: Any) -> Obj:
     machine = {"flavors": [{"flavorID": "small"}]} if machine is None else machine
-    metadata = {"name": "vm", "namespace": "default", "uid": "u1", "labels": {"app": "web"}}
-    return {"metadata": metadata, "spec": {"virtualMachine": machine, **spec}}
+    metadata = {"name": "vm", "namespace": "default", "uid": "u1", "labels": {"app": "web"}, "annotations": SHOP}
+    return {"kind": "Pod", "metadata": metadata, "spec": {"virtualMachine": machine, **spec}}
 
 
 def allocation(*resources: Any, **spec: Any) -> Obj:
     group = {"name": "group", "labels": {"app": "shop"}, "resources": list(resources)}
-    metadata = {"name": "a1", "uid": "u2", "labels": {"app": "web", "tier": "gold"}}
-    return {"metadata": metadata, "spec": {"resource_group": group, **spec}}
+    metadata = {"name": "a1", "uid": "u2", "labels": {"app": "web", "tier": "gold"}, "annotations": SHOP}
+    return {"kind": "Allocation", "metadata": metadata, "spec": {"resource_group": group, **spec}}
+
+
+def request_of(obj: Any) -> MachineRequest:
+    return read_request(orjson.dumps(obj))
+
+
+def held_by(obj: Any) -> tuple[Reservation, ...]:
+    decoder = SubjectDecoder(CATALOGUE)
+    document = orjson.dumps(obj)
+    return (decoder.allocation if obj["kind"] == "Allocation" else decoder.pod)(document).reservations
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -107,10 +115,10 @@ def test_a_pod_is_a_stack_of_machines_that_are_alike() -> None:
         {"operator": "Exists"},
         {"key": "a", "value": "b", "effect": "NoExecute", "tolerationSeconds": 300},
     ]
-    found = read_pod_request(pod(machine, priority=-5, tolerations=tolerations, nodeSelector={"disk": "ssd"}), "shop")
+    found = request_of(pod(machine, priority=-5, tolerations=tolerations, nodeSelector={"disk": "ssd"}))
     assert found == MachineRequest(
         "u1",
-        (Item("vm", (FlavorChoice("small"), FlavorChoice("large", Spot(1.5, 2))), 3, (), True),),
+        (Item((FlavorChoice("small"), FlavorChoice("large", Spot(1.5, 2))), 3, (), True),),
         replace(
             SELECTED,
             required=(LabelRule("disk", "in", ("ssd",)), *SELECTED.required),
@@ -134,12 +142,12 @@ def test_an_allocation_is_replicas_of_a_stack() -> None:
         {"flavors": [{"flavor_id": "large", "spot": {"max_price": "1.5", "interruption_policy": "delay"}}]},
     )
     selector = {"strategy": {"location_strategy": "discrete", "region_strategy": "alone"}, "site_id": "az1"}
-    found = read_allocation_request(allocation(*resources, selector=selector, replicas=4, priority=9), "shop")
+    found = request_of(allocation(*resources, selector=selector, replicas=4, priority=9))
     assert found == MachineRequest(
         "u2",
         (
-            Item("web", (FlavorChoice("small"),), 2, (("sas", 5), ("ssd", 10)), True),
-            Item("resource-1", (FlavorChoice("large", Spot(1.5, policy="delay")),)),
+            Item((FlavorChoice("small"),), 2, (("sas", 5), ("ssd", 10)), True),
+            Item((FlavorChoice("large", Spot(1.5, policy="delay")),)),
         ),
         SiteSelector(strategy=LocalStrategy.DISCRETE, region_alone=True, site="az1"),
         replicas=4,
@@ -151,11 +159,10 @@ def test_an_allocation_is_replicas_of_a_stack() -> None:
 
 
 def test_what_says_nothing_may_go_anywhere_as_centrally_as_can_be() -> None:
-    assert read_pod_request(pod(), "").selector == SiteSelector()
-    blank: Obj = {"strategy": {"localStrategy": ""}, "regions": [], "geoLocation": None}
-    assert read_pod_request(
-        pod({"flavors": [{"flavorID": "a"}], "resourceCommonInfo": {"selector": blank}}), ""
-    ).selector == (SiteSelector())
+    assert request_of(pod()).selector == SiteSelector()
+    blank: Obj = {"strategy": {"localStrategy": ""}, "regions": []}
+    machine = {"flavors": [{"flavorID": "a"}], "resourceCommonInfo": {"selector": blank}}
+    assert request_of(pod(machine)).selector == SiteSelector()
 
 
 SNAKES = {
@@ -167,99 +174,95 @@ SNAKES = {
     "clusterAffinity": "cluster_affinity",
     "stackAffinity": "stack_affinity",
     "stackAntiAffinity": "stack_antiaffinity",
-    "availablityZone": "availability_zone",
-    "flavorID": "flavor_id",
+    "availabilityZone": "availability_zone",
 }
 
 
-def respelled(value: Any, spell: Any) -> Any:
+def in_snake_case(value: Any) -> Any:
     if isinstance(value, dict):
-        return {spell(name): respelled(one, spell) for name, one in value.items()}
-    return [respelled(one, spell) for one in value] if isinstance(value, list) else value
+        return {SNAKES.get(name, name): in_snake_case(one) for name, one in value.items()}
+    return [in_snake_case(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("spell", [str, str.lower, lambda name: SNAKES.get(name, name)])
-def test_pods_and_allocations_understand_all_spellings(spell: Any) -> None:
-    selector = {**SELECTOR, "regions": [{"region": "NW-1", "availablityZone": ["az2", "az1"]}, {"region": "NE-1"}]}
+def test_pods_and_allocations_select_clusters_alike() -> None:
+    selector = {**SELECTOR, "regions": [{"region": "NW-1", "availabilityZone": ["az2", "az1"]}, {"region": "NE-1"}]}
     machine = {"flavors": [{"flavorID": "a"}], "resourceCommonInfo": {"selector": selector}}
-    assert read_pod_request(pod(respelled(machine, spell)), "").selector == SELECTED
-    resource = respelled({"flavors": [{"flavorID": "a"}]}, spell)
-    assert read_allocation_request(allocation(resource, selector=respelled(selector, spell)), "").selector == SELECTED
+    assert request_of(pod(machine)).selector == SELECTED
+    found = request_of(allocation({"flavors": [{"flavor_id": "a"}]}, selector=in_snake_case(selector)))
+    assert found.selector == SELECTED
 
 
+def selecting(**selector: Any) -> Obj:
+    machine = {"flavors": [{"flavorID": "a"}], "resourceCommonInfo": {"selector": selector}}
+    return pod(machine)
+
+
+MACHINE = {"flavors": [{"flavor_id": "a"}]}
+SELECTORS = "spec.virtualMachine.resourceCommonInfo.selector"
 WRONG: list[tuple[Obj, str]] = [
-    (pod(7), "spec.virtualMachine: must be an object"),
-    (pod({}), "spec.virtualMachine.flavors: must name at least one flavor"),
-    (pod({"flavors": {}}), "spec.virtualMachine.flavors: must be a list"),
-    (pod({"flavors": [{}]}), "spec.virtualMachine.flavors[0].flavorid: is missing"),
-    (pod({"flavors": [{"flavor_id": 7}]}), "spec.virtualMachine.flavors[0].flavor_id: must be a string"),
-    (pod({"flavors": [{"flavorID": "a"}] * 17}), "spec.virtualMachine.flavors: must have at most 16 entries"),
-    (pod(priority=2**31), "spec.priority: must be from -2147483648 to 2147483647"),
-    (pod(priority=True), "spec.priority: must be a whole number"),
+    (pod({"flavors": []}), "spec.virtualMachine: Expected `array` of length >= 1 - at `$.flavors`"),
+    (pod({}), "spec.virtualMachine: Object missing required field `flavors`"),
     (pod(tolerations=[{"value": "a"}]), "spec.tolerations[0].operator: must be Exists without a key"),
-    (pod(tolerations=[{"key": "a", "operator": "Like"}]), "spec.tolerations[0].operator: must be one of Equal, Exists"),
-    (pod(nodeSelector={"a": 7}), "spec.nodeSelector[a]: must be a string"),
-    ({"metadata": {"name": "vm"}, "spec": pod()["spec"]}, "metadata.uid: is missing"),
-    (allocation(), "spec.resource_group.resources: must have at least one entry"),
-    (allocation(replicas=0), "spec.replicas: must be from 1 to 10000"),
-    (allocation(replicas="3"), "spec.replicas: must be a whole number"),
-    (allocation({"count": 0}), "spec.resource_group.resources[0].count: must be from 1 to 10000"),
-    (allocation({"storage": {"ssd": -1}}), "spec.resource_group.resources[0].storage[ssd]: must be a whole number"),
-    (allocation({"need_eip": "yes"}), "spec.resource_group.resources[0].need_eip: must be true or false"),
+    (pod(tolerations=[{"key": 7}]), "spec.tolerations: Expected `str`, got `int`"),
+    (selecting(minClusters=3, maxClusters=2), f"{SELECTORS}.maxClusters: must not be less than the minimum"),
     (
-        allocation(selector={"strategy": {"location_strategy": "x"}}),
-        "spec.selector.strategy.location_strategy: must be",
+        selecting(stackAntiAffinity=[{"key": "a", "operator": "in"}]),
+        f"{SELECTORS}.stackAntiAffinity[0].values: must have an entry for the operator in",
     ),
     (
-        allocation(selector={"strategy": {"region_strategy": "x"}}),
-        "spec.selector.strategy.region_strategy: must be one",
+        selecting(clusterAffinity={"required": [{"key": "a", "operator": "exists", "values": ["x"]}]}),
+        f"{SELECTORS}.clusterAffinity.required[0].values: must have no entries for the operator exists",
     ),
-    (allocation(selector={"near": {"latitude": 91}}), "spec.selector.near.latitude: must be from -90 to 90"),
-    (allocation(selector={"near": {"latitude": 1}}), "spec.selector.near.longitude: is missing"),
-    (allocation(selector={"min_clusters": 3, "max_clusters": 2}), "spec.selector.max_clusters: must not be less"),
+    (allocation(), "spec: Expected `array` of length >= 1 - at `$.resource_group.resources`"),
+    (allocation(MACHINE, replicas=0), "spec: Expected `int` >= 1 - at `$.replicas`"),
     (
-        allocation(selector={"stack_affinity": [{"key": "a"}]}),
-        "spec.selector.stack_affinity[0].operator: must be one of",
+        allocation(MACHINE, selector={"min_clusters": 3, "max_clusters": 2}),
+        "spec.selector.max_clusters: must not be less",
     ),
     (
-        allocation(selector={"stack_affinity": [{"key": "a", "operator": "gt", "values": ["x"]}]}),
+        allocation(MACHINE, selector={"stack_affinity": [{"key": "a", "operator": "gt", "values": ["x"]}]}),
         "spec.selector.stack_affinity[0].values: must be a whole number for the operator gt",
     ),
     (
-        allocation(selector={"stack_affinity": [{"key": "a", "operator": "in"}]}),
-        "spec.selector.stack_affinity[0].values: must have an entry for the operator in",
+        allocation(
+            MACHINE,
+            selector={
+                "cluster_affinity": {"preferred": [{"weight": 1, "requirements": [{"key": "-", "operator": "exists"}]}]}
+            },
+        ),
+        "spec.selector.cluster_affinity.preferred[0].requirements[0].key: name part must consist of",
     ),
     (
-        allocation(selector={"stack_affinity": [{"key": "-", "operator": "exists"}]}),
-        "spec.selector.stack_affinity[0].key: name part must consist of",
+        allocation({"flavors": [{"flavor_id": "a", "spot": {"max_price": "nan"}}]}),
+        "spec: Expected `float` >= 0.0 - at `$.resource_group.resources[0].flavors[0].spot.max_price`",
     ),
 ]
 
 
 @pytest.mark.parametrize(("obj", "why"), WRONG)
 def test_what_nobody_understands_is_told_by_its_path(obj: Obj, why: str) -> None:
-    read = read_pod_request if "virtualMachine" in obj["spec"] else read_allocation_request
     with pytest.raises(InvalidRequestError) as raised:
-        read(obj, "")
+        request_of(obj)
     assert any(error.startswith(why) for error in raised.value.errors), raised.value.errors
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_rules_that_are_broken_are_told_at_once() -> None:
+    obj = selecting(minClusters=3, maxClusters=2, stackAffinity=[{"key": "-", "operator": "exists"}])
+    obj["spec"]["tolerations"] = [{"value": "a"}]
     with pytest.raises(InvalidRequestError) as raised:
-        read_pod_request(pod({"needEIP": 1, "flavors": [{"flavorID": "a", "spot": 3}]}, priority="x"), "")
+        request_of(obj)
     assert [error.partition(":")[0] for error in raised.value.errors] == [
-        "spec.virtualMachine.flavors[0].spot",
-        "spec.virtualMachine.needEIP",
-        "spec.priority",
+        f"{SELECTORS}.maxClusters",
+        f"{SELECTORS}.stackAffinity[0].key",
+        "spec.tolerations[0].operator",
     ]
 
 
-def test_names_without_end_are_nobodys() -> None:
-    machine = {"flavors": [{"flavorID": "a"}], f"need{'_' * 1000}EIP": True}
-    assert not read_pod_request(pod(machine), "").items[0].eip
-
-
 # --- clusters -------------------------------------------------------------------------------------
+
+
+def site_of(obj: Obj) -> Site:
+    return decode_cluster(orjson.dumps(obj)).site
 
 
 def test_a_cluster_is_a_site() -> None:
@@ -270,8 +273,7 @@ def test_a_cluster_is_a_site() -> None:
         "flavors": [
             {"flavorid": "42", "totalcapacity": 1000},
             {"flavorid": "42", "totalcapacity": 5},
-            {"flavorid": "1", "totalcapacity": -7},
-            {"flavorid": 7, "totalcapacity": 7},
+            {"flavorid": "1"},
         ],
         "storage": [{"typeid": "sas", "storagecapacity": 256}, {"typeid": "sas", "storagecapacity": 4}],
         "eipcapacity": 0,
@@ -281,14 +283,20 @@ def test_a_cluster_is_a_site() -> None:
         "unschedulable": True,
         "taints": [
             {"key": "gone", "effect": "NoExecute", "timeAdded": "2024-05-01T12:00:00Z"},
-            {"key": "what", "effect": "Nothing"},
         ],
         "exclusivetenants": ["shop", ""],
         "coordinates": {"latitude": 47.6, "longitude": -122.2},
     }
-    metadata = {"name": "az1", "namespace": "default", "uid": "u3", "labels": {"gpu": "yes"}}
+    annotations = {"kcp.io/cluster": "clouds"}
+    metadata = {
+        "name": "az1",
+        "namespace": "default",
+        "uid": "u3",
+        "labels": {"gpu": "yes"},
+        "annotations": annotations,
+    }
     deleted = {**metadata, "deletionTimestamp": "2024-05-01T12:00:00Z"}
-    found = read_site({"metadata": deleted, "spec": spec, "status": {"phase": "Sellout"}}, "clouds")
+    found = site_of({"metadata": deleted, "spec": spec, "status": {"phase": "Sellout"}})
     assert found == Site(
         SiteKey("clouds", "default", "az1"),
         "u3",
@@ -309,23 +317,15 @@ def test_a_cluster_is_a_site() -> None:
 
 @pytest.mark.parametrize(
     ("status", "health"),
-    [
-        (None, Health.READY),
-        ({"stacks": 1}, Health.READY),
-        ("Ready", Health.READY),
-        ("Created", Health.UNKNOWN),
-        ({"phase": "Down"}, Health.DOWN),
-        ({"phase": ["Down"]}, Health.UNKNOWN),
-        ([7], Health.UNKNOWN),
-    ],
+    [({}, Health.READY), ({"stacks": 1}, Health.READY), ({"phase": "Created"}, Health.UNKNOWN)],
 )
-def test_a_status_may_be_the_phase_itself(status: Any, health: Health) -> None:
-    assert read_site({"metadata": {"name": "a"}, "spec": {}, "status": status}, "").health is health
+def test_a_cluster_without_a_phase_is_ready(status: Obj, health: Health) -> None:
+    assert site_of({"metadata": {"name": "a"}, "spec": {}, "status": status}).health is health
 
 
-@pytest.mark.parametrize("spec", [None, 7, []])
+@pytest.mark.parametrize("spec", [7, [], {"flavors": 7}, {"cpucapacity": -1}])
 def test_a_cluster_that_makes_no_sense_takes_nothing(spec: Any) -> None:
-    found = read_site({"metadata": {"name": "a"}, "spec": spec}, "clouds")
+    found = site_of({"metadata": {"name": "a"}, "spec": spec})
     assert (found.key.name, found.taints, found.capacity) == ("a", (UNSCHEDULABLE,), Capacity())
 
 
@@ -347,9 +347,9 @@ def bound(pod: Obj, chosen: PlacedReplica) -> Obj:
     """As a Binding leaves it."""
     key, site = Key("shop", "default", "vm"), Site(chosen.site, region="r", zone="z")
     binding = statuses.binding(key, ObservedSubject("u1", "7"), chosen, site, {})
-    metadata = {**pod["metadata"], "annotations": {"a": "b", **binding["metadata"]["annotations"]}}
+    metadata = {**pod["metadata"], "annotations": {**SHOP, **binding["metadata"]["annotations"]}}
     spec = {**pod["spec"], "nodeName": chosen.site.name, "clusterName": chosen.site.name}
-    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 
 
 def chosen_for(request: MachineRequest, flavors: tuple[str, ...], site: SiteKey) -> PlacedReplica:
@@ -364,12 +364,11 @@ def test_what_a_binding_wrote_is_what_the_pod_holds(
     flavors = [{"flavorID": one} for one in wished]
     obj = pod({"flavors": flavors, "needEIP": eip, "resourceCommonInfo": {"count": count}})
     obj["metadata"]["labels"] = labels
-    request = read_pod_request(obj, "shop")
+    request = request_of(obj)
     chosen = chosen_for(request, (data.draw(st.sampled_from(wished)),), site)
-    assert read_pod_reservation(obj, "shop", CATALOGUE) is None
-    assert read_pod_reservation(bound(obj, chosen), "shop", CATALOGUE) == Reservation(
-        "u1", site, chosen.claim, "shop", tuple(sorted(request.labels.items()))
-    )
+    assert held_by(obj) == ()
+    labelled = tuple(sorted(request.labels.items()))
+    assert held_by(bound(obj, chosen)) == (Reservation("u1", site, chosen.claim, "shop", labelled),)
 
 
 @given(
@@ -391,38 +390,38 @@ def test_what_was_placed_is_what_an_allocation_holds(
         replicas=len(replicas),
     )
     obj["metadata"]["labels"] = labels
-    request = read_allocation_request(obj, "shop")
+    request = request_of(obj)
     chosen = [
         chosen_for(request, tuple(one if first else two for one, two, _, _ in resources), site)
         for site, first in replicas
     ]
     obj["status"] = {"placements": [statuses.placement(number, one) for number, one in enumerate(chosen)]}
-    held = [
+    held = tuple(
         Reservation(f"u2/{number}", one.site, one.claim, "shop", tuple(sorted(request.labels.items())))
         for number, one in enumerate(chosen)
-    ]
-    assert read_allocation_reservations(obj, "shop", CATALOGUE) == held
+    )
+    assert held_by(obj) == held
     obj["status"]["resources"] = [statuses.resource(item) for item in request.items]
-    assert read_allocation_reservations(obj, "shop", CATALOGUE) == held
+    assert held_by(obj) == held
     obj["spec"]["resource_group"]["resources"] = [{"flavors": [{"flavor_id": "other"}], "count": 999}]
-    assert read_allocation_reservations(obj, "shop", CATALOGUE) == held
-    assert read_allocation_request(obj, "shop").current == tuple(site for site, _ in replicas)
+    assert held_by(obj) == held
+    assert request_of(obj).current == tuple(site for site, _ in replicas)
 
 
 def test_what_was_bound_by_hand_has_its_first_flavor_where_its_spec_says() -> None:
     claim = ResourceClaim((("small", 1),), 1, 2048)
     held = Reservation("u1", SiteKey("", "", "az9"), claim, "shop", (("app", "web"),))
-    assert read_pod_reservation(pod(nodeName="az9"), "shop", CATALOGUE) == held
+    assert held_by(pod(nodeName="az9")) == (held,)
     moved = pod(clusterName="az9")
-    moved["metadata"]["annotations"] = {"globalscheduler.com/cluster": "clouds|default/az1"}
-    assert read_pod_reservation(moved, "shop", CATALOGUE) == held
+    moved["metadata"]["annotations"] = SHOP | {"globalscheduler.com/cluster": "clouds|default/az1"}
+    assert held_by(moved) == (held,)
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
 def test_what_has_ended_holds_nothing(phase: str) -> None:
-    assert read_pod_reservation({**pod(nodeName="az1"), "status": {"phase": phase}}, "", CATALOGUE) is None
+    assert held_by({**pod(nodeName="az1"), "status": {"phase": phase}}) == ()
     status = {"phase": phase, "placements": [{"replica": 0, "cluster": {"name": "az1"}}]}
-    assert read_allocation_reservations({**allocation(), "status": status}, "", CATALOGUE) == []
+    assert held_by({**allocation(), "status": status}) == ()
 
 
 # --- anything at all ------------------------------------------------------------------------------
@@ -469,20 +468,18 @@ WHOLE = [
 @given(st.one_of(*(mutilated(one) for one in WHOLE), st.dictionaries(NAMES, JSON, max_size=3)))
 @settings(max_examples=examples(150))
 def test_whatever_comes_is_read_or_refused(obj: Any) -> None:
-    obj = obj if isinstance(obj, dict) else {}
-    for read in (read_pod_request, read_allocation_request):
+    decoder = SubjectDecoder(CATALOGUE)
+    for kind, read in (("Pod", decoder.pod), ("Allocation", decoder.allocation), ("Cluster", decode_cluster)):
+        document = orjson.dumps({**(obj if isinstance(obj, dict) else {}), "kind": kind})
+        with suppress(*DECODE_ERRORS):
+            read(document)
         try:
-            request = read(obj, "shop")
+            request = read_request(document)
         except InvalidRequestError as error:
             assert error.errors
             assert all(": " in one for one in error.errors)
+        except DECODE_ERRORS:
+            continue
         else:
-            assert request.uid
             assert all(item.flavors and item.number >= 1 for item in request.items)
             hash((request.items, request.selector))
-    site = read_site(obj, "clouds")
-    assert all(amount >= 0 for amount in (*site.capacity.flavors.values(), *site.capacity.storage.values()))
-    held = read_pod_reservation(obj, "shop", CATALOGUE)
-    numbers = [one.uid for one in read_allocation_reservations(obj, "shop", CATALOGUE)]
-    assert held is None or held.site.name
-    assert len(set(numbers)) == len(numbers)

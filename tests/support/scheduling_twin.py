@@ -14,6 +14,7 @@ from typing import TypeAlias
 from farflung.machines.engine.values import (
     Flavor,
     Health,
+    LabelRule,
     LocalStrategy,
     MachineRequest,
     Reservation,
@@ -302,9 +303,6 @@ def by_remainders(rooms: list[int], number: int) -> list[int]:
 SHARING = {LocalStrategy.CENTRALIZE: fill, LocalStrategy.DISCRETE: proportional, LocalStrategy.SPREAD: even}
 
 
-def _meets(labels: Mapping[str, str], requirements: Iterable[tuple[str, str, tuple[str, ...]]]) -> bool:
+def _meets(labels: Mapping[str, str], requirements: Iterable[LabelRule]) -> bool:
     """By `in` and `notin` alone."""
-    return all(
-        (labels.get(key) in values) if operator == "in" else (labels.get(key) not in values)
-        for key, operator, values in requirements
-    )
+    return all((labels.get(one.key) in one.values) is (one.operator == "in") for one in requirements)

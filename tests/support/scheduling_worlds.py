@@ -77,7 +77,6 @@ sites = st.builds(
 wishes = st.lists(st.sampled_from(["small", "large", "odd"]), min_size=1, max_size=3, unique=True)
 items = st.builds(
     Item,
-    name=st.just("vm"),
     flavors=wishes.map(lambda ids: tuple(FlavorChoice(id) for id in ids)),
     number=mostly(1, 2),
     storage=mostly((), (("ssd", 3),), (("sas", 2), ("ssd", 5))),

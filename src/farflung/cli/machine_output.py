@@ -124,7 +124,7 @@ def _item(item: RequestedItem) -> str:
     parts += [f"{size} GiB of {kind}" for kind, size in (item.storage or {}).items()]
     if item.public_address:
         parts.append("a public address")
-    return f"{item.name}: {', '.join(parts)}".removeprefix(": ")
+    return ", ".join(parts)
 
 
 def _where(where: RequestSelectors) -> Iterator[tuple[str, str]]:

@@ -36,7 +36,12 @@ from farflung.machines.engine.evaluation import SchedulingExplanation, SiteVerdi
 from farflung.machines.engine.values import MachineRequest, Reservation, SchedulingDecision
 from farflung.machines.failover import add_refusal_reason
 from farflung.machines.files.configuration import SchedulerConfiguration
-from farflung.machines.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
+from farflung.machines.object_readers import (
+    FINISHED_PHASES,
+    SCHEDULER_NAMES,
+    InvalidRequestError,
+    read_request,
+)
 from farflung.machines.statuses import PLACED, SCORE, find_condition
 from farflung.machines.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.runtime.cache import Key
@@ -133,7 +138,10 @@ async def explain(
     known.state.observe(subject, seen, 0.0)
     held = known.state.reservations(seen.uid)
     head = MachineName(kind, workspace_name(hub), namespace, name)
-    request, problem = _request(document, kind, known)
+    try:
+        request, problem = read_request(orjson.dumps({**document, "kind": kind})), ""
+    except InvalidRequestError as error:
+        request, problem = None, str(error)
     excluded = {} if request is None else known.state.excluded(request, 0.0)
     known.state.observe(subject, None, 0.0)  # it must not compete with itself
     remarks = await scheduler_model.remarks(hub.root, configured)
@@ -164,17 +172,6 @@ async def _object(hub: HubClient, kind: str, name: str, namespace: str) -> Obj:
                 f"`kubectl kcp bind apiexport {BINDINGS[kind]}` in that workspace"
             ) from None
     raise InspectError(f"{kind} {namespace}/{name} not found in the workspace {workspace_name(hub)}")
-
-
-def _request(document: Obj, kind: str, known: SchedulerSnapshot) -> tuple[MachineRequest | None, str]:
-    """The request as if the object were not bound, finished or ignored; and why it is invalid, if it is."""
-    left_out = ("nodeName", "clusterName", "schedulerName", "schedulingGates")
-    spec = {name: value for name, value in document["spec"].items() if name not in left_out}
-    metadata = {name: value for name, value in document["metadata"].items() if name != "deletionTimestamp"}
-    status = document.get("status")
-    reset = {name: value for name, value in (status if isinstance(status, dict) else {}).items() if name != "phase"}
-    anew = known.observed(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": reset}))
-    return anew.request, anew.problem
 
 
 def _unknown_sizes(

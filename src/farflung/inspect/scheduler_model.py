@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS, FILES_ANNOTATION
 from farflung.apis.kcp.names import (
@@ -104,7 +105,6 @@ class How(Result, frozen=True):
 
 
 class RequestedItem(Result, frozen=True):
-    name: str
     number: int
     flavors: list[str]
     spot: list[str] | UnsetType  #: flavors
@@ -167,14 +167,14 @@ def summarize_request(request: MachineRequest, policy: SchedulerPolicy) -> Reque
         request.priority,
         list(map(_item, request.items)),
         RequestSelectors(
-            {name: value for name, value in selector.geo._asdict().items() if value} or UNSET,
+            {name: value for name, value in asdict(selector.geo).items() if value} or UNSET,
             [RegionWish(one.region, list(one.zones)) for one in selector.regions] or UNSET,
             selector.operator or UNSET,
             selector.site or UNSET,
             list(map(_requirement, selector.required)) or UNSET,
             list(map(_requirement, selector.affinity)) or UNSET,
             list(map(_requirement, selector.antiaffinity)) or UNSET,
-            UNSET if selector.near is None else PointWish(*selector.near),
+            UNSET if selector.near is None else PointWish(selector.near.latitude, selector.near.longitude),
             len(selector.preferred) or UNSET,
             len(selector.tolerations) or UNSET,
         ),
@@ -190,7 +190,6 @@ def summarize_request(request: MachineRequest, policy: SchedulerPolicy) -> Reque
 
 def _item(item: Item) -> RequestedItem:
     return RequestedItem(
-        item.name,
         item.number,
         [one.id for one in item.flavors],
         [one.id for one in item.flavors if one.spot] or UNSET,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import orjson
+
 from farflung.apis.globalscheduler.names import ALLOCATIONS
 from farflung.apis.names import PODS
 from farflung.client.errors import ClientError, Refused, TooMany
@@ -15,11 +17,7 @@ from farflung.machines import statuses
 from farflung.machines.context import SchedulerContext
 from farflung.machines.engine.values import Site, SiteKey
 from farflung.machines.failover import MachineRef
-from farflung.machines.object_readers import (
-    InvalidRequestError,
-    read_pod_request,
-    read_pod_reservation,
-)
+from farflung.machines.object_readers import InvalidRequestError, SubjectDecoder, read_request
 from farflung.machines.subjects import (
     ALLOCATION,
     BOUND_CLUSTER,
@@ -179,6 +177,7 @@ class Evictor:
         self._recorder = recorder
         self._wake = wake
         self._refuse = refuse
+        self._decoder = SubjectDecoder({})
         self._rebuilder = context.rebuilder
         self._env = context.env
         self._log = context.log
@@ -224,11 +223,11 @@ class Evictor:
         """Unbind the Pod if it fits elsewhere, or its Cluster was deleted or refuses it."""
         try:
             found = await self._binder.fetch(subject)
-            request = read_pod_request(found, subject.key.cluster)
+            document = orjson.dumps(found)
+            request, current = read_request(document), self._decoder.pod(document)
         except (Refused, InvalidRequestError):
             return
-        reservations = read_pod_reservation(found, subject.key.cluster, {})
-        is_there = reservations is not None and (reservations.uid, reservations.site) == (observed.uid, site)
+        is_there = current.uid == observed.uid and any(one.site == site for one in current.reservations)
         if not is_there or not self._state.is_eviction_due(subject, site, now):
             return  # one of them changed in the meantime
         refused, deleted = self._state.is_refused(subject, site), self._state.engine.site(site) is None

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
-import orjson
 
 from farflung.apis.globalscheduler.names import TAKES_MACHINES
-from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
 from farflung.machines.engine.sites import SiteUsage
-from farflung.machines.engine.values import Health, Site, SiteKey
+from farflung.machines.engine.values import (
+    ANYWHERE,
+    UNSCHEDULABLE,
+    Amount,
+    Capacity,
+    Geo,
+    Health,
+    Point,
+    Site,
+    SiteKey,
+    SiteTaint,
+    Whole,
+)
 from farflung.machines.failover import (
     UNHEALTHY,
     HealthCause,
@@ -24,7 +35,7 @@ from farflung.machines.failover import (
     read_cluster_refusals,
     write_cluster_refusals,
 )
-from farflung.machines.object_readers import read_site
+from farflung.machines.object_readers import Metadata
 from farflung.machines.statuses import find_condition, remove_condition, set_condition
 from farflung.placement.types import StatusCondition, SyncTarget
 
@@ -45,9 +56,9 @@ class TargetShare(NamedTuple):
 UNSHARED: Final = TargetShare()
 
 
-class SyncTargetRef(NamedTuple):
-    workspace: str  #: a path or a logical cluster; empty: that of the Cluster
+class SyncTargetRef(msgspec.Struct, frozen=True):
     name: str
+    workspace: str = ""  #: a path or a logical cluster; empty: that of the Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +75,89 @@ class ObservedCluster:
         return read_cluster_refusals(self.status, self.generation)
 
 
+class _Region(msgspec.Struct, frozen=True):
+    region: str = ""
+    availabilityzone: str = ""
+
+
+class _Operator(msgspec.Struct, frozen=True):
+    operator: str = ""
+
+
+class _OfferedFlavor(msgspec.Struct):
+    flavorid: str
+    totalcapacity: Whole = 0
+
+
+class _OfferedStorage(msgspec.Struct):
+    typeid: str
+    storagecapacity: Whole = 0
+
+
+class _ClusterSpec(msgspec.Struct):
+    geolocation: Geo = ANYWHERE
+    region: _Region = _Region()
+    operator: _Operator = _Operator()
+    flavors: list[_OfferedFlavor] = []
+    storage: list[_OfferedStorage] = []
+    eipcapacity: Whole | None = None
+    cpucapacity: Whole = 0
+    memcapacity: Whole = 0
+    serverprice: Amount | None = None
+    unschedulable: bool = False
+    taints: list[SiteTaint] = []
+    exclusivetenants: list[str] = []
+    coordinates: Point | None = None
+    synctarget: SyncTargetRef | None = None
+
+    @property
+    def capacity(self) -> Capacity:
+        """Repeated entries are summed.  0 vcpus or memory mean unlimited, because clients send 0 for unknown; 0 eips
+        mean none."""
+        flavors, storage = Counter[str](), Counter[str]()
+        for flavor in self.flavors:
+            flavors[flavor.flavorid] += flavor.totalcapacity
+        for one in self.storage:
+            storage[one.typeid] += one.storagecapacity
+        return Capacity(flavors, self.cpucapacity or None, self.memcapacity or None, storage, self.eipcapacity)
+
+
+class _Cluster(msgspec.Struct):
+    metadata: Metadata
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_cluster: Final = msgspec.json.Decoder(_Cluster)
+_spec: Final = msgspec.json.Decoder(_ClusterSpec)
+
+
 def decode_cluster(document: bytes) -> ObservedCluster:
-    """Raises ValueError."""
-    obj = orjson.loads(document)
-    metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
-    status = obj.get("status")
-    cluster = (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
-    generation = metadata.get("generation")
-    return ObservedCluster(
-        read_site(obj, cluster),
-        str(metadata.get("resourceVersion", "")),
-        str(metadata.get("creationTimestamp", "")),
-        generation if isinstance(generation, int) else 0,
-        _reference(spec.get("synctarget")),
-        status if isinstance(status, dict) else {},
+    """A Cluster with an invalid spec is unschedulable.  Raises ValueError."""
+    found = _cluster.decode(document)
+    metadata, status = found.metadata, msgspec.json.decode(found.status)
+    try:
+        spec = _spec.decode(found.spec)
+    except msgspec.ValidationError:
+        spec = _ClusterSpec(unschedulable=True)
+    site = Site(
+        SiteKey(metadata.cluster, metadata.namespace, metadata.name),
+        metadata.uid,
+        spec.geolocation,
+        spec.region.region,
+        spec.region.availabilityzone,
+        spec.operator.operator,
+        next((one for one in Health if one == status.get("phase", Health.READY)), Health.UNKNOWN),
+        metadata.labels,
+        (UNSCHEDULABLE, *spec.taints) if spec.unschedulable else tuple(spec.taints),
+        frozenset(filter(None, spec.exclusivetenants)),
+        spec.capacity,
+        price=spec.serverprice,
+        point=spec.coordinates,
+        leaving=metadata.deletion_timestamp is not None,
     )
-
-
-def _reference(value: object) -> SyncTargetRef | None:
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
-        return None
-    workspace = value.get("workspace")
-    return SyncTargetRef(workspace if isinstance(workspace, str) else "", value["name"])
+    version, created = metadata.resource_version, metadata.creation_timestamp
+    return ObservedCluster(site, version, created, metadata.generation, spec.synctarget, status)
 
 
 # --- SyncTargets ----------------------------------------------------------------------------------

@@ -1,52 +1,50 @@
-"""Readers of Pods, Allocations and Clusters, and of the annotations and status that bind them.
+"""Readers of Pods and Allocations: their requests, and the annotations and status that bind them.
 
-Readers accept any JSON.  Problems of a request are reported with their paths.  A Cluster with an invalid spec accepts
-no new machines."""
+The schemas of the kinds have checked the fields, so a request that cannot be decoded has one problem.  Rules about
+several fields are checked here, and their problems are reported with their paths."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 import orjson
+from msgspec import Meta, Struct, field
 
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.apis.globalscheduler.names import DELIVERED
-from farflung.apis.globalscheduler.selection import MOST_COPIES, MOST_RESOURCES
+from farflung.apis.globalscheduler.selection import MOST_COPIES, MOST_FLAVORS, MOST_RESOURCES
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
-from farflung.machinery.errors import Obj
+from farflung.machinery import names
 from farflung.machines.engine.claims import compute_claim
 from farflung.machines.engine.values import (
-    UNSCHEDULABLE,
-    Capacity,
+    ANYWHERE,
     Flavor,
-    Health,
+    FlavorChoice,
+    Geo,
     Item,
+    LabelRule,
+    LocalStrategy,
     MachineRequest,
     MachineToleration,
+    Point,
+    Preference,
+    RegionChoice,
     Reservation,
-    ResourceClaim,
-    Site,
     SiteKey,
-    SiteTaint,
+    SiteSelector,
+    Spot,
+    Whole,
 )
 from farflung.machines.failover import read_machine_refusals
-from farflung.machines.fields import (
-    EFFECTS,
-    MAX_INTEGER,
-    MAX_TOLERATIONS,
-    FieldProblems,
-    FieldReader,
-    read_geo,
-    read_item,
-    read_items,
-    read_point,
-    read_selector,
-)
 from farflung.machines.statuses import is_returned, is_scheduled
 from farflung.machines.subjects import (
+    ALLOCATION,
     BOUND_CLUSTER,
     BOUND_FLAVOR,
     LAST_REFUSAL,
@@ -55,257 +53,346 @@ from farflung.machines.subjects import (
 )
 
 FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: a finished machine uses no resources
-
-MAX_OFFERS: Final = 1024
-MAX_LABELS: Final = 1024
-MAX_PRIORITY: Final = 2**31 - 1
-SCHEDULER_NAMES: Final = (
-    "",
-    "default-scheduler",
-    "global-scheduler",
-)  #: values of `spec.schedulerName` of Pods that this scheduler binds
+#: values of `spec.schedulerName` of Pods that this scheduler binds
+SCHEDULER_NAMES: Final = ("", "default-scheduler", "global-scheduler")
 MAX_PROBLEM: Final = 1024  #: characters
 NULL: Final = msgspec.Raw(b"null")
 DELIVERED_BYTES: Final = DELIVERED.encode()
 IGNORED: Final = ObservedSubject("", "")  #: not a virtual machine
+#: how many values an operator needs; None: one or more
+VALUE_COUNTS: Final = {"exists": 0, "!": 0, "=": 1, "==": 1, "!=": 1, "gt": 1, "lt": 1, "in": None, "notin": None}
+EMPTY_SPOT: Final = Spot()
+WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+T = TypeVar("T")
+Copies = Annotated[int, Meta(ge=1, le=MOST_COPIES)]
 
 
 class InvalidRequestError(ValueError):
-    """The request is invalid.  `errors`: each begins with the path of a field."""
+    """The request is invalid.  `errors`: each names the path of a field."""
 
-    def __init__(self, errors: Iterable[str]) -> None:
-        self.errors = tuple(errors)
-        super().__init__("; ".join(self.errors))
+    def __init__(self, *errors: str) -> None:
+        self.errors = errors
+        super().__init__("; ".join(errors)[:MAX_PROBLEM])
+
+
+# --- objects --------------------------------------------------------------------------------------
+
+
+class Metadata(Struct, rename="camel", gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+
+    @property
+    def cluster(self) -> str:
+        """The logical cluster."""
+        return self.annotations.get(CLUSTER_ANNOTATION, "")
+
+
+class _Strategy(Struct, frozen=True):
+    location: Literal["", "centralize", "discrete", "spread"] = field(default="", name="location_strategy")
+    region: Literal["", "alone"] = field(default="", name="region_strategy")
+
+
+class _Affinity(Struct, frozen=True):
+    required: tuple[LabelRule, ...] = ()
+    preferred: tuple[Preference, ...] = ()
+
+
+class _Selector(Struct, frozen=True):
+    geo_location: Geo = ANYWHERE
+    regions: tuple[RegionChoice, ...] = ()
+    operator: str = ""
+    site_id: str = ""
+    strategy: _Strategy = _Strategy()
+    min_clusters: Whole = 0
+    max_clusters: Whole = 0
+    cluster_affinity: _Affinity = _Affinity()
+    stack_affinity: tuple[LabelRule, ...] = ()
+    stack_antiaffinity: tuple[LabelRule, ...] = ()
+    near: Point | None = None
+
+
+class _Machines(Struct):
+    flavors: Annotated[tuple[FlavorChoice, ...], Meta(min_length=1, max_length=MOST_FLAVORS)]
+    storage: dict[str, Whole] = {}
+    need_eip: bool = False
+
+    def times(self, number: int) -> Item:
+        """Clients of the original send an empty spot with every flavor: it counts as none."""
+        flavors = tuple([FlavorChoice(one.id) if one.spot == EMPTY_SPOT else one for one in self.flavors])
+        storage = tuple(sorted((kind, size) for kind, size in self.storage.items() if size))
+        return Item(flavors, number, storage, self.need_eip)
+
+
+class _Resource(_Machines):
+    count: Copies = 1
+
+    @property
+    def item(self) -> Item:
+        return self.times(self.count)
+
+
+class _CommonInfo(Struct, frozen=True):
+    count: Copies = 1
+    selector: _Selector = _Selector()
+
+
+class _VirtualMachine(_Machines):
+    """`spec.virtualMachine` in snake_case."""
+
+    resource_common_info: _CommonInfo = _CommonInfo()
+
+    @property
+    def item(self) -> Item:
+        return self.times(self.resource_common_info.count)
+
+
+class _PodSpec(Struct, rename="camel", gc=False):
+    virtual_machine: msgspec.Raw = NULL
+    node_name: str = ""
+    cluster_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: list[msgspec.Raw] = []
+    tolerations: msgspec.Raw = msgspec.Raw(b"[]")
+    node_selector: dict[str, str] = {}
+    priority: int = 0
+
+
+class _Pod(Struct, gc=False):
+    metadata: Metadata
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Group(Struct):
+    resources: Annotated[tuple[_Resource, ...], Meta(min_length=1, max_length=MOST_RESOURCES)]
+    labels: dict[str, str] = {}
+
+
+class _AllocationSpec(Struct):
+    resource_group: _Group
+    selector: _Selector = _Selector()
+    replicas: Copies = 1
+    priority: int = 0
+    tolerations: tuple[MachineToleration, ...] = ()
+
+
+class _Placement(Struct):
+    replica: Whole
+    cluster: _PlacedCluster
+    flavors: tuple[str, ...] = ()
+
+    @property
+    def site(self) -> SiteKey:
+        return SiteKey(self.cluster.workspace, self.cluster.namespace, self.cluster.name)
+
+
+class _PlacedCluster(Struct):
+    name: str
+    workspace: str = ""
+    namespace: str = ""
+
+
+class _AllocationStatus(Struct, rename={"observed_generation": "observedGeneration"}):
+    phase: str = ""
+    placements: list[_Placement] = []
+    resources: list[_Resource] = []
+    observed_generation: int = 0
+
+
+class _Allocation(Struct):
+    metadata: Metadata
+    spec: msgspec.Raw = NULL
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Phase(Struct, gc=False):
+    phase: str = ""
+
+
+class _Kind(Struct, gc=False):
+    kind: str = ""
+
+
+_pod_decoder: Final = msgspec.json.Decoder(_Pod)
+_phase_decoder: Final = msgspec.json.Decoder(_Phase)
+_allocation_decoder: Final = msgspec.json.Decoder(_Allocation)
+_spec_decoder: Final = msgspec.json.Decoder(_AllocationSpec, strict=False)  # prices may be texts
+_status_decoder: Final = msgspec.json.Decoder(_AllocationStatus, strict=False)
 
 
 # --- requests -------------------------------------------------------------------------------------
 
 
-def read_pod_request(obj: Obj, cluster: str) -> MachineRequest:
-    """`cluster`: the logical cluster of its workspace.  Raises InvalidRequestError."""
-    problems = FieldProblems()
-    metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
-    described = spec.part("virtualmachine")
-    common = described.part("resourcecommoninfo")
-    request = MachineRequest(
-        metadata.text("uid"),
-        (read_item(metadata.text("name"), described, common.whole("count", 1, 1, MOST_COPIES)),),
-        read_selector(common.part("selector"), spec),
-        tenant=cluster,
-        labels=metadata.texts_by_name("labels", MAX_LABELS),
-        priority=spec.whole("priority", 0, -MAX_PRIORITY - 1, MAX_PRIORITY),
+def read_request(document: bytes) -> MachineRequest:
+    """The request of a Pod or an Allocation, also of a bound one.  Raises InvalidRequestError."""
+    if msgspec.json.decode(document, type=_Kind).kind != ALLOCATION:
+        return _pod_request(_pod_decoder.decode(document))
+    found = _allocation_decoder.decode(document)
+    return _allocation_request(found, _status_decoder.decode(found.status))
+
+
+def _pod_request(pod: _Pod) -> MachineRequest:
+    machine, tolerations = _machine(pod), _tolerations(pod)
+    common = machine.resource_common_info
+    path = "spec.virtualMachine.resourceCommonInfo.selector"
+    _check([*_selector_problems(common.selector, path, _camel_case), *_toleration_problems(tolerations)])
+    nodes = [LabelRule(key, "in", (value,)) for key, value in sorted(pod.spec.node_selector.items())]
+    return MachineRequest(
+        pod.metadata.uid,
+        (machine.item,),
+        _site_selector(common.selector, tolerations, nodes),
+        tenant=pod.metadata.cluster,
+        labels=pod.metadata.labels,
+        priority=pod.spec.priority,
     )
-    return _checked(request, problems)
 
 
-def read_allocation_request(obj: Obj, cluster: str) -> MachineRequest:
-    """`cluster`: the logical cluster of its workspace.  Raises InvalidRequestError."""
-    problems = FieldProblems()
-    metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
-    group = spec.part("resourcegroup")
-    labels = metadata.texts_by_name("labels", MAX_LABELS) | group.texts_by_name("labels", MAX_LABELS)
-    request = MachineRequest(
-        metadata.text("uid"),
-        read_items(group),
-        read_selector(spec.part("selector"), spec),
-        replicas=spec.whole("replicas", 1, 1, MOST_COPIES),
-        tenant=cluster,
-        labels=labels,
-        priority=spec.whole("priority", 0, -MAX_PRIORITY - 1, MAX_PRIORITY),
-        current=tuple(site for _, site, _ in _placements(obj)),
+def _machine(pod: _Pod) -> _VirtualMachine:
+    """Raises InvalidRequestError."""
+    found = _in_snake_case(msgspec.json.decode(pod.spec.virtual_machine))
+    return _tried("spec.virtualMachine", lambda: msgspec.convert(found, _VirtualMachine, strict=False))
+
+
+def _tolerations(pod: _Pod) -> tuple[MachineToleration, ...]:
+    """Raises InvalidRequestError."""
+    found = _in_snake_case(msgspec.json.decode(pod.spec.tolerations))
+    return _tried("spec.tolerations", lambda: msgspec.convert(found, tuple[MachineToleration, ...]))
+
+
+def _allocation_request(allocation: _Allocation, status: _AllocationStatus) -> MachineRequest:
+    spec = _tried("spec", lambda: _spec_decoder.decode(allocation.spec))
+    _check([*_selector_problems(spec.selector, "spec.selector", str), *_toleration_problems(spec.tolerations)])
+    return MachineRequest(
+        allocation.metadata.uid,
+        tuple([one.item for one in spec.resource_group.resources]),
+        _site_selector(spec.selector, spec.tolerations, ()),
+        replicas=spec.replicas,
+        tenant=allocation.metadata.cluster,
+        labels=allocation.metadata.labels | spec.resource_group.labels,
+        priority=spec.priority,
+        current=tuple([one.site for one in status.placements]),
         numbered=True,
     )
-    return _checked(request, problems)
 
 
-def _checked(request: MachineRequest, problems: FieldProblems) -> MachineRequest:
-    if not request.uid:
-        problems.note("metadata.uid", "is missing")
-    if problems.found:
-        raise InvalidRequestError(problems.found)
-    return request
-
-
-def _part(obj: Any, name: str, problems: FieldProblems) -> FieldReader:
-    return FieldReader(obj.get(name) if isinstance(obj, dict) else None, name, problems)
-
-
-def _metadata(obj: Any, problems: FieldProblems) -> FieldReader:
-    return _part(obj, "metadata", problems)
-
-
-# --- sites ----------------------------------------------------------------------------------------
-
-
-def read_site(obj: Obj, cluster: str) -> Site:
-    """A Cluster as a site.  Invalid fields are ignored; a Cluster without a spec is unschedulable."""
-    problems = FieldProblems()
-    metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
-    key = SiteKey(cluster, metadata.text("namespace"), metadata.text("name"))
-    region = spec.part("region")
-    has_spec = isinstance(obj.get("spec"), dict)
-    taints = tuple(_taints(spec))
-    return Site(
-        key,
-        metadata.text("uid"),
-        read_geo(spec.part("geolocation")),
-        region.text("region"),
-        region.text("availabilityzone"),
-        spec.part("operator").text("operator"),
-        _health(obj.get("status")),
-        metadata.texts_by_name("labels", MAX_LABELS),
-        (UNSCHEDULABLE, *taints) if spec.flag("unschedulable") or not has_spec else taints,
-        frozenset(filter(None, spec.texts("exclusivetenants", MAX_OFFERS))),
-        _capacity(spec),
-        price=spec.number("serverprice", 0, MAX_INTEGER),
-        point=read_point(spec.part("coordinates")) if spec.has("coordinates") else None,
-        leaving=metadata.has("deletiontimestamp"),
+def _site_selector(
+    selector: _Selector, tolerations: tuple[MachineToleration, ...], nodes: Iterable[LabelRule]
+) -> SiteSelector:
+    return SiteSelector(
+        selector.geo_location,
+        tuple([RegionChoice(one.region, tuple(dict.fromkeys(filter(None, one.zones)))) for one in selector.regions]),
+        selector.operator,
+        selector.site_id,
+        LocalStrategy(selector.strategy.location or LocalStrategy.CENTRALIZE),
+        selector.strategy.region == "alone",
+        selector.min_clusters,
+        selector.max_clusters,
+        (*nodes, *selector.cluster_affinity.required),
+        selector.cluster_affinity.preferred,
+        selector.stack_affinity,
+        selector.stack_antiaffinity,
+        selector.near,
+        tolerations,
     )
 
 
-def _health(status: Any) -> Health:
-    """In the original, the status is the phase itself.  A Cluster without a phase is ready."""
-    phase = status.get("phase") if isinstance(status, dict) else status
-    if not phase:
-        return Health.READY
-    return Health(phase) if isinstance(phase, str) and phase in Health._value2member_map_ else Health.UNKNOWN
+def _tried(path: str, decode: Callable[[], T]) -> T:
+    try:
+        return decode()
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(f"{path}: {error}") from None
 
 
-def _capacity(spec: FieldReader) -> Capacity:
-    """Repeated entries are summed.  0 vcpus or memory mean unlimited, because clients send 0 for unknown; 0 eips mean
-    none."""
-    return Capacity(
-        _summed(spec, "flavors", "flavorid", "totalcapacity"),
-        spec.whole("cpucapacity", 0, 0, MAX_INTEGER) or None,
-        spec.whole("memcapacity", 0, 0, MAX_INTEGER) or None,
-        _summed(spec, "storage", "typeid", "storagecapacity"),
-        spec.whole("eipcapacity", 0, 0, MAX_INTEGER) if spec.has("eipcapacity") else None,
-    )
+# --- the spelling of Pods -------------------------------------------------------------------------
+
+#: fields of Pods that Allocations have under another name
+OTHER_NAMES: Final = {
+    "localStrategy": "location_strategy",
+    "stackAntiAffinity": "stack_antiaffinity",
+    "availablityZone": "availability_zone",
+}
+_hump: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 
 
-def _summed(spec: FieldReader, name: str, key: str, amount: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in spec.parts(name, MAX_OFFERS):
-        if kind := one.text(key):
-            found[kind] = found.get(kind, 0) + one.whole(amount, 0, 0, MAX_INTEGER)
+@lru_cache(1024)
+def _snake_case(name: str) -> str:
+    return OTHER_NAMES.get(name) or _hump.sub("_", name).lower()
+
+
+def _camel_case(name: str) -> str:
+    known = next((camel for camel, snake in OTHER_NAMES.items() if snake == name), "")
+    first, *others = name.split("_")
+    return known or first + "".join(map(str.capitalize, others))
+
+
+def _in_snake_case(value: Any) -> Any:
+    """The fields of a Pod with their names in an Allocation.  Lists in two spellings are joined."""
+    if isinstance(value, list):
+        return [_in_snake_case(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for name, one in sorted(value.items()):
+        spelled, inner = _snake_case(name), _in_snake_case(one)
+        found[spelled] = found[spelled] + inner if spelled in found and isinstance(inner, list) else inner
     return found
 
 
-def _taints(spec: FieldReader) -> Iterator[SiteTaint]:
-    """Taints with a known effect."""
-    for one in spec.parts("taints", MAX_TOLERATIONS):
-        if (key := one.text("key")) and (effect := one.text("effect")) in EFFECTS:
-            yield SiteTaint(key, one.text("value"), effect, one.text("timeadded"))
+# --- rules about several fields -------------------------------------------------------------------
 
 
-# --- reservations ---------------------------------------------------------------------------------
+def _check(problems: list[str]) -> None:
+    if problems:
+        raise InvalidRequestError(*problems)
 
 
-def read_pod_reservation(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]) -> Reservation | None:
-    """The reservation of a bound Pod, from the annotations of its binding; None if it is not bound or is finished.
-
-    Without annotations the site is the name in the spec without a workspace, and the flavor the first one.
-    """
-    problems = FieldProblems()
-    metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
-    name = spec.text("nodename") or spec.text("clustername")
-    if not name or _part(obj, "status", problems).text("phase") in FINISHED_PHASES:
-        return None
-    noted = metadata.texts_by_name("annotations", MAX_INTEGER)
-    site = SiteKey.parse(noted.get(BOUND_CLUSTER, ""))
-    described = spec.part("virtualmachine")
-    item = read_item(name, described, described.part("resourcecommoninfo").whole("count", 1, 1, MOST_COPIES))
-    flavor = noted.get(BOUND_FLAVOR) or (item.flavors[0].id if item.flavors else "")
-    return Reservation(
-        metadata.text("uid"),
-        site if site is not None and site.name == name else SiteKey("", "", name),
-        compute_claim((item,) if flavor else (), (flavor,), catalogue),
-        cluster,
-        _sorted_labels(metadata.texts_by_name("labels", MAX_LABELS)),
-    )
+def _toleration_problems(tolerations: tuple[MachineToleration, ...]) -> Iterator[str]:
+    for at, one in enumerate(tolerations):
+        if not one.key and one.operator != "Exists":
+            yield f"spec.tolerations[{at}].operator: must be Exists without a key"
 
 
-def read_allocation_reservations(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]) -> list[Reservation]:
-    """Reservations of an Allocation's placements; none if it failed.  The resources in its status count, not those in
-    its spec: a changed spec must not change reservations before it is scheduled."""
-    problems = FieldProblems()
-    metadata, spec, status = (_part(obj, name, problems) for name in ("metadata", "spec", "status"))
-    if status.text("phase") in FINISHED_PHASES:
-        return []
-    group = spec.part("resourcegroup")
-    items = (read_items(status) if status.has("resources") else ()) or read_items(group)
-    labels = metadata.texts_by_name("labels", MAX_LABELS) | group.texts_by_name("labels", MAX_LABELS)
-    uid, sorted_labels = metadata.text("uid"), _sorted_labels(labels)
-    return [
-        Reservation(f"{uid}/{replica}", site, _claimed(items, flavors, catalogue), cluster, sorted_labels)
-        for replica, site, flavors in _placements(obj)
-    ]
+def _selector_problems(selector: _Selector, path: str, spelled: Callable[[str], str]) -> Iterator[str]:
+    if 0 < selector.max_clusters < selector.min_clusters:
+        yield f"{path}.{spelled('max_clusters')}: must not be less than the minimum"
+    affinity, name = selector.cluster_affinity, spelled("cluster_affinity")
+    preferred = {f"{name}.preferred[{at}].requirements": one.requirements for at, one in enumerate(affinity.preferred)}
+    rules = {
+        f"{name}.required": affinity.required,
+        **preferred,
+        spelled("stack_affinity"): selector.stack_affinity,
+        spelled("stack_antiaffinity"): selector.stack_antiaffinity,
+    }
+    for name, some in rules.items():
+        for at, one in enumerate(some):
+            if why := _rule_problem(one):
+                yield f"{path}.{name}[{at}].{why}"
 
 
-def _claimed(items: tuple[Item, ...], flavors: tuple[str, ...], catalogue: Mapping[str, Flavor]) -> ResourceClaim:
-    """An item without a recorded flavor counts with its first one."""
-    chosen = [
-        flavors[at] if at < len(flavors) and flavors[at] else (item.flavors[0].id if item.flavors else "")
-        for at, item in enumerate(items)
-    ]
-    return compute_claim(items, chosen, catalogue)
+def _rule_problem(rule: LabelRule) -> str:
+    """The field and its problem; empty: none."""
+    if wrong := names.qualified_name(rule.key):
+        return f"key: {wrong[0]}"
+    wanted, number = VALUE_COUNTS.get(rule.operator), len(rule.values)
+    if wanted is None and not number:
+        return f"values: must have an entry for the operator {rule.operator}"
+    if wanted not in (None, number):
+        entries = "entry" if wanted == 1 else "entries"
+        return f"values: must have {wanted or 'no'} {entries} for the operator {rule.operator}"
+    if rule.operator in ("gt", "lt") and not WHOLE_NUMBER.fullmatch(rule.values[0]):
+        return f"values: must be a whole number for the operator {rule.operator}"
+    return ""
 
 
-def _placements(obj: Any) -> Iterator[tuple[int, SiteKey, tuple[str, ...]]]:
-    """Replica number, site and flavors of each placement.  The first entry of a replica counts."""
-    known: set[int] = set()
-    for one in _part(obj, "status", FieldProblems()).parts("placements", MOST_COPIES):
-        replica, cluster = one.whole("replica", -1, 0, MOST_COPIES), one.part("cluster")
-        if replica < 0 or replica in known or not cluster.text("name"):
-            continue
-        known.add(replica)
-        site = SiteKey(cluster.text("workspace"), cluster.text("namespace"), cluster.text("name"))
-        yield replica, site, tuple(one.texts("flavors", MOST_RESOURCES))
-
-
-def _sorted_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(labels.items()))
-
-
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    annotations: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
-    creation_timestamp: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _Toleration(msgspec.Struct, rename="camel", gc=False):
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
-
-
-class _PodSpec(msgspec.Struct, rename="camel", gc=False):
-    virtual_machine: msgspec.Raw = NULL
-    node_name: str = ""
-    cluster_name: str = ""
-    scheduler_name: str = ""
-    scheduling_gates: list[msgspec.Raw] | None = None
-    tolerations: list[_Toleration] | None = None
-
-
-class _Phase(msgspec.Struct, gc=False):
-    phase: str = ""
-
-
-class _Pod(msgspec.Struct, gc=False):
-    metadata: _Metadata
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-_pod_decoder: Final = msgspec.json.Decoder(_Pod)
-_phase_decoder: Final = msgspec.json.Decoder(_Phase)
+# --- observed subjects ----------------------------------------------------------------------------
 
 
 class SubjectDecoder:
@@ -318,24 +405,12 @@ class SubjectDecoder:
         if spec.virtual_machine == NULL:
             return IGNORED
         bound_to = spec.node_name or spec.cluster_name
-        if _phase_decoder.decode(pod.status).phase in FINISHED_PHASES:
-            site = SiteKey.parse(_annotation(metadata, BOUND_CLUSTER))
-            there = site if site is not None and site.name == bound_to else None
-            return ObservedSubject(
-                metadata.uid,
-                metadata.resource_version,
-                finished_at=there,
-                returned_from=_annotation(metadata, STATUS_RETURNED_FROM),
-                label=_delivery_label(metadata),
-                created=metadata.creation_timestamp,
-            )
-        if metadata.deletion_timestamp is not None and not bound_to:
+        is_finished = _phase_decoder.decode(pod.status).phase in FINISHED_PHASES
+        if bound_to or is_finished:
+            return self._bound(pod, bound_to, is_finished=is_finished)
+        if metadata.deletion_timestamp is not None or is_ignored(spec.scheduler_name, spec.scheduling_gates):
             return ObservedSubject(metadata.uid, metadata.resource_version)
-        if bound_to:
-            return self._bound(document, pod, bound_to)
-        if spec.scheduler_name not in SCHEDULER_NAMES or spec.scheduling_gates:
-            return ObservedSubject(metadata.uid, metadata.resource_version)
-        request, problem = _decode_request(read_pod_request, orjson.loads(document), _logical_cluster(metadata))
+        request, problem = _request_or_problem(lambda: _pod_request(pod))
         return ObservedSubject(
             metadata.uid,
             metadata.resource_version,
@@ -343,43 +418,60 @@ class SubjectDecoder:
             request,
             problem,
             pending=True,
-            tolerations=_tolerations(spec),
+            tolerations=() if request is None else request.selector.tolerations,
             refused_by=_refused_by(metadata),
-            refusal=_annotation(metadata, LAST_REFUSAL),
+            refusal=metadata.annotations.get(LAST_REFUSAL, ""),
             status_outdated=DELIVERED_BYTES in bytes(pod.status),
             status=bytes(pod.status),
         )
 
-    def _bound(self, document: bytes, pod: _Pod, bound_to: str) -> ObservedSubject:
+    def _bound(self, pod: _Pod, bound_to: str, *, is_finished: bool) -> ObservedSubject:
         metadata = pod.metadata
-        annotated = _annotation(metadata, BOUND_CLUSTER)
-        foreign_cluster = "" if annotated.endswith(f"/{bound_to}") else bound_to
-        read = read_pod_reservation(orjson.loads(document), _logical_cluster(metadata), self._catalogue)
-        return ObservedSubject(
+        site = SiteKey.parse(metadata.annotations.get(BOUND_CLUSTER, ""))
+        if site is not None and site.name != bound_to:
+            site = None  # it is not of this binding
+        observed = ObservedSubject(
             metadata.uid,
             metadata.resource_version,
-            reservations=() if read is None else (read,),
-            foreign_cluster=foreign_cluster,
-            tolerations=_tolerations(pod.spec),
-            refused_by=_refused_by(metadata),
-            status_outdated=not foreign_cluster and not _is_status_current(metadata, bytes(pod.status)),
-            terminating=metadata.deletion_timestamp is not None,
-            returned_from=_annotation(metadata, STATUS_RETURNED_FROM),
-            label=_delivery_label(metadata),
+            returned_from=metadata.annotations.get(STATUS_RETURNED_FROM, ""),
+            label=metadata.labels.get(BOUND_CLUSTER, ""),
             created=metadata.creation_timestamp,
         )
+        if is_finished:
+            return replace(observed, finished_at=site)
+        try:
+            tolerations = _tolerations(pod)
+        except InvalidRequestError:
+            tolerations = ()
+        return replace(
+            observed,
+            reservations=(self._pod_reservation(pod, site or SiteKey("", "", bound_to)),),
+            foreign_cluster="" if site else bound_to,
+            tolerations=tolerations,
+            refused_by=_refused_by(metadata),
+            status_outdated=site is not None and not _is_status_current(metadata, bytes(pod.status)),
+            terminating=metadata.deletion_timestamp is not None,
+        )
+
+    def _pod_reservation(self, pod: _Pod, site: SiteKey) -> Reservation:
+        """Without an annotation, the flavor is the first one."""
+        metadata = pod.metadata
+        try:
+            items = [_machine(pod).item]
+        except InvalidRequestError:  # it was bound by another client
+            items = []
+        flavors = [metadata.annotations.get(BOUND_FLAVOR) or item.flavors[0].id for item in items]
+        claim = compute_claim(items, flavors, self._catalogue)
+        return Reservation(metadata.uid, site, claim, metadata.cluster, tuple(sorted(metadata.labels.items())))
 
     def allocation(self, document: bytes) -> ObservedSubject:
-        obj = orjson.loads(document)
-        metadata = msgspec.convert(obj.get("metadata"), _Metadata)
-        cluster = _logical_cluster(metadata)
-        status = obj.get("status")
-        status = status if isinstance(status, dict) else {}
-        reservations = tuple(read_allocation_reservations(obj, cluster, self._catalogue))
-        if status.get("phase") == "Failed":
+        found = _allocation_decoder.decode(document)
+        metadata, status = found.metadata, _status_decoder.decode(found.status)
+        if status.phase in FINISHED_PHASES:
             return ObservedSubject(metadata.uid, metadata.resource_version)
-        request, problem = _decode_request(read_allocation_request, obj, cluster)
-        settled = bool(reservations) and status.get("observedGeneration") == metadata.generation
+        request, problem = _request_or_problem(lambda: _allocation_request(found, status))
+        reservations = tuple(self._allocation_reservations(metadata, status, request))
+        settled = bool(reservations) and status.observed_generation == metadata.generation
         return ObservedSubject(
             metadata.uid,
             metadata.resource_version,
@@ -389,49 +481,41 @@ class SubjectDecoder:
             pending=not settled and metadata.deletion_timestamp is None,
             reservations=reservations,
             tolerations=() if request is None else request.selector.tolerations,
-            status=orjson.dumps(status),
+            status=bytes(found.status),
         )
 
+    def _allocation_reservations(
+        self, metadata: Metadata, status: _AllocationStatus, request: MachineRequest | None
+    ) -> Iterator[Reservation]:
+        """The resources in the status count, not those in the spec: a changed spec must not change reservations before
+        it is scheduled."""
+        items = tuple([one.item for one in status.resources]) or (() if request is None else request.items)
+        labels = tuple(sorted((metadata.labels if request is None else request.labels).items()))
+        for one in status.placements:
+            flavors = [chosen or item.flavors[0].id for item, chosen in zip_longest(items, one.flavors[: len(items)])]
+            claim = compute_claim(items, flavors, self._catalogue)
+            yield Reservation(f"{metadata.uid}/{one.replica}", one.site, claim, metadata.cluster, labels)
 
-def _decode_request(
-    read: Callable[[Obj, str], MachineRequest], obj: Obj, cluster: str
-) -> tuple[MachineRequest | None, str]:
-    """Item names are removed, so that equal requests share a shape."""
+
+def is_ignored(scheduler_name: str, gates: Sequence[object]) -> bool:
+    """Whether a Pod that is not bound is left to other schedulers."""
+    return scheduler_name not in SCHEDULER_NAMES or bool(gates)
+
+
+def _request_or_problem(read: Callable[[], MachineRequest]) -> tuple[MachineRequest | None, str]:
     try:
-        request = read(obj, cluster)
-        return replace(request, items=tuple([item._replace(name="") for item in request.items])), ""
+        return read(), ""
     except InvalidRequestError as error:
-        return None, "; ".join(map(str, error.errors))[:MAX_PROBLEM]
+        return None, str(error)
 
 
-def _logical_cluster(metadata: _Metadata) -> str:
-    return _annotation(metadata, CLUSTER_ANNOTATION)
-
-
-def _is_status_current(metadata: _Metadata, status: bytes) -> bool:
+def _is_status_current(metadata: Metadata, status: bytes) -> bool:
     """The status has PodScheduled=True or was returned from the edge, and has no Delivered condition."""
     if DELIVERED_BYTES in status:
         return False
     return is_returned(metadata.annotations) or is_scheduled(orjson.loads(status) or {})
 
 
-def _delivery_label(metadata: _Metadata) -> str:
-    return (metadata.labels or {}).get(BOUND_CLUSTER, "")
-
-
-def _annotation(metadata: _Metadata, name: str) -> str:
-    return (metadata.annotations or {}).get(name, "")
-
-
-def _refused_by(metadata: _Metadata) -> tuple[tuple[SiteKey, int], ...]:
-    text = _annotation(metadata, REFUSED_BY)
+def _refused_by(metadata: Metadata) -> tuple[tuple[SiteKey, int], ...]:
+    text = metadata.annotations.get(REFUSED_BY)
     return tuple(read_machine_refusals(text).items()) if text else ()
-
-
-def _tolerations(spec: _PodSpec) -> tuple[MachineToleration, ...]:
-    return tuple(
-        [
-            MachineToleration(one.key, one.operator, one.value, one.effect, one.toleration_seconds)
-            for one in spec.tolerations or ()
-        ]
-    )

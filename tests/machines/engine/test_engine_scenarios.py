@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from farflung.machines.engine.claims import FlavorCombination, compute_claim, compute_need
@@ -73,7 +74,7 @@ def site(
 
 
 def vm(*flavors: str, number: int = 1, storage: Iterable[tuple[str, int]] = (), eip: bool = False) -> Item:
-    return Item("vm", tuple(FlavorChoice(flavor) for flavor in flavors or (LARGE,)), number, tuple(storage), eip)
+    return Item(tuple(FlavorChoice(flavor) for flavor in flavors or (LARGE,)), number, tuple(storage), eip)
 
 
 def ask(*items: Item, replicas: int = 1, uid: str = "demovm", tenant: str = "us", **selector: Any) -> MachineRequest:
@@ -153,7 +154,7 @@ HOME = Geo("US", "west", "washington", "bellevue")
         (Geo(area="east"), "wrong area"),
         (Geo(province="oregon"), "wrong province"),
         (Geo(city="Bellevue"), "wrong city"),
-        (HOME._replace(city="seattle"), "wrong city"),
+        (msgspec.structs.replace(HOME, city="seattle"), "wrong city"),
     ],
 )
 def test_each_part_of_a_place_must_be_equal_that_is_asked_for(wish: Geo, reason: str) -> None:
@@ -492,7 +493,7 @@ def test_a_policy_without_predicates_still_gives_nothing_that_is_not_there() -> 
 
 
 def spot(**spot: Any) -> MachineRequest:
-    return ask(Item("vm", (FlavorChoice(LARGE, Spot(**spot)),)))
+    return ask(Item((FlavorChoice(LARGE, Spot(**spot)),)))
 
 
 @pytest.mark.parametrize(
@@ -529,7 +530,7 @@ def test_all_spot_requests_can_be_taken_as_satisfiable() -> None:
 
 def test_a_claim_is_computed_from_the_flavors_that_were_chosen() -> None:
     items = (
-        Item("a", (FlavorChoice(LARGE, Spot(hours=2)), FlavorChoice(SMALL)), 2),
+        Item((FlavorChoice(LARGE, Spot(hours=2)), FlavorChoice(SMALL)), 2),
         vm(SMALL, eip=True, storage=[("ssd", 4)]),
     )
     assert compute_claim(items, (SMALL, SMALL), CATALOGUE) == ResourceClaim(((SMALL, 3),), 3, 3072, (("ssd", 4),), 1)

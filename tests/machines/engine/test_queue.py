@@ -12,7 +12,7 @@ from farflung.machines.engine.values import FlavorChoice, Item, MachineRequest, 
 
 def wish(uid: str, *, flavor: str = "c6.large.2", priority: int = 0, **more: Any) -> MachineRequest:
     """Of a virtual machine that is called like its uid."""
-    return MachineRequest(uid, (Item(uid, (FlavorChoice(flavor),)),), priority=priority, **more)
+    return MachineRequest(uid, (Item((FlavorChoice(flavor),)),), priority=priority, **more)
 
 
 def queue_of(*requests: MachineRequest) -> SchedulingQueue:

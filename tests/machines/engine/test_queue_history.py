@@ -130,7 +130,7 @@ class Twin:
 UIDS = st.sampled_from("abcde")
 FLAVORS = st.sampled_from(["small", "large"])
 REQUESTS = st.builds(
-    lambda uid, flavor, priority: MachineRequest(uid, (Item(uid, (FlavorChoice(flavor),)),), priority=priority),
+    lambda uid, flavor, priority: MachineRequest(uid, (Item((FlavorChoice(flavor),)),), priority=priority),
     UIDS,
     FLAVORS,
     st.integers(0, 1),
@@ -211,7 +211,7 @@ def test_nobody_waits_who_would_fit(arrivals: list[tuple[bool, int]], released: 
 
     for number, (large, priority) in enumerate(arrivals):
         wish = FlavorChoice("large" if large else "small")
-        queue.add(MachineRequest(str(number), (Item(str(number), (wish,)),), priority=priority), 0.0)
+        queue.add(MachineRequest(str(number), (Item((wish,)),), priority=priority), 0.0)
         decide(0.0)
     room += released
     queue.wake(5.0, lambda request: sizes[request.items[0].flavors[0].id] <= room)

@@ -80,7 +80,7 @@ def test_az1_takes_as_many_of_them_as_it_has_addresses(base: SiteFiles) -> None:
     engine = SchedulingEngine(read_policy((CONF / base.settings.policy_file).read_text()), base.flavors)
     for site in base.sites:
         engine.put_site(site)
-    item = Item("vm001", (FlavorChoice("c6.large.2"),), eip=True)
+    item = Item((FlavorChoice("c6.large.2"),), eip=True)
     requests = [
         MachineRequest(f"vm-{number}", (item,), SiteSelector(regions=(RegionChoice("region1"),)))
         for number in range(18)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from msgspec.structs import asdict
+
 from farflung.machines.engine.claims import FlavorCombination
 from farflung.machines.engine.fit import shortened
 from farflung.machines.engine.sites import SiteState, SiteUsage
@@ -79,16 +81,14 @@ def filter_name(criteria: Criteria) -> Check | None:
 
 
 def filter_location_and_operator(criteria: Criteria) -> Check | None:
-    choices = [
-        (index, name) for index, name in enumerate(criteria.selector.geo._fields) if criteria.selector.geo[index]
-    ]
-    geo, operator = criteria.selector.geo, criteria.selector.operator
+    choices = [(name, wanted) for name, wanted in asdict(criteria.selector.geo).items() if wanted]
+    operator = criteria.selector.operator
     if not choices and not operator:
         return None
 
     def check(site: Site) -> str:
-        for index, name in choices:
-            if site.geo[index] != geo[index]:
+        for name, wanted in choices:
+            if getattr(site.geo, name) != wanted:
                 return f"wrong {name}"
         return "wrong operator" if operator and site.operator != operator else ""
 

@@ -29,14 +29,8 @@ class QueueCounts(NamedTuple):
 
 
 def shape_of(request: MachineRequest) -> Hashable:
-    """What a decision depends on: everything but uid, priority, labels and item names."""
-    return (
-        tuple(item._replace(name="") for item in request.items),
-        request.selector,
-        request.replicas,
-        request.tenant,
-        request.current,
-    )
+    """What a decision depends on: everything but uid, priority and labels."""
+    return request.items, request.selector, request.replicas, request.tenant, request.current
 
 
 class SchedulingQueue:

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
 from typing import Final, TypeAlias, TypeVar
 
+from msgspec.structs import asdict
+
 from farflung.machines.engine.values import Capacity, Reservation, ResourceClaim, Site, SiteKey, SiteSelector, SpotPool
 
 K = TypeVar("K", bound=Hashable)
@@ -186,7 +188,7 @@ class SiteIndex:
         if "regionandaz" in filters and selector.regions and all(choice.region for choice in selector.regions):
             found.append(NO_SITES.union(*(self._at("region", choice.region) for choice in selector.regions)))
         if "LocationAndOperator" in filters:
-            choices = {**selector.geo._asdict(), "operator": selector.operator}
+            choices = {**asdict(selector.geo), "operator": selector.operator}
             found += [self._at(what, value) for what, value in choices.items() if value]
         return min(found, key=len, default=None)
 
@@ -201,6 +203,6 @@ def price_of(site: Site) -> float | None:
 def _index_keys(site: Site) -> Iterator[tuple[str, str]]:
     yield "region", site.region
     yield "operator", site.operator
-    yield from site.geo._asdict().items()
+    yield from asdict(site.geo).items()
     for name in {site.key.name, str(site.key), f"{site.region}--{site.zone}", f"{site.region}--"}:
         yield "site", name

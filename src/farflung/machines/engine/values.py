@@ -2,6 +2,8 @@
 
 A *stack* is the atomic unit: all its items are placed on one site.  A request asks for replicas of a stack, which may
 be on different sites.  A *site* is a cluster that virtual machines can be bound to.
+
+Structs are decoded from the fields of Allocations, whose names are theirs, unless a field has another one.
 """
 
 from __future__ import annotations
@@ -9,12 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
 
 from farflung.machinery.selectors import LabelSelector
 from farflung.machinery.selectors import Requirement as LabelRequirement
 
 OPERATORS = {"=": "in", "==": "in", "!=": "notin"}
+MAX_INTEGER: Final = 2**53
+Whole: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+Amount: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_INTEGER)]
 
 
 class SiteKey(NamedTuple):
@@ -40,7 +48,7 @@ class SiteKey(NamedTuple):
         return cls(cluster, namespace, name) if bar and name else None
 
 
-class Geo(NamedTuple):
+class Geo(Struct, frozen=True, gc=False):
     """In a request, an empty field means any."""
 
     country: str = ""
@@ -52,14 +60,14 @@ class Geo(NamedTuple):
 ANYWHERE: Final = Geo()
 
 
-class Point(NamedTuple):
+class Point(Struct, frozen=True, gc=False):
     """Degrees."""
 
-    latitude: float
-    longitude: float
+    latitude: Annotated[float, Meta(ge=-90, le=90)]
+    longitude: Annotated[float, Meta(ge=-180, le=180)]
 
 
-class LabelRule(NamedTuple):
+class LabelRule(Struct, frozen=True, gc=False):
     """A label requirement.  `operator`: in, notin, =, ==, !=, exists, !, gt, lt."""
 
     key: str
@@ -67,26 +75,26 @@ class LabelRule(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-class Preference(NamedTuple):
-    weight: int  #: 1 to 100
+class Preference(Struct, frozen=True, gc=False):
+    weight: Annotated[int, Meta(ge=1, le=100)]
     requirements: tuple[LabelRule, ...]
 
 
-class MachineToleration(NamedTuple):
+class MachineToleration(Struct, frozen=True, gc=False):
     """As in Kubernetes: an empty key with the operator Exists tolerates everything."""
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    seconds: int | None = None  #: tolerationSeconds of NoExecute; None: forever
+    seconds: int | None = msgspec.field(default=None, name="toleration_seconds")  #: of NoExecute; None: forever
 
 
-class SiteTaint(NamedTuple):
+class SiteTaint(Struct, frozen=True, gc=False):
     key: str
     value: str = ""
     effect: str = "NoSchedule"  #: NoSchedule, PreferNoSchedule or NoExecute
-    since: str = ""  #: RFC 3339, of NoExecute
+    since: str = msgspec.field(default="", name="timeAdded")  #: RFC 3339, of NoExecute
 
 
 UNSCHEDULABLE: Final = SiteTaint("globalscheduler.com/unschedulable")  #: of a cordoned site
@@ -94,31 +102,30 @@ UNSCHEDULABLE: Final = SiteTaint("globalscheduler.com/unschedulable")  #: of a c
 # --- requests -------------------------------------------------------------------------------------
 
 
-class Spot(NamedTuple):
-    max_price: float = 0.0  #: 0: any
-    hours: int = 0  #: 0: open-ended
-    periods: int = 0
-    policy: str = ""  #: delay, or immediate
+class Spot(Struct, frozen=True, gc=False):
+    max_price: Amount = 0.0  #: 0: any
+    hours: Whole = msgspec.field(default=0, name="spot_duration_hours")  #: 0: open-ended
+    periods: Whole = msgspec.field(default=0, name="spot_duration_count")
+    policy: Literal["", "delay", "immediate"] = msgspec.field(default="", name="interruption_policy")
 
 
-class FlavorChoice(NamedTuple):
-    id: str
+class FlavorChoice(Struct, frozen=True, gc=False):
+    id: str = msgspec.field(name="flavor_id")
     spot: Spot | None = None
 
 
 class Item(NamedTuple):
     """Identical virtual machines."""
 
-    name: str
     flavors: tuple[FlavorChoice, ...]  #: alternatives, the preferred one first
     number: int = 1
     storage: tuple[tuple[str, int], ...] = ()  #: (type, GiB) per machine
     eip: bool = False  #: each machine needs a public address
 
 
-class RegionChoice(NamedTuple):
+class RegionChoice(Struct, frozen=True, gc=False):
     region: str = ""  #: empty: any
-    zones: tuple[str, ...] = ()  #: any of them; empty: all
+    zones: tuple[str, ...] = msgspec.field(default=(), name="availability_zone")  #: any of them; empty: all
 
 
 class LocalStrategy(StrEnum):

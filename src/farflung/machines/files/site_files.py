@@ -155,7 +155,7 @@ def _site(entry: FileEntry, place: _Zone, name: str, capacity: Capacity, totals:
     return Site(
         SiteKey("", "", name),
         uid=entry.text("site_id"),
-        geo=Geo(*(entry.text(key) for key in Geo._fields)),
+        geo=Geo(*(entry.text(key) for key in Geo.__struct_fields__)),
         region=place.region,
         zone=place.zone,
         operator=_operator(entry),
