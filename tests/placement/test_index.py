@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.placement.index import ConfigKey, Copy, ObjectIndex, PlacementIndex
+from farflung.placement.index import ConfigKey, Copy, ObjectIndex, PlacementIndex, ServedKinds
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import ObservedObject, Route
@@ -151,7 +151,7 @@ class Twin:
 @given(st.lists(STEPS, max_size=12))
 def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[Any]) -> None:
     world, twin = ObjectIndex(), Twin()
-    engine = PlacementIndex(world)
+    engine = PlacementIndex(world, ServedKinds({}))
     copies, configs = twin.copies(), twin.configs()
     for what, *how in [*BEGINNING, *steps]:
         outputs: set[Any]

@@ -11,8 +11,8 @@ import orjson
 from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
-from farflung.placement.index import Copy, ObjectIndex, Output, PlacementIndex, by_mailbox
-from farflung.placement.names import GroupResource, Part, PlacementKey
+from farflung.placement.index import Copy, ObjectIndex, Output, PlacementIndex, ServedKinds, by_mailbox
+from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
@@ -44,7 +44,8 @@ def observed_object(kind: GroupResource, obj: Obj) -> ObservedObject:
 class PlacementModel:
     def __init__(self, locations: Locations) -> None:
         self._world = ObjectIndex()
-        self.engine = PlacementIndex(self._world)
+        self._offers = ServedKinds({})
+        self.engine = PlacementIndex(self._world, self._offers)
         self._customizers: dict[tuple[str, str], Customizer] = {}
         self._locations = locations
         self.placements: set[PlacementKey] = set()
@@ -54,7 +55,10 @@ class PlacementModel:
     def put_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[Output]:
         """The affected outputs."""
         before = self._world.remove(cluster, part) if after is None else self._world.put(cluster, part, after)
-        return self.engine.object_changed(cluster, part, before, after)
+        outputs = self.engine.object_changed(cluster, part, before, after)
+        if part.kind in (BINDINGS, DEFINITIONS) and self._offers.changed(cluster, part, after):
+            outputs |= self.engine.served_kinds_changed(cluster)
+        return outputs
 
     def put_placement(self, key: PlacementKey, document: Obj | None) -> set[Output]:
         """None: deleted.  An invalid one changes nothing."""

@@ -103,14 +103,16 @@ class CopyReason(NamedTuple):
 class _Placement:
     """One placement with its selected objects and destinations."""
 
-    __slots__ = ("needed", "routes", "selected", "whole", "workload")
+    __slots__ = ("bindings", "kinds", "needed", "routes", "selected", "whole", "workload")
 
     def __init__(self) -> None:
         self.workload: WorkloadSelector | None = None  #: None: it does not exist, or is invalid
         self.routes: Mapping[str, Route] = {}  #: by mailbox
         self.selected: dict[Part, Selected] = {}
         self.whole: set[str] = set()  #: namespaces whose contents are selected as a whole
-        self.needed: Counter[Part] = Counter()  #: Namespaces and definitions: the number of objects that need them
+        self.needed: Counter[Part] = Counter()  #: the number of objects, or kinds, that need a part to exist
+        self.kinds: Counter[GroupResource] = Counter()  #: of the selected objects
+        self.bindings: dict[GroupResource, Part] = {}  #: which of `needed` serve these kinds
 
     def parts(self) -> set[Part]:
         return {*self.selected, *self.needed}
@@ -121,10 +123,17 @@ def permit_all(mailbox: str, part: Part, key: PlacementKey) -> bool:
 
 
 class PlacementIndex:
-    def __init__(self, world: ObjectIndex, permits: Callable[[str, Part, PlacementKey], bool] = permit_all) -> None:
-        """`world`: all objects; the caller updates it before it calls `object_changed`.  `permits`: whether a placement
-        that selects or needs a part may have it in a mailbox."""
+    def __init__(
+        self,
+        world: ObjectIndex,
+        offers: ServedKinds,
+        permits: Callable[[str, Part, PlacementKey], bool] = permit_all,
+    ) -> None:
+        """`world`: all objects, `offers`: the kinds of all workspaces; the caller updates them before it calls
+        `object_changed` or `served_kinds_changed`.  `permits`: whether a placement that selects or needs a part may
+        have it in a mailbox."""
         self._world = world
+        self._offers = offers
         self._permits = permits
         self._placements: dict[PlacementKey, _Placement] = {}
         self._in_cluster: dict[str, set[PlacementKey]] = {}  #: placements of the workspace
@@ -267,6 +276,15 @@ class PlacementIndex:
                     outputs |= self._select(key, placement, inside, self._world.get(cluster, inside))
         return outputs
 
+    def served_kinds_changed(self, cluster: str) -> set[Output]:
+        """`offers` has the change already."""
+        outputs: set[Output] = set()
+        for key in self._in_cluster.get(cluster, ()):
+            placement = self._placements[key]
+            for kind in list(placement.kinds):
+                outputs |= self._bind(key, placement, kind)
+        return outputs
+
     def _select(self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None) -> set[Output]:
         """Update the selection of one part."""
         outputs: set[Output] = set()
@@ -287,8 +305,13 @@ class PlacementIndex:
             outputs |= _configs(placement)
         self._hold(key, placement, part)
         if (before is None) != (after is None):
+            more = 1 if before is None else -1
             for needed in _needs(part):
-                outputs |= self._need(key, placement, needed, 1 if before is None else -1)
+                outputs |= self._need(key, placement, needed, more)
+            placement.kinds[part.kind] += more
+            if not placement.kinds[part.kind]:
+                del placement.kinds[part.kind]
+            outputs |= self._bind(key, placement, part.kind)
         return outputs
 
     def _chosen(
@@ -308,6 +331,17 @@ class PlacementIndex:
             return set()
         (placement.whole.add if whole else placement.whole.discard)(name)
         return self._need(key, placement, Part(NAMESPACES, "", name), 1 if whole else -1) | _configs(placement)
+
+    def _bind(self, key: PlacementKey, placement: _Placement, kind: GroupResource) -> set[Output]:
+        """Need the binding of a kind of the selected objects."""
+        before = placement.bindings.pop(kind, None)
+        after = self._offers.binding(key.cluster, kind) if kind in placement.kinds else None
+        if after is not None:
+            placement.bindings[kind] = after
+        if before == after:
+            return set()
+        outputs = self._need(key, placement, after, 1) if after is not None else set()
+        return outputs | self._need(key, placement, before, -1) if before is not None else outputs
 
     def _need(self, key: PlacementKey, placement: _Placement, part: Part, more: int) -> set[Output]:
         placement.needed[part] += more
@@ -449,6 +483,12 @@ class ServedKinds:
         for part, served in self._of.get(cluster, {}).items():
             if any(source.kind == kind for source in served):
                 yield part
+
+    def binding(self, cluster: str, kind: GroupResource) -> Part | None:
+        """The binding that serves a kind; None for kinds of definitions and of all workspaces."""
+        if kind in self._builtin:
+            return None
+        return min((part for part in self.serving(cluster, kind) if part.kind == BINDINGS), default=None)
 
     def changed(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
         """Apply a change of a binding or a definition.  Whether it changes the served kinds."""

@@ -18,10 +18,12 @@ from farflung.apis.kcp.names import TYPE_ANNOTATION
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
+    KIND_IN_USE,
     NAME_IN_USE,
     NAMESPACE_IN_USE,
     NAMESPACE_RESERVED,
     NAMESPACES,
+    GroupResource,
     Part,
     PlacementKey,
 )
@@ -29,7 +31,7 @@ from farflung.placement.project import content_hash
 from farflung.placement.types import Location, ObservedObject, Placement, Route
 
 if TYPE_CHECKING:
-    from farflung.placement.index import ObjectIndex, PlacementIndex
+    from farflung.placement.index import ObjectIndex, PlacementIndex, ServedKinds
 
 HOME: Final = "root:home"  #: the WorkspaceType of home workspaces, whose parents depend on a hash of the user's name
 ALONE: Final = "~"  #: prefix of the family of a workspace that has no family but itself
@@ -96,6 +98,7 @@ class Keepers:
         self,
         world: ObjectIndex,
         engine: PlacementIndex,
+        offers: ServedKinds,
         placements: Mapping[PlacementKey, Placement],
         locations: Mapping[tuple[str, str], Location],
         mailboxes: Mapping[str, str],
@@ -103,6 +106,7 @@ class Keepers:
         """All of them are kept up to date by their owner.  `mailboxes`: their logical clusters, by name."""
         self._world = world
         self._engine = engine
+        self._offers = offers
         self._placements = placements
         self._locations = locations
         self._mailboxes = mailboxes
@@ -198,12 +202,12 @@ class Keepers:
         """Whether the family of a placement that selects or needs this part may have it in a mailbox.  False while the
         family is not known."""
         family = self._family.get(key.cluster)
-        return family is not None and not self._problem(mailbox, unit_of(part), key, family)
+        return family is not None and not self._problem(mailbox, part, key, family)
 
     def refusal(self, mailbox: str, part: Part, key: PlacementKey) -> str:
         """A reason of REASONS; empty if it is permitted or not decided yet."""
         family = self._family.get(key.cluster)
-        return "" if family is None else self._problem(mailbox, unit_of(part), key, family)
+        return "" if family is None else self._problem(mailbox, part, key, family)
 
     def kept_namespaces(self, mailbox: str, key: PlacementKey) -> set[str]:
         """Those with copies of the family of a placement."""
@@ -211,7 +215,10 @@ class Keepers:
         found = [unit for unit in units if unit.kind == NAMESPACES]
         return {unit.name for unit in found if self.keeper(mailbox, unit) == self._family.get(key.cluster)}
 
-    def _problem(self, mailbox: str, unit: Part, key: PlacementKey, family: str) -> str:
+    def _problem(self, mailbox: str, part: Part, key: PlacementKey, family: str) -> str:
+        if self._is_of_another_export(mailbox, part.kind, key.cluster):
+            return KIND_IN_USE
+        unit = unit_of(part)
         if self._is_reserved(mailbox, unit, key):
             return NAMESPACE_RESERVED
         if not self.is_contested(mailbox):
@@ -222,6 +229,13 @@ class Keepers:
         if unit.kind in SHARED_KINDS and self._agrees(mailbox, unit, key, keeper):
             return ""
         return NAMESPACE_IN_USE if unit.kind == NAMESPACES else NAME_IN_USE
+
+    def _is_of_another_export(self, mailbox: str, kind: GroupResource, source: str) -> bool:
+        """Whether the mailbox and the workspace of a placement serve different kinds of this name: the owner of the
+        other export could read the copies."""
+        there = self._offers.source(self._mailboxes.get(mailbox, ""), kind)
+        here = self._offers.source(source, kind)
+        return there is not None and here is not None and there.identity != here.identity
 
     def _is_reserved(self, mailbox: str, unit: Part, key: PlacementKey) -> bool:
         if is_reserved_for_syncers(unit):

@@ -230,6 +230,7 @@ CONFLICT: Final = "Conflict"
 FOREIGN: Final = "the mailbox has such an object that no placement created; it is not changed"  #: a CONFLICT
 NAMESPACE_IN_USE: Final = "NamespaceInUse"
 NAME_IN_USE: Final = "NameInUse"
+KIND_IN_USE: Final = "KindInUse"  #: the mailbox serves a kind of this name of another APIExport
 NAMESPACE_RESERVED: Final = "NamespaceReserved"
 NOT_SERVED: Final = "NotServed"
 AMBIGUOUS: Final = "AmbiguousLocation"  #: the object is copied
@@ -243,6 +244,7 @@ REASONS: Final = (
     NAMESPACE_RESERVED,
     NAMESPACE_IN_USE,
     NAME_IN_USE,
+    KIND_IN_USE,
     CONFLICT,
     NOT_SERVED,
     AMBIGUOUS,

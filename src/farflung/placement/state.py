@@ -119,15 +119,15 @@ class PlacementState:
     ) -> None:
         """`is_listed`: whether the informer of a source has a list."""
         self.world = ObjectIndex()
-        self.engine = PlacementIndex(self.world, lambda *asked: self.keepers.permits(*asked))
         self.offers = ServedKinds(builtin)
+        self.engine = PlacementIndex(self.world, self.offers, lambda *asked: self.keepers.permits(*asked))
         self.neighbors = Neighbors(self.world, self.engine, self.offers)
         self.copies = CopyIndex()
         self.mailboxes: dict[str, str] = {}  #: logical cluster of each ready mailbox
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
         self.locations: dict[tuple[str, str], Location] = {}
         self.placements: dict[PlacementKey, Placement] = {}
-        self.keepers = Keepers(self.world, self.engine, self.placements, self.locations, self.mailboxes)
+        self.keepers = Keepers(self.world, self.engine, self.offers, self.placements, self.locations, self.mailboxes)
         self.sources: Counter[Source] = Counter()  #: how many workspaces need each source, except builtin ones
         indexes = GuardedIndexes(self.world, self.engine, self.offers, self.copies, self.placements)
         self.withdrawals = Withdrawals(indexes, limits, is_listed, self.is_undecided)
@@ -220,10 +220,9 @@ class PlacementState:
             for source in before ^ set(self.offers.of(cluster)):
                 self._count(source, -1 if source in before else 1)
         works: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.engine.sources() else set()
+        works |= self._with_withdrawals(self.engine.served_kinds_changed(cluster))
         name = self._names.get(cluster)
-        if name is not None:
-            works |= {ConfigKey(name), *(Copy(name, part) for part in self.engine.parts_at(name))}
-        return works
+        return works if name is None else works | self._keepers_changed(name)
 
     def _track_customized(self, cluster: str, part: Part, seen: ObservedObject | None) -> None:
         if seen is not None and (seen.customizer or seen.expands):
@@ -407,8 +406,7 @@ class PlacementState:
         return any(seen.ours and seen.alive for seen in self._within(copy, cluster))
 
     def _within(self, copy: Copy, cluster: str) -> Iterator[ObservedObject]:
-        """Objects in a namespace, or of the kinds of a definition or binding; except wanted objects of
-        these kinds, which cannot exist without it."""
+        """Objects in a namespace, or of the kinds of a definition or binding."""
         part = copy.part
         if part.kind == NAMESPACES:
             inside = (self.world.get(cluster, one) for one in self.world.inside(cluster, part.name))
@@ -416,7 +414,7 @@ class PlacementState:
             return
         served = {source.kind for source in self.offers.served_by(cluster, part)}
         for one, seen in self.world.parts(cluster).items():
-            if one.kind in served and not (seen.ours and self.engine.is_desired(copy.mailbox, one)):
+            if one.kind in served:
                 yield seen
 
     # --- withdrawals ------------------------------------------------------------------------------
@@ -439,16 +437,7 @@ class PlacementState:
                 works |= self._recheck(*one)
                 if one.part == unit_of(one.part) and self.keepers.is_contested(one.mailbox):
                     works |= self.keeper_changed(*one)
-                if one.part.kind == BINDINGS:
-                    works |= self._unblocked(*one)
         return works
-
-    def _unblocked(self, mailbox: str, binding: Part) -> set[WorkKey]:
-        """Copies that waited for a binding that is unwanted now and was never created."""
-        cluster = self.mailboxes.get(mailbox)
-        if cluster is None or self.world.get(cluster, binding) or self.engine.is_desired(mailbox, binding):
-            return set()
-        return {Copy(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, binding)}
 
     def _recheck(self, mailbox: str, part: Part) -> set[WorkKey]:
         """A copy may have become wanted or unwanted."""

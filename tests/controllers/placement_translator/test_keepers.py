@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fleet import EDGE
+from provider_harness import schema
 from translated import (
     DEFINITIONS,
     MAPS,
@@ -39,6 +40,7 @@ SECRETS, DEPLOYMENTS = inside("shop", "secrets"), inside("shop", "deployments", 
 PODS = inside("shop", "pods")
 ROLES = f"{RBAC}/clusterroles"
 KUBE = [{"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["kube"]}]
+WIDGETS = "/apis/ex.test/v1/widgets"
 OWNER, TENANT = 0, 1
 
 
@@ -104,6 +106,30 @@ async def test_a_tenant_cannot_replace_an_object_nor_enter_the_namespace_of_anot
         await one.at_rest()
         assert (await tea(one), await one.lacks(["florin"], f"{MAPS}/reader")) == ("3", True)
         assert one.fleet.hub.store.revision == before or await is_refused(one)
+
+
+async def test_the_owner_of_an_export_gets_no_copies_of_a_kind_of_the_same_name() -> None:
+    """Copies in the mailbox would be visible in the view of the tenant's export."""
+    widget = {"apiVersion": "ex.test/v1", "kind": "Widget", "spec": {"size": 1}}
+    selected = [{"apiGroup": "ex.test", "resources": ["widgets"], "resourceNames": ["*"]}]
+    async with tenants() as one:
+        hub = one.fleet.hub
+        for workload, name in ((TENANT, "theirs"), (OWNER, "hers")):
+            provider = await hub.workspace(f"provider-{name}")
+            await hub.export(provider, "ex.test", schema())
+            await hub.bind(one.workloads[workload], name, f"root:provider-{name}", "ex.test")
+            obj = {**widget, "metadata": {"name": name}}
+            await one.fleet.eventually(
+                lambda at=workload, obj=obj: one.put(one.workloads[at], WIDGETS, obj), "a widget"
+            )
+        await one.placement(TENANT, "q", nonNamespacedObjects=selected)
+        await one.fleet.eventually(lambda: one.has(["florin"], f"{WIDGETS}/theirs"))
+        await one.placement(OWNER, "p", namespaceSelector=PROD, nonNamespacedObjects=selected)
+        await one.fleet.eventually(lambda: one.says("KindInUse", "widgets.ex.test hers", name="p", workload=OWNER))
+        assert await one.lacks(["florin"], f"{WIDGETS}/hers")
+        await one.delete(one.workloads[TENANT], f"{EDGE}/edgeplacements/q")
+        await one.fleet.eventually(lambda: one.has(["florin"], f"{WIDGETS}/hers"), "the copy")
+        await one.fleet.eventually(lambda: one.says("Projected", name="p", workload=OWNER))
 
 
 async def test_the_condition_names_the_cause_and_nothing_of_the_other_tenant() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,12 +30,10 @@ from translated import (
 
 from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
-from farflung.placement.guard import USUAL
-from farflung.placement.index import Copy
-from farflung.placement.names import GroupResource, Part, PlacementKey
+from farflung.placement.names import GroupResource, PlacementKey
 from farflung.placement.select import parse_workload_selector
-from farflung.placement.state import SERVING_TIMEOUT, PlacementState
-from farflung.placement.types import ObservedObject, Placement, PlacementSlice, Route, Workspace
+from farflung.placement.state import SERVING_TIMEOUT
+from farflung.placement.types import ObservedObject, Placement, Workspace
 
 WIDGETS = inside("shop", "widgets", "example.org/v1")
 BINDINGS = f"{APIS}/apibindings"
@@ -231,30 +228,14 @@ async def test_a_binding_that_is_not_bound_for_long_is_worth_a_word() -> None:
         await one.fleet.eventually(lambda: one.says("NotServed", "widgets.ex.test g"))
 
 
-async def test_a_kind_whose_binding_is_not_wanted_any_more_is_not_served() -> None:
+async def test_a_pending_binding_is_withdrawn_with_the_last_object_that_needs_it() -> None:
     async with pending() as one:
         everything = {"apiGroup": "ex.test", "resources": ["widgets"], "resourceNames": ["g"]}
         await one.placement(0, "p", namespaceSelector=PROD, nonNamespacedObjects=[everything])
-        await one.fleet.eventually(lambda: one.says("NotServed", "widgets.ex.test g"))
-        assert await one.lacks(["florin"], f"{BINDINGS}/ext")
-
-
-def test_copies_that_wait_for_a_binding_are_reconciled_when_it_is_not_selected_any_more() -> None:
-    binding, part = Part(BINDING, "", "kube"), Part(GroupResource("apps", "deployments"), "shop", "web")
-    key, box = PlacementKey("wmw", "p"), BOX
-    bound = {"resource": "deployments", "group": "apps", "schema": {"identityHash": "h"}, "storageVersions": ["v1"]}
-    known = PlacementState({BINDING: "v1alpha1", GroupResource("", "namespaces"): "v1"}, USUAL)
-    known.on_logical_cluster("wmw", "root")
-    known.on_object("wmw", Part(GroupResource("", "namespaces"), "", "shop"), seen({"labels": {"env": "prod"}}))
-    known.on_object("wmw", binding, seen({}, status={"phase": "Bound", "boundResources": [bound]}))
-    known.on_object("wmw", part, seen({}))
-    known.on_workspace(box, mailbox("box"))
-    known.on_placement(key, placed(nonNamespacedObjects=upsyncs("kube")))
-    known.on_slice("wmw", "p", None, PlacementSlice("u", "p", ((box, Route("imw", "l", "t")),)))
-    known.begin()
-    assert known.neighbors.serving_delay(box, "box", part.kind, ["wmw"], NOW) == math.inf
-    assert Copy(box, part) in known.on_placement(key, placed())
-    assert known.neighbors.serving_delay(box, "box", part.kind, ["wmw"], NOW) == 0
+        await one.at_rest()
+        assert await one.has(["florin"], f"{BINDINGS}/ext")
+        await one.delete(one.workloads[0], f"{GADGETS}/g")
+        await one.fleet.eventually(lambda: one.lacks(["florin"], f"{BINDINGS}/ext"), "the withdrawal")
 
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

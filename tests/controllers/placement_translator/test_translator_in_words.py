@@ -135,13 +135,32 @@ async def test_a_namespace_is_removed_when_it_is_empty_and_unwanted_and_not_befo
         await one.fleet.eventually(lambda: one.lacks(["florin"], SHOP), "the end of the namespace")
 
 
-async def test_deployments_are_copied_where_their_binding_is_copied() -> None:
+async def test_a_mailbox_binds_what_its_copies_need_until_the_last_of_them_is_withdrawn() -> None:
+    async with shop() as one:
+        assert await one.lacks(["florin"], f"{BINDINGS}/kube")
+        await one.must_put(one.workloads[0], DEPLOYMENTS, deployment("web", "nginx:1"))
+        await one.must_put(one.workloads[0], DEPLOYMENTS, deployment("api", "nginx:1"))
+        await one.fleet.eventually(lambda: one.has(["florin"], f"{DEPLOYMENTS}/web"), "the copy")
+        await one.restart()
+        await one.delete(one.workloads[0], f"{DEPLOYMENTS}/web")
+        await one.fleet.eventually(lambda: one.lacks(["florin"], f"{DEPLOYMENTS}/web"), "the withdrawal")
+        await one.at_rest()
+        assert await one.has(["florin"], f"{DEPLOYMENTS}/api")
+        await one.delete(one.workloads[0], f"{DEPLOYMENTS}/api")
+        await one.fleet.eventually(lambda: one.lacks(["florin"], f"{BINDINGS}/kube"), "the withdrawal of the binding")
+        assert await one.says("Projected")
+
+
+async def test_a_binding_that_a_placement_selects_stays_without_objects_that_need_it() -> None:
     async with shop(nonNamespacedObjects=BRINGS_KUBE) as one:
         await one.must_put(one.workloads[0], DEPLOYMENTS, deployment("web", "nginx:1"))
         await one.fleet.eventually(lambda: one.has(["florin"], f"{DEPLOYMENTS}/web"), "the copy")
+        await one.delete(one.workloads[0], f"{DEPLOYMENTS}/web")
+        await one.fleet.eventually(lambda: one.lacks(["florin"], f"{DEPLOYMENTS}/web"), "the withdrawal")
+        await one.at_rest()
+        assert await one.has(["florin"], f"{BINDINGS}/kube")
         await one.placement(0, "p", namespaceSelector=PROD)
-        await one.fleet.eventually(lambda: one.says("NotServed", "deployments.apps shop/web"))
-        assert await one.lacks(["florin"], f"{BINDINGS}/kube")
+        await one.fleet.eventually(lambda: one.lacks(["florin"], f"{BINDINGS}/kube"), "the withdrawal of the binding")
 
 
 async def test_a_change_of_upsync_alone_updates_the_syncer_configs() -> None:

@@ -233,6 +233,7 @@ class Model:
             needed = {Part(SPACE, "", part.namespace) for part in selected if part.namespace}
             needed |= {Part(SPACE, "", name) for name in self.whole(cluster, what)}
             needed |= {WIDGET_DEFINITION for part in selected if part.kind == WIDGETS}
+            needed |= {Part(BINDING, "", "kube") for part in selected if part.kind == DEPLOYMENTS}
             for part in needed - selected.keys():
                 found.setdefault(part, {}).setdefault(cluster, None)
             for part, how in selected.items():

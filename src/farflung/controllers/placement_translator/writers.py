@@ -316,6 +316,11 @@ def _not_a_copy(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
 
 def refusal(copy: Copy, reason: str, route: Route) -> str:
     """Names only objects of the placement's own workspace, and its Location."""
+    if reason == names.KIND_IN_USE:
+        return (
+            f"{copy.part} in {copy.mailbox}: the mailbox of the Location {route.location} serves {copy.part.kind} of "
+            "another APIExport, so nothing is copied (bind the APIExport that the other workspaces placed there bind)"
+        )
     unit = unit_of(copy.part)
     what = f"the {'namespace' if unit.kind == NAMESPACES else 'name'} at the Location {route.location}"
     if reason == names.NAMESPACE_RESERVED:
