@@ -213,8 +213,11 @@ class RbacPolicy:
     # --- updates ----------------------------------------------------------------------------------
 
     def follow(self, key: str, entry: Entry | None) -> None:
-        """Set a role or binding; None: it was deleted."""
+        """Set a role or binding; None: it was deleted.  Copies in mailboxes grant nothing: other tenants have copies
+        there too."""
         identity = objects.name_in(key)
+        if entry is not None and objects.is_copy(entry):
+            entry = None
         if key.startswith((ROLES, CLUSTER_ROLES)):
             if entry is None:
                 self._roles.pop(identity, None)

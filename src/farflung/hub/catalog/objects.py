@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from farflung.apis.edge.names import PROJECTION
 from farflung.apis.resource import Resource
 from farflung.machinery.codec.json import TOO_DEEP
 from farflung.machinery.errors import Obj, bad_request
@@ -40,6 +41,7 @@ METADATA_ORDER: Final = (
 REVISION: Final = b'"resourceVersion":"'
 UID: Final = b'"uid":"'
 CREATED: Final = b'"creationTimestamp":"'
+COPY_MARK: Final = f'"{PROJECTION}"'.encode()
 DELETED: Final = b'"deletionTimestamp"'
 OWNERS: Final = b'"ownerReferences"'
 MANAGED_FIELDS: Final = b'"managedFields":['
@@ -175,6 +177,11 @@ def labels_of(entry: Entry) -> dict[str, str]:
     if entry.note is None:
         entry.note = _decode_labels(entry.value).metadata.labels or _NO_LABELS
     return entry.note  # type: ignore[no-any-return]
+
+
+def is_copy(entry: Entry) -> bool:
+    """Whether this is the copy of an object in a mailbox.  It is meant for a cluster, and has no effect in the hub."""
+    return COPY_MARK in entry.value and PROJECTION in (decode(entry)["metadata"].get("annotations") or ())
 
 
 @dataclass(frozen=True, slots=True)

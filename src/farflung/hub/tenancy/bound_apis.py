@@ -125,6 +125,7 @@ _decode = msgspec.json.Decoder(_Binding).decode
 
 
 def binding_state(entry: Entry) -> BindingState:
+    """A copy in a mailbox accepts no claims, because other tenants have copies there too."""
     read = _decode(entry.value)
     status = read.status or _Status()
     export = (read.spec.reference.export if read.spec and read.spec.reference else None) or _Export()
@@ -137,7 +138,7 @@ def binding_state(entry: Entry) -> BindingState:
         ExportKey(status.apiExportClusterName, export.name) if status.apiExportClusterName else None,
         any(one.type == EXPORT_VALID and one.status == "True" for one in status.conditions or ()),
         bound,
-        tuple(claim_of(claim) for claim in status.appliedPermissionClaims or ()),
+        () if objects.is_copy(entry) else tuple(map(claim_of, status.appliedPermissionClaims or ())),
         read.metadata.deletionTimestamp is not None,
         read.metadata.creationTimestamp,
         any(one.type == UP_TO_DATE and one.status == "False" for one in status.conditions or ()),
