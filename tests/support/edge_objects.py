@@ -77,14 +77,18 @@ def deployment(name: str, image: str = "registry.example.com/none:1", **spec: An
     return obj(DEPLOYMENTS, name, {"spec": {"selector": {"matchLabels": labels}, "template": template, **spec}})
 
 
+def schema_of(spec: Obj) -> Obj:
+    """Of a version of a definition; `spec`: the schema of that part of its objects."""
+    return {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": OPEN}}}
+
+
 def definition(collection: Collection, *, namespaced: bool = True, status: bool = True, spec: Obj | None = None) -> Obj:
     """Of a kind of its own; `spec`: the schema of that part of its objects."""
-    schema = {"type": "object", "properties": {"spec": spec or OPEN, "status": OPEN}}
     version: Obj = {
         "name": collection.version,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": schema},
+        "schema": schema_of(spec or OPEN),
         **({"subresources": {"status": {}}} if status else {}),
     }
     names = {"plural": collection.plural, "singular": collection.kind.lower(), "kind": collection.kind}

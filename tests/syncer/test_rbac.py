@@ -6,13 +6,15 @@ from itertools import product
 from typing import Any
 
 import pytest
+from edge_objects import definition
 from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
 from platform_harness import MAPS, OPERATOR, RBAC
 from registered import Registry, name_of, registry
 
+from farflung.apis.names import Collection
 from farflung.hub.request.attributes import Attributes
 from farflung.machinery.errors import Obj
-from farflung.placement.names import GroupResource
+from farflung.placement.names import DEFINITIONS, GroupResource
 from farflung.syncer.rbac import (
     NAMESPACES,
     SEEN,
@@ -30,6 +32,7 @@ GROUP = "rbac.authorization.k8s.io"
 ROLES = GroupResource(GROUP, "roles")
 WIDGETS, JOBS = GroupResource("example.com", "widgets"), GroupResource("batch", "jobs")
 FLANGES = GroupResource("group1.test", "flanges")
+DEFINED = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NODES = GroupResource("", "nodes")
 
 
@@ -110,8 +113,12 @@ def test_only_a_syncer_that_applies_roles_may_grant_other_rights() -> None:
 def test_in_the_mailbox_only_upsynced_kinds_may_be_created_and_deleted() -> None:
     rules = mailbox_rules(synced_kinds(SPEC), "me")
     assert allowing(rules, "delete") == allowing(rules, "update") == {FLANGES, NAMESPACES}
-    assert allowing(rules, "create") == {FLANGES, NAMESPACES, ("", "serviceaccounts/token")}
+    assert allowing(rules, "create") == {FLANGES, NAMESPACES, DEFINITIONS, ("", "serviceaccounts/token")}
+    [defining] = [rule for rule in rules if "create" in rule["verbs"] and rule["resources"] == [DEFINITIONS.resource]]
+    assert defining["resourceNames"] == ["flanges.group1.test"]
     assert allowing(mailbox_rules(synced_kinds({}), "me"), "delete") == set()
+    upsyncs_core = {"upsync": [{"apiGroup": "", "resources": ["configmaps"]}]}
+    assert DEFINITIONS not in allowing(mailbox_rules(synced_kinds(upsyncs_core), "me"), "create")
 
 
 def test_what_gives_rights_in_namespaces_is_seen_in_the_mailbox_before_any_placement_names_it() -> None:
@@ -200,6 +207,30 @@ async def test_a_syncer_changes_nothing_in_its_mailbox_but_what_it_is_there_for(
             ("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
             ("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
         }
+
+
+async def test_a_syncer_defines_no_kinds_but_those_that_it_upsyncs() -> None:
+    async with registry("florin") as one:
+        registered = await one.register("florin", allowed_up=frozenset({FLANGES}))
+        hub, at = one.fleet.hub, f"/clusters/{registered.cluster}{DEFINED}"
+        force = {"fieldManager": "x", "force": "true"}
+
+        async def apply(collection: Collection) -> int:
+            body = definition(collection)
+            path = f"{at}/{body['metadata']['name']}"
+            return (await hub.of(registered.token, "PATCH", path, body, force, content_type=APPLY_PATCH)).status
+
+        flanges = Collection("group1.test", "v1", "flanges", "Flange")
+        with hub.writes_nothing():
+            assert (await hub.of(registered.token, "POST", at, definition(flanges))).status == 403
+            assert (
+                await hub.of(registered.token, "PUT", f"{at}/flanges.group1.test", definition(flanges))
+            ).status == 403
+            for other in (("group1.test", "cogs", "Cog"), ("other.test", "flanges", "Flange")):
+                assert await apply(Collection(other[0], "v1", *other[1:])) == 403
+        assert [await apply(flanges), await apply(flanges)] == [201, 200]
+        assert (await hub.of(registered.token, "DELETE", f"{at}/flanges.group1.test")).status == 403
+        assert (await hub.of(registered.token, "DELETE", at)).status == 403
 
 
 async def test_a_syncer_has_no_permissions_elsewhere() -> None:

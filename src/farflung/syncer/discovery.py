@@ -15,6 +15,7 @@ from farflung.client.errors import ClientError, InvalidResponse
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.placement.names import GroupResource
+from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 
@@ -120,6 +121,10 @@ class SideDiscovery:
     async def run(self) -> None:
         """Until cancelled."""
         await self._definitions.run()
+
+    def definition_state(self, name: str) -> str | None:
+        """A text that changes with the edge's definition of that name; None: there is none."""
+        return self._definitions.cache.get(Key("", "", name))
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.info(what, v=2, side="edge", error=str(error))

@@ -70,6 +70,7 @@ FOLLOW: Final = (*READ, "patch")  #: of a copy in the mailbox: its finalizer
 BRING: Final = (*READ, "create", "patch", "delete")  #: of objects that the syncer applies
 RETURN: Final = (*READ, "create", "update", "patch", "delete")
 STATUS: Final = ("patch",)
+DEFINE: Final = ("get", "create", "patch")  #: of the definitions of upsynced kinds, by server-side apply
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,8 @@ def mailbox_rules(kinds: SyncedKinds, account: str) -> list[Obj]:
     if kinds.up:
         rules += _by_group(kinds.up | {NAMESPACES}, RETURN)
         rules += _by_group(kinds.up - WITHOUT_STATUS, STATUS, "/status")
+    if definitions := sorted(f"{plural}.{group}" for group, plural in kinds.up if group):
+        rules.append({**_rule(DEFINITIONS.group, [DEFINITIONS.resource], DEFINE), "resourceNames": definitions})
     return rules
 
 

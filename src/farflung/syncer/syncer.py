@@ -21,6 +21,7 @@ from farflung.runtime.reflector import Environment
 from farflung.syncer.configuration import REPORTED, ConfigInformers
 from farflung.syncer.context import SyncerContext, SyncerOptions
 from farflung.syncer.copies import MailboxCopy, read_edge_object
+from farflung.syncer.definitions import UpsyncedDefinitions
 from farflung.syncer.discovery import SharedKinds, Side, SideDiscovery
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.edge import EdgeClient, EdgeProbe
@@ -96,8 +97,14 @@ class Syncer:
             self.progress,
             lambda part: self._configuration.scope.covers(part),
         )
+        self._definitions = UpsyncedDefinitions(context, self._discovery.definition_state, self._on_definition)
         self.upsync = Upsync(
-            context, self._upsynced, self._edge_objects, lambda: self._configuration.scope, self.problems
+            context,
+            self._upsynced,
+            self._edge_objects,
+            lambda: self._configuration.scope,
+            self._definitions.copy,
+            self.problems,
         )
         self._downsync_watches = DownsyncWatches(context, self._copies, self._downsynced, self.downsync)
         self._upsync_watches = UpsyncWatches(context, self._upsynced, self._edge_objects, self.problems)
@@ -196,6 +203,11 @@ class Syncer:
 
     def _on_edge_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
         self.upsync.on_change(part, cluster, obj)
+
+    def _on_definition(self) -> None:
+        """The mailbox has another definition, which may not prune fields any more."""
+        self._discovery.doubt("mailbox")
+        self.upsync.enqueue_all()
 
     def _on_copies_listed(self, kind: GroupResource) -> None:
         self.problems.clear(all_of(kind), Direction.DOWN)
@@ -401,6 +413,9 @@ class Syncer:
         is_mailbox_known = self._identity.cluster is not None
         if self._upsync_watches.plan(group, wanted, is_known=is_known, is_mailbox_known=is_mailbox_known):
             lacking.add("mailbox")
+        if is_known and is_mailbox_known:
+            for part in self._definitions.plan(self._upsync_watches.named):
+                self.upsync.on_change(part, "", None)
         self.problems.keep_kinds(self._synced_kinds(), Direction.DOWN)
         self._remember_kinds()
         self._reporter.notify()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 
@@ -14,7 +14,7 @@ from farflung.client.errors import AlreadyExists, ClientError, NotFound
 from farflung.client.rest import PatchType
 from farflung.lib.workqueue import WorkQueue
 from farflung.machinery.errors import Obj
-from farflung.placement.names import NAMESPACES, GroupResource, Part, is_system
+from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part, is_system
 from farflung.syncer.context import SyncerContext
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
 from farflung.syncer.downsync import STRANGERS, NotServedError
@@ -31,9 +31,11 @@ class Upsync:
         copies: KindInformers[Obj],
         objects: KindInformers[Obj],
         scope: Callable[[], SyncScope],
+        copy_definition: Callable[[str], Awaitable[None]],
         problems: Problems,
     ) -> None:
-        """`copies`: in the mailbox; `objects`: at the edge."""
+        """`copies`: in the mailbox; `objects`: at the edge; `copy_definition`: of the upsynced kind with that
+        definition."""
         self.queue: WorkQueue[Part] | None = None
         self._mailbox = context.options.mailbox
         self._edge = context.options.edge
@@ -42,6 +44,7 @@ class Upsync:
         self._kinds = context.kinds
         self._journal = context.journal
         self._scope = scope
+        self._copy_definition = copy_definition
         self._problems = problems
         self._now = context.options.now
         self._log = context.log
@@ -68,6 +71,9 @@ class Upsync:
 
     async def reconcile(self, part: Part, worker: int) -> float | None:
         try:
+            if part.kind == DEFINITIONS and not self._scope().upsyncs(*part):
+                await self._copy_definition(part.name)
+                self._problems.clear(part, Direction.UP)
             return await self._reconcile(part)
         except ClientError as error:
             self._report(part, *describe_error(part, error))

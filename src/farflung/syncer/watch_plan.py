@@ -116,6 +116,8 @@ class UpsyncWatches:
         The syncer still watches a kind in the mailbox that the scope does not name any more.  A list without our
         objects, or a refusal, may be wrong, and our objects are to be withdrawn when they appear."""
         named = self._named(scope)
+        for unnamed in self.named - named:
+            self._problems.clear(all_of(unnamed), Direction.UP)
         self.named = frozenset(named)
         every = named | self._journal.get_kinds(UPSYNCED)
         if is_known:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from edge_contract import Link, is_gone
-from edge_objects import MAPS, NAMESPACES, definition, obj, scope, upsync
+from edge_objects import DEFINITIONS, MAPS, NAMESPACES, definition, obj, schema_of, scope, upsync
 
 from farflung.apis.edge.names import DOWNSYNCED, UPSYNCED
 from farflung.apis.names import Collection
+from farflung.machinery.errors import Obj
+
+SIZED: Obj = {"type": "object", "properties": {"size": {"type": "integer"}}}
 
 
 async def defined(link: Link, *collections: Collection) -> None:
@@ -116,14 +119,64 @@ async def test_what_went_down_does_not_come_up_and_what_came_up_does_not_go_down
     assert not await is_gone(link.cluster, widgets, "born", namespace)
 
 
-async def test_a_kind_that_the_mailbox_does_not_have_yet_comes_up_when_it_does(link: Link) -> None:
+async def test_the_definition_of_a_kind_comes_up_with_its_objects_and_follows_changes(link: Link) -> None:
     widgets, namespace = link.kind("widgets", "Widget"), link.called("here")
-    await link.define(link.cluster, widgets=definition(widgets))
+    wanted = definition(widgets, spec=SIZED)
+    webhook = {"url": "https://converter.example.com/convert"}
+    wanted["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": webhook, "conversionReviewVersions": ["v1"]},
+    }
+    await link.define(link.cluster, widgets=wanted)
+    await link.at_edge_already(widgets, obj(widgets, "one", {"spec": {"size": 1}}), namespace)
     await link.configure(upsync=[upsync(widgets.group, ["widgets"], ["*"], ["*"])])
     await link.start()
-    await link.at_edge_already(widgets, obj(widgets, "one", {"spec": {"size": 1}}), namespace)
+    await link.in_mailbox(widgets, "one", namespace)
+    name = wanted["metadata"]["name"]
+    copy = await link.mailbox.get(DEFINITIONS, name)
+    assert copy["metadata"]["annotations"][UPSYNCED] == f"CustomResourceDefinition/{name}"
+    assert copy["spec"]["conversion"] == {"strategy": "None"}
+
+    changed = {**SIZED, "properties": {**SIZED["properties"], "color": {"type": "string"}}}
+    versions = [{**wanted["spec"]["versions"][0], "schema": schema_of(changed)}]
+    await link.cluster.patch(DEFINITIONS, name, {"spec": {"versions": versions}})
+    await link.eventually(
+        lambda: link.cluster.patch(widgets, "one", {"spec": {"color": "red"}}, namespace), "the field at the edge"
+    )
+    await link.in_mailbox(widgets, "one", namespace, lambda one: one["spec"] == {"size": 1, "color": "red"})
+
+    await link.mailbox.delete(DEFINITIONS, name)
+    await link.in_mailbox(widgets, "one", namespace)
+    written = await link.settled()
+    await link.restart()
+    assert await link.settled() == [], written
+    await link.configure()
+    await link.gone_in_mailbox(widgets, "one", namespace)
     await link.settled()
+    assert not await is_gone(link.mailbox, DEFINITIONS, name), "its deletion would delete all objects of the kind"
+    await link.no_problem()
+
+
+async def test_a_definition_that_the_syncer_may_not_write_or_did_not_write_is_left_alone(link: Link) -> None:
+    widgets, gadgets, namespace = link.kind("widgets", "Widget"), link.kind("gadgets", "Gadget"), link.called("here")
+    await link.define(link.cluster, widgets=definition(widgets), gadgets=definition(gadgets))
+    own = definition(gadgets)
+    await link.define(link.mailbox, gadgets=own)
+    await link.register(up=[gadgets])
+    await link.configure(upsync=[upsync(widgets.group, ["widgets", "gadgets"], ["*"], ["*"])])
+    await link.start()
+    for collection in (widgets, gadgets):
+        await link.at_edge_already(collection, obj(collection, "one", {"spec": {"size": 1}}), namespace)
+    await link.in_mailbox(gadgets, "one", namespace)
+    problem = await link.problem(f"widgets.{widgets.group}", "Forbidden")
+    assert problem["direction"] == "up"
+    found = await link.mailbox.get(DEFINITIONS, own["metadata"]["name"])
+    assert UPSYNCED not in found["metadata"].get("annotations", {})
+    await link.configure(upsync=[upsync(widgets.group, ["gadgets"], ["*"], ["*"])])
+    await link.no_problem()
+    await link.register(up=[widgets, gadgets])
     await link.define(link.mailbox, widgets=definition(widgets))
+    await link.configure(upsync=[upsync(widgets.group, ["widgets"], ["*"], ["*"])])
     await link.in_mailbox(widgets, "one", namespace)
     await link.no_problem()
 
