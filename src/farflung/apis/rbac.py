@@ -10,10 +10,22 @@ from typing import Any, Final
 from farflung.apis.names import RBAC_GROUP
 from farflung.apis.printers import age_of, name_of, part
 from farflung.apis.resource import Group
-from farflung.apis.rows import Always, Default, Defaults, Each, Enum, Format, Required, Struct, Validation, When
-from farflung.apis.validation import Errors, Rules, check_name, check_selector, check_supported
+from farflung.apis.rows import (
+    Always,
+    Default,
+    Defaults,
+    Each,
+    Enum,
+    Format,
+    Optional,
+    Required,
+    Struct,
+    Validation,
+    When,
+)
+from farflung.apis.validation import LARGEST_FOLLOWED, Errors, Rules, check_name, check_selector, check_supported
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, invalid_value, not_supported, required
+from farflung.machinery.errors import FieldError, Obj, invalid_value, not_supported, required, too_many
 from farflung.machinery.table import AGE, NAME, Column, Printer
 
 UNRESOLVED = "If the RoleRef cannot be resolved, the Authorizer must return an error."
@@ -84,6 +96,7 @@ def default_role(obj: Obj) -> None:
         obj["rules"] = None
 
 
+MOST_SELECTORS: Final = 100  #: of an aggregated role; the hub compares each role with all of them
 SELECTORS_REQUIRED: Final = "at least one clusterRoleSelector required if aggregationRule is non-nil"
 
 
@@ -105,12 +118,18 @@ def _check_rule(rule: Obj, path: str, errors: Errors, *, namespaced: bool) -> No
         errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
 
 
+def _check_number(selectors: Sequence[Obj], field: str, errors: Errors) -> None:
+    if len(selectors) > MOST_SELECTORS:
+        errors.append(too_many(field, len(selectors), MOST_SELECTORS))
+
+
 ROLE: Final = Validation(Each("rules", partial(_check_rule, namespaced=True)))
 CLUSTER_ROLE: Final = Validation(
     Each("rules", partial(_check_rule, namespaced=False)),
     Struct(
         "aggregationRule",
         Required("clusterRoleSelectors", detail=SELECTORS_REQUIRED),
+        Optional("clusterRoleSelectors", _check_number),
         Each("clusterRoleSelectors", check_selector),
     ),
 )
@@ -166,6 +185,7 @@ def _binding(kinds: Sequence[str], *, namespaced: bool) -> Rules:
         ),
         validate_update=validate_binding_update,
         create_on_update=True,
+        largest=LARGEST_FOLLOWED,
     )
 
 

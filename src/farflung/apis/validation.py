@@ -48,6 +48,11 @@ class Deletion(Enum):
     TWO_PHASE = auto()  #: … and never removes it; `spec.finalizers` keep it as metadata.finalizers do (Namespaces)
 
 
+LARGEST: Final = 3 * 1024 * 1024  #: bytes of an object
+#: … of kinds of which the hub reads every change at once: it takes some milliseconds
+LARGEST_FOLLOWED: Final = 256 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     name: Callable[[str], Sequence[str]]  #: what is wrong with a name, in Kubernetes' words; () if nothing
@@ -70,6 +75,7 @@ class Rules:
     undeletable: frozenset[str] = frozenset()  #: names of objects that cannot be deleted
     returns_deleted: bool = False  #: a deletion is answered with the object, not with a Status
     short_finalizers: bool = False  #: a finalizer needs no slash (custom resources)
+    largest: int = LARGEST  #: bytes of an object
 
 
 # --- Checks of single fields that many kinds share ------------------------------------------------

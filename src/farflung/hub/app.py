@@ -7,6 +7,7 @@ Reads return at once; writes and watches are awaited.  Errors below become a Sta
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import platform
 from collections.abc import Awaitable
@@ -30,11 +31,13 @@ from farflung.hub.request import attributes
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.audit import Audit, Trail
 from farflung.hub.request.target import RequestRoute, Target, target_of
+from farflung.hub.request.turns import in_turns
 from farflung.hub.request.user import User
 from farflung.hub.routing.dispatcher import VERBS, Dispatcher, page_not_found
 from farflung.hub.routing.routes import OneCluster, Routes
 from farflung.lib.version import __version__
 from farflung.machinery.errors import ApiError, no_such_path, unauthorized
+from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.store.base import Unavailable
 
 log = logging.getLogger(__name__)
@@ -82,13 +85,18 @@ class Hub:
 
     def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
         trail = self.audit.begin(request)
+        token = ALLOWANCE.set(TurnAllowance())
         try:
             answer = self._dispatch(request, trail)
+        except TurnOver:
+            return self._finish(request, self._dispatch_later(request, trail), trail)
         except (ApiError, Unavailable) as error:
             return self._counted(request, refused(request, error), trail)
         except BaseException:
             self._fail(trail)
             raise
+        finally:
+            ALLOWANCE.reset(token)
         if isinstance(answer, Response | Stream):
             return self._counted(request, self._guarded(request, answer), trail)
         return self._finish(request, answer, trail)
@@ -96,18 +104,33 @@ class Hub:
     def admit(self, request: Request) -> str | Response:
         """The sender of a request whose body has not arrived yet, or the response that refuses the request."""
         trail = self.audit.begin(request)
+        token = ALLOWANCE.set(TurnAllowance())
         try:
-            route, target, user = self._enter(request, trail)
-            if target is None:
-                self._routes.check(route.cluster, route.view, user, attributes.of_path(request.method, route.path))
-            else:
-                access = attributes.of_target(request.method, target, request.query)
-                self._routes.check(target.cluster, target.view, user, access)
+            user = self._admitted(request, trail)
+        except TurnOver:  # the request is authorized when its body has arrived
+            user = self._authenticator.user_of(request)
         except (ApiError, Unavailable) as error:
             response = refused(request, error)
             self._counted(request, response, trail)
             return response
+        finally:
+            ALLOWANCE.reset(token)
         return f"{user.cluster}/{user.name}"
+
+    def _admitted(self, request: Request, trail: Trail | None) -> User:
+        route, target, user = self._enter(request, trail)
+        if target is None:
+            self._routes.check(route.cluster, route.view, user, attributes.of_path(request.method, route.path))
+        else:
+            access = attributes.of_target(request.method, target, request.query)
+            self._routes.check(target.cluster, target.view, user, access)
+        return user
+
+    async def _dispatch_later(self, request: Request, trail: Trail | None) -> Answer:
+        """In later turns, for example because the roles of the cluster are being read."""
+        await asyncio.sleep(0)
+        answer = await in_turns(lambda: self._dispatch(request, trail))
+        return answer if isinstance(answer, Response | Stream) else await answer
 
     async def _finish(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
         try:
@@ -115,10 +138,7 @@ class Hub:
                 try:
                     return self._counted(request, self._guarded(request, await answer), trail)
                 except Redefined:
-                    again = self._dispatch(request, trail)
-                    if isinstance(again, Response | Stream):
-                        return self._counted(request, self._guarded(request, again), trail)
-                    answer = again
+                    answer = self._dispatch_later(request, trail)
         except (ApiError, Unavailable) as error:
             return self._counted(request, refused(request, error), trail)
         except BaseException:

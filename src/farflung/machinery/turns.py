@@ -22,21 +22,26 @@ TURN_COST: Final = 100_000  #: at most ten milliseconds
 TURN_WORK: Final = 1 << 19  #: about ten milliseconds
 
 
+INDIVISIBLE: Final = 3 * TURN_WORK  #: work that a turn may do if it does nothing else
+
+
 class TurnAllowance:
     """The cost and work that are left in one turn."""
 
-    __slots__ = ("cost", "work")
+    __slots__ = ("_whole", "cost", "work")
 
     def __init__(self, cost: int = TURN_COST, work: int = TURN_WORK) -> None:
+        self._whole = (cost, work)
         self.cost = cost
         self.work = work
 
-    def take(self, cost: int, work: int) -> None:
-        """Raises TurnOver if it is exceeded."""
-        self.cost -= cost
+    def take(self, work: int) -> None:
+        """Raises TurnOver if it is exceeded.  A turn that did nothing yet may do three times as much."""
+        if self.cost < 0 or work > self.work:
+            is_untouched = (self.cost, self.work) == self._whole
+            if not is_untouched or work * TURN_WORK > self.work * INDIVISIBLE:
+                raise TurnOver
         self.work -= work
-        if self.cost < 0 or self.work < 0:
-            raise TurnOver
 
 
 #: of the current task; None: it takes as long as it needs
@@ -47,7 +52,7 @@ def spend(work: int) -> None:
     """Take work from the allowance of the current task, if it has one, before it is done.  Raises TurnOver."""
     allowance = ALLOWANCE.get()
     if allowance is not None:
-        allowance.take(0, work)
+        allowance.take(work)
 
 
 def at_once(steps: Steps[T]) -> T:
@@ -84,7 +89,7 @@ class Paced(Generic[T]):
         try:
             while True:
                 if allowance is not None:
-                    allowance.take(0, self._next)
+                    allowance.take(self._next)
                 self._next = 0
                 self._next = next(steps)
         except StopIteration as end:

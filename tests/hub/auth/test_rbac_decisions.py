@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from farflung.hub.auth.authorizer import LARGEST, Authorizer
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import ADMINISTRATORS, ANONYMOUS, User
 from farflung.machinery.errors import ApiError, Obj
+from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.store.base import ABSENT
 from farflung.store.memory import MemoryStore
 
@@ -99,6 +101,38 @@ def test_the_index_decides_as_a_scan_of_everything_after_every_change(history: l
             for one in ALL_ASKED:
                 assert anew.decide("root", user, one) == authorizer.decide("root", user, one)
                 assert not anew.decide("other", user, one).allowed or is_public(one)
+
+    asyncio.run(run())
+
+
+@settings(max_examples=examples(50))
+@given(st.lists(writes(), max_size=12), st.lists(writes(), max_size=12), st.sampled_from(twin.USERS), twin.requests())
+def test_roles_that_are_read_in_several_turns_decide_as_a_scan_also_if_they_change_between_the_turns(
+    before: list[Any], during: list[Any], user: User, asked: Attributes
+) -> None:
+    async def run() -> None:
+        cluster = Cluster(MemoryStore())
+        for write in before:
+            await cluster.put(*write)
+        authorizer = Authorizer(cluster.store)
+        changes = iter(during)
+        while True:
+            token = ALLOWANCE.set(TurnAllowance(work=3_000))
+            try:
+                decision = authorizer.decide("root", user, asked)
+                break
+            except TurnOver:
+                pass
+            finally:
+                ALLOWANCE.reset(token)
+            for write in islice(changes, 1):
+                await cluster.put(*write)
+        assert decision.allowed == (twin.is_allowed(cluster.objects, user, asked) or is_public(asked))
+        for write in changes:
+            await cluster.put(*write)
+        for one in ALL_ASKED:
+            expected = twin.is_allowed(cluster.objects, user, one) or is_public(one)
+            assert authorizer.decide("root", user, one).allowed == expected
 
     asyncio.run(run())
 

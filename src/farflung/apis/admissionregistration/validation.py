@@ -32,6 +32,7 @@ from farflung.apis.rows import (
     new_status,
 )
 from farflung.apis.validation import (
+    LARGEST_FOLLOWED,
     Errors,
     Rules,
     check_name,
@@ -487,8 +488,11 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
         prepare_create=new_status({}),
         prepare_update=keep_status,
         prepare_status=keep_spec,
+        largest=LARGEST_FOLLOWED,
     ),
     (POLICIES_GROUP, "ValidatingAdmissionPolicyBinding"): _rules(
-        Defaults(Default("spec", {}), Struct("spec.matchResources", *RESOURCES_DEFAULTS)), BINDING
+        Defaults(Default("spec", {}), Struct("spec.matchResources", *RESOURCES_DEFAULTS)),
+        BINDING,
+        largest=LARGEST_FOLLOWED,
     ),
 }

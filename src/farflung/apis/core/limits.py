@@ -32,7 +32,7 @@ from farflung.apis.rows import (
     When,
     new_status,
 )
-from farflung.apis.validation import Errors, Rules, keep_spec, keep_status, spec_of
+from farflung.apis.validation import LARGEST_FOLLOWED, Errors, Rules, keep_spec, keep_status, spec_of
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, invalid_value, required
 from farflung.machinery.quantity import ONE, parse
@@ -259,6 +259,7 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
         default=default_limit_range,
         validate=LIMIT_RANGE,
         create_on_update=True,
+        largest=LARGEST_FOLLOWED,
     ),
     ("", "ResourceQuota"): Rules(
         name=names.dns_subdomain,
@@ -272,5 +273,6 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
             Optional("status.hard", check_quota_amounts), Optional("status.used", check_quota_amounts)
         ),
         returns_deleted=True,
+        largest=LARGEST_FOLLOWED,
     ),
 }

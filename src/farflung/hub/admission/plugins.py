@@ -240,9 +240,9 @@ class Plugins:
     def _has_quota(self, call: Call) -> bool:
         return self.quotas.are_in(call.target.cluster, call.target.namespace)
 
-    def _check_escalation(self, write: Write) -> None:
+    def _check_escalation(self, write: Write) -> Awaitable[None] | None:
         call = write.call
-        check_no_escalation(self.authorizer, call.user, call.target, write.new, write.old)
+        return check_no_escalation(self.authorizer, call.user, call.target, write.new, write.old)
 
     def _check_signer_rights(self, write: Write) -> None:
         call = write.call

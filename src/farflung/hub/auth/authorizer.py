@@ -9,15 +9,16 @@ its writer gets a response.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 from farflung.hub.auth.rbac import (
     BINDINGS,
     CLUSTER_BINDINGS,
     CLUSTER_ROLES,
     DENIED,
+    READING,
     ROLES,
     STORAGE_PREFIXES,
     Grant,
@@ -28,12 +29,19 @@ from farflung.hub.auth.rbac import (
 from farflung.hub.request.attributes import Attributes, Decision
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.machinery.errors import ApiError, forbidden
+from farflung.machinery.turns import INDIVISIBLE, Paced, Steps
 from farflung.store.base import Change, Store
 
 PUBLIC: Final = frozenset({"healthz", "livez", "readyz", "version"})
 ALLOWED: Final = Decision(True)
 CACHED_BYTES: Final = 32 * 1024 * 1024  #: bytes of cached grants; each saves a microsecond …
 LARGEST: Final = 64 * 1024  #: … and of one grant: clients choose the attributes
+FOLLOWING: Final = 1_000  #: work of adding a role or binding to an index
+
+
+class LoadingPolicy(NamedTuple):
+    policy: RbacPolicy  #: not complete yet
+    steps: Paced[RbacPolicy]
 
 
 class Authorizer:
@@ -43,6 +51,7 @@ class Authorizer:
         self._store = store
         self._shared = shared
         self._policies: dict[str, RbacPolicy] = {}
+        self._loading: dict[str, LoadingPolicy] = {}
         self._numbers = count(1)
         self._grants: dict[tuple[object, ...], Grant] = {}
         self._cached_bytes = 0  #: approximately
@@ -111,26 +120,44 @@ class Authorizer:
         """Drop the index of a cluster.  It is loaded again when needed."""
         if cluster != self._shared:
             self._policies.pop(cluster, None)
+            self._loading.pop(cluster, None)
 
     def _policy(self, cluster: str) -> RbacPolicy:
         return self._policies.get(cluster) or self._load(cluster)
 
     def _load(self, cluster: str) -> RbacPolicy:
-        """A cluster without roles and bindings is not cached, because clients can request any cluster name."""
-        shared = self._policy(self._shared) if self._shared and cluster != self._shared else None
-        policy = RbacPolicy(shared)
-        policy.generation = next(self._numbers)
-        homes = STORAGE_PREFIXES if cluster and "/" not in cluster else ()
-        entries = [entry for home in homes for entry in self._store.list(f"{home}{cluster}/").entries]
-        for entry in entries:
-            policy.follow(entry.key, entry)
-        if entries or cluster == self._shared:
-            self._policies[cluster] = policy
+        """Raises TurnOver if the current task has an allowance that is too small.  A cluster without roles and bindings
+        is not cached, because clients can request any cluster name."""
+        loading = self._loading.get(cluster)
+        if loading is None:
+            shared = self._policy(self._shared) if self._shared and cluster != self._shared else None
+            policy = RbacPolicy(shared)
+            policy.generation = next(self._numbers)
+            homes = STORAGE_PREFIXES if cluster and "/" not in cluster else ()
+            keys = [entry.key for home in homes for entry in self._store.list(f"{home}{cluster}/").entries]
+            if not keys:
+                if cluster == self._shared:
+                    self._policies[cluster] = policy
+                return policy
+            loading = self._loading[cluster] = LoadingPolicy(policy, Paced(lambda: self._loading_steps(policy, keys)))
+        self._policies[cluster] = loading.steps.value
+        del self._loading[cluster]
+        return loading.policy
+
+    def _loading_steps(self, policy: RbacPolicy, keys: Iterable[str]) -> Steps[RbacPolicy]:
+        """Between two steps, objects may change: `policy` follows these changes too."""
+        for key in keys:
+            entry = self._store.get(key)
+            if entry is not None:
+                yield min(FOLLOWING + READING * len(entry.value), INDIVISIBLE)
+                policy.follow(key, self._store.get(key))
         return policy
 
     def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             cluster = change.key.split("/", 4)[3]
+            if loading := self._loading.get(cluster):
+                loading.policy.follow(change.key, change.entry)
             policy = self._policies.get(cluster)
             if policy is None:
                 continue

@@ -9,19 +9,23 @@ without another box is a few boxes, so combinations are never enumerated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import Final, NamedTuple
 
 from farflung.apis.names import RBAC_GROUP
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.rbac import PolicyRule, aggregate, rule_of
+from farflung.hub.auth.rbac import INDEXING, PolicyRule, aggregate, rule_of
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.target import Target
+from farflung.hub.request.turns import finished, in_turns
 from farflung.hub.request.user import User, is_administrator
 from farflung.machinery.errors import ApiError, Obj, forbidden, go_quote, not_found
+from farflung.machinery.turns import Steps, at_once
 
 MOST_WORK: Final = 1_000_000  #: comparisons with a word of a rule; a check that needs more fails
+COMPARING: Final = 200  #: work of the allowance of a turn, for a comparison of two rules …
+WORD: Final = 10  #: … and for a word
 MOST_LINES: Final = 500  #: of a message …
 MOST_VERBS: Final = 5000  #: … and verbs in all of its lines
 
@@ -41,18 +45,32 @@ class UncoveredRule(NamedTuple):
 def uncovered(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[UncoveredRule]:
     """The parts of the wanted rules that the owned rules do not allow.  Rules that are too expensive to compare count
     as not covered.  A rule without verbs, groups or resources allows nothing, and validation refuses it."""
+    return at_once(uncovered_steps(owned, wanted))
+
+
+def uncovered_steps(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> Steps[list[UncoveredRule]]:
     work = MOST_WORK
     found = []
     for rule in wanted:
         boxes = [box] if all(box := box_of(rule)) else []
         for owner in owned:
-            work -= sum(len(side) for box in boxes for side in box)
+            words = sum(len(side) for box in boxes for side in box)
+            work -= words
             if not boxes or work < 0:
                 break
+            yield COMPARING + WORD * words
             boxes = [piece for box in boxes for piece in without(box, owner, named=bool(rule.names))]
         if boxes:
             found.append(UncoveredRule(rule, boxes))
     return found
+
+
+def rule_steps(role: Obj) -> Steps[list[PolicyRule]]:
+    rules = []
+    for one in role.get("rules") or ():
+        yield INDEXING
+        rules.append(rule_of(one))
+    return rules
 
 
 def box_of(rule: PolicyRule) -> Box:
@@ -131,14 +149,15 @@ ALL_RULES: Final = (
 ROLES: Final = ("roles", "clusterroles")
 
 
-def check_no_escalation(authorizer: Authorizer, user: User, target: Target, new: Obj, old: Obj | None) -> None:
+def check_no_escalation(
+    authorizer: Authorizer, user: User, target: Target, new: Obj, old: Obj | None
+) -> Awaitable[None] | None:
     """Raises 403 if a role or binding grants more than its author may do."""
     if target.group != RBAC_GROUP or is_administrator(user) or (old is not None and only_removes_holders(new, old)):
-        return
+        return None
     if target.plural in ROLES:
-        check_role(authorizer, user, target, new, old or {})
-    else:
-        check_binding(authorizer, user, target, new)
+        return check_role(authorizer, user, target, new, old or {})
+    return check_binding(authorizer, user, target, new)
 
 
 def only_removes_holders(new: Obj, old: Obj) -> bool:
@@ -156,38 +175,39 @@ def _without(metadata: Obj, names: Sequence[str]) -> Obj:
     return {name: value for name, value in metadata.items() if name not in names}
 
 
-def check_role(authorizer: Authorizer, user: User, target: Target, new: Obj, old: Obj) -> None:
+async def check_role(authorizer: Authorizer, user: User, target: Target, new: Obj, old: Obj) -> None:
     escalate = Attributes("escalate", RBAC_GROUP, target.plural, "", target.namespace, target.name)
-    if authorizer.decide(target.cluster, user, escalate).allowed:
+    if (await in_turns(lambda: authorizer.decide(target.cluster, user, escalate))).allowed:
         return
-    wanted = [rule_of(rule) for rule in new.get("rules") or ()]
-    if problem := describe_escalation(authorizer, user, target, wanted):
+    wanted = await finished(lambda: rule_steps(new))
+    if problem := await describe_escalation(authorizer, user, target, wanted):
         raise escalation_refusal(target, new, problem)
     aggregates = new.get("aggregationRule") is not None or old.get("aggregationRule") is not None
-    if aggregates and describe_escalation(authorizer, user, target, ALL_RULES):
+    if aggregates and await describe_escalation(authorizer, user, target, ALL_RULES):
         raise escalation_refusal(target, new, "must have cluster-admin privileges to use the aggregationRule")
 
 
-def check_binding(authorizer: Authorizer, user: User, target: Target, new: Obj) -> None:
+async def check_binding(authorizer: Authorizer, user: User, target: Target, new: Obj) -> None:
     role = new.get("roleRef") or {}
     kind, name = role.get("kind", ""), role.get("name", "")
     plural = {"Role": "roles", "ClusterRole": "clusterroles"}.get(kind)
     if plural is None:
         return  # validation refuses it
     bind = Attributes("bind", role.get("apiGroup", ""), plural, "", target.namespace, name)
-    if authorizer.decide(target.cluster, user, bind).allowed:
+    if (await in_turns(lambda: authorizer.decide(target.cluster, user, bind))).allowed:
         return
     bound = authorizer.role(target.cluster, kind, target.namespace, name)
     if bound is None:
         raise not_found(RBAC_GROUP, target.plural, name)
-    if problem := describe_escalation(authorizer, user, target, bound.rules):
+    rules = await in_turns(lambda: bound.rules)
+    if problem := await describe_escalation(authorizer, user, target, rules):
         raise escalation_refusal(target, new, problem)
 
 
-def describe_escalation(authorizer: Authorizer, user: User, target: Target, wanted: Sequence[PolicyRule]) -> str:
+async def describe_escalation(authorizer: Authorizer, user: User, target: Target, wanted: Sequence[PolicyRule]) -> str:
     """The error about permissions that the user does not have; empty if there are none."""
-    owned, errors = authorizer.rules_of(target.cluster, user, target.namespace)
-    lacking = uncovered(owned, wanted)
+    owned, errors = await in_turns(lambda: authorizer.rules_of(target.cluster, user, target.namespace))
+    lacking = await finished(lambda: uncovered_steps(owned, wanted))
     if not lacking:
         return ""
     text = (

@@ -6,7 +6,7 @@ subject ─► scope (a namespace, or "" for the whole cluster) ─► bindings 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -19,6 +19,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.request.attributes import Decision
 from farflung.hub.request.user import SERVICE_ACCOUNT, User
 from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.turns import INDIVISIBLE, Paced, Steps
 from farflung.store.base import Entry
 
 OrderedSet = dict[str, None]  #: a set in the order of the object
@@ -75,22 +76,29 @@ def rule_of(obj: Obj) -> PolicyRule:
     return PolicyRule(*(dict.fromkeys(obj.get(part) or ()) for part in parts))
 
 
+class RoleIndex(NamedTuple):
+    rules: Sequence[PolicyRule]
+    about: Mapping[str, Sequence[PolicyRule]]  #: by resource
+    paths: Sequence[PolicyRule]  #: rules with paths
+
+
 class Role:
-    """The rules of a Role or ClusterRole, indexed by resource."""
+    """The rules of a Role or ClusterRole.  They are read when they are first used, because a role may have thousands.
+    Raises TurnOver if the current task has an allowance that is too small."""
 
-    __slots__ = ("_about", "_paths", "rules")
+    __slots__ = ("_index",)
 
-    def __init__(self, rules: Iterable[PolicyRule]) -> None:
-        self.rules = tuple(rules)
-        self._about: dict[str, list[PolicyRule]] = {}
-        for rule in self.rules:
-            for resource in rule.resources:
-                self._about.setdefault(resource, []).append(rule)
-        self._paths = tuple(rule for rule in self.rules if rule.paths)
+    def __init__(self, value: bytes) -> None:
+        """`value`: the stored role."""
+        self._index: Paced[RoleIndex] = Paced(lambda: role_steps(value))
+
+    @property
+    def rules(self) -> Sequence[PolicyRule]:
+        return self._index.value.rules
 
     def allowing(self, verb: str, group: str, resources: Iterable[str]) -> Sequence[PolicyRule]:
         """The rules that allow a verb on a resource, if only for some names.  `resources`: see `spellings`."""
-        about = self._about
+        about = self._index.value.about
         found: list[PolicyRule] = []
         for resource in resources:
             if resource in about:
@@ -98,7 +106,7 @@ class Role:
         return found
 
     def allows_path(self, verb: str, path: str) -> bool:
-        return any(rule.has_verb(verb) and rule.has_path(path) for rule in self._paths)
+        return any(rule.has_verb(verb) and rule.has_path(path) for rule in self._index.value.paths)
 
 
 def spellings(resource: str, subresource: str) -> tuple[str, ...]:
@@ -106,8 +114,21 @@ def spellings(resource: str, subresource: str) -> tuple[str, ...]:
     return (f"{resource}/{subresource}", "*", f"*/{subresource}") if subresource else (resource, "*")
 
 
-def role_of(obj: Obj) -> Role:
-    return Role(map(rule_of, obj.get("rules") or ()))
+READING: Final = 2  #: work of decoding a byte
+INDEXING: Final = 700  #: work of a rule
+
+
+def role_steps(value: bytes) -> Steps[RoleIndex]:
+    yield min(READING * len(value), INDIVISIBLE)
+    rules: list[PolicyRule] = []
+    about: dict[str, list[PolicyRule]] = {}
+    for one in orjson.loads(value).get("rules") or ():
+        yield INDEXING
+        rule = rule_of(one)
+        rules.append(rule)
+        for resource in rule.resources:
+            about.setdefault(resource, []).append(rule)
+    return RoleIndex(rules, about, [rule for rule in rules if rule.paths])
 
 
 CLUSTER_ROLES: Final = f"/{RBAC_GROUP}/clusterroles/"
@@ -222,7 +243,7 @@ class RbacPolicy:
             if entry is None:
                 self._roles.pop(identity, None)
             else:
-                self._roles[identity] = role_of(orjson.loads(entry.value))
+                self._roles[identity] = Role(entry.value)
             return
         old = self._bindings.pop(identity, None)
         if old is not None:

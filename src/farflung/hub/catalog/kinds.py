@@ -28,7 +28,6 @@ from farflung.store.base import Entry, Revision
 Convert = Callable[[Obj], Obj]
 
 NEVER: Final[Revision] = sys.maxsize
-LARGEST: Final = 3 * 1024 * 1024  #: bytes of an object
 
 
 class Conforms(Protocol):
@@ -147,8 +146,9 @@ class Kind:
         """The stored bytes of an object in the form that the rules use.  Raises 413 for an object that is too large,
         unless it was larger `before`: a patch may shrink it."""
         value = objects.encode(self.stored_as, obj if self.conversion is None else self.conversion.leave(obj))
-        if len(value) > max(LARGEST, before):
-            raise too_large(LARGEST)
+        largest = self.rules.largest
+        if len(value) > max(largest, before):
+            raise too_large(largest)
         return value
 
     def is_out_of_date(self, entry: Entry, obj: Obj) -> bool:

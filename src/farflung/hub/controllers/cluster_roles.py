@@ -10,7 +10,8 @@ So nested aggregated roles are complete at once, and two roles that contain each
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Final
 
 import orjson
@@ -26,10 +27,12 @@ from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
 from farflung.hub.request.media_types import APPLY_PATCH
 from farflung.machinery.errors import Obj
-from farflung.machinery.selectors import LabelSelector, selector_of
+from farflung.machinery.label_index import LabelIndex, SelectorIndex
+from farflung.machinery.selectors import Labels, LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 4
+AT_ONCE: Final = 2_000  #: rules that are added before other tasks run
 MANAGER: Final = "clusterrole-aggregation-controller"
 
 
@@ -110,7 +113,64 @@ def lacking(present: list[Obj], wanted: list[Obj]) -> list[Obj]:
     return [rule for rule in wanted if uncovered(owned, [rule_of(rule)])]
 
 
-Selectors = tuple[LabelSelector, ...]
+class ClusterRoleIndex:
+    """The labels and selectors of the ClusterRoles of one cluster."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}  #: of roles, by key
+        self._keys: dict[int, str] = {}
+        self._labels = LabelIndex()  #: of roles
+        self._selectors = SelectorIndex()  #: of aggregated roles
+        self._selecting: dict[int, str] = {}  #: number of a selector → key of its role
+        self._aggregated: dict[str, dict[int, LabelSelector]] = {}  #: key of a role → its selectors, by number
+        self._next = count()
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
+
+    @property
+    def aggregated(self) -> Collection[str]:
+        """The keys of aggregated roles."""
+        return self._aggregated.keys()
+
+    def put(self, key: str, labels: Labels, selectors: Iterable[LabelSelector]) -> None:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = next(self._next)
+            self._keys[number] = key
+        self._labels.put(number, labels)
+        self._forget_selectors(key)
+        found = {next(self._next): selector for selector in selectors}
+        for selecting, selector in found.items():
+            self._selectors.put(selecting, selector)
+            self._selecting[selecting] = key
+        if found:
+            self._aggregated[key] = found
+
+    def remove(self, key: str) -> None:
+        number = self._numbers.pop(key, None)
+        if number is not None:
+            del self._keys[number]
+            self._labels.remove(number)
+            self._forget_selectors(key)
+
+    def _forget_selectors(self, key: str) -> None:
+        for number in self._aggregated.pop(key, ()):
+            self._selectors.remove(number)
+            del self._selecting[number]
+
+    def containing(self, key: str, labels: Labels) -> set[str]:
+        """The aggregated roles that select a role with these labels."""
+        return {self._selecting[number] for number in self._selectors.matching(labels)} - {key}
+
+    def parts(self, key: str) -> list[str]:
+        """The roles that a role selects, by selector and name."""
+        return [
+            part
+            for selector in self._aggregated.get(key, {}).values()
+            for part in sorted(map(self._keys.__getitem__, self._labels.select(selector)))
+            if part != key
+        ]
 
 
 class ClusterRoleAggregationController:
@@ -118,8 +178,8 @@ class ClusterRoleAggregationController:
         self._store = store
         self._cluster_roles = kinds.builtin(CLUSTER_ROLES)
         self._client = client
-        self._selectors: dict[str, dict[str, Selectors]] = {}  #: cluster → key of an aggregated role → its selectors
-        self._labels: dict[str, dict[str, dict[str, str]]] = {}  #: cluster → key of a role → its labels
+        self._indexes: dict[str, ClusterRoleIndex] = {}  #: by cluster
+        self._labels: dict[str, Labels] = {}  #: of roles, by key
         self._subscriptions: list[Subscription] = []
         self.queue: ReconcileQueue[str] = ReconcileQueue("aggregated-roles", self._reconcile, workers=WORKERS)
 
@@ -127,8 +187,8 @@ class ClusterRoleAggregationController:
         self._subscriptions = [self._store.subscribe(CLUSTER_ROLES, self._on_changes)]
         for entry in self._store.list(CLUSTER_ROLES).entries:
             self._note(entry.key, entry)
-        for aggregated in self._selectors.values():
-            for key in aggregated:
+        for index in self._indexes.values():
+            for key in index.aggregated:
                 self.queue.add(key)
 
     def stop(self) -> None:
@@ -143,42 +203,38 @@ class ClusterRoleAggregationController:
             self._note(change.key, change.entry)
             for key in before | self._containing(change.key):
                 self.queue.add(key)
-            if change.key in self._selectors.get(cluster_in(change.key), ()):
+            if change.key in self._index(change.key).aggregated:
                 self.queue.add(change.key)
 
     def _note(self, key: str, entry: Entry | None) -> None:
         cluster = cluster_in(key)
-        selectors = self._selectors.setdefault(cluster, {})
-        labels = self._labels.setdefault(cluster, {})
-        selectors.pop(key, None)
-        labels.pop(key, None)
-        if entry is not None:
-            labels[key] = objects.labels_of(entry)
-            if b'"aggregationRule"' in entry.value and (found := selectors_of(objects.decode(entry))):
-                selectors[key] = found
-        if not labels:
-            del self._selectors[cluster], self._labels[cluster]
+        index = self._indexes.setdefault(cluster, ClusterRoleIndex())
+        if entry is None:
+            self._labels.pop(key, None)
+            index.remove(key)
+        else:
+            labels = self._labels[key] = objects.labels_of(entry)
+            aggregates = b'"aggregationRule"' in entry.value
+            index.put(key, labels, selectors_of(objects.decode(entry)) if aggregates else ())
+        if not index:
+            del self._indexes[cluster]
+
+    def _index(self, key: str) -> ClusterRoleIndex:
+        return self._indexes.get(cluster_in(key)) or ClusterRoleIndex()
 
     def _containing(self, key: str) -> set[str]:
         """The aggregated roles that select a role."""
-        cluster = cluster_in(key)
-        labels = self._labels.get(cluster, {}).get(key)
-        if labels is None:
-            return set()
-        return {
-            whole
-            for whole, selectors in self._selectors[cluster].items()
-            if whole != key and any(selector.matches(labels) for selector in selectors)
-        }
+        labels = self._labels.get(key)
+        return set() if labels is None else self._index(key).containing(key, labels)
 
     # --- reconciling ------------------------------------------------------------------------------
 
     async def _reconcile(self, key: str) -> None:
         entry = self._store.get(key)
-        if entry is None or key not in self._selectors.get(cluster_in(key), ()):
+        if entry is None or key not in self._index(key).aggregated:
             return
         role = objects.decode(entry)
-        rules = self._rules_of(key)
+        rules = await self._rules_of(key)
         if rules == (role.get("rules") or []) or "deletionTimestamp" in role["metadata"]:
             return
         identity = {"name": role["metadata"]["name"], "uid": role["metadata"]["uid"]}
@@ -186,40 +242,33 @@ class ClusterRoleAggregationController:
         path = object_path(self._cluster_roles, key)
         await self._client.request("PATCH", path, wanted, query=f"fieldManager={MANAGER}&force=true", media=APPLY_PATCH)
 
-    def _rules_of(self, key: str) -> list[Obj]:
-        """Each rule once, ordered by selector and role name."""
+    async def _rules_of(self, key: str) -> list[Obj]:
+        """Each rule once, ordered by selector and role name.  A role that changes meanwhile is reconciled again."""
         rules: dict[bytes, Obj] = {}
         for leaf in self._leaves(key):
             entry = self._store.get(leaf)
-            for rule in (objects.decode(entry).get("rules") or ()) if entry is not None else ():
-                rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
+            found = (objects.decode(entry).get("rules") or []) if entry is not None else []
+            for start in range(0, len(found), AT_ONCE):
+                for rule in found[start : start + AT_ONCE]:
+                    rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
+                await asyncio.sleep(0)
         return list(rules.values())
 
     def _leaves(self, key: str) -> Iterator[str]:
         """The non-aggregated roles that an aggregated role contains, in order."""
-        cluster = cluster_in(key)
-        seen, waiting = {key}, [iter(self._parts(cluster, key))]
+        seen, waiting = {key}, [iter(self._index(key).parts(key))]
         while waiting:
             part = next(waiting[-1], None)
             if part is None:
                 waiting.pop()
             elif part not in seen:
                 seen.add(part)
-                if part in self._selectors[cluster]:
-                    waiting.append(iter(self._parts(cluster, part)))
+                if part in self._index(part).aggregated:
+                    waiting.append(iter(self._index(part).parts(part)))
                 else:
                     yield part
 
-    def _parts(self, cluster: str, key: str) -> list[str]:
-        labels = sorted(self._labels[cluster].items())
-        return [
-            part
-            for selector in self._selectors[cluster].get(key, ())
-            for part, of_part in labels
-            if part != key and selector.matches(of_part)
-        ]
 
-
-def selectors_of(role: Obj) -> Selectors:
+def selectors_of(role: Obj) -> Iterator[LabelSelector]:
     aggregation = role.get("aggregationRule") or {}
-    return tuple(map(selector_of, aggregation.get("clusterRoleSelectors") or ()))
+    return map(selector_of, aggregation.get("clusterRoleSelectors") or ())

@@ -1,4 +1,5 @@
-"""Writes with large bodies or of large objects, computed in a worker process, so that they do not hold the event loop.
+"""Requests with large bodies or for large objects, computed in a worker process, so that they do not hold the event
+loop.
 
     hub: dispatch ─► LargeRequest ◄─ questions ─ worker: the same handler, with a store and a pipeline that ask the hub
 
@@ -24,6 +25,7 @@ from farflung.hub.catalog.kinds import Kind, Shape
 from farflung.hub.registry.bodies import media_type
 from farflung.hub.registry.call import Call, Handler, Tools
 from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_open
+from farflung.hub.registry.respond import negotiated
 from farflung.hub.request import media_types
 from farflung.hub.request.attributes import Attributes, Authorization, Decision
 from farflung.hub.request.audit import Trail
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 LARGE: Final = 32 * 1024  #: bytes of a body or of a stored object
 LARGE_YAML: Final = 16 * 1024  #: bytes; YAML takes ten times longer to decode
+LARGE_READ: Final = 256 * 1024  #: bytes of an object that is read in another form
+LARGE_TEXT: Final = 64 * 1024  #: … as YAML or protobuf
 YAML: Final = frozenset({media_types.YAML, media_types.APPLY_PATCH})
 #: headers that a handler reads
 READ_HEADERS: Final = ("accept", "content-type", "user-agent")
@@ -59,6 +63,17 @@ def is_large(call: Call) -> bool:
         return False
     entry = call.store.get(call.key)
     return entry is not None and len(entry.value) > LARGE
+
+
+def is_long_read(call: Call) -> bool:
+    """Whether encoding the object that the path names would hold the event loop."""
+    entry = call.store.get(call.key)
+    if entry is None or len(entry.value) <= LARGE_TEXT:
+        return False
+    representation = negotiated(call, many=False)
+    if representation.media != "json":
+        return True
+    return len(entry.value) > LARGE_READ and bool(representation.as_ or not call.kind.is_plain(entry))
 
 
 def compute(call: Call, handler: Handler) -> Awaitable[Answer]:

@@ -12,7 +12,7 @@ from farflung.hub.registry import create, delete, large_requests, patch, read, s
 from farflung.hub.registry.call import Call, Handler
 from farflung.hub.registry.pipeline import PARTS
 from farflung.hub.registry.watch import Watches
-from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path, no_such_resource
+from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path, no_such_resource, too_large
 
 #: (method, has the path a name) → the verb of discovery and access control
 VERBS: Final[Mapping[tuple[str, bool], str]] = {
@@ -53,7 +53,8 @@ SUBRESOURCES: Final[Mapping[tuple[str, str], Handler]] = {
 }
 
 
-COMPUTED: Final = frozenset({"create", "update", "patch", "delete"})  #: verbs that write one object
+WRITES: Final = frozenset({"create", "update", "patch", "delete"})  #: verbs that write one object
+LARGEST_QUESTION: Final = 256 * 1024  #: bytes of a body that is answered and not stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Dispatcher:
             handler = self._endpoints.kinds.get(resource.kind)
             if handler is None:
                 raise no_such_path()
-            return handler(call)
+            return answered(call, handler)
         if verb == "get" and self._home_workspace is not None:
             home = self._home_workspace(call)
             if home is not None:
@@ -131,13 +132,23 @@ class Dispatcher:
             has_nodes = self._endpoints.has_nodes
             why = "the nodes here do not offer it" if has_nodes else "it needs nodes, and there are none"
             raise ApiError(501, "NotImplemented", f"{what} is not served: {why}", {})
-        return computed(call, verb, handler) if (name, verb) in SUBRESOURCES else handler(call)
+        return computed(call, verb, handler) if (name, verb) in SUBRESOURCES else answered(call, handler)
 
 
 def computed(call: Call, verb: str, handler: Handler) -> Answer | Awaitable[Answer]:
-    """The answer of a handler.  Writes that take longer than a turn of the event loop are computed in a worker
-    process."""
-    return large_requests.compute(call, handler) if verb in COMPUTED else handler(call)
+    """The answer of a handler.  What takes longer than a turn of the event loop is computed in a worker process."""
+    if verb in WRITES:
+        return large_requests.compute(call, handler)
+    if verb == "get" and large_requests.is_long_read(call):
+        return large_requests.compute_beside(call, handler)
+    return handler(call)
+
+
+def answered(call: Call, handler: Handler) -> Answer | Awaitable[Answer]:
+    """The answer to a question.  Raises 413 if the event loop cannot read it in a turn."""
+    if len(call.request.body) > LARGEST_QUESTION:
+        raise too_large(LARGEST_QUESTION)
+    return handler(call)
 
 
 def check_visible(call: Call) -> None:

@@ -59,7 +59,7 @@ class Program:
         function = self._function
         if function is None:
             if allowance is not None:
-                allowance.take(0, self._work)
+                allowance.take(self._work)
             function = self._function = self._generate()
         if allowance is None:
             return _evaluated(function, run)

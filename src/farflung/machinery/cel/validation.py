@@ -141,7 +141,7 @@ class _Walk:
         elif type(new) is list and place.items is not None:
             items = place.items
             if self.allowance is not None:
-                self.allowance.take(0, VISIT * len(new))
+                self.allowance.take(VISIT * len(new))
             olds = _by_keys(old, place.keys) if place.keys and type(old) is list else {}
             for index, item in enumerate(new):
                 self.visit(items, (path, f"[{index}]"), item, olds.get(_keys_of(item, place.keys)), before)
@@ -149,7 +149,7 @@ class _Walk:
     def _visit_map(self, place: _Place, path: Path, new: Obj, old: Obj, before: Before) -> None:
         additional = place.additional
         if self.allowance is not None:
-            self.allowance.take(0, VISIT * len(new))
+            self.allowance.take(VISIT * len(new))
         if additional is not None:
             for key, value in new.items():
                 self.visit(additional, (path, f"[{key}]"), value, old.get(key), before)

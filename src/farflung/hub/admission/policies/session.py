@@ -80,7 +80,7 @@ class PolicyReview:
             while question is not None:
                 decision = None
                 if isinstance(question, int):
-                    allowance.take(0, question)
+                    allowance.take(question)
                 elif question[0].is_expensive:
                     return question
                 else:
