@@ -71,6 +71,20 @@ async def with_messages(client: Client, action: Awaitable[T]) -> T:
 
 
 @asynccontextmanager
+async def open_kubeconfig(path: str, context: str) -> AsyncIterator[Client]:
+    """A client of another cluster, whose errors name its kubeconfig."""
+    try:
+        access = load(path, context=context)
+    except KubeconfigError as error:
+        raise click.ClickException(str(error)) from None
+    async with access.transport() as transport:
+        try:
+            yield Client(transport, access.prefix, "farflung")
+        except ClientError as error:
+            raise click.ClickException(f"the cluster of {path}: {error}") from None
+
+
+@asynccontextmanager
 async def _connected(connection: ServerOptions) -> AsyncIterator[tuple[Client, str]]:
     """The client of the workspace, and the server's URL."""
     access = load(connection.kubeconfig or None, context=connection.context)

@@ -61,6 +61,7 @@ SECTIONS: Final = {
         "edge": edge,
         "syncer": run.syncer,
     },
+    "Workspace Commands": {"import-kinds": access.import_kinds},
     "Access Commands": {
         "syncer-gen": access.syncer_gen,
         "syncer-revoke": access.syncer_revoke,

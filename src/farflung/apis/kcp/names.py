@@ -31,6 +31,7 @@ CONSUMING_USER: Final = "system:kcp:user:"  #: prefix of other users of one logi
 # --- collections ----------------------------------------------------------------------------------
 
 API_BINDINGS: Final = Collection(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding")
+API_RESOURCE_SCHEMAS: Final = Collection(APIS_GROUP, "v1alpha1", "apiresourceschemas", "APIResourceSchema")
 API_EXPORTS: Final = Collection(APIS_GROUP, "v1alpha1", "apiexports", "APIExport")
 LOCATIONS: Final = Collection(SCHEDULING_GROUP, "v1alpha1", "locations", "Location")
 LOGICAL_CLUSTERS: Final = Collection(CORE_GROUP, "v1alpha1", "logicalclusters", "LogicalCluster")
