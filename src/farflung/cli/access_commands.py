@@ -39,12 +39,14 @@ def syncer_revoke(name: str, connection: ServerOptions) -> None:
 @click.command("import-kinds", short_help="Export kinds of a cluster in a workspace.")
 @click.argument("kinds", nargs=-1, metavar="[RESOURCE.GROUP]...")
 @click.option("--from", "source", required=True, metavar="FILE", help="Kubeconfig of the cluster that has the kinds.")
-@click.option("--from-context", "context", default="", help="Context of that kubeconfig; by default the current one.")
+@click.option(
+    "--from-context", "source_context", default="", help="Context of that kubeconfig; by default the current one."
+)
 @click.option("--export", default="imported", show_default=True, help="Name of the APIExport.")
 @click.option("--dry-run", is_flag=True, help="Print the objects as YAML, and write nothing.")
 @connection("APIExport")
 def import_kinds(
-    kinds: tuple[str, ...], source: str, context: str, export: str, dry_run: bool, connection: ServerOptions
+    kinds: tuple[str, ...], source: str, source_context: str, export: str, dry_run: bool, connection: ServerOptions
 ) -> None:
     """Offer kinds of a cluster in a workspace, so that other workspaces can bind them and place their objects.
 
@@ -53,7 +55,7 @@ def import_kinds(
     """
     from farflung.cli import kind_import
 
-    kind_import.import_kinds(kinds, source, context, export, dry_run=dry_run, connection=connection)
+    kind_import.import_kinds(kinds, source, source_context, export, dry_run=dry_run, connection=connection)
 
 
 @click.group()
