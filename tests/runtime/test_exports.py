@@ -11,7 +11,7 @@ from scripted_server import Scripted, ScriptedServer, failure, said
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.exports import View, find_view, until_gone
+from farflung.runtime.exports import View, find_view, report_unbound, until_gone
 from farflung.runtime.reflector import Environment
 
 URL = "https://hub.example/services/apiexport/root/edge.kcp.io"
@@ -50,6 +50,27 @@ async def test_a_view_that_is_there_is_found_at_once() -> None:
     assert view == View(URL, "root:espw")
     assert lines == [f'"Found APIExport view" exportName="edge.kcp.io" serverURL="{URL}"']
     assert pauses == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        (
+            said({"metadata": {"resourceVersion": "1"}, "items": []}),
+            [
+                '"No workspace binds the APIExport" exportName="edge.kcp.io" exportPath="root:edge" '
+                'bindWith="kubectl kcp bind apiexport root:edge:edge.kcp.io"'
+            ],
+        ),
+        (said({"metadata": {"resourceVersion": "1", "continue": "x"}, "items": [{"metadata": {"name": "b"}}]}), []),
+        (failure(403, "Forbidden"), []),
+    ],
+)
+async def test_an_export_that_no_workspace_binds_is_reported(answer: Scripted, lines: list[str]) -> None:
+    log, server = io.StringIO(), ScriptedServer(lambda request: answer)
+    await report_unbound(Client(server, "/services/x"), "edge.kcp.io", "root:edge", Logger(log))
+    assert [line.partition("] ")[2] for line in log.getvalue().splitlines()] == lines
+    assert len(server.requests) == 1
 
 
 async def test_what_is_missing_is_said_once_and_looked_at_again() -> None:

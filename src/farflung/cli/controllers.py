@@ -39,7 +39,7 @@ from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFil
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.runtime.environment import report_unless_closed, system_environment
-from farflung.runtime.exports import View, find_view, until_gone
+from farflung.runtime.exports import View, find_view, report_unbound, until_gone
 from farflung.runtime.health import served
 from farflung.runtime.identity import identity
 from farflung.runtime.informer import SharedInformers
@@ -55,6 +55,7 @@ SUMMARIZER: Final = "status-summarizer"
 GLOBAL: Final = "global-scheduler"
 ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR, SUMMARIZER, GLOBAL)
 ALL_WORKSPACES: Final = frozenset({TRANSLATOR, SUMMARIZER, GLOBAL})  #: need access to all workspaces
+READING_PLACEMENTS: Final = frozenset({SCHEDULER, TRANSLATOR, SUMMARIZER})
 NO_FILES: Final = FileOptions()
 ADMIN_CONTEXT: Final = "system:admin"  #: context with access to all workspaces
 WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8, GLOBAL: 32}
@@ -313,6 +314,8 @@ async def run_controllers(
     while True:
         with status.manager(log) as manager:
             edge = await find_view(servers.provider, EDGE_GROUP, env, log)
+            if not settings.with_parent and READING_PLACEMENTS.intersection(settings.controllers):
+                await report_unbound(servers.provider.view(edge.url), EDGE_GROUP, edge.path, log)
             if settings.log_only:
                 break
             await _join(settings, servers, files, identity, edge, manager, env, log)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from farflung.apis.kcp.names import API_EXPORTS, PATH_ANNOTATION, URLS_READY
+from farflung.apis.kcp.names import API_BINDINGS, API_EXPORTS, PATH_ANNOTATION, URLS_READY
 from farflung.client.errors import ClientError, Forbidden, InvalidResponse, NotFound
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
@@ -47,6 +47,18 @@ async def find_view(client: Client, name: str, env: Environment, log: Logger, *,
             log.info(missing, v=v, at=client.prefix or "/")
         reported = missing
         await env.sleep(PAUSE * (0.5 + env.random()))
+
+
+async def report_unbound(view: Client, export: str, path: str, log: Logger) -> None:
+    """Log it if no workspace binds the export.  `view`: of the export; `path`: of its workspace."""
+    try:
+        async for page in view.pages(API_BINDINGS, size=1):
+            if any(page.documents()):
+                return
+    except ClientError:
+        return
+    how = f"kubectl kcp bind apiexport {path}:{export}"
+    log.info("No workspace binds the APIExport", exportName=export, exportPath=path, bindWith=how)
 
 
 async def until_gone(

@@ -168,6 +168,21 @@ def test_an_existing_workspace_is_refused_or_taken_as_it_is(ws: Plugin, kubeconf
     )
 
 
+def test_an_existing_workspace_that_is_to_be_entered_is_entered(ws: Plugin, kubeconfig: Path) -> None:
+    assert ws("create", "compute", "--enter") == Outcome(
+        1,
+        'Current workspace is "root:compute" (type root:universal).\n',
+        'Error: workspaces.tenancy.kcp.io "compute" already exists; you are in it now, and "kubectl ws root:compute" '
+        "enters it\n",
+    )
+    assert ws(".") == now_in("root:compute")
+    ws("root")
+    assert ws("create", "compute", "--enter", "--type=root:team") == refused(
+        'workspaces.tenancy.kcp.io "compute" already exists'
+    )
+    assert ws(".") == now_in("root")
+
+
 def test_what_the_server_refuses_to_create_is_told_in_its_words(ws: Plugin, kubeconfig: Path) -> None:
     assert ws("create", "x1", "--type", "nosuch") == refused(
         'workspaces.tenancy.kcp.io "x1" is forbidden: workspace type "nosuch" cannot be resolved'

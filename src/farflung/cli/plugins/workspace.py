@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from farflung.cli.plugins import commands, contexts
 from farflung.cli.plugins.bindings import claim_warnings
@@ -211,7 +211,12 @@ def _create(session: PluginSession, call: CommandCall, name: str) -> None:
     kind = call.flags.get("type", "")
     if call.is_set("ignore-existing") and kind and not kind.startswith(f"{ROOT}:"):
         raise CommandError("--ignore-existing must not be used with non-absolute type path")
-    workspace, existed = _created(session, location, call, name)
+    try:
+        workspace, existed = _created(session, location, call, name)
+    except ApiFailure as failure:
+        if failure.code != 409 or not call.is_set("enter") or kind:
+            raise
+        _enter_existing(session, name, str(failure))
     words = f'Workspace "{name}" (type {type_of(workspace)})'
     if not existed:
         print(f"{words} created. Waiting for it to be ready...", flush=True)
@@ -228,6 +233,12 @@ def _create(session: PluginSession, call: CommandCall, name: str) -> None:
     print(f"{words} is ready to use.")
     if call.is_set("enter"):
         go(session, name, short=False)
+
+
+def _enter_existing(session: PluginSession, name: str, failure: str) -> NoReturn:
+    """Fails, and enters the workspace, because the commands that follow are meant for it."""
+    go(session, name, short=False)
+    raise CommandError(f'{failure}; you are in it now, and "kubectl ws {session.location().path}:{name}" enters it')
 
 
 def _created(
