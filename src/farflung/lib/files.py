@@ -86,6 +86,10 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
+def file_size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 class OutdatedSqliteError(Exception):
     """The SQLite library is too old to be trusted with data.  The message is for users."""
 
@@ -107,6 +111,14 @@ def check_sqlite(version: str) -> None:
             f"SQLite {version} can lose data: install the package apsw with SQLite {oldest} or later, "
             "as requirements.lock does"
         )
+
+
+def empty_log(path: Path) -> None:
+    """Let SQLite move the write-ahead log into the file and remove it: a new file of the same name must not find it."""
+    with closing(connect_database(path, "mode=rw")) as connection:
+        connection.pragma("journal_mode", "delete")
+    if beside(path, "-wal").exists():
+        raise apsw.BusyError("another program reads the file")
 
 
 def create_database(

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import apsw
 
-from farflung.lib.files import OutdatedSqliteError, beside, connect_database, create_database
+from farflung.lib.files import OutdatedSqliteError, beside, connect_database, create_database, file_size
 from farflung.store.base import FIRST, Entry, InUse, Revision, Unusable
 from farflung.store.compaction import first_revision
 from farflung.store.encryption import Encryption
 from farflung.store.sqlite import rekeying
 from farflung.store.sqlite.history import newest_changes
-from farflung.store.sqlite.migration import connect_to_inspect, file_size, migrate
+from farflung.store.sqlite.migration import connect_to_inspect, migrate
 from farflung.store.sqlite.rows import (
     APPLICATION,
     FORMAT,

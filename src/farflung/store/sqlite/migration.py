@@ -16,7 +16,7 @@ from typing import Final
 
 import apsw
 
-from farflung.lib.files import beside, connect_database, create_database
+from farflung.lib.files import beside, connect_database, create_database, empty_log, file_size
 from farflung.store.base import Revision
 from farflung.store.encryption import Encryption
 from farflung.store.sqlite.rekeying import note_complete
@@ -57,18 +57,6 @@ def migrate(path: Path, version: int, encryption: Encryption) -> None:
 def connect_to_inspect(path: Path) -> apsw.Connection:
     """A connection that creates no files beside the database."""
     return connect_database(path, "mode=ro" if file_size(beside(path, "-wal")) else "immutable=1")
-
-
-def file_size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def empty_log(path: Path) -> None:
-    """Let SQLite move the write-ahead log into the file and remove it: a new file of the same name must not find it."""
-    with closing(connect_database(path, "mode=rw")) as connection:
-        connection.pragma("journal_mode", "delete")
-    if beside(path, "-wal").exists():
-        raise apsw.BusyError("another program reads the file")
 
 
 def copy(path: Path, version: int, encryption: Encryption, old: apsw.Connection, new: apsw.Connection) -> None:

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import apsw
 
-from farflung.lib.files import beside, copy_private, create_database, sync_directory
+from farflung.lib.files import beside, copy_private, create_database, empty_log, file_size, sync_directory
 from farflung.store.base import ABSENT, FIRST, Revision, Unusable, check_key
 from farflung.store.encryption import Encryption, key_of
 from farflung.store.sqlite.files import OUTSIDE, format_of, load, missing_keys, read_header, sqlite_problem
-from farflung.store.sqlite.migration import connect_to_inspect, empty_log, file_size, fill, format_1_row
+from farflung.store.sqlite.migration import connect_to_inspect, fill, format_1_row
 from farflung.store.sqlite.rekeying import read_state
 from farflung.store.sqlite.rows import (
     DELETE,
