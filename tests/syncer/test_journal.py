@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import lzma
+import shutil
 import stat
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +23,25 @@ from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from killed_calls import killed_at
 
+from farflung.lib.key_file import KeyFile
 from farflung.placement.names import GroupResource, Part
-from farflung.syncer.journal import MOST_ASIDE, Journal, JournalEntry, JournalError, WatchPosition
+from farflung.syncer.conversion import encoded
+from farflung.syncer.journal import (
+    KEY,
+    MOST_ASIDE,
+    Journal,
+    JournalEntry,
+    JournalError,
+    WatchPosition,
+    format_of,
+    sealed,
+)
 
 CONFIGMAPS = GroupResource("", "configmaps")
 DEPLOYMENTS = GroupResource("apps", "deployments")
+SECRETS = GroupResource("", "secrets")
 
 
 def entry(name: str = "a", resource: GroupResource = CONFIGMAPS, **more: Any) -> JournalEntry:
@@ -308,14 +325,14 @@ ENTRIES = [entry(str(number), desired=b'{"spec": "%d"}' % number * 40, revision=
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("written") / "journal.db"
     with closing(Journal.open(path)) as journal:
         for one in ENTRIES:
             journal.put(one)
         journal.set_revision(CONFIGMAPS, "v1", "12")
         journal.set_fact("incarnation", "m")
-    return path.read_bytes()
+    return path
 
 
 @given(
@@ -325,14 +342,15 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @example(flips=[(18, 97)], end=None)  # may only be read, the header says
 @settings(max_examples=examples(40))
 def test_a_file_that_a_disk_changed_is_whole_or_put_aside(
-    written: bytes, flips: list[tuple[int, int]], end: int | None
+    written: Path, flips: list[tuple[int, int]], end: int | None
 ) -> None:
-    content = bytearray(written)
+    content = bytearray(written.read_bytes())
     for place, flip in flips:
         content[place % len(content)] ^= flip
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "journal.db"
         path.write_bytes(content if end is None else content[: end % len(content)])
+        shutil.copy(written.with_name(KEY), directory)
         with closing(Journal.open(path)) as journal:
             if journal.damage:
                 assert len(journal) == 0 and journal.get_fact("incarnation") == "" and not journal.positions()
@@ -341,6 +359,146 @@ def test_a_file_that_a_disk_changed_is_whole_or_put_aside(
                 assert journal.revision_of(CONFIGMAPS) == "12" and journal.get_fact("incarnation") == "m"
             journal.put(entry("new"))
             journal.flush()
+
+
+# --- encryption -----------------------------------------------------------------------------------
+
+PLANTED = b"correct horse battery staple"
+PASSWORD = base64.b64encode(PLANTED)
+UPGRADE = Path(__file__).parent.parent / "upgrade" / "journal-1.sqlite.xz"
+
+
+def files_with(path: Path, value: bytes) -> list[str]:
+    return sorted(one.name for one in path.parent.iterdir() if value in one.read_bytes())
+
+
+def test_no_file_has_the_content_of_an_object_nor_its_digest(path: Path) -> None:
+    digest = "0123456789abcdef"
+    with closing(Journal.open(path)) as journal:
+        journal.put(entry(desired=PLANTED * 300, applied=digest, owned=digest, returned=digest))
+        journal.flush()
+        journal.put(entry(desired=PLANTED, applied=digest, owned=digest, returned=digest))
+        journal.put(entry("b", desired=PLANTED))
+        journal.flush()
+        journal.drop(entry("b").part)
+        journal.flush()
+        assert "journal.db-wal" in files_with(path, b"configmaps")
+        assert files_with(path, PLANTED) == files_with(path, digest.encode()) == []
+    assert files_with(path, PLANTED) == files_with(path, digest.encode()) == []
+
+
+def test_a_journal_without_its_key_is_refused_and_not_changed(path: Path) -> None:
+    with closing(Journal.open(path)) as journal:
+        journal.put(entry())
+    before = path.read_bytes()
+    key = path.with_name(KEY)
+    [old] = KeyFile(key).read()
+    key.rename(path.with_name("elsewhere"))
+    with pytest.raises(JournalError) as refused:
+        Journal.open(path)
+    assert str(refused.value) == (
+        f"{path} is encrypted, and its key {key} is missing: restore the key, or move the journal away"
+    )
+    assert not key.exists()
+    KeyFile(key).create()
+    with pytest.raises(JournalError, match=f"is encrypted with the key {old.id}, which {key} lacks"):
+        Journal.open(path)
+    key.write_text("nonsense")
+    with pytest.raises(JournalError, match=f"line 1 of {key} is not a key"):
+        Journal.open(path)
+    assert path.read_bytes() == before
+    with closing(Journal.open(path, KeyFile(path.with_name("elsewhere")))) as journal:
+        assert journal.get(entry().part) == entry()
+
+
+def test_contents_that_were_exchanged_are_damage(path: Path) -> None:
+    with closing(Journal.open(path)) as journal:
+        journal.put(entry("a", desired=b"1"))
+        journal.put(entry("b", desired=b"2"))
+    with closing(apsw.Connection(str(path))) as other:
+        a, b = other.execute("select * from entry order by name").fetchall()
+        other.execute("update entry set content = ?, checksum = ? where name = 'a'", sealed((*a[:-2], b[-2]))[-2:])
+    assert "a row cannot be decrypted" in reopened(path).damage
+
+
+def test_a_new_first_key_encrypts_everything_again(path: Path) -> None:
+    with closing(Journal.open(path)) as journal:
+        for one in ENTRIES:
+            journal.put(one)
+    keys = KeyFile(path.with_name(KEY))
+    new, old = keys.new_key(), *keys.read()
+    keys.write([new, old])
+    reopened(path)
+    keys.write([new])
+    again = reopened(path)
+    assert [again.get(one.part) for one in ENTRIES] == ENTRIES
+
+
+def of_format_1(number: int) -> JournalEntry:
+    """An entry that an earlier version wrote."""
+    kind, text = ("Secret", PASSWORD.decode()) if number % 2 else ("ConfigMap", "żółć")
+    metadata = {"name": f"o-{number}", "namespace": "shop"}
+    data = {"n": str(number), "password": text}
+    return entry(
+        f"o-{number}",
+        SECRETS if number % 2 else CONFIGMAPS,
+        kind=kind,
+        uid=f"uid-{number}",
+        revision=2**70 + number,
+        incarnation="1x2y3z",
+        desired=encoded({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data}),
+        create_only=number % 3 == 0,
+        withdrawn=number % 5 == 0,
+        orphaned=number % 7 == 0,
+        has_finalizer=True,
+        applied=f"{number:016x}",
+        owned=f"owned-{number}",
+        edge_uid=f"edge-{number}",
+        returned=f"returned-{number}",
+    )
+
+
+OF_FORMAT_1 = [of_format_1(number) for number in range(40) if number not in (3, 4)]
+
+
+def check_format_1(path: Path) -> None:
+    journal = reopened(path)
+    assert {one.part: one for one in journal.entries()} == {one.part: one for one in OF_FORMAT_1}
+    positions = {SECRETS: WatchPosition("v1", "1763550000000123"), CONFIGMAPS: WatchPosition("v1", "12")}
+    assert journal.positions() == positions
+    assert (journal.get_fact("incarnation"), journal.get_fact("running"), journal.damage) == ("1x2y3z", "yes", "")
+
+
+def unpack(directory: Path) -> Path:
+    path = directory / "journal.db"
+    path.write_bytes(lzma.decompress(UPGRADE.read_bytes()))
+    return path
+
+
+def test_the_journal_of_an_earlier_version_is_encrypted(tmp_path: Path) -> None:
+    path = unpack(tmp_path)
+    assert files_with(path, PASSWORD) == ["journal.db"]
+    for _ in range(2):
+        check_format_1(path)
+        assert files_with(path, PASSWORD) == []
+
+
+@pytest.mark.parametrize("step", [113, pytest.param(7, marks=pytest.mark.long)])
+def test_an_upgrade_that_is_killed_at_any_call_is_repeated(tmp_path: Path, step: int) -> None:
+    alive, call = True, 1 - step
+    formats = set()
+    while alive:
+        call += step
+        directory = tmp_path / str(call)
+        directory.mkdir()
+        path = unpack(directory)
+        alive = killed_at(call, partial(reopened, path), ("journal.py", "lib/files.py", "lib/key_file.py"))
+        formats.add(format_of(path))
+        check_format_1(path)
+        assert files_with(path, PASSWORD) == []
+        shutil.rmtree(directory)
+    assert call > 200
+    assert formats == {1, 2}
 
 
 # --- any history ----------------------------------------------------------------------------------

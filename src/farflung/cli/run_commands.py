@@ -188,9 +188,14 @@ def controllers(
 
 @click.command(short_help="Apply a mailbox's objects to a cluster and report their status.")
 @pass_settings(SyncerSettings, "options")
+@pass_settings(
+    KeyOptions,
+    "keys",
+    path={"help": "File with the keys that encrypt the journal; by default journal.key in the state directory."},
+)
 @click.option("--qps", type=float, hidden=True, help="Ignored; accepted for old manifests.")
 @click.option("--burst", type=int, hidden=True, help="Ignored; accepted for old manifests.")
-def syncer(options: SyncerSettings, qps: float | None, burst: int | None) -> None:
+def syncer(options: SyncerSettings, keys: KeyOptions, qps: float | None, burst: int | None) -> None:
     """Run the agent of one cluster: apply the mailbox's objects to the cluster and report their status.
 
     The syncer connects to the hub, so the cluster needs no open port.  Without the hub it continues from its journal.
@@ -202,7 +207,7 @@ def syncer(options: SyncerSettings, qps: float | None, burst: int | None) -> Non
         raise click.BadParameter(
             f"{options.token_secret!r} is not of the form NAMESPACE/NAME", param_hint="--token-secret"
         )
-    run(options)
+    run(options, keys)
 
 
 @click.command(short_help="Place two workloads on two small clusters, and fetch their pages.")

@@ -442,7 +442,7 @@ class SyncerSettings:
         "--state-directory",
         default=STATE_DIRECTORY,
         type=DIRECTORY,
-        help="Directory of the journal, from which the syncer works without the hub; it holds Secrets.",
+        help="Directory of the journal, from which the syncer works without the hub; only one syncer can use it.",
     )
     adopt: str = option(
         "--adopt",

@@ -16,11 +16,12 @@ from typing import Final, NoReturn
 import uvloop
 
 from farflung.apis.edge.names import SYNCER_MANAGER
-from farflung.cli.settings import SyncerSettings
+from farflung.cli.settings import KeyOptions, SyncerSettings
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ACCOUNT, ClientConfig, in_cluster_config, load
 from farflung.client.rest import Client
 from farflung.lib import klog, outlet
+from farflung.lib.key_file import KeyFile
 from farflung.lib.klog import Logger
 from farflung.runtime.environment import report_unless_closed, system_environment
 from farflung.runtime.reflector import Environment
@@ -28,7 +29,7 @@ from farflung.syncer.authorities import FILE as AUTHORITIES
 from farflung.syncer.authorities import AuthorityKeeper, LearnedAuthorities
 from farflung.syncer.context import SyncerOptions
 from farflung.syncer.decide import Adopt
-from farflung.syncer.journal import Journal, JournalError
+from farflung.syncer.journal import KEY, Journal, JournalError
 from farflung.syncer.lease import WrongMailboxError, cluster_of
 from farflung.syncer.syncer import Syncer
 from farflung.syncer.tokens import FILE as TOKEN
@@ -44,11 +45,11 @@ class WrongMailbox(Exception):
     """The kubeconfig is not of this mailbox; the text says how to get the right one."""
 
 
-def run(settings: SyncerSettings) -> None:
+def run(settings: SyncerSettings, keys: KeyOptions) -> None:
     """Run until a signal.  Errors of the user are one line and exit code 1."""
     outlet.unblock(klog.lost)
     try:
-        uvloop.run(_run(settings))
+        uvloop.run(_run(settings, keys))
     except (KubeconfigError, JournalError, WrongMailbox) as error:
         _exit_with(str(error))
     except OSError as error:
@@ -61,14 +62,14 @@ def _exit_with(sentence: str) -> NoReturn:
     sys.exit(1)
 
 
-async def _run(settings: SyncerSettings) -> None:
+async def _run(settings: SyncerSettings, keys: KeyOptions) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(report_unless_closed)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     log = Logger(sys.stderr, settings.verbosity)
-    async with _running(settings, log) as working:
+    async with _running(settings, keys, log) as working:
         ending = asyncio.create_task(stopped.wait(), name="signals")
         done, _ = await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
@@ -77,14 +78,14 @@ async def _run(settings: SyncerSettings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: SyncerSettings, log: Logger) -> AsyncIterator[asyncio.Task[None]]:
+async def _running(settings: SyncerSettings, keys: KeyOptions, log: Logger) -> AsyncIterator[asyncio.Task[None]]:
     """The task ends only with an error that a retry cannot fix."""
     env = system_environment()
     edge_access = _edge_access(settings)
     learned = LearnedAuthorities(settings.state, Path(settings.from_kubeconfig))
     hub_access = _hub_access(settings, learned)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    journal = Journal.open(settings.state / JOURNAL)
+    journal = Journal.open(settings.state / JOURNAL, KeyFile(keys.path or settings.state / KEY, keys.command))
     try:
         async with contextlib.AsyncExitStack() as stack:
             edge = Client(await stack.enter_async_context(edge_access.transport()), edge_access.prefix, SYNCER_MANAGER)

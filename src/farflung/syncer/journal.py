@@ -1,4 +1,7 @@
-"""The journal of a syncer: the last observed copies and applied objects, in memory and in an SQLite file."""
+"""The journal of a syncer: the last observed copies and applied objects, in memory and in an SQLite file.
+
+The content of objects is encrypted in the file, with a key of the syncer.  Their names are not.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,33 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from sys import intern
 from types import MappingProxyType
 from typing import Any, Final
 
 import apsw
+import msgspec
 import orjson
 
-from farflung.lib.files import OutdatedSqliteError, beside, connect_database, create_database, sync_directory
+from farflung.lib.envelopes import ForgedEnvelopeError, KeyRing, UnknownKeyError, key_id_of
+from farflung.lib.files import (
+    OutdatedSqliteError,
+    beside,
+    connect_database,
+    create_database,
+    empty_log,
+    file_size,
+    sync_directory,
+)
+from farflung.lib.key_file import KeyFile, KeyFileError
 from farflung.placement.names import GroupResource, Part
 
 APPLICATION: Final = 0x66667379  #: SQLite's application_id of a journal: "ffsy"
-FORMAT: Final = 1
+FORMAT: Final = 2  #: format 1 was not encrypted
+KEY: Final = "journal.key"  #: beside the journal
 MOST_ASIDE: Final = 9  #: damaged files to keep
 
 SCHEMA: Final = (
@@ -30,10 +46,9 @@ SCHEMA: Final = (
     """create table entry (
         "group" text not null, plural text not null, namespace text not null, name text not null,
         version text not null, kind text not null, namespaced integer not null,
-        uid text not null, revision text not null, incarnation text not null, desired blob not null,
-        create_only integer not null, withdrawn integer not null, orphaned integer not null, guarded integer not null,
-        applied text not null, owned text not null, edge_uid text not null, returned text not null,
-        checksum integer not null,
+        uid text not null, revision text not null, incarnation text not null, create_only integer not null,
+        withdrawn integer not null, orphaned integer not null, guarded integer not null, edge_uid text not null,
+        content blob not null, checksum integer not null,
         primary key ("group", plural, namespace, name)) strict""",
     """create table heard (
         "group" text not null, plural text not null, version text not null, revision text not null,
@@ -117,7 +132,26 @@ class JournalLock:
         os.close(self._descriptor)
 
 
-def connect(path: Path) -> apsw.Connection:
+def read_keys(path: Path, file: KeyFile) -> KeyRing:
+    """The keys of a journal; a new one, if the file is missing and no journal is encrypted with it.  Raises
+    JournalError or KeyFileError."""
+    if file.identity() is None:
+        if format_of(path) >= FORMAT:
+            raise JournalError(
+                f"{path} is encrypted, and its key {file.path} is missing: restore the key, or move the journal away"
+            )
+        file.create()
+    return KeyRing([one.key for one in file.read()])
+
+
+def format_of(path: Path) -> int:
+    """0 if the file is missing, or no journal."""
+    header = path.read_bytes()[:72] if path.is_file() else b""
+    is_journal = int.from_bytes(header[68:72], "big") == APPLICATION
+    return int.from_bytes(header[60:64], "big") if is_journal else 0
+
+
+def connect(path: Path, ring: KeyRing) -> apsw.Connection:
     """Open and check the file, or create it.  A commit returns when it is on disk.  The caller holds the lock.
     Raises JournalDamageError, OSError or apsw.Error."""
     if not path.exists():
@@ -125,6 +159,8 @@ def connect(path: Path) -> apsw.Connection:
             beside(path, leftover).unlink(missing_ok=True)
         create_database(path, SCHEMA)
     path.chmod(0o600)
+    if format_of(path) == 1:
+        encrypt(path, ring)
     connection = connect_database(path, "mode=rw", patience=PATIENCE)
     try:
         with detect_damage():
@@ -147,6 +183,22 @@ def _check(connection: apsw.Connection) -> None:
     finding = connection.pragma("integrity_check", 1)
     if finding != "ok":
         raise JournalDamageError(str(finding))
+
+
+def encrypt(path: Path, ring: KeyRing) -> None:
+    """Replace a journal of format 1, whose content is not encrypted.  A process that is killed leaves the old one."""
+    with detect_damage():
+        if file_size(beside(path, "-wal")):
+            empty_log(path)
+        with closing(connect_database(path, "mode=rw", patience=PATIENCE)) as old:
+            create_database(path, SCHEMA, partial(_copy_format_1, old, ring))
+
+
+def _copy_format_1(old: apsw.Connection, ring: KeyRing, new: apsw.Connection) -> None:
+    rows = old.execute("select * from entry")
+    new.executemany(PUT, (_row(_entry_of_format_1(unsealed(row)), ring) for row in rows))
+    new.executemany(HEAR, old.execute("select * from heard"))
+    new.executemany(STATE, old.execute("select * from fact"))
 
 
 def _try_to_write(connection: apsw.Connection, path: Path) -> None:
@@ -173,7 +225,7 @@ def put_aside(path: Path) -> Path:
     return aside
 
 
-PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
 HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
 SUSPICION: Final = "suspicion"  #: fact: `Reason: message` of orphans, such as a restored hub
@@ -232,9 +284,10 @@ class _Changes:
 class Journal:
     """Created by `open`.  `flush` may run in another thread than the rest."""
 
-    def __init__(self, connection: apsw.Connection, lock: JournalLock, damage: str) -> None:
+    def __init__(self, connection: apsw.Connection, lock: JournalLock, ring: KeyRing, damage: str) -> None:
         self.damage: Final = damage  #: a sentence, if the former file was damaged and renamed
         self._connection = connection
+        self._ring = ring
         self._lock = lock
         self._writing = threading.Lock()  #: held while the connection is used
         self._noting = threading.Lock()  #: held while `_changes` is used, for a moment
@@ -244,15 +297,22 @@ class Journal:
         self._facts: dict[str, str] = {}
 
     @classmethod
-    def open(cls, path: Path) -> Journal:
-        """Blocks.  Raises JournalError if the file is in use, or the disk does not allow it."""
+    def open(cls, path: Path, key_file: KeyFile | None = None) -> Journal:
+        """`key_file`: by default KEY beside the journal.  Blocks.  Raises JournalError if the file is in use, the disk
+        does not allow it, or the key is missing."""
+        key_file = key_file or KeyFile(path.with_name(KEY))
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with ExitStack() as undo:
                 lock = JournalLock(path)
                 undo.callback(lock.release)
-                journal = cls._whole(path, lock)
+                journal = cls._whole(path, lock, read_keys(path, key_file))
                 undo.pop_all()
+        except KeyFileError as error:
+            raise JournalError(str(error)) from None
+        except UnknownKeyError as error:
+            lacking = f"{path} is encrypted with the key {error.key_id}, which {key_file.path} lacks"
+            raise JournalError(f"{lacking}: restore the key, or move the journal away") from None
         except OSError as error:
             raise JournalError(f"cannot use {path}: {error.strerror or error}") from error
         except OutdatedSqliteError as error:
@@ -264,19 +324,19 @@ class Journal:
         return journal
 
     @classmethod
-    def _whole(cls, path: Path, lock: JournalLock) -> Journal:
+    def _whole(cls, path: Path, lock: JournalLock, ring: KeyRing) -> Journal:
         try:
-            return cls._loaded(path, lock, damage="")
+            return cls._loaded(path, lock, ring, damage="")
         except JournalDamageError as error:
             aside = put_aside(path)
             damage = f"{path} could not be read ({error}): it was renamed to {aside.name}, and a new one was created"
-        return cls._loaded(path, lock, damage=damage)
+        return cls._loaded(path, lock, ring, damage=damage)
 
     @classmethod
-    def _loaded(cls, path: Path, lock: JournalLock, *, damage: str) -> Journal:
+    def _loaded(cls, path: Path, lock: JournalLock, ring: KeyRing, *, damage: str) -> Journal:
         with ExitStack() as undo:
-            connection = undo.enter_context(closing(connect(path)))
-            journal = cls(connection, lock, damage)
+            connection = undo.enter_context(closing(connect(path, ring)))
+            journal = cls(connection, lock, ring, damage)
             with detect_damage():
                 journal._load()
             undo.pop_all()
@@ -388,9 +448,11 @@ class Journal:
         connection.execute("begin immediate")
         try:
             connection.executemany(DROP, [_key(part) for part, entry in changes.entries.items() if entry is None])
-            connection.executemany(PUT, [_row(entry) for entry in changes.entries.values() if entry is not None])
+            entries = (entry for entry in changes.entries.values() if entry is not None)
+            connection.executemany(PUT, [_row(entry, self._ring) for entry in entries])
             connection.executemany(
-                HEAR, [sealed((*one, *_values(position))) for one, position in changes.positions.items()]
+                HEAR,
+                [sealed((*one, position.version, position.revision)) for one, position in changes.positions.items()],
             )
             connection.executemany(STATE, [sealed(one) for one in changes.facts.items()])
             connection.execute("commit")
@@ -409,9 +471,14 @@ class Journal:
             self._lock.release()
 
     def _load(self) -> None:
+        former: list[JournalEntry] = []
         for row in self._connection.execute("select * from entry"):
-            entry = _entry(unsealed(row))
+            entry = _entry(unsealed(row), self._ring)
             self._entries.setdefault(entry.part.kind, {})[entry.part] = entry
+            if key_id_of(row[-2]) != self._ring.first_id:
+                former.append(entry)
+        for entry in former:
+            self.put(entry)  # to be encrypted with the new key
         for row in self._connection.execute("select * from heard"):
             group, plural, version, revision = unsealed(row)
             self._positions[GroupResource(group, plural)] = WatchPosition(version, revision)
@@ -424,20 +491,45 @@ def _key(part: Part) -> tuple[str, str, str, str]:
     return *part.kind, part.namespace, part.name
 
 
-def _values(record: JournalEntry | WatchPosition) -> Row:
-    return tuple(getattr(record, one.name) for one in fields(record))
+def _row(entry: JournalEntry, ring: KeyRing) -> Row:
+    """SQLite has no booleans, and a resourceVersion may be too large for one of its integers.  Digests are encrypted
+    too, because they reveal short values."""
+    content = msgspec.msgpack.encode((entry.desired, entry.applied, entry.owned, entry.returned))
+    return sealed(
+        (
+            *_key(entry.part),
+            entry.version,
+            entry.kind,
+            int(entry.namespaced),
+            entry.uid,
+            str(entry.revision),
+            entry.incarnation,
+            int(entry.create_only),
+            int(entry.withdrawn),
+            int(entry.orphaned),
+            int(entry.has_finalizer),
+            entry.edge_uid,
+            ring.seal(content, _context(*_key(entry.part))),
+        )
+    )
 
 
-def _row(entry: JournalEntry) -> Row:
-    return sealed((*_key(entry.part), *map(_column, _values(entry)[1:])))
+def _context(*key: str) -> bytes:
+    return "/".join(key).encode()
 
 
-def _column(value: object) -> object:
-    """SQLite has no booleans, and a resourceVersion may be too large for one of its integers."""
-    return int(value) if isinstance(value, bool) else str(value) if isinstance(value, int) else value
+def _entry(row: Row, ring: KeyRing) -> JournalEntry:
+    """Raises JournalDamageError or UnknownKeyError."""
+    *clear, edge_uid, sealed_content = row
+    try:
+        content = ring.open(sealed_content, _context(*row[:4]))
+    except ForgedEnvelopeError as error:
+        raise JournalDamageError("a row cannot be decrypted") from error
+    desired, applied, owned, returned = msgspec.msgpack.decode(content, type=tuple[bytes, str, str, str])
+    return _entry_of_format_1((*clear[:10], desired, *clear[10:], applied, owned, edge_uid, returned))
 
 
-def _entry(row: Row) -> JournalEntry:
+def _entry_of_format_1(row: Row) -> JournalEntry:
     group, plural, namespace, name, version, kind, namespaced, uid, revision, incarnation, desired, *others = row
     create_only, withdrawn, orphaned, has_finalizer, applied, owned, edge_uid, returned = others
     return JournalEntry(
