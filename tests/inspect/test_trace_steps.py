@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -469,3 +469,21 @@ def test_no_report_is_too_strange_to_be_read(status: Any) -> None:
     report = trace_steps.read_report(config)
     assert report.heard == datetime(2026, 1, 1, 11, 59, 50, tzinfo=UTC)
     assert "edge" in [step.name for step in found(config=config).steps]
+
+
+@pytest.mark.parametrize(
+    ("status", "since", "alive"),
+    [
+        ("True", "2024-05-01T11:00:00Z", True),
+        ("False", "2024-05-01T11:59:40Z", False),  # with a shorter limit than ours
+        ("False", "2024-05-01T11:59:00Z", True),  # the heartbeat is newer
+    ],
+)
+def test_the_condition_of_the_sync_target_decides_whether_its_syncer_is_alive(
+    status: str, since: str, alive: bool
+) -> None:
+    now = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    report = trace_steps.EdgeReport(now - timedelta(seconds=30))
+    condition = {"type": "HeartbeatHealthy", "status": status, "lastTransitionTime": since}
+    assert trace_steps.is_alive(report, [condition], now) is alive
+    assert trace_steps.is_alive(report, None, now)

@@ -17,7 +17,7 @@ from typing import Final
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from farflung.apis.edge.names import EDGE_GROUP
+from farflung.apis.edge.names import EDGE_GROUP, STALE_AFTER
 from farflung.apis.kcp.names import SCHEDULING_GROUP, WORKLOAD_GROUP
 from farflung.cli.connection import describe_error
 from farflung.cli.settings import PROVIDER, AccessOptions, ControllerOptions, FileOptions, WithdrawalOptions
@@ -28,7 +28,7 @@ from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSc
 from farflung.controllers.edge_scheduler.observe import observe
 from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
-from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
+from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.lib import klog, memory, outlet
 from farflung.lib.klog import Logger
 from farflung.machines import elected

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import uvloop
 
+from farflung.apis.edge.names import STALE_AFTER
 from farflung.cli import logs
 from farflung.cli.credential_files import CredentialFiles
 from farflung.cli.credentials import (
@@ -64,7 +65,7 @@ class HubSettings(ServingOptions):
     bare: bool = False  #: with workspaces: create only what the hub itself needs
     controllers: bool = False  #: with workspaces: run the controllers in a second process
     limits: WithdrawalLimits = USUAL  #: of withdrawals
-    stale_after: float = 60.0  #: seconds without a heartbeat
+    stale_after: float = STALE_AFTER  #: seconds without a heartbeat
     files: SchedulerFiles = field(default_factory=SchedulerFiles)  #: of the global scheduler
     audits: bool = True  #: write an audit log
 
@@ -230,6 +231,7 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             url if settings.workspaces else None,
             settings.bare,
             settings.event_seconds,
+            stale_after=settings.stale_after,
             token_seconds=settings.token_seconds,
             flows=flow_limits(settings),
         )

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from farflung.apis.edge.names import STALE_AFTER
+
 Command: TypeAlias = Callable[..., None]
 Decorator: TypeAlias = Callable[[Command], Command]
 
@@ -293,7 +295,7 @@ class WithdrawalOptions:
 stale_after = click.option(
     "--stale-after",
     type=click.FloatRange(1),
-    default=60.0,
+    default=STALE_AFTER,
     show_default=True,
     metavar="SECONDS",
     help="Mark a cluster's status stale after SECONDS without a syncer heartbeat.",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from farflung.apis.builtin.kinds import BUILTIN
+from farflung.apis.edge.names import STALE_AFTER
 from farflung.http.certificates import CertificateHolder
 from farflung.http.flow_control import FlowControl, FlowLimits
 from farflung.hub.admission.plugins import Plugins
@@ -81,6 +82,7 @@ class Options:
     bare: bool = False  #: with workspaces: create only what no client could create
     event_seconds: float = DEFAULT_TTL_SECONDS  #: how long Events are kept
     pace: Pace = DEFAULT_PACE  #: of deleting namespaces
+    stale_after: float = STALE_AFTER  #: seconds without a heartbeat, after which a SyncTarget is not ready
     token_seconds: int = 90 * 86400  #: longest lifetime of the tokens of ServiceAccounts
     flows: FlowLimits = field(default_factory=FlowLimits)
 
@@ -193,7 +195,7 @@ class Assembly:
         if self.workspaces is not None:
             from farflung.hub.controllers.workspaces import with_workspaces
 
-            options = with_workspaces(options, self._store, self._clock, self.workspaces)
+            options = with_workspaces(options, self._store, self._clock, self.workspaces, self._options.stale_after)
         dependencies = ManagerDependencies(
             self._store,
             self.kinds,

@@ -17,6 +17,7 @@ from farflung.apis.edge.names import (
     EDGE_PLACEMENTS,
     EDGE_REACHABLE,
     ORPHANS_PRESENT,
+    STALE_AFTER,
     SUMMARY_PLACEMENT,
     WORKLOAD_PROJECTED,
 )
@@ -78,8 +79,8 @@ class Edge(Result, frozen=True):
         return self.state is EdgeHealth.READY and not self.problems
 
 
-#: without a heartbeat in a mailbox, after which its syncer counts as offline, as in SyncTargets
-HEARTBEAT_PERIOD: Final = timedelta(seconds=60)
+#: without a heartbeat in a mailbox, after which its syncer counts as offline
+HEARTBEAT_PERIOD: Final = timedelta(seconds=STALE_AFTER)
 RANKS: Final = {state: rank for rank, state in enumerate(EdgeHealth)}
 
 

@@ -16,7 +16,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 
-from farflung.apis.edge.names import EDGE_REACHABLE, SYNCER_FINALIZER, SYNCER_MANAGER
+from farflung.apis.edge.names import EDGE_REACHABLE, STALE_AFTER, SYNCER_FINALIZER, SYNCER_MANAGER
 from farflung.apis.kcp.names import HEARTBEAT_HEALTHY
 from farflung.controllers.status_summarizer.health import Digest
 from farflung.inspect import fields
@@ -31,7 +31,7 @@ from farflung.placement.syncer_config import moment, parse_heartbeat
 from farflung.placement.types import Route
 from farflung.syncer.report import LONGEST
 
-SILENCE: Final = timedelta(seconds=60)  #: without a heartbeat, after which a syncer counts as dead, as on the hub
+SILENCE: Final = timedelta(seconds=STALE_AFTER)  #: without a heartbeat, if the hub does not tell
 NEWS: Final = timedelta(seconds=3)  #: until a live syncer reports a change
 EVERY: Final = "*"  #: instead of a name: all objects of a kind
 ADVICE: Final = {
@@ -112,11 +112,14 @@ def read_report(config: Obj) -> EdgeReport:
 
 
 def is_alive(report: EdgeReport, conditions: Sequence[Mapping[str, Any]] | None, now: datetime) -> bool:
-    """By the hub's clock, as its condition says, or by ours."""
+    """As the hub determined it with its own clock and limit, unless the heartbeat is newer; else by ours."""
     if report.heard is None:
         return False
-    healthy = any(one.get("type") == HEARTBEAT_HEALTHY and one.get("status") == "True" for one in conditions or ())
-    return healthy or now - report.heard <= SILENCE
+    for one in conditions or ():
+        if one.get("type") == HEARTBEAT_HEALTHY:
+            since = moment(fields.text(one, "lastTransitionTime"))
+            return one.get("status") == "True" or (since is not None and report.heard > since)
+    return now - report.heard <= SILENCE
 
 
 def _heard(config: Obj) -> datetime | None:

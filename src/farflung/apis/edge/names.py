@@ -61,3 +61,5 @@ RECORDS_AUTHORS: Final = "recordsPlacementAuthors"  #: in /version of servers th
 # --- field managers -------------------------------------------------------------------------------
 
 SYNCER_MANAGER: Final = "farflung-syncer"
+
+STALE_AFTER: Final = 60.0  #: seconds without a heartbeat, after which copies are stale and SyncTargets not ready

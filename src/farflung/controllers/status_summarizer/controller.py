@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from farflung.apis.edge.names import STATUS_COLLECTORS, STATUS_SUMMARIES, SYNCER_CONFIGS
+from farflung.apis.edge.names import STALE_AFTER, STATUS_COLLECTORS, STATUS_SUMMARIES, SYNCER_CONFIGS
 from farflung.apis.kcp.names import LOCATIONS
 from farflung.client.errors import ClientError, NotFound
 from farflung.controllers.status_summarizer.collectors import ParsedCollector, parse_collector
@@ -34,7 +34,6 @@ from farflung.runtime.recorder import Recorder
 from farflung.runtime.server_clock import ServerClock
 
 NAME: Final = "status-summarizer"
-STALE_AFTER: Final = 60.0  #: seconds without a heartbeat
 SOON: Final = 0.05  #: seconds between the first change and the write
 PAUSE: Final = 1.0  #: seconds between two writes of the same object
 LATEST: Final = 1.0  #: seconds for which a write waits for queued copies

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import orjson
 from pyroaring import BitMap
 
-from farflung.apis.edge.names import EDGE_REACHABLE
+from farflung.apis.edge.names import EDGE_REACHABLE, STALE_AFTER
 from farflung.apis.kcp.names import (
     APIS_GROUP,
     COMPUTE_ANNOTATION,
@@ -51,7 +51,6 @@ EXPORTS: Final = Resource(APIS_GROUP, "v1alpha1", "apiexports", "APIExport", Fal
 BINDINGS: Final = Resource(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding", False, "")
 SYNC_TARGETS: Final = Resource(WORKLOAD_GROUP, "v1alpha1", "synctargets", "SyncTarget", False, "")
 LOCATIONS: Final = Resource(SCHEDULING_GROUP, "v1alpha1", "locations", "Location", False, "")
-HEARTBEAT_SECONDS: Final = 60.0  #: without a heartbeat, after which a SyncTarget is not ready
 
 
 class DefaultObject(NamedTuple):
@@ -68,15 +67,15 @@ class SyncTargetController:
         client: LoopbackClient,
         clock: Callable[[], datetime],
         url: str,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        stale_after: float,
     ) -> None:
-        """`url`: the hub's address for clients."""
+        """`url`: the hub's address for clients; `stale_after`: seconds without a heartbeat."""
         self._store = store
         self._client = client
         self._clock = clock
         self._url = url
 
-        self._seconds = heartbeat_seconds
+        self._seconds = stale_after
         self._reconcilers = {
             SYNC_TARGETS.storage_prefix: self._reconcile_target,
             LOCATIONS.storage_prefix: self._reconcile_location,
@@ -392,9 +391,7 @@ def last_heartbeat(target: Obj) -> datetime | None:
         return None
 
 
-def heartbeat_condition(
-    heartbeat: datetime | None, now: datetime, seconds: float = HEARTBEAT_SECONDS
-) -> ConditionState:
+def heartbeat_condition(heartbeat: datetime | None, now: datetime, seconds: float = STALE_AFTER) -> ConditionState:
     if heartbeat is None:
         return ConditionState(HEARTBEAT_HEALTHY, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
     if now - heartbeat > timedelta(seconds=seconds):
@@ -416,7 +413,7 @@ def ready_condition(conditions: Iterable[Obj], heartbeat: ConditionState) -> Con
     )
 
 
-def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = HEARTBEAT_SECONDS) -> Obj:
+def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = STALE_AFTER) -> Obj:
     """The fields of a SyncTarget's status that the hub writes.  `url`: the hub's."""
     metadata, status = target["metadata"], target.get("status") or {}
     verdict = heartbeat_condition(last_heartbeat(target), now, seconds)

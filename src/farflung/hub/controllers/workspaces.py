@@ -452,17 +452,21 @@ def plan_deletion(store: Store, cluster: str) -> DeletionPlan:
 
 
 def with_workspaces(
-    options: ManagerOptions, store: Store, clock: Callable[[], datetime], workspaces: WorkspaceServices
+    options: ManagerOptions,
+    store: Store,
+    clock: Callable[[], datetime],
+    workspaces: WorkspaceServices,
+    stale_after: float,
 ) -> ManagerOptions:
     """Add the controllers of workspaces.  Workspaces share the default roles of one cluster, and are created with their
-    own namespaces."""
+    own namespaces.  `stale_after`: seconds without a heartbeat, after which a SyncTarget is not ready."""
 
     def extra_controllers(
         client: LoopbackClient, collector: GarbageCollector, definitions: CRDController
     ) -> Sequence[HubController]:
         return (
             WorkspaceController(store, workspaces.tenancy),
-            SyncTargetController(store, client, clock, workspaces.url),
+            SyncTargetController(store, client, clock, workspaces.url, stale_after),
             APIBindingController(workspaces, store, client, clock, collector, definitions.release_names),
         )
 
