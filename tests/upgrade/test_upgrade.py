@@ -63,7 +63,7 @@ def content(obj: Json) -> Json:
 
 
 def test_there_is_a_directory_of_each_format() -> None:
-    assert DIRECTORIES == ["format-1"]
+    assert DIRECTORIES == ["format-1", "format-2"]
 
 
 def test_every_object_is_served_as_it_was(upgraded: Upgraded, client: Client) -> None:
