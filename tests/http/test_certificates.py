@@ -220,11 +220,23 @@ def test_old_versions_of_tls_are_refused(secure: Harness, certificates: Certific
 
 def test_large_answers_and_refusals_arrive_over_tls(secure: Harness, certificates: Certificates) -> None:
     context = client_context(certificates)
-    assert ask(secure.port, context, "/big/5000/1000") == b"x" * 5_000_000
+    assert ask(secure.port, context, "/made/5000/1000") == b"x" * 5_000_000
     connection = http.client.HTTPSConnection("localhost", secure.port, context=context, timeout=60)
     connection.request("POST", "/echo", body=bytes(4 * 1024 * 1024))
     assert connection.getresponse().status == 413
     connection.close()
+
+
+def test_little_is_encrypted_for_a_client_that_reads_nothing(
+    secure: Harness, certificates: Certificates, toy: Toy
+) -> None:
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.connect(("localhost", secure.port))
+        with client_context(certificates).wrap_socket(plain, server_hostname="localhost") as connection:
+            connection.sendall(b"GET /made/1000/30000 HTTP/1.1\r\nHost: hub\r\n\r\n")
+            eventually(lambda: any(one.writing_paused for one in secure.server._shared.connections))
+            assert toy.made < 1_000_000
 
 
 def test_a_watch_over_tls_ends_when_its_client_leaves(secure: Harness, certificates: Certificates, toy: Toy) -> None:
@@ -295,7 +307,7 @@ def test_kubectl_is_understood(
         return done.stdout
 
     assert b'"path":"/later/x"' in run("get", "--raw", "/later/x")
-    assert run("get", "--raw", "/big/300/1000") == b"x" * 300_000
+    assert run("get", "--raw", "/made/300/1000") == b"x" * 300_000
     assert run("get", "--raw", "/short") == b"hello\n"
     assert b'"body":"{}"' in run("create", "--raw", "/later/x", "-f", "-", data=b"{}")
     shown = ssl.PEM_cert_to_DER_cert(certificate.read_text())

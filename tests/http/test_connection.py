@@ -8,6 +8,7 @@ import logging
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from math import prod
 
 import pytest
 from http_harness import Harness, Toy, eventually, parse_head, replies
@@ -71,7 +72,7 @@ def test_a_body_may_come_in_chunks_and_its_trailers_are_no_headers(server: Harne
 
 
 def test_head_says_how_long_the_body_would_be(server: Harness) -> None:
-    answer = server.talk(b"HEAD /big/0/70 HTTP/1.1\r\n" + HOST + b"\r\n")
+    answer = server.talk(b"HEAD /big/70 HTTP/1.1\r\n" + HOST + b"\r\n")
     assert answer.endswith(b"\r\n\r\n")
     assert parse_head(answer).headers["content-length"] == "70"
 
@@ -120,7 +121,7 @@ def test_pipelined_requests_are_answered_in_order_even_if_the_first_is_slow(serv
         b"/gate/4",
         b"/fail/5",
         b"/faillater/6",
-        b"/big/1/300000",
+        b"/made/1/300000",
         b"/echo/8",
     ]
     with server.connect() as client:
@@ -422,15 +423,41 @@ def test_no_value_of_a_header_breaks_out_of_its_line(server: Harness) -> None:
     assert reply.headers["warning"].startswith('unknown "spec.a  Set-Cookie: x= ')
 
 
-@pytest.mark.parametrize("shape", ["0/10", "0/131072", "0/5000000", "5000/1000", "3/2000000", "200000/7", "70/0"])
-def test_bodies_of_every_shape_arrive_whole(server: Harness, shape: str) -> None:
-    pieces, size = map(int, shape.split("/"))
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("big/10", "big/131072", "big/5000000"),
+        *("made/5000/1000", "made/3/2000000", "made/20000/7", "made/70/0"),
+        *("unsized/5000/1000", "unsized/3/2000000", "unsized/20000/7", "unsized/70/0"),
+    ],
+)
+def test_bodies_of_every_shape_arrive_whole(server: Harness, path: str) -> None:
+    kind, *shape = path.split("/")
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     for _ in range(2):
-        connection.request("GET", f"/big/{shape}")
+        connection.request("GET", f"/{path}")
         response = connection.getresponse()
-        assert response.read() == b"x" * (max(pieces, 1) * size)
+        assert response.headers["Transfer-Encoding"] == ("chunked" if kind == "unsized" else None)
+        assert response.read() == b"x" * prod(map(int, shape))
+    connection.request("HEAD", f"/{path}")
+    assert connection.getresponse().read() == b""
     connection.close()
+
+
+@pytest.mark.parametrize("path", ["made/30/10000", "unsized/30/10000"])
+def test_an_old_client_gets_a_body_without_chunks(server: Harness, path: str) -> None:
+    data = server.talk(b"GET /%b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" % path.encode())
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert body == b"x" * 300_000
+    assert b"chunked" not in head
+    assert (b"Connection: close" in head) == path.startswith("unsized")
+
+
+def test_a_body_that_fails_in_its_middle_is_no_whole_body(server: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    data = server.talk(b"GET /unmade HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert data.endswith(b"\r\n\r\n" + b"x" * 1000)
+    assert "deliberate, in the middle" in caplog.text
+    eventually(lambda: server.server.open_connections == 0)
 
 
 def test_curl_is_understood(server: Harness) -> None:

@@ -371,26 +371,6 @@ async def test_others_are_served_while_a_long_list_is_encoded(hub: LocalHub, acc
     assert b"between" not in (await listing).body
 
 
-async def test_others_are_served_while_a_very_long_list_is_put_together(hub: LocalHub) -> None:
-    """Even one of stored bytes."""
-    await hub.config_map("c00000")
-    entry = hub.store.get("/core/configmaps/root/default/c00000")
-    assert entry is not None
-    for number in range(1, 9000):
-        name = f"c{number:05}"
-        value = entry.value.replace(b"c00000", name.encode())
-        await hub.store.put(f"/core/configmaps/root/default/{name}", value, expect=0)
-
-    listing = asyncio.create_task(hub.get(CONFIG_MAPS))
-    await asyncio.sleep(0)
-    await hub.config_map("between")
-
-    assert not listing.done()
-    answer = await listing
-    assert answer.names == [f"c{number:05}" for number in range(9000)]
-    assert answer.version < hub.store.revision
-
-
 async def test_yaml_says_the_same_as_json(hub: LocalHub) -> None:
     await hub.config_map("a", k="yes", n="1", e="é\n\t")
 

@@ -25,7 +25,7 @@ async def ask(hub: LocalHub, request: Request) -> int:
         for line in sink.data.splitlines():
             assert json.loads(line)["type"] in ("ADDED", "BOOKMARK", "ERROR", "MODIFIED", "DELETED")
         return answer.status
-    body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+    body = answer.whole()
     for name, value in answer.headers:
         assert "\n" not in name + value
         assert "\r" not in name + value

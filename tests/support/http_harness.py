@@ -8,7 +8,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,7 +16,20 @@ import orjson
 import uvloop
 
 from farflung.http.limits import Limits
-from farflung.http.messages import Admit, Answer, Handler, Request, Response, Service, Sink, Stream, anyone
+from farflung.http.messages import (
+    Admit,
+    Answer,
+    Handler,
+    Holder,
+    Pieces,
+    Request,
+    Response,
+    Service,
+    Sink,
+    Stream,
+    StreamedBody,
+    anyone,
+)
 from farflung.http.server import Server, listening_sockets, serve_on
 
 T = TypeVar("T")
@@ -52,6 +65,9 @@ class Toy:
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     finished: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    holders: list[Holder] = field(default_factory=list)
+    made: int = 0  #: bytes of bodies
+    ended: int = 0  #: bodies
 
     def __call__(self, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
         self.requests.append(request)
@@ -113,9 +129,40 @@ class Toy:
         return Stream(start, watch.stop)
 
     def answer_big(self, request: Request) -> Response:
-        """`/big/1000/50`: that many pieces of that many bytes, or one piece if the first is 0."""
+        """`/big/50000`: so many bytes."""
+        size = int(request.path.split("/")[2])
+        return Response(200, b"x" * size, content_type="text/plain")
+
+    def answer_made(self, request: Request) -> Response:
+        """`/made/1000/50`: that many pieces of that many bytes, made while the client reads."""
         pieces, size = map(int, request.path.split("/")[2:4])
-        return Response(200, [b"x" * size] * pieces if pieces else b"x" * size, content_type="text/plain")
+        return Response(200, StreamedBody(self._make(pieces, size), pieces * size), content_type="text/plain")
+
+    def answer_unsized(self, request: Request) -> Response:
+        """As `made`, without a Content-Length."""
+        pieces, size = map(int, request.path.split("/")[2:4])
+        return Response(200, StreamedBody(self._make(pieces, size)), content_type="text/plain")
+
+    def _make(self, count: int, size: int) -> Pieces:
+        def pieces(holder: Holder) -> Iterator[bytes]:
+            self.holders.append(holder)
+            try:
+                for _ in range(count):
+                    self.made += size
+                    yield b"x" * size
+            finally:
+                self.ended += 1
+
+        return pieces
+
+    def answer_unmade(self, request: Request) -> Response:
+        """A body that fails in its middle."""
+
+        def pieces(holder: Holder) -> Iterator[bytes]:
+            yield b"x" * 1000
+            raise RuntimeError("deliberate, in the middle")
+
+        return Response(200, StreamedBody(pieces, 2000))
 
     def answer_fail(self, request: Request) -> Response:
         raise RuntimeError("deliberate")
@@ -251,12 +298,15 @@ class Client:
         return found
 
     def read_exactly(self, size: int) -> bytes:
-        while len(self.pending) < size:
+        parts, missing = [self.pending], size - len(self.pending)
+        while missing > 0:
             part = self.socket.recv(65536)
-            assert part, f"the connection ended after {self.pending!r}"
-            self.pending += part
-        found, self.pending = self.pending[:size], self.pending[size:]
-        return found
+            assert part, f"the connection ended, and {missing} bytes are missing"
+            parts.append(part)
+            missing -= len(part)
+        found = b"".join(parts)
+        self.pending = found[size:]
+        return found[:size]
 
     def read_answer(self) -> Reply:
         reply = parse_head(self.read_until(b"\r\n\r\n"))

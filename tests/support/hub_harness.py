@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from farflung.http.certificates import CertificateHolder, Certificates, new_authority, new_key
-from farflung.http.messages import Request, Response, Stream
+from farflung.http.messages import Pieces, Request, Response, Stream, Uncounted
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.credential_uses import CredentialUses
 from farflung.hub.auth.default_roles import default_bindings, default_roles
@@ -124,6 +124,10 @@ class Collector:
     @property
     def buffered(self) -> int:
         return 0
+
+    def begin(self, pieces: Pieces) -> None:
+        for piece in pieces(Uncounted()):
+            self.write(bytes(piece))
 
     def write(self, data: bytes) -> None:
         if not self.closed:
@@ -295,7 +299,7 @@ class LocalHub:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         answer = await self.answer(self.prepared(method, path, body, query, named))
         assert isinstance(answer, Response), "this is a watch"
-        whole = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        whole = answer.whole()
         return Answer(answer.status, whole, answer.content_type, tuple(answer.headers))
 
     async def get(self, path: str, query: Query | str = "", **headers: str) -> Answer:

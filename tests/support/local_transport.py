@@ -43,6 +43,10 @@ class _Sink:
     def buffered(self) -> int:
         return 0
 
+    def begin(self, pieces: messages.Pieces) -> None:
+        for piece in pieces(messages.Uncounted()):
+            self.write(bytes(piece))
+
     def write(self, data: bytes) -> None:
         self.queue.put_nowait(bytes(data))
 
@@ -94,7 +98,7 @@ class LocalTransport:
         answer = given if isinstance(given, messages.Response | messages.Stream) else await given
         said = {name.lower(): value for name, value in answer.headers}
         if isinstance(answer, messages.Response):
-            body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+            body = answer.whole()
             yield LocalReply(answer.status, said, lambda: _once(body))
             return
         assert isinstance(answer, messages.Stream)

@@ -39,6 +39,7 @@ from farflung.http.messages import Service
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.auth.authenticator import Authenticator
+from farflung.hub.auth.flows import JOB_SHARES
 from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.catalog import objects
 from farflung.hub.endpoints.logs import Nodes
@@ -250,10 +251,14 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             lines.begin()
             memory.freeze()
             hub, metrics = assembly.hub, assembly.hub.metrics
-            service = Service(assembly.flow_control, hub.admit, assembly.flow_control.flow_of)
+            service = Service(assembly.flow_control, hub.admit, assembly.flow_control.flow_of, JOB_SHARES)
             server = await serve_on(sockets, service, tls=files.tls)
             try:
                 metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
+                unread = "Memory for responses that clients have not read."
+                metrics.gauge("farflung_unread_bytes", unread, lambda: server.unread_bytes)
+                slow = "Clients disconnected because they read too slowly and used too much memory."
+                metrics.counter("farflung_slow_clients_disconnected", slow, lambda: server.slow_clients)
                 metrics.sources.append(files.metrics)
                 metrics.counter("farflung_audit_events_lost", "Lost lines of the audit log.", lambda: lines.lost)
                 metrics.probe.start(asyncio.get_running_loop())

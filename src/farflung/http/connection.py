@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from math import inf
 from typing import Final, cast
 
@@ -22,24 +22,25 @@ from farflung.http.heads import (
     CLOSE,
     CONTINUE,
     KEEP_ALIVE,
+    LAST_CHUNK,
     WITHOUT_BODY,
     Heads,
-    blocks,
     chunk,
     failure,
 )
 from farflung.http.limits import Limits
-from farflung.http.messages import EXEMPT, Answer, Request, Response, Service, Stream
+from farflung.http.messages import EXEMPT, Answer, Piece, Request, Response, Service, Stream, StreamedBody
 from farflung.http.parser import BETWEEN, BODY, HEAD, Exchange, KnownHeads, RequestParser
 from farflung.http.sink import StreamSink
+from farflung.http.unread import UnreadAccount, UnreadBudget
 from farflung.machinery.errors import ApiError, internal, too_many_requests
 
 log = logging.getLogger(__name__)
 
 #: Bytes that llhttp parses at once.  It cannot be stopped between requests, so this limits the requests per call.
 SLICE: Final = 4096
-#: Bytes of a large body that are written before other connections are served.
-BURST: Final = 2 * BLOCK
+#: Seconds for which a large body is produced and written before other connections are served.
+BURST: Final = 0.0005
 #: Bytes that a client may send after its last request.
 UNEXPECTED: Final = 64 * 1024
 ANSWERS: Final = (Response, Stream)
@@ -56,8 +57,9 @@ class ServerState:
         self.handler = service.handler
         self.admit = service.admit
         self.flow_of = service.flow_of
-        self.writers = WriteTurns(loop)
+        self.writers = WriteTurns(loop, service.shares)
         self.bodies = BodyBudget(limits.incomplete_bodies)
+        self.unread = UnreadBudget(limits.unread)
         self.limits = limits
         self.loop = loop
         self.heads = Heads(now)
@@ -93,19 +95,23 @@ class Connection(asyncio.Protocol):
     """HTTP/1.1 and HTTP/1.0 with one client."""
 
     __slots__ = (
+        "_account",
         "_admitted",
         "_answering",
         "_awaited",
-        "_blocks",
+        "_awaits_turn",
         "_certificate",
+        "_chunked",
         "_closing",
         "_deadline",
         "_drained",
+        "_finished",
         "_flow",
         "_half_closed",
         "_idle",
         "_last_words",
         "_parser",
+        "_pieces",
         "_reading",
         "_ready",
         "_sender",
@@ -139,8 +145,12 @@ class Connection(asyncio.Protocol):
         self._awaited: tuple[Exchange, Awaitable[Answer]] | None = None  #: the next answer for that task
         self._idle: asyncio.Future[None] | None = None  #: that task waits for this while nothing is awaited
         self._sink: StreamSink | None = None
-        self._blocks: Iterator[bytes | memoryview] | None = None
-        self._flow = EXEMPT  #: of the request that `_blocks` answer
+        self._pieces: Generator[Piece, None, None] | None = None  #: of a large body, or of a stream
+        self._chunked = False  #: whether they are chunks
+        self._finished: Callable[[], None] | None = None  #: called at their end
+        self._awaits_turn = False  #: to write them
+        self._flow = EXEMPT  #: of the request that they answer
+        self._account: UnreadAccount | None = None  #: of memory that is kept for them
         self._last_words: Response | None = None  #: the error response after all others
         self._half_closed = False  #: by the client
         self._closing = False  #: our end was sent, or the connection is closed
@@ -161,6 +171,7 @@ class Connection(asyncio.Protocol):
             return
         shared.connections.add(self)
         self._deadline = shared.deadlines[BETWEEN]
+        self._transport.set_write_buffer_limits(shared.limits.write_buffer)
         self.peer = printed_address(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
@@ -191,7 +202,10 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._closing = True
         self._read_no_more()
-        self._blocks = None
+        if self._pieces is not None:
+            self._pieces.close()
+            self._pieces = self._finished = None
+        self._close_account()
         if self._sink is not None:
             self._sink.end()
             self._sink = None
@@ -204,9 +218,12 @@ class Connection(asyncio.Protocol):
         self._written = self.buffered
         self._drained = 0
         self._deadline = self.shared.time + self.shared.limits.stall_timeout
+        if self._pieces is not None or self._sink is not None:
+            self.hold(self, self._written)
 
     def resume_writing(self) -> None:
         self.writing_paused = False
+        self.release(self)
         self._deadline = self.shared.time + self.shared.limits.linger if self._closing else inf
         self._stage = UNKNOWN
         self.shared.loop.call_soon(self._continue)
@@ -246,7 +263,47 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # Called by the sink of a stream.
+    # Called by those who produce a body, and by the sink of a stream.
+
+    def hold(self, thing: object, size: int) -> None:
+        """Count what stays in memory until the client has read it."""
+        if self._account is None:
+            if self._closing:
+                return
+            self._account = self.shared.unread.open(self._flow.tenant, self._give_up)
+        self._account.hold(thing, size)
+
+    def release(self, thing: object) -> None:
+        if self._account is not None:
+            self._account.release(thing)
+
+    def _give_up(self) -> None:
+        log.info("disconnected %s: too much memory was kept for clients that read slowly", self.peer)
+        if self._sink is not None:
+            self._sink.abort()
+        else:
+            self.abort()
+
+    def _close_account(self) -> None:
+        if self._account is not None:
+            self._account.close()
+            self._account = None
+
+    def produce(self, pieces: Iterable[Piece], finished: Callable[[], None], *, chunked: bool = False) -> None:
+        """Write pieces at the client's speed, in turns with other connections."""
+        self._pieces, self._finished, self._chunked = self._in_blocks(pieces), finished, chunked
+        self._await_turn()
+
+    def _in_blocks(self, pieces: Iterable[Piece]) -> Generator[Piece, None, None]:
+        for piece in pieces:
+            if len(piece) <= BLOCK:
+                yield piece
+                continue
+            self.hold(piece, len(piece))
+            view = memoryview(piece)
+            for start in range(0, len(piece), BLOCK):
+                yield view[start : start + BLOCK]
+            self.release(piece)
 
     @property
     def buffered(self) -> int:
@@ -271,6 +328,7 @@ class Connection(asyncio.Protocol):
 
     def stream_ended(self, *, reusable: bool) -> None:
         self._sink = None
+        self._close_account()
         self._answering = False
         self._stage = UNKNOWN
         if reusable and not self._unexpected and not self._half_closed and not self.shared.stopping:
@@ -363,8 +421,8 @@ class Connection(asyncio.Protocol):
         return bool(waiting) or self._answering or self.writing_paused
 
     def _continue(self) -> None:
-        if self._blocks is not None:
-            self.shared.writers.wait(self._flow, self._write_blocks)
+        if self._pieces is not None:
+            self._await_turn()
             return
         if self._sink is not None:
             self._sink.write_queued()
@@ -495,38 +553,67 @@ class Connection(asyncio.Protocol):
     def _respond(self, exchange: Exchange, response: Response) -> None:
         """The only place with a request and its response; compression would be decided here."""
         body = response.body
-        size = len(body) if isinstance(body, bytes) else sum(map(len, body))
+        size = body.size if isinstance(body, StreamedBody) else len(body)
         persistence = self._persistence(exchange)
-        head = self.shared.heads.head(response, size, persistence)
+        if size is None:
+            if not exchange.modern:
+                persistence = CLOSE
+            head = self.shared.heads.unsized_head(response, persistence, chunked=exchange.modern)
+        else:
+            head = self.shared.heads.head(response, size, persistence)
         if exchange.request.method == "HEAD" or response.status in WITHOUT_BODY:
             self.write(head)
-        elif size <= BLOCK:
-            self.write(head + (body if isinstance(body, bytes) else b"".join(body)))
+        elif isinstance(body, StreamedBody):
+            self._begin_large(exchange, head)
+            self.produce(body.pieces(self), self._end_response, chunked=size is None and exchange.modern)
+        elif len(body) <= BLOCK:
+            self.write(head + body)
         else:
-            self.write(head)
-            self._answering = True
-            self._blocks = blocks(body)
-            self._flow = self.shared.flow_of(exchange.request) or EXEMPT
-            self.shared.writers.wait(self._flow, self._write_blocks)
+            self._begin_large(exchange, head)
+            self.produce(iter((body,)), self._end_response)
         if persistence is CLOSE:
             self._read_no_more()
 
-    def _write_blocks(self) -> int:
-        """Write a large body at the client's speed.  Returns the bytes of this burst."""
-        body, written = self._blocks, 0
-        while body is not None and not self.writing_paused and not self._closing:
-            block = next(body, None)
-            if block is None:
-                self._blocks = None
-                self._answering = False
-                self._advance()
-                break
-            self.write(block)
-            written += len(block)
-            if written >= BURST:
-                self.shared.writers.wait(self._flow, self._write_blocks)
-                break
-        return written
+    def _begin_large(self, exchange: Exchange, head: bytes) -> None:
+        self.write(head)
+        self._answering = True
+        self._flow = self.shared.flow_of(exchange.request) or EXEMPT
+
+    def _end_response(self) -> None:
+        """A large body is written."""
+        if self._chunked:
+            self.write(LAST_CHUNK)
+        self._close_account()
+        self._answering = False
+        self._advance()
+
+    def _await_turn(self) -> None:
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            self.shared.writers.wait(self._flow, self._write_pieces)
+
+    def _write_pieces(self) -> None:
+        """Called in the turn of this connection."""
+        self._awaits_turn = False
+        clock = self.shared.writers.clock
+        until = clock() + BURST
+        while self._pieces is not None and not self.writing_paused and not self._closing:
+            try:
+                piece = next(self._pieces, None)
+            except Exception:
+                log.exception("a response to %s cannot be produced", self.peer)
+                self.abort()
+                return
+            if piece is None:
+                finished, self._finished, self._pieces = self._finished, None, None
+                assert finished is not None
+                finished()
+                return
+            if piece:
+                self.write(chunk(piece) if self._chunked else piece)
+            if clock() >= until:
+                self._await_turn()
+                return
 
     def _stream(self, exchange: Exchange, stream: Stream) -> None:
         """A stream drops pipelined requests, which would wait forever."""
@@ -536,7 +623,7 @@ class Connection(asyncio.Protocol):
         self._read_no_more()
         if not self._closing:
             persistence = b"" if reusable and not self.shared.stopping else CLOSE
-            self.write(self.shared.heads.stream_head(stream, persistence, chunked=exchange.modern))
+            self.write(self.shared.heads.unsized_head(stream, persistence, chunked=exchange.modern))
         sink = StreamSink(self, stream, chunked=exchange.modern, reusable=reusable)
         if head_only or self._closing or self._half_closed:
             sink.end()
@@ -544,6 +631,7 @@ class Connection(asyncio.Protocol):
             self.stream_ended(reusable=reusable)
             return
         self._sink = sink
+        self._flow = self.shared.flow_of(exchange.request) or EXEMPT
         self._answering = True
         self._deadline = inf
         self._resume_reading()  # to notice the client's end

@@ -47,10 +47,6 @@ CONCURRENCY: Final = "concurrency-limit"
 TIME_OUT: Final = "time-out"
 
 
-#: Bytes of large bodies that are written in a turn of the event loop; encryption takes about a millisecond.
-WRITTEN: Final = 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
     """How much of a server its clients may use at once."""
@@ -329,15 +325,19 @@ class InTurns:
 
 
 class WriteTurns:
-    """Large bodies are written in bursts, in the order of a fair queue."""
+    """Large responses are produced and written in bursts, in the order of a fair queue: SLICE seconds in each turn of
+    the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, shares: Mapping[str, float], clock: Callable[[], float] = perf_counter
+    ) -> None:
         self._loop = loop
-        self._queue: FairQueue[tuple[Flow, Callable[[], int]]] = FairQueue({})
+        self._queue: FairQueue[tuple[Flow, Callable[[], None]]] = FairQueue(shares)
         self._scheduled = False
+        self.clock = clock
 
-    def wait(self, flow: Flow, write: Callable[[], int]) -> None:
-        """`write` is called once, in a later turn.  It returns the bytes that it wrote."""
+    def wait(self, flow: Flow, write: Callable[[], None]) -> None:
+        """`write` is called once, in a later turn."""
         self._queue.push(flow, (flow, write))
         if not self._scheduled:
             self._scheduled = True
@@ -345,12 +345,12 @@ class WriteTurns:
 
     def _begin_turn(self) -> None:
         self._scheduled = True
-        written = 0
-        while self._queue and written < WRITTEN:
+        began = now = self.clock()
+        while self._queue and now - began < SLICE:
             flow, write = self._queue.pop()
-            size = write()
-            self._queue.charge(flow, size)
-            written += size
+            write()
+            started, now = now, self.clock()
+            self._queue.charge(flow, now - started)
         self._scheduled = bool(self._queue)
         if self._scheduled:
             self._loop.call_soon(self._begin_turn)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
 import orjson
 
-from farflung.http.messages import Headers, Response, Stream
+from farflung.http.messages import Headers, Piece, Response, Stream
 from farflung.machinery.errors import ApiError
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -47,9 +46,10 @@ class Heads:
             return b"%b%b\r\n" % (start, persistence)
         return b"%bContent-Length: %d\r\n%b\r\n" % (start, size, persistence)
 
-    def stream_head(self, stream: Stream, persistence: bytes, *, chunked: bool) -> bytes:
-        start = self._starts.get((stream.status, stream.content_type)) or self._start(stream)
-        return b"%b%b%b%b\r\n" % (start, header_lines(stream.headers), CHUNKED if chunked else b"", persistence)
+    def unsized_head(self, answer: Response | Stream, persistence: bytes, *, chunked: bool) -> bytes:
+        """Of a body that ends with the last chunk, or with the connection."""
+        start = self._starts.get((answer.status, answer.content_type)) or self._start(answer)
+        return b"%b%b%b%b\r\n" % (start, header_lines(answer.headers), CHUNKED if chunked else b"", persistence)
 
     def _start(self, answer: Response | Stream) -> bytes:
         if len(self._starts) >= CACHED_STARTS:
@@ -73,31 +73,7 @@ def header_lines(headers: Headers) -> bytes:
     return "".join([f"{name}: {value.translate(CONTROLS)}\r\n" for name, value in headers]).encode(errors="replace")
 
 
-def blocks(body: bytes | Sequence[bytes]) -> Iterator[bytes | memoryview]:
-    """The body in blocks of at most about twice BLOCK: small pieces joined, large ones cut without a copy."""
-    group: list[bytes] = []
-    size = 0
-    for piece in (body,) if isinstance(body, bytes) else body:
-        if len(piece) > BLOCK:
-            yield b"".join(group)
-            group, size = [], 0
-            yield from cut(piece)
-            continue
-        group.append(piece)
-        size += len(piece)
-        if size >= BLOCK:
-            yield b"".join(group)
-            group, size = [], 0
-    yield b"".join(group)
-
-
-def cut(piece: bytes) -> Iterator[memoryview]:
-    view = memoryview(piece)
-    for start in range(0, len(piece), BLOCK):
-        yield view[start : start + BLOCK]
-
-
-def chunk(data: bytes | memoryview) -> bytes:
+def chunk(data: Piece) -> bytes:
     return b"".join((b"%x\r\n" % len(data), data, b"\r\n"))
 
 

@@ -17,7 +17,9 @@ class Limits:
     incomplete_bodies: int = 64 * 1024 * 1024  #: bytes of all bodies that have not arrived completely
     pipelined: int = 16  #: requests that are read before their turn
     connections: int = 20_000
-    stream_buffer: int = 4 * 1024 * 1024  #: unread bytes of a watch before it is closed
+    stream_buffer: int = 4 * 1024 * 1024  #: unread events of a watch before it is closed
+    write_buffer: int = 64 * 1024  #: unread bytes in the buffer of a connection before nothing more is written
+    unread: int = 256 * 1024 * 1024  #: bytes in memory only for clients that do not read, of all connections
 
     header_timeout: float = 30.0  #: from a request's first byte to the end of its head; also for the TLS handshake
     body_timeout: float = 60.0  #: from the end of the head to the end of the body

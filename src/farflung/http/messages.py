@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -20,12 +20,47 @@ class Request:
     peer: str = ""
 
 
+class Holder(Protocol):
+    """Counts what stays in memory only because a client has not read its response yet."""
+
+    def hold(self, thing: object, size: int) -> None:
+        """May disconnect the client."""
+
+    def release(self, thing: object) -> None: ...
+
+
+class Uncounted:
+    """For a response that is read at once."""
+
+    def hold(self, thing: object, size: int) -> None: ...
+
+    def release(self, thing: object) -> None: ...
+
+
+Piece = bytes | memoryview
+#: Called once.  The connection takes a piece, in a few milliseconds at most, whenever its client has read the pieces
+#: before.  It drops the iterator at the end or when the client disconnects.
+Pieces = Callable[[Holder], Iterator[Piece]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedBody:
+    """A body that is produced while its client reads it."""
+
+    pieces: Pieces
+    size: int | None = None  #: in bytes; None: known at its end
+
+
 @dataclass(slots=True)
 class Response:
     status: int
-    body: bytes | Sequence[bytes] = b""  #: a sequence is written without joining
+    body: bytes | StreamedBody = b""
     content_type: str = "application/json"
     headers: Headers = ()
+
+    def whole(self) -> bytes:
+        """The body, for a caller without a connection."""
+        return self.body if isinstance(self.body, bytes) else b"".join(self.body.pieces(Uncounted()))
 
 
 class Sink(Protocol):
@@ -33,7 +68,10 @@ class Sink(Protocol):
 
     @property
     def buffered(self) -> int:
-        """Bytes that the client has not read yet."""
+        """Bytes that the client has not read yet, without those that are still to be produced."""
+
+    def begin(self, pieces: Pieces) -> None:
+        """Write these pieces first, at the client's speed.  Only `Stream.start` may call it, and once."""
 
     def write(self, data: bytes) -> None:
         """Never blocks and never raises.  Does nothing after the client disconnected."""
@@ -97,3 +135,4 @@ class Service:
     handler: Handler
     admit: Admit = anyone
     flow_of: FlowOf = no_flow
+    shares: Mapping[str, float] = field(default_factory=dict)  #: of the time to write large responses, by level

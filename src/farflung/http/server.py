@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -20,6 +21,8 @@ DEFAULT_LIMITS: Final = Limits()
 BACKLOG: Final = 1024
 #: TCP keepalive, which detects a vanished peer after about a minute.
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+#: Bytes that the kernel takes before it can send them; by default megabytes for each client that does not read.
+UNSENT: Final = 128 * 1024
 #: Seconds for cancelled requests to clean up.
 CANCELLATION: Final = 1.0
 
@@ -81,6 +84,16 @@ class Server:
     def requests(self) -> int:
         """Requests passed to the handler."""
         return self._shared.requests
+
+    @property
+    def unread_bytes(self) -> int:
+        """Kept in memory only for clients that have not read them."""
+        return self._shared.unread.total
+
+    @property
+    def slow_clients(self) -> int:
+        """Clients that were disconnected to free such memory."""
+        return self._shared.unread.disconnected
 
     async def stop(self, grace: float) -> None:
         """Close listeners, end streams, finish requests, then close connections.  After `grace` seconds abort the rest.
@@ -162,6 +175,9 @@ def listening_socket(family: int, address: tuple[str | int, ...]) -> socket.sock
         for name, value in KEEPALIVE.items():
             if hasattr(socket, name):
                 listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            with contextlib.suppress(OSError):  # not every sandbox has it
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind(address)

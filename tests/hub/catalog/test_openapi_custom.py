@@ -53,7 +53,7 @@ def openapi(*custom: Resource, shelf: DocumentCache | None = None) -> OpenAPI:
 def document(served: OpenAPI, path: str) -> Any:
     answer = served.answer(Request("GET", path), path)
     assert answer is not None
-    return orjson.loads(answer.body)
+    return orjson.loads(answer.whole())
 
 
 def test_a_custom_resource_has_what_every_object_has() -> None:
@@ -122,8 +122,8 @@ def test_the_same_in_protobuf_is_one_message_after_another() -> None:
     plain = openapi(shelf=shelf).answer(request, "/openapi/v2")
     extended = openapi(GADGETS, shelf=shelf).answer(request, "/openapi/v2")
     assert plain is not None and extended is not None
-    assert extended.body.startswith(plain.body)
-    assert b"com.example.v1.GadgetList" in extended.body[len(plain.body) :]
+    assert extended.whole().startswith(plain.whole())
+    assert b"com.example.v1.GadgetList" in extended.whole()[len(plain.whole()) :]
 
 
 # --- a hub ------------------------------------------------------------------------------------------

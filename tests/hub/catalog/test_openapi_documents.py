@@ -65,8 +65,7 @@ def got(openapi: OpenAPI, path: str, query: str = "", **headers: str) -> Respons
 
 def document(openapi: OpenAPI, path: str) -> Any:
     answer = got(openapi, path)
-    assert isinstance(answer.body, bytes)
-    return orjson.loads(answer.body)
+    return orjson.loads(answer.whole())
 
 
 def header(response: Response, name: str) -> str | None:
@@ -100,7 +99,7 @@ def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 def test_the_index_names_every_document_with_the_hash_of_its_content(everything):
     answer = got(everything, "/openapi/v3")
-    paths = orjson.loads(answer.body)["paths"]
+    paths = orjson.loads(answer.whole())["paths"]
     assert answer.content_type == "text/plain; charset=utf-8"
     assert {"api", "api/v1", "apis", "apis/apps", "apis/apps/v1", "apis/autoscaling/v2", "version"} <= paths.keys()
     address, _, hashed = paths["apis/apps/v1"]["serverRelativeURL"].partition("?hash=")
@@ -111,7 +110,7 @@ def test_the_index_names_every_document_with_the_hash_of_its_content(everything)
 def test_addresses_stay_in_the_workspace_they_were_asked_for_in(everything):
     request = Request("GET", "/clusters/root:org/openapi/v3")
     answer = everything.answer(request, "/openapi/v3")
-    address = orjson.loads(answer.body)["paths"]["api/v1"]["serverRelativeURL"]
+    address = orjson.loads(answer.whole())["paths"]["api/v1"]["serverRelativeURL"]
     assert address.startswith("/clusters/root:org/openapi/v3/api/v1?hash=")
 
 
@@ -156,7 +155,7 @@ def test_a_document_asked_for_by_an_old_hash_has_moved(everything):
 def test_clients_that_can_are_sent_compressed_documents(everything):
     compressed = got(everything, "/openapi/v2", accept_encoding="gzip, deflate")
     assert header(compressed, "Content-Encoding") == "gzip"
-    assert gzip.decompress(compressed.body) == got(everything, "/openapi/v2").body
+    assert gzip.decompress(compressed.whole()) == got(everything, "/openapi/v2").whole()
 
 
 def test_catalogues_share_the_documents_of_what_they_have_in_common():
@@ -164,9 +163,9 @@ def test_catalogues_share_the_documents_of_what_they_have_in_common():
     first = OpenAPI(Catalog(builtin.HUB), shelf=shelf)
     second = OpenAPI(Catalog((*builtin.HUB, GADGETS)), lambda _: GADGET_DEFINITIONS, shelf)
     path = "/openapi/v3/apis/rbac.authorization.k8s.io/v1"
-    bodies = [got(one, path, accept_encoding="gzip").body for one in (first, second)]
+    bodies = [got(one, path, accept_encoding="gzip").whole() for one in (first, second)]
     assert bodies[0] is bodies[1]
-    assert got(first, "/openapi/v2").body != got(second, "/openapi/v2").body
+    assert got(first, "/openapi/v2").whole() != got(second, "/openapi/v2").whole()
 
 
 # --- media types ----------------------------------------------------------------------------------
@@ -237,7 +236,7 @@ def test_operations_are_called_differently(everything):
 
 
 def test_every_document_has_exactly_the_definitions_it_needs(everything):
-    for name in orjson.loads(got(everything, "/openapi/v3").body)["paths"]:
+    for name in orjson.loads(got(everything, "/openapi/v3").whole())["paths"]:
         content = document(everything, f"/openapi/v3/{name}")
         used = {reference.removeprefix(SCHEMAS) for reference in references(content)}
         assert used == content["components"]["schemas"].keys(), name
@@ -257,7 +256,7 @@ def texts_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 def test_fields_and_descriptions_are_those_of_the_installed_schemas(everything):
     """The recordings of a real server leave these out."""
     served = dict(document(everything, "/openapi/v2")["definitions"])
-    for name in orjson.loads(got(everything, "/openapi/v3").body)["paths"]:
+    for name in orjson.loads(got(everything, "/openapi/v3").whole())["paths"]:
         schemas = document(everything, f"/openapi/v3/{name}")["components"]["schemas"]
         assert all(texts_of(schema) == texts_of(served[one]) for one, schema in schemas.items() if one in served), name
         served |= schemas
@@ -385,7 +384,7 @@ def pairs(messages: list[bytes]) -> dict[str, bytes]:
 
 def test_version_2_in_protobuf_says_the_same_as_in_json(everything):
     plain = document(everything, "/openapi/v2")
-    encoded = fields(got(everything, "/openapi/v2", accept=PROTOBUF_V2).body)
+    encoded = fields(got(everything, "/openapi/v2", accept=PROTOBUF_V2).whole())
     assert encoded[1] == [b"2.0"]
     paths = pairs(fields(encoded[8][0])[2])
     assert paths.keys() == plain["paths"].keys()
@@ -403,7 +402,7 @@ def test_version_2_in_protobuf_says_the_same_as_in_json(everything):
 
 def test_version_3_in_protobuf_says_the_same_as_in_json(everything):
     plain = document(everything, "/openapi/v3/apis/apps/v1")
-    encoded = fields(got(everything, "/openapi/v3/apis/apps/v1", accept=PROTOBUF_V3).body)
+    encoded = fields(got(everything, "/openapi/v3/apis/apps/v1", accept=PROTOBUF_V3).whole())
     assert encoded[1] == [b"3.0.0"]
     assert pairs(fields(encoded[4][0])[1]).keys() == plain["paths"].keys()
     schemas = pairs(fields(fields(encoded[5][0])[1][0])[1])

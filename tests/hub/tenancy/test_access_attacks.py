@@ -92,7 +92,7 @@ class Tenants:
             answer = await answer
         assert not isinstance(answer, Stream), "nobody was to be let in here"
         assert isinstance(answer, Response)
-        whole = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        whole = answer.whole()
         return Answer(answer.status, whole, answer.content_type, tuple(answer.headers))
 
     async def robot(self, cluster: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.wire import MESSAGES, known
-from farflung.machinery.codec.protobuf import MAGIC, decode, encode, encode_items, encode_list
+from farflung.machinery.codec.protobuf import MAGIC, decode, encode, encode_items, list_frame
 from farflung.machinery.codec.protobuf_bytes import delimited, tag_of, varint
 from farflung.machinery.errors import ApiError
 
@@ -319,4 +319,5 @@ def test_a_list_in_pieces_is_the_list() -> None:
         items = [{"metadata": {"name": name}} for name in "abc"]
         pieces = [encode_items(part, definition, MESSAGES) for part in (items[:2], items[2:])]
         whole = encode({**shell, "items": items}, f"{definition}List", MESSAGES)
-        assert b"".join(encode_list(shell, definition, pieces, MESSAGES)) == whole
+        start, end = list_frame(shell, definition, sum(map(len, pieces)), MESSAGES)
+        assert b"".join([start, *pieces, end]) == whole

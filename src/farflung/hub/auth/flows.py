@@ -28,7 +28,7 @@ SHARES: Final[Mapping[str, float]] = {
     WORKLOADS: 100,
     STRANGERS: 5,
 }
-#: … of the time of worker processes.
+#: … of the time of worker processes, and of the time to write large responses.
 JOB_SHARES: Final[Mapping[str, float]] = {**SHARES, EXEMPT.level: 1000}
 HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 CLUSTERS: Final = "/clusters/"

@@ -40,7 +40,7 @@ class LoopbackClient:
         self, method: str, path: str, body: Obj | None = None, *, query: str = "", media: str = ""
     ) -> Any:
         """The response's JSON.  Raises ApiError for a failure Status."""
-        return orjson.loads(_content(await self._send(method, path, body, query=query, media=media)))
+        return orjson.loads((await self._send(method, path, body, query=query, media=media)).whole())
 
     async def delete(self, path: str, *, policy: str, uid: str, revision: Revision | None = None) -> None:
         """Delete an object with the preconditions uid and, if given, resourceVersion."""
@@ -71,12 +71,8 @@ class LoopbackClient:
         return response
 
 
-def _content(response: Response) -> bytes:
-    return response.body if isinstance(response.body, bytes) else b"".join(response.body)
-
-
 def _error(response: Response) -> ApiError:
-    content = _content(response)
+    content = response.whole()
     try:
         status = orjson.loads(content)
     except orjson.JSONDecodeError:

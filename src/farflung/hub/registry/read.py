@@ -15,6 +15,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import EVERY_CLUSTER, ObjectSelection, decode
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
+from farflung.hub.registry.snapshots import SELECTED, selected
 from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import ListRequestOptions, list_options, revision_of
 from farflung.machinery.errors import ApiError, Obj, bad_request, expired
@@ -43,13 +44,26 @@ def list_(call: Call) -> Answer | Awaitable[Answer]:
     options = list_options(call.request.query)
     selection = selection_of(call, options)
     pinned = pin_of(options, call)
-    if pinned is None:
-        return listed(call, representation, present(call, selection, options))
-    if pinned.revision == INCONSISTENT:
-        limit = 0 if selection else options.limit
-        page = select(call.store.list(call.prefix, after=pinned.after, limit=limit), selection, options)
-        return listed(call, representation, page)
-    return _list_past(call, representation, options, selection, pinned)
+    if pinned is not None and pinned.revision != INCONSISTENT:
+        return _list_past(call, representation, options, selection, pinned)
+    page = present(call, selection, options, "" if pinned is None else pinned.after)
+    if selection and len(page.entries) > SELECTED:
+        return _list_selected(call, representation, page, selection, options)
+    return listed(call, representation, select(page, selection, options))
+
+
+async def _list_selected(
+    call: Call, representation: Representation, page: Page, selection: ObjectSelection, options: ListRequestOptions
+) -> Answer:
+    """Select objects of a long page in turns with other requests."""
+    matching = await selected(page.entries, selection, max(options.limit, 0))
+    if page.revision < call.steady_since():  # meanwhile the view has other objects
+        return await _answered(listed(call, representation, select(page, selection, options)))
+    return await _answered(listed(call, representation, page_of(matching, page.revision, options)))
+
+
+async def _answered(answer: Answer | Awaitable[Answer]) -> Answer:
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 async def _list_past(
@@ -68,8 +82,11 @@ async def _list_past(
         raise _too_old(pinned, call) from None
     except FutureRevision as error:
         raise too_large(error.requested, error.current) from None
-    answer = listed(call, representation, select(page, selection, options))
-    return answer if isinstance(answer, Response) else await answer
+    if selection:
+        page = page_of(await selected(page.entries, selection, max(options.limit, 0)), page.revision, options)
+    if pinned.revision < call.steady_since():
+        raise _too_old(pinned, call)
+    return await _answered(listed(call, representation, page))
 
 
 def selection_of(call: Call, options: ListRequestOptions) -> ObjectSelection:
@@ -94,24 +111,26 @@ def only_key(call: Call, selection: ObjectSelection) -> str:
     return call.key_of(name)
 
 
-def present(call: Call, selection: ObjectSelection, options: ListRequestOptions) -> Page:
-    """The current objects.  An object that is selected by name is looked up."""
-    if only := only_key(call, selection):
+def present(call: Call, selection: ObjectSelection, options: ListRequestOptions, after: str) -> Page:
+    """The current objects among which the selection is made.  An object that is selected by name is looked up."""
+    only = only_key(call, selection)
+    if only and not after:
         entry = call.store.get(only)
-        page = Page([] if entry is None else [entry], call.store.revision)
-    else:
-        page = call.store.list(call.prefix, limit=0 if selection else options.limit)
-    return select(page, selection, options)
+        return Page([] if entry is None else [entry], call.store.revision)
+    return call.store.list(call.prefix, after=after, limit=0 if selection else options.limit)
 
 
 def select(page: Page, selection: ObjectSelection, options: ListRequestOptions) -> Page:
     """The matching entries of a page, up to the limit."""
     if not selection:
         return page
-    matching = [entry for entry in page.entries if selection.matches(entry)]
+    return page_of([entry for entry in page.entries if selection.matches(entry)], page.revision, options)
+
+
+def page_of(matching: list[Entry], revision: Revision, options: ListRequestOptions) -> Page:
     limit = options.limit if options.limit > 0 else len(matching)
     after = matching[limit - 1].key if len(matching) > limit else ""
-    return Page(matching[:limit], page.revision, after)
+    return Page(matching[:limit], revision, after)
 
 
 def listed(call: Call, representation: Representation, page: Page) -> Response | Awaitable[Response]:

@@ -7,24 +7,27 @@ of the kind) decode the object first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Sequence
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
 
 import orjson
 import yaml
 
 from farflung.apis import wire
-from farflung.http.messages import Request, Response
+from farflung.http.messages import Piece, Request, Response, StreamedBody
 from farflung.hub.catalog import objects
 from farflung.hub.registry.call import Call
+from farflung.hub.registry.snapshots import DECODED, LARGE, Snapshot, portions
 from farflung.hub.request import media_types
-from farflung.hub.request.negotiation import Representation, negotiate
+from farflung.hub.request.negotiation import PROTOBUF, YAML, Representation, negotiate
 from farflung.machinery import table
 from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Entry, Revision
 
-SPLICED_AT_ONCE: Final = 4096  #: objects that are put into a list before other requests get a turn
+KEPT: Final = 1024 * 1024  #: bytes of an encoded list
+LIST_END: Final = b"]}"  #: of a list as JSON
 Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: the faster one, if libyaml is installed
 
 
@@ -110,34 +113,57 @@ def quoted(text: str) -> str:
 def with_entries(
     call: Call, representation: Representation, metadata: Obj, entries: Sequence[Entry]
 ) -> Response | Awaitable[Response]:
-    """Respond with a list.  A long one is encoded in turns, between which the hub serves other requests."""
+    """Respond with a list.  A large one is encoded while its client reads it."""
     presenter = Presenter(call, representation)
+    snapshot = Snapshot(call.store, call.prefix, entries)
     answer = Response(200, b"", representation.content_type, warning_headers(call))
-    if presenter.is_quick(entries):
-        answer.body = at_once(presenter.many(metadata, entries))
+    if representation.media == PROTOBUF:
+        return _with_protobuf(answer, presenter, metadata, snapshot)
+    if snapshot.size > LARGE:
+        pieces = snapshot.encoded(partial(presenter.pieces, metadata, entries))
+        answer.body = StreamedBody(pieces, presenter.size(metadata, snapshot))
         return answer
-    return _in_turns(answer, presenter.many(metadata, entries))
+    if presenter.is_quick(entries):
+        answer.body = b"".join(presenter.pieces(metadata, entries))
+        return answer
+    return _in_turns(answer, presenter.pieces(metadata, entries))
 
 
-Turns = Generator[None, None, list[bytes]]  #: work that yields between its turns, and its result
-
-
-def at_once(work: Turns) -> list[bytes]:
-    while True:
-        try:
-            next(work)
-        except StopIteration as finished:
-            return cast(list[bytes], finished.value)
-
-
-async def _in_turns(answer: Response, work: Turns) -> Response:
-    while True:
-        try:
-            next(work)
-        except StopIteration as finished:
-            answer.body = finished.value
-            return answer
+async def _in_turns(answer: Response, pieces: Iterator[Piece]) -> Response:
+    """Encode a list that is not large but expensive.  Between its pieces the hub serves other requests."""
+    encoded = []
+    for piece in pieces:
+        encoded.append(piece)
         await asyncio.sleep(0)
+    answer.body = b"".join(encoded)
+    return answer
+
+
+async def _with_protobuf(answer: Response, presenter: Presenter, metadata: Obj, snapshot: Snapshot) -> Response:
+    """Protobuf begins with the size of the list, so a list that is too large to be kept is encoded twice."""
+    items: list[bytes] = []
+    size = 0
+    for portion in presenter.portions(snapshot.entries):
+        if size:
+            await asyncio.sleep(0)
+        piece = presenter.items(portion)
+        size += len(piece)
+        if size <= KEPT:
+            items.append(piece)
+        else:
+            items.clear()
+    start, end = presenter.protobuf_frame(metadata, size)
+    if size <= KEPT:
+        answer.body = b"".join((start, *items, end))
+        return answer
+
+    def pieces() -> Iterator[bytes]:
+        yield start
+        yield from map(presenter.items, presenter.portions(snapshot.entries))
+        yield end
+
+    answer.body = StreamedBody(snapshot.encoded(pieces), len(start) + size + len(end))
+    return answer
 
 
 class Presenter:
@@ -170,30 +196,64 @@ class Presenter:
         return orjson.dumps(self._shaped(entry, headers=False))
 
     def is_quick(self, entries: Sequence[Entry]) -> bool:
-        """Whether a list of these objects takes one turn."""
-        return len(entries) <= self._slice or (len(entries) <= SPLICED_AT_ONCE and self._can_splice(entries))
+        """Whether these objects, which are not large, are encoded in one turn."""
+        return len(entries) <= self._step or self._can_splice(entries)
+
+    def portions(self, entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+        """Objects that are encoded in a few milliseconds."""
+        return portions(entries, self._step, LARGE if self._plain else DECODED)
+
+    @property
+    def _step(self) -> int:
+        if self._plain and self._kind.conversion is None:
+            return 1024
+        return 4 if self._representation.media == YAML else 128
 
     def _can_splice(self, entries: Sequence[Entry]) -> bool:
         """Whether the stored bytes are the items of the list as they are."""
         return self._plain and (self._kind.conversion is None or all(map(self._kind.is_plain, entries)))
 
-    @property
-    def _slice(self) -> int:
-        """Objects per turn of about ten milliseconds."""
-        return 8 if self._representation.media == "yaml" else 128
+    def size(self, metadata: Obj, snapshot: Snapshot) -> int | None:
+        """The bytes of a list; None if it has to be encoded to know them."""
+        entries = snapshot.entries
+        if not entries or not self._can_splice(entries):
+            return None
+        head, skip, separator = self._splices(metadata)
+        return len(head) - 1 + snapshot.size + len(entries) * (len(separator) - skip) + len(LIST_END)
 
-    def many(self, metadata: Obj, entries: Sequence[Entry]) -> Turns:
-        """The body of a list, in pieces."""
+    def pieces(self, metadata: Obj, entries: Sequence[Entry]) -> Iterator[Piece]:
+        """A list as JSON or YAML."""
         if self._can_splice(entries):
-            return (yield from self._spliced(metadata, entries))
-        pieces: list[bytes] = []
-        for start in range(0, len(entries), self._slice):
-            if start:
-                yield
-            pieces.append(self._slice_of_list(entries[start : start + self._slice]))
-        return self._list_of(metadata, pieces)
+            yield from self._spliced(metadata, entries)
+            return
+        start, end = self._list_frame(metadata, is_empty=not entries)
+        yield start
+        separator = b"" if self._representation.media == YAML else b","
+        for number, portion in enumerate(self.portions(entries)):
+            yield separator + self.items(portion) if number else self.items(portion)
+        yield end
 
-    def _slice_of_list(self, entries: Sequence[Entry]) -> bytes:
+    def _splices(self, metadata: Obj) -> tuple[bytes, int, bytes]:
+        """The start of a list of stored bytes, how many of each are left out, and what is between them."""
+        resource = self._call.resource
+        head = objects.list_head(resource, metadata)
+        return (head, 0, b",") if resource.custom else (head, len(objects.type_head(resource)), b",{")
+
+    def _spliced(self, metadata: Obj, entries: Sequence[Entry]) -> Iterator[Piece]:
+        head, skip, separator = self._splices(metadata)
+        yield head
+        for number, portion in enumerate(self.portions(entries)):
+            first = separator if number else separator[1:]
+            if len(portion) == 1:
+                yield first
+                yield memoryview(portion[0].value)[skip:]
+            else:
+                values: list[Piece] = [memoryview(entry.value)[skip:] for entry in portion]
+                values[0] = first + bytes(values[0])
+                yield separator.join(values)
+        yield LIST_END
+
+    def items(self, entries: Sequence[Entry]) -> bytes:
         """Some encoded items of a list."""
         items = [self._item(self._kind.read(entry)) for entry in entries]
         match self._representation.media:
@@ -202,6 +262,10 @@ class Presenter:
             case "protobuf":
                 return protobuf.encode_items(items, self._call.resource.definition, wire.MESSAGES)
         return orjson.dumps(items)[1:-1]
+
+    def protobuf_frame(self, metadata: Obj, size: int) -> tuple[bytes, bytes]:
+        """Start and end of a list whose encoded items have a size."""
+        return protobuf.list_frame(self._empty_list(metadata), self._call.resource.definition, size, wire.MESSAGES)
 
     def _item(self, obj: Obj) -> Obj:
         match self._representation.as_:
@@ -213,19 +277,15 @@ class Presenter:
             del obj["kind"], obj["apiVersion"]
         return obj
 
-    def _list_of(self, metadata: Obj, pieces: Sequence[bytes]) -> list[bytes]:
-        """The encoded list with its encoded items."""
+    def _list_frame(self, metadata: Obj, *, is_empty: bool) -> tuple[bytes, bytes]:
+        """What is before and after the items of a list, as JSON or YAML."""
         shell = self._empty_list(metadata)
-        match self._representation.media:
-            case "protobuf":
-                return protobuf.encode_list(shell, self._call.resource.definition, pieces, wire.MESSAGES)
-            case "yaml":
-                *_, field = shell
-                start, empty, end = dumped_yaml(shell).partition(f"\n{field}: []\n".encode())
-                return [start, f"\n{field}:\n".encode(), *pieces, end] if pieces else [start, empty, end]
+        if self._representation.media == YAML:
+            *_, field = shell
+            start, empty, end = dumped_yaml(shell).partition(f"\n{field}: []\n".encode())
+            return start + (empty if is_empty else f"\n{field}:\n".encode()), end
         encoded = orjson.dumps(shell)
-        separated = [part for piece in pieces for part in (b",", piece)][1:]
-        return [encoded[:-2], *separated, encoded[-2:]]
+        return encoded[: -len(LIST_END)], LIST_END
 
     def _empty_list(self, metadata: Obj) -> Obj:
         """The list without items; the field of the items is the last one."""
@@ -251,22 +311,6 @@ class Presenter:
         """The first event of a watch, with the column definitions of a Table."""
         columns = table.encoded_columns(self._printer.columns)
         return event.replace(b'"columnDefinitions":null', b'"columnDefinitions":' + columns, 1)
-
-    def _spliced(self, metadata: Obj, entries: Sequence[Entry]) -> Turns:
-        resource = self._call.resource
-        head = objects.list_head(resource, metadata)
-        if not entries:
-            return [head, b"]}"]
-        skip = 0 if resource.custom else len(objects.type_head(resource))
-        separator = b"," if resource.custom else b",{"
-        pieces = [head + separator[1:]]
-        for start in range(0, len(entries), SPLICED_AT_ONCE):
-            if start:
-                yield
-                pieces.append(separator)
-            part = entries[start : start + SPLICED_AT_ONCE]
-            pieces.append(separator.join([memoryview(entry.value)[skip:] for entry in part]))
-        return [*pieces, b"]}"]
 
     def _shaped(self, entry: Entry, *, headers: bool = True) -> Obj:
         return self._represented(self._kind.read(entry), headers=headers)

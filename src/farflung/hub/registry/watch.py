@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
+from weakref import ref
 
 import orjson
 
-from farflung.http.messages import Sink, Stream
+from farflung.http.messages import Holder, Piece, Pieces, Sink, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import ObjectSelection
 from farflung.hub.catalog.served import Changed
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.read import only_key, selection_of, too_large
+from farflung.hub.registry.snapshots import LARGE, Snapshot, selected
 from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import ListRequestOptions, list_options, revision_of
 from farflung.machinery.errors import ApiError, expired
@@ -29,7 +32,9 @@ from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subsc
 
 BOOKMARK_EVERY: Final = 60.0
 BOOKMARK_BEFORE_END: Final = 2.0
-TURN: Final = 256  #: events of the history that are encoded before other requests get a turn
+CHANGES_AT_ONCE: Final = 64  #: changes that are encoded before other requests get a turn
+EVENT_START: Final = b'{"type":"%b","object":'
+EVENT_END: Final = b"}\n"
 INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
 
 log = logging.getLogger(__name__)
@@ -116,7 +121,7 @@ class Watches:
             if kinds is None or (resource.group, resource.plural) in kinds:
                 audience.expire(error)
 
-    async def _past(self, audience: Audience, options: ListRequestOptions, steady: Revision) -> list[bytes]:
+    async def _past(self, audience: Audience, options: ListRequestOptions, steady: Revision) -> Past:
         """The events before live ones.  `steady`: the revision since which history is complete."""
         until = self._store.revision
         since = revision_of(options.resource_version or "0")
@@ -125,13 +130,11 @@ class Watches:
         initial = options.initial_events
         if not since or initial:
             if initial is False:
-                return []
-            events = await audience.state()
-            if initial and options.bookmarks:
-                events.append(audience.bookmark(until, INITIAL_EVENTS_END))
-            return events
+                return b""
+            end = audience.bookmark(until, INITIAL_EVENTS_END) if initial and options.bookmarks else b""
+            return audience.added(await audience.state(), end)
         if since == until:
-            return []
+            return b""
         if since < steady:
             raise expired(f"too old resource version: {since} ({steady})")
         try:
@@ -140,7 +143,10 @@ class Watches:
             raise expired(f"too old resource version: {since} ({error.oldest})") from None
         except TooSlow:
             raise expired(f"too old resource version: {since} ({until})") from None
-        return await audience.history(changes)
+        return audience.history(changes)
+
+
+Past = bytes | Pieces  #: the events before live ones
 
 
 class Audience:
@@ -152,6 +158,8 @@ class Audience:
         self._store = store
         self._present = respond.Presenter(call, topic.representation)
         self._members: set[WatchStream] = set()
+        self._changes = 0  #: commits
+        self._snapshot: Callable[[], Snapshot | None] = no_snapshot  #: while clients read it and nothing changes
         self._subscription: Subscription | None = None
 
     def join(self, watcher: WatchStream) -> None:
@@ -179,6 +187,8 @@ class Audience:
             watcher.expire(error)
 
     def _on_changes(self, changes: Sequence[Change]) -> None:
+        self._changes += 1
+        self._snapshot = no_snapshot
         try:
             data = b"".join(self.encoded(changes))
         except Exception:
@@ -207,33 +217,58 @@ class Audience:
                 events.append(self._event("DELETED", deleted))
         return events
 
-    async def state(self) -> list[bytes]:
-        """The current objects as ADDED events."""
-        selection = self.topic.selection
+    async def state(self) -> Snapshot:
+        """The current objects that are selected."""
+        snapshot = self._snapshot()
+        if snapshot is not None:
+            return snapshot
+        changes, selection = self._changes, self.topic.selection
         entries: Sequence[Entry]
         if self.topic.only:
             entry = self._store.get(self.topic.only)
             entries = () if entry is None else (entry,)
         else:
             entries = self._store.list(self.topic.prefix).entries
-        events: list[bytes] = []
-        for start in range(0, len(entries), TURN):
-            if start:
-                await asyncio.sleep(0)
-            part = entries[start : start + TURN]
-            events += [self._event("ADDED", entry) for entry in part if not selection or selection.matches(entry)]
-        return events
+        if selection:
+            entries = await selected(entries, selection)
+        snapshot = Snapshot(self._store, self.topic.prefix, entries)
+        if changes == self._changes:
+            self._snapshot = ref(snapshot)
+        return snapshot
 
-    async def history(self, changes: Sequence[Change]) -> list[bytes]:
-        events: list[bytes] = []
-        for start in range(0, len(changes), TURN):
-            if start:
-                await asyncio.sleep(0)
-            events += self.encoded(changes[start : start + TURN])
-        return events
+    def added(self, snapshot: Snapshot, end: bytes) -> Past:
+        """ADDED events of all objects, and then `end`."""
+        encode = partial(self._added, snapshot.entries, end)
+        if snapshot.size <= LARGE and self._present.is_quick(snapshot.entries):
+            return b"".join(encode())
+        return snapshot.encoded(encode)
+
+    def _added(self, entries: Sequence[Entry], end: bytes) -> Iterator[Piece]:
+        for portion in self._present.portions(entries):
+            if len(portion) == 1 and not self.has_columns:  # a large object is not copied
+                yield from (EVENT_START % b"ADDED", self._present.encoded(portion[0]), EVENT_END)
+            else:
+                yield b"".join([self._event("ADDED", entry) for entry in portion])
+        yield end
+
+    def history(self, changes: Sequence[Change]) -> Past:
+        """Events of all changes."""
+        portions = list(change_portions(changes))
+        if len(portions) == 1:
+            return b"".join(self.encoded(changes))
+
+        def pieces(holder: Holder) -> Iterator[Piece]:
+            for portion in portions:
+                for change in portion:
+                    holder.hold(change, size_of(change))  # it may be in memory for this client only
+                yield b""
+            for portion in portions:
+                yield b"".join(self.encoded(portion))
+
+        return pieces
 
     def _event(self, kind: str, entry: Entry) -> bytes:
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._present.encoded(entry))
+        return b"".join((EVENT_START % kind.encode(), self._present.encoded(entry), EVENT_END))
 
     def bookmark(self, revision: Revision, annotations: dict[str, str] | None = None) -> bytes:
         return b'{"type":"BOOKMARK","object":%b}\n' % self._present.bookmark(revision, annotations)
@@ -251,12 +286,31 @@ class Audience:
         return self._store.revision
 
 
+def no_snapshot() -> Snapshot | None:
+    return None
+
+
+def size_of(change: Change) -> int:
+    return sum([len(entry.value) for entry in (change.entry, change.previous) if entry is not None])
+
+
+def change_portions(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Changes that are encoded in a few milliseconds."""
+    start = size = 0
+    for at, change in enumerate(changes):
+        if at - start >= CHANGES_AT_ONCE or size > LARGE:
+            yield changes[start:at]
+            start, size = at, 0
+        size += size_of(change)
+    yield changes[start:]
+
+
 def error_event(error: ApiError) -> bytes:
     return b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status())
 
 
 class WatchStream:
-    """One client.  Live events wait until it is started and has its initial events."""
+    """One client.  Live events wait until it is started, and follow its initial events."""
 
     __slots__ = ("_audience", "_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting")
 
@@ -264,28 +318,33 @@ class WatchStream:
         self._audience = audience
         self._seconds = seconds
         self._bookmarks = bookmarks
-        self._past: list[bytes] = []
+        self._past: Past = b""  #: initial events that are not written yet
         self._waiting: list[bytes] = []
         self._lacks_columns = audience.has_columns
         self._sink: Sink | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
-    def begin_with(self, past: list[bytes]) -> None:
+    def begin_with(self, past: Past) -> None:
         """Set the initial events; ignored after a failure."""
         self._past = self._past or past
 
     def fail(self, error: ApiError) -> None:
         """Send one ERROR event, and end the stream."""
-        self._past = [error_event(error)]
+        self._past = error_event(error)
         self._lacks_columns = False
         self._waiting = []
         self._seconds = 0.0
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
-        past, self._past, self._waiting = self._past + self._waiting, [], []
-        for at in range(0, len(past), TURN):
-            self._write(b"".join(past[at : at + TURN]))
+        if isinstance(self._past, bytes):
+            self._waiting.insert(0, self._past)
+            self._past = b""
+        else:
+            sink.begin(partial(self._initial, self._past))
+        waiting, self._waiting = self._waiting, []
+        for data in waiting:
+            self._write(data)
         if not self._seconds:
             sink.close()
             return
@@ -294,6 +353,15 @@ class WatchStream:
         if self._bookmarks:
             first = min(BOOKMARK_EVERY, max(self._seconds - BOOKMARK_BEFORE_END, self._seconds / 2))
             self._timers.append(loop.call_later(first, self._mark, loop.time() + self._seconds))
+
+    def _initial(self, past: Pieces, holder: Holder) -> Iterator[Piece]:
+        for piece in past(holder):
+            if self._lacks_columns and piece:
+                yield self._with_columns(bytes(piece))
+                self._lacks_columns = False
+            else:
+                yield piece
+        self._past = b""
 
     def _mark(self, end: float) -> None:
         if self._sink is None:
@@ -319,14 +387,17 @@ class WatchStream:
             self._sink.abort()
 
     def expire(self, error: ApiError) -> None:
-        """End with an ERROR event 410, so that the client relists."""
+        """End with an ERROR event 410, so that the client relists.  Initial events that it may no longer see are not
+        written."""
         self._audience.leave(self)
         if self._sink is None:
             self.fail(error)
-            return
-        self._lacks_columns = False
-        self._write(error_event(error))
-        self._sink.close()
+        elif self._past:
+            self._sink.abort()
+        else:
+            self._lacks_columns = False
+            self._write(error_event(error))
+            self._sink.close()
 
     def end(self) -> None:
         """End the stream.  A watcher that has not started gets its initial events first."""
@@ -336,12 +407,15 @@ class WatchStream:
             self._sink.close()
 
     def _write(self, data: bytes) -> None:
-        if self._lacks_columns:
-            first, newline, rest = data.partition(b"\n")
-            data = self._audience.with_columns(first + newline) + rest
-            self._lacks_columns = False
+        if self._lacks_columns and data:
+            data = self._with_columns(data)
+            self._lacks_columns = bool(self._past)
         if self._sink is not None:
             self._sink.write(data)
+
+    def _with_columns(self, data: bytes) -> bytes:
+        first, newline, rest = data.partition(b"\n")
+        return self._audience.with_columns(first + newline) + rest
 
     def stop(self) -> None:
         for timer in self._timers:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter, time
@@ -23,7 +23,7 @@ import orjson
 from farflung.apis import wire
 from farflung.apis.kcp.names import WORKSPACE_AUDIT_ANNOTATION
 from farflung.apis.names import AUDIT_TRUNCATED, AUTHORIZATION_DECISION
-from farflung.http.messages import Answer, Request, Response, Stream
+from farflung.http.messages import Answer, Request, Response, Stream, StreamedBody
 from farflung.hub.request import attributes, media_types
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.audit_policy import (
@@ -62,11 +62,11 @@ Write = Callable[[Line, int], None]  #: writes a line later, in any thread; the 
 
 
 class LoggedBody(NamedTuple):
-    pieces: Sequence[bytes]
+    content: bytes
     media: str
 
 
-NO_BODY: Final = LoggedBody((), "")
+NO_BODY: Final = LoggedBody(b"", "")
 
 
 class Trail:
@@ -121,7 +121,7 @@ class Trail:
         size = BASE_SIZE + len(self.path) + len(self.query) + len(self.name) + len(self.agent)
         if self.user is not self.by and self.user is not None:
             size += len(self.user.name) + sum(map(len, self.user.groups)) + len(repr(self.user.extra))
-        return size + sum(map(len, self.sent.pieces)) + sum(map(len, self.answered.pieces))
+        return size + len(self.sent.content) + len(self.answered.content)
 
     def _target(self) -> tuple[str, Target | None, Attributes]:
         """The logical cluster, and what was requested there."""
@@ -141,22 +141,22 @@ class Trail:
         """Keep the bodies that the level allows, and that are small."""
         request, level = self.request, self.level()
         if request is not None and request.body and level >= REQUEST:
-            self.sent = self._kept([request.body], request.headers.get("content-type", ""))
+            self.sent = self._kept(request.body, request.headers.get("content-type", ""))
         if isinstance(answer, Response) and (level == REQUEST_RESPONSE or (level == REQUEST and answer.status >= 400)):
-            pieces = [answer.body] if isinstance(answer.body, bytes) else answer.body
-            self.answered = self._kept(pieces, answer.content_type)
+            self.answered = self._kept(answer.body, answer.content_type)
 
-    def _kept(self, pieces: Sequence[bytes], content_type: str) -> LoggedBody:
+    def _kept(self, body: bytes | StreamedBody, content_type: str) -> LoggedBody:
         media = content_type.partition(";")[0].strip().lower()
-        is_yaml = media in (media_types.YAML, media_types.APPLY_PATCH) and not pieces[0].startswith(b"{")
-        if sum(map(len, pieces)) > (LARGEST_YAML if is_yaml else LARGEST_BODY):
-            self.is_truncated = True
-            return NO_BODY
-        return LoggedBody(pieces, media)
+        if isinstance(body, bytes):
+            is_yaml = media in (media_types.YAML, media_types.APPLY_PATCH) and not body.startswith(b"{")
+            if len(body) <= (LARGEST_YAML if is_yaml else LARGEST_BODY):
+                return LoggedBody(body, media)
+        self.is_truncated = True
+        return NO_BODY
 
     def _decoded(self, body: LoggedBody, *, with_managed_fields: bool) -> Any:
         """None for a body that is confidential or cannot be read."""
-        raw = b"".join(body.pieces)
+        raw = body.content
         try:
             match body.media:
                 case media_types.PROTOBUF if wire.known(self.definition):

@@ -451,12 +451,13 @@ def summary(body: bytes, longest: int = 30) -> str:
 
 def encode(obj: Obj, definition: str, messages: Messages) -> bytes:
     """The body of a response: an object of a definition, or a Status, with its apiVersion and kind."""
-    return b"".join(enveloped(obj, messages[definition].write(obj)))
+    return b"".join(enveloped(obj, messages[definition].write(obj), 0))
 
 
-def encode_list(obj: Obj, definition: str, items: Sequence[bytes], messages: Messages) -> list[bytes]:
-    """A list of objects of a definition, in pieces.  `obj` has no items; they come from `encode_items`."""
-    return enveloped(obj, messages[f"{definition}List"].write(obj), *items)
+def list_frame(obj: Obj, definition: str, size: int, messages: Messages) -> tuple[bytes, bytes]:
+    """What is before and after the items of a list of objects of a definition.  `obj` has no items; they have `size`
+    bytes and come from `encode_items`."""
+    return enveloped(obj, messages[f"{definition}List"].write(obj), size)
 
 
 def encode_items(objects: Sequence[Obj], definition: str, messages: Messages) -> bytes:
@@ -468,9 +469,10 @@ def encode_items(objects: Sequence[Obj], definition: str, messages: Messages) ->
 ITEMS: Final = tag_of(2, DELIMITED)  #: of every list
 
 
-def enveloped(obj: Obj, *raw: bytes) -> list[bytes]:
+def enveloped(obj: Obj, raw: bytes, more: int) -> tuple[bytes, bytes]:
+    """The start of a body up to `raw`, which `more` bytes follow, and its end."""
     type_meta = delimited(b"\x0a", obj.get("apiVersion", "").encode()) + delimited(
         b"\x12", obj.get("kind", "").encode()
     )
-    size = varint(sum(map(len, raw)))
-    return [MAGIC + delimited(b"\x0a", type_meta) + b"\x12" + size, *raw, b"\x1a\x00\x22\x00"]
+    size = varint(len(raw) + more)
+    return MAGIC + delimited(b"\x0a", type_meta) + b"\x12" + size + raw, b"\x1a\x00\x22\x00"

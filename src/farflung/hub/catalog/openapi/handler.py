@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
+from io import BytesIO
 from typing import Final
 from urllib.parse import parse_qs, quote
 from weakref import WeakValueDictionary
@@ -24,7 +25,7 @@ import orjson
 
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
-from farflung.http.messages import Request, Response
+from farflung.http.messages import Holder, Request, Response, StreamedBody
 from farflung.hub.catalog.openapi import documents, gnostic
 from farflung.hub.catalog.openapi.operations import PathOperations
 from farflung.hub.catalog.openapi.schemas import Own
@@ -49,6 +50,7 @@ OFFERED_V3: Final = {
 }
 
 FAST: Final = 1  #: compression level: compressing blocks the event loop
+PIECE: Final = 64 * 1024  #: bytes that are decompressed at once for a client
 YEAR: Final = 365 * 24 * 3600
 
 #: a resource → its own definitions, by name
@@ -229,7 +231,20 @@ def respond(
         return Response(304, b"", media, headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(200, document.compressed, media, [*headers, ("Content-Encoding", "gzip")])
-    return Response(200, gzip.decompress(document.compressed), media, headers)
+    return Response(200, decompressed(document.compressed), media, headers)
+
+
+def decompressed(compressed: bytes) -> bytes | StreamedBody:
+    size = int.from_bytes(compressed[-4:], "little")  # the end of the format
+    if size <= PIECE:
+        return gzip.decompress(compressed)
+
+    def pieces(holder: Holder) -> Iterator[bytes]:
+        with gzip.open(BytesIO(compressed)) as document:
+            while piece := document.read(PIECE):
+                yield piece
+
+    return StreamedBody(pieces, size)
 
 
 def has_it(header: str, quoted: str) -> bool:
