@@ -99,6 +99,20 @@ async def test_a_delayed_key_is_processed_at_once_if_it_is_added_again() -> None
     assert len(queue) == 0
 
 
+async def test_groups_take_turns_by_the_time_that_their_keys_took() -> None:
+    clock = Clock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.share(lambda key: key[0])
+    queue.add_all(["a1", "a2", "a3", "a4", "b1", "b2", "b3", "c1"])
+    seconds = {"a": 5, "b": 1, "c": 0}
+    order: list[str] = []
+    while len(queue):
+        async with queue.next() as key:
+            order.append(key)
+            clock.now += seconds[key[0]]
+    assert order == ["a1", "b1", "c1", "b2", "b3", "a2", "a3", "a4"]
+
+
 async def test_time_passes_for_a_worker_that_waits() -> None:
     queue: WorkQueue[str] = WorkQueue(asyncio.get_running_loop().time)
     queue.add_after("a", 0.01)

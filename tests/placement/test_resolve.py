@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement, parse_labels
+from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import COST_EXCEEDED, FEW, Resolution, Resolver, is_reluctant, refusal
-from farflung.placement.select import compile_where, most_cost
+from farflung.placement.select import WhereFilter, most_cost
 from farflung.placement.types import (
     UNSCHEDULABLE,
     Destination,
@@ -50,9 +52,9 @@ TOLERATIONS = st.lists(
 ).map(tuple)
 WHERE = st.sampled_from(
     [
-        compile_where("target.metadata.labels['env'] == 'a'"),
-        compile_where("location.metadata.name != 'l1' || target.metadata.name == 't2'"),
-        compile_where("has(location.metadata.labels.region)"),
+        WhereFilter("target.metadata.labels['env'] == 'a'"),
+        WhereFilter("location.metadata.name != 'l1' || target.metadata.name == 't2'"),
+        WhereFilter("has(location.metadata.labels.region)"),
     ]
 )
 LOCATION_KEYS = st.builds(ObjectKey, CLUSTERS, st.sampled_from(["l1", "l2", "l3", "l4"]))
@@ -109,7 +111,7 @@ class Histories(RuleBasedStateMachine):
         for name in ("t1", "t2"):
             self.put_target(ObjectKey("imw-1", name), "u1", {"env": "a", "region": "a"}, ())
         self.put_location(ObjectKey("imw-2", "l4"), {"env": "a"}, EVERYTHING, ())
-        where = compile_where("target.metadata.labels['env'] == 'a'")
+        where = WhereFilter("target.metadata.labels['env'] == 'a'")
         self.put_placement(Placement(ObjectKey("wmw", "p1"), selectors=(EVERYTHING,)))
         self.put_placement(Placement(ObjectKey("wmw", "p2"), selectors=(EVERYTHING,), number=2, spread_by=("region",)))
         self.put_placement(Placement(ObjectKey("wmw", "p3"), selectors=(EVERYTHING,), where=where))
@@ -258,7 +260,7 @@ class Histories(RuleBasedStateMachine):
         for place in reversed(self.locations.values()):
             other.put_location(place)
         for key in self.placements:
-            assert other.resolve(key, self.previous.get(key, frozenset())) == self.resolve(key)
+            assert in_turns(other, key, self.previous.get(key, frozenset()))[0] == self.resolve(key)
 
 
 TestHistories = Histories.TestCase
@@ -267,6 +269,19 @@ TestHistories.settings = settings(
     stateful_step_count=30,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
 )
+
+
+def in_turns(engine: Resolver, key: ObjectKey, previous: frozenset[Destination]) -> tuple[Resolution, int]:
+    """The resolution, and the number of turns that it took, each with little work."""
+    for turn in count(1):
+        token = ALLOWANCE.set(TurnAllowance(work=6_000))
+        try:
+            return engine.resolve(key, previous), turn
+        except TurnOver:
+            pass
+        finally:
+            ALLOWANCE.reset(token)
+    raise AssertionError
 
 
 # --- one by one -----------------------------------------------------------------------------------
@@ -390,7 +405,7 @@ def test_a_location_without_a_target_says_why(place: Location, reason: str) -> N
 
 
 def test_an_expression_that_fails_refuses_the_pair_and_says_why() -> None:
-    where = compile_where("target.metadata.labels['gpu'] == 'yes'")
+    where = WhereFilter("target.metadata.labels['gpu'] == 'yes'")
     document = b'{"metadata":{"labels":{}}}'
     made = engine(at("l"), run("t", document=document), Placement(PLACE, selectors=(EVERYTHING,), where=where))
     (explained,) = made.explain(PLACE)
@@ -405,7 +420,7 @@ def test_expressions_may_cost_as_much_as_there_are_pairs_within_bounds() -> None
 
 def test_an_expression_that_costs_too_much_is_a_problem_of_its_placement() -> None:
     numbers = "[0,1,2,3,4,5,6,7,8,9]"
-    where = compile_where(f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, {numbers}.all(d, a + b + c + d >= 0))))")
+    where = WhereFilter(f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, {numbers}.all(d, a + b + c + d >= 0))))")
     made = engine(at("l"), Placement(PLACE, selectors=(EVERYTHING,), where=where))
     for number in range(3):
         made.put_target(run(f"t{number}"))
@@ -415,3 +430,21 @@ def test_an_expression_that_costs_too_much_is_a_problem_of_its_placement() -> No
     assert made.resolve(PLACE) == Resolution(problem=COST_EXCEEDED)
     assert made.resolve(PLACE) == Resolution(problem=COST_EXCEEDED)
     assert [one.reason for one in made.explain(PLACE)] == [COST_EXCEEDED]
+
+
+def test_a_long_resolution_takes_several_turns_and_evaluates_each_pair_once() -> None:
+    where = WhereFilter("location == location")
+    made = engine(*(at(f"l{number}") for number in range(3)), Placement(PLACE, selectors=(EVERYTHING,), where=where))
+    for number in range(5):
+        made.put_target(run(f"t{number}"))
+    resolution, turns = in_turns(made, PLACE, frozenset())
+    assert len(resolution.destinations) == 15
+    assert turns == 4
+    assert in_turns(made, PLACE, frozenset()) == (resolution, 1)
+
+
+def test_an_invalid_expression_is_a_problem_of_its_placement() -> None:
+    made = engine(at("l"), run("t"), Placement(PLACE, selectors=(EVERYTHING,), where=WhereFilter("1")))
+    why = 'spec.where: Invalid value: "1": compilation failed: ERROR: <input>:-1:0: must evaluate to bool'
+    assert made.resolve(PLACE).problem.startswith(why)
+    assert list(made.explain(PLACE)) == []

@@ -122,12 +122,13 @@ def test_options_are_read() -> None:
             'spec.where: Invalid value: "1": compilation failed: ERROR: <input>:-1:0: must evaluate to bool',
         ),
         ({"where": "true" + " " * 20_000}, "spec.where: "),
+        ({"locationSelectors": [{}] * 1001}, "spec.locationSelectors: Too many: 1001: must have at most 1000 items"),
         ("nonsense", "spec: Expected `object | null`, got `str`"),
     ],
 )
 def test_a_placement_that_cannot_be_understood_says_where_and_why(spec: Any, problem: str) -> None:
     placement = parse_placement(obj(spec))
-    assert placement.problem.startswith(problem)
+    assert placement.find_problem().startswith(problem)
     assert placement.key == ObjectKey("imw", "x")
     assert not placement.selectors
 

@@ -9,7 +9,29 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
+from farflung.lib.fair_queue import FairQueue
+
 K = TypeVar("K", bound=Hashable)
+
+
+class FairKeys(Generic[K]):
+    """Keys in the order of the time that their groups used: a group with one key waits for one key of each other."""
+
+    def __init__(self, group_of: Callable[[K], str]) -> None:
+        self._group_of = group_of
+        self._queue: FairQueue[K] = FairQueue({})
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def append(self, key: K) -> None:
+        self._queue.push((self._group_of(key),), key)
+
+    def popleft(self) -> K:
+        return self._queue.pop()
+
+    def charge(self, key: K, seconds: float) -> None:
+        self._queue.charge((self._group_of(key),), seconds)
 
 
 class WorkQueue(Generic[K]):
@@ -18,13 +40,18 @@ class WorkQueue(Generic[K]):
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._waiting: deque[K] = deque()
+        self._waiting: deque[K] | FairKeys[K] = deque()
+        self._fair: FairKeys[K] | None = None  #: `_waiting`, if groups take turns
         self._wanted: set[K] = set()  #: queued, or to be queued when its worker is done
         self._held: set[K] = set()  #: being reconciled
         self._later: list[tuple[float, int, K]] = []  #: a heap by time
         self._due: dict[K, float] = {}  #: due time of delayed keys; other entries of the heap are obsolete
         self._order = 0
         self._sleeping: dict[asyncio.Future[None], None] = {}  #: idle workers, in order
+
+    def share(self, group_of: Callable[[K], str]) -> None:
+        """Groups of keys take fair turns.  Called before a key is queued."""
+        self._waiting = self._fair = FairKeys(group_of)
 
     def __len__(self) -> int:
         """Queued and delayed keys."""
@@ -68,9 +95,12 @@ class WorkQueue(Generic[K]):
     async def next(self) -> AsyncIterator[K]:
         """Wait for a key, and hold it until the block ends."""
         key = await self._take()
+        began = 0.0 if self._fair is None else self._monotonic()
         try:
             yield key
         finally:
+            if self._fair is not None:
+                self._fair.charge(key, self._monotonic() - began)
             self._held.discard(key)
             if key in self._wanted:
                 self._waiting.append(key)

@@ -16,8 +16,9 @@ from pyroaring import BitMap
 from farflung.machinery.errors import go_quote
 from farflung.machinery.label_index import LabelIndex, SelectorIndex
 from farflung.machinery.selectors import Labels, LabelSelector, Requirement
+from farflung.machinery.turns import TurnOver, spend
 from farflung.placement.names import ObjectKey
-from farflung.placement.select import WhereFilter, WhereResult, most_cost
+from farflung.placement.select import COST_WORK, WhereFilter, WhereResult, most_cost
 from farflung.placement.types import (
     UNSCHEDULABLE,
     Destination,
@@ -213,6 +214,7 @@ class Numbered(Generic[T]):
         return number, value
 
 
+PAIR: Final = 1_000  #: work of the allowance of a turn, for a Location and a SyncTarget
 COST_EXCEEDED: Final = "spec.where: costs too much with all Locations and SyncTargets together"
 
 
@@ -256,7 +258,7 @@ class _CostExceededError(Exception):
 
 class PlacementResolver:
     """Resolves one placement once.  `known`: cached results of its expression; afterwards, the results that were
-    used."""
+    used.  Raises TurnOver if the current task has an allowance that is too small."""
 
     def __init__(self, placement: Placement, previous: Set[Destination], known: ResultCache) -> None:
         self._placement = placement
@@ -368,8 +370,10 @@ class PlacementResolver:
         cached = self._before.get(key)
         if cached is None or cached.location is not location.document or cached.target is not target.document:
             result = where.evaluate(documents.value, orjson.loads(target.document))
-            cached = _CachedResult(location.document, target.document, result)
-        self.known[key] = cached
+            cached = self.known[key] = _CachedResult(location.document, target.document, result)
+            spend(PAIR + COST_WORK * result.cost)
+        else:
+            self.known[key] = cached
         self._cost += cached.result.cost
         if self._cost > self._most_cost:
             raise _CostExceededError
@@ -631,13 +635,13 @@ class Resolver:
 
     def resolve(self, key: ObjectKey, previous: Set[Destination] = frozenset()) -> Resolution:
         """`previous`: its current destinations, which are preferred.  Raises KeyError if the placement does not
-        exist."""
+        exist, and TurnOver if the current task has an allowance that is too small: the next call continues."""
         number = self._placements.number(key)
         if number is None:
             raise KeyError(key)
         placement = self._placements[number]
-        if placement.problem:
-            return Resolution(problem=placement.problem)
+        if problem := placement.find_problem():
+            return Resolution(problem=problem)
         matched = self._matched[number]
         pairs = self._sorted_pairs(matched)
         if placement.number is None and placement.where is None and not matched.intersect(self._tainted):
@@ -645,7 +649,11 @@ class Resolver:
             matching = len(matched)
             return Resolution(destinations, matching, matching - matched.intersection_cardinality(self._vacant))
         resolver = self._resolver(number, placement, previous)
-        resolution = resolver.resolve(pairs)
+        try:
+            resolution = resolver.resolve(pairs)
+        except TurnOver:
+            self._known[number] = {**self._known.get(number, {}), **resolver.known}
+            raise
         if placement.where is not None:
             self._known[number] = resolver.known
         return resolution
@@ -656,7 +664,7 @@ class Resolver:
         if number is None:
             raise KeyError(key)
         placement = self._placements[number]
-        if placement.problem:
+        if placement.find_problem():
             return iter(())
         return self._explained(number, placement, previous)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from farflung.apis.edge.names import DOWNSYNC_OVERWRITE
-from farflung.machinery.cel.language.budget import MOST_WORK, STEP, OverBudget
+from farflung.machinery.cel.language.budget import COMPILED, MOST_WORK, STEP, OverBudget
 from farflung.machinery.cel.language.types import BOOL, DYN
 from farflung.machinery.cel.language.values import EvaluationError
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.selectors import (
     EVERYTHING,
     InvalidFieldError,
@@ -23,6 +23,7 @@ from farflung.machinery.selectors import (
     describe_mismatch,
     parse_label_selector,
 )
+from farflung.machinery.turns import ALLOWANCE, INDIVISIBLE, spend
 
 if TYPE_CHECKING:  # the compiler is loaded with the first expression
     from farflung.machinery.cel.compiler import Program
@@ -332,17 +333,13 @@ LONGEST: Final = 10_240  #: characters of an expression
 MOST_COST: Final = 100_000  #: of one evaluation
 COST_OF_ALL: Final = (1_000_000, 10_000_000)  #: of all pairs of a placement: always allowed, and at most
 COST_OF_EACH: Final = 100  #: allowed for each pair of many
-PAIR_WORK: Final = 1 << 20  #: bytes of intermediate values of one evaluation
+PAIR_WORK: Final = 1 << 19  #: bytes of intermediate values of one evaluation
+COST_WORK: Final = 6  #: work of a unit of cost, of the allowance of a turn
 _GIVEN: Final = {"location": DYN, "target": DYN}
 
 
-class InvalidWhereError(ValueError):
-    pass
-
-
 def most_cost(pairs: int) -> int:
-    """The limit for this number of pairs.  Evaluation blocks the controller, so few pairs may not cost as much as
-    many."""
+    """The limit for this number of pairs.  Few pairs may not cost as much as many."""
     least, most = COST_OF_ALL
     return min(most, max(least, COST_OF_EACH * pairs))
 
@@ -353,13 +350,13 @@ class WhereResult(NamedTuple):
 
 
 class WhereFilter:
-    """A compiled `spec.where`.  Two are equal if their texts are."""
+    """A `spec.where`, compiled when it is first used.  Two are equal if their texts are."""
 
-    __slots__ = ("_program", "text")
+    __slots__ = ("_compiled", "text")
 
-    def __init__(self, text: str, program: Program) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self._program = program
+        self._compiled: Program | str | None = None  #: a text: why it is invalid
 
     def __eq__(self, other: object) -> bool:
         return type(other) is WhereFilter and self.text == other.text
@@ -370,15 +367,29 @@ class WhereFilter:
     def __repr__(self) -> str:
         return f"Where({self.text!r})"
 
+    @property
+    def problem(self) -> str:
+        """Why it is invalid; empty if it is not.  Raises TurnOver if the current task has an allowance that is too
+        small."""
+        if self._compiled is None:
+            spend(min(COMPILED * len(self.text), INDIVISIBLE))
+            self._compiled = compile_where(self.text)
+        return self._compiled if isinstance(self._compiled, str) else ""
+
     def evaluate(self, location: Any, target: Any) -> WhereResult:
-        """Deterministic; cost and work are limited."""
-        run = self._program.start({"location": location, "target": target}, MOST_COST)
+        """Deterministic; cost and work are limited.  The expression must be valid."""
+        assert not self.problem and self._compiled is not None and not isinstance(self._compiled, str)
+        program = self._compiled
+        run = program.start({"location": location, "target": target}, MOST_COST)
         run.worked = MOST_WORK - PAIR_WORK
+        token = ALLOWANCE.set(None)  # its own limits end it soon
         try:
-            holds = self._program.evaluate(run)
+            holds = program.evaluate(run)
             refusal = "" if holds is True else f"spec.where is false: {self.text}"
         except (EvaluationError, OverBudget) as error:
             refusal = f"spec.where fails: {error}"
+        finally:
+            ALLOWANCE.reset(token)
         return WhereResult(refusal, run.spent + (run.worked - (MOST_WORK - PAIR_WORK)) // STEP)
 
 
@@ -390,15 +401,17 @@ def _environment() -> ExpressionEnvironment:
     return ExpressionEnvironment(_GIVEN, KUBERNETES)
 
 
-def compile_where(text: str) -> WhereFilter:
+def compile_where(text: str) -> Program | str:
+    """A text: why it is invalid."""
     from farflung.machinery.cel.adapt import Adapters
     from farflung.machinery.cel.compiler import Program
     from farflung.machinery.cel.errors import CompileError
 
+    invalid = f"spec.where: Invalid value: {go_quote(text)}: "
     if len(text) > LONGEST:
-        raise InvalidWhereError(f"may not be more than {LONGEST} characters long")
+        return f"{invalid}may not be more than {LONGEST} characters long"
     try:
         checked = _environment().compile(text, BOOL)
     except CompileError as error:
-        raise InvalidWhereError(f"compilation failed: {error}") from None
-    return WhereFilter(text, Program(checked.tree, _GIVEN, Adapters()))
+        return f"{invalid}compilation failed: {error}"
+    return Program(checked.tree, _GIVEN, Adapters())

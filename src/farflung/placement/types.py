@@ -24,7 +24,7 @@ from farflung.machinery.selectors import (
     describe_mismatch,
     parse_label_selector,
 )
-from farflung.placement import customize, select
+from farflung.placement import customize
 from farflung.placement.names import GroupResource, ObjectKey, PlacementKey, is_system, may_be_system
 from farflung.placement.select import WhereFilter, WorkloadSelector, parse_workload_selector
 
@@ -103,14 +103,20 @@ class Placement(msgspec.Struct, frozen=True):
     spread_by: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     where: WhereFilter | None = None
-    problem: str = ""  #: why the fields above are invalid; then they are empty
+    problem: str = ""  #: why the fields above are invalid; then they are empty.  See `find_problem`
     workload: WorkloadSelector = WorkloadSelector()  #: the objects that it selects
     annotations: Mapping[str, str] = NOTHING
     alive: bool = True  #: it has no deletionTimestamp
     document: bytes = EMPTY_DOCUMENT  #: JSON
     created: str = ""
 
+    def find_problem(self) -> str:
+        """Why it is invalid; also looks into the expression, which takes longer.  Raises TurnOver if the current task
+        has an allowance that is too small."""
+        return self.problem or ("" if self.where is None else self.where.problem)
 
+
+MOST_SELECTORS: Final = 1_000  #: of Locations
 UNSEEN_ANNOTATIONS: Final = (LAST_APPLIED,)
 UNSEEN_STATUS: Final = ("lastSyncerHeartbeatTime",)  #: changes with every heartbeat
 
@@ -249,6 +255,9 @@ def _placement(spec: _PlacementSpec) -> dict[str, Any]:
     number = spec.number_of_locations
     if number is not None and number < 0:
         raise InvalidFieldError(f"spec.numberOfLocations: Invalid value: {number}: must be greater than or equal to 0")
+    if len(spec.location_selectors or ()) > MOST_SELECTORS:
+        amount = len(spec.location_selectors or ())
+        raise InvalidFieldError(f"spec.locationSelectors: Too many: {amount}: must have at most {MOST_SELECTORS} items")
     for at, label in enumerate(spec.spread_by or ()):
         check_key(label, f"spec.spreadBy[{at}]")
     return {
@@ -261,15 +270,8 @@ def _placement(spec: _PlacementSpec) -> dict[str, Any]:
         "tolerations": tuple(
             _toleration(one, f"spec.tolerations[{at}]") for at, one in enumerate(spec.tolerations or ())
         ),
-        "where": None if spec.where is None else _where(spec.where),
+        "where": None if spec.where is None else WhereFilter(spec.where),
     }
-
-
-def _where(text: str) -> select.WhereFilter:
-    try:
-        return select.compile_where(text)
-    except select.InvalidWhereError as error:
-        raise InvalidFieldError(f"spec.where: Invalid value: {go_quote(text)}: {error}") from None
 
 
 def _toleration(one: _Toleration, path: str) -> Toleration:

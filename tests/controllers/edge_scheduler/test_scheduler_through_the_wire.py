@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_time import LONGER
 
+from farflung.client.transport import OutgoingRequest
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import selector_of
 
@@ -300,6 +301,30 @@ async def test_every_placement_is_written_once_when_a_scheduler_starts_among_man
         assert len([path for path in written if path.endswith("/singleplacementslices")]) == 20
         assert len([path for path in written if path.endswith("/status")]) == 20
         assert len(written) == 40
+
+
+async def test_placements_with_expensive_expressions_do_not_delay_those_of_another_workspace() -> None:
+    """The attack: the scheduler evaluated a hundred expressions, each for a second, before it had another turn."""
+    expensive = "".join(f"[0,1,2,3,4,5,6,7].all({name}, " for name in "abcd") + "a + b + c + d >= 0" + ")" * 4
+    async with world() as one:
+        await one.fleet.target(one.inventories[0], "t1", {})
+        await one.fleet.eventually(lambda: default_location(one), "the default Location")
+        for number in range(2, 5):
+            await one.fleet.target(one.inventories[0], f"t{number}", {})
+        for number in range(10):
+            await one.fleet.placement(one.workloads[0], f"p{number}", {}, where=expensive)
+        await one.fleet.placement(one.workloads[1], "mine", {})
+        writes: list[str] = []
+
+        async def note(request: OutgoingRequest) -> None:
+            if request.method == "POST" and "/singleplacementslices" in request.target:
+                writes.append(request.target.split("/clusters/")[1].partition("/")[0])
+
+        one.fleet.transport.gate = note
+        await one.fleet.start()
+        await one.fleet.eventually(lambda: len(writes) == 11)
+        assert writes.index(one.workloads[1]) <= 1
+        assert [len(found) for found in (await one.stored()).values()] == [4] * 11
 
 
 EXPORTS = "/clusters/root/apis/apis.kcp.io/v1alpha1/apiexports"

@@ -1,4 +1,5 @@
-"""The edge scheduler: one key per EdgePlacement."""
+"""The edge scheduler: one key per EdgePlacement.  Workspaces take fair turns, and a turn is short: a placement whose
+`spec.where` takes longer is continued in its next turn."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -27,6 +29,7 @@ from farflung.controllers.edge_scheduler.triggers import (
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
+from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution
 from farflung.placement.types import (
@@ -134,6 +137,7 @@ class EdgeScheduler:
         self.controller: Controller[ObjectKey] = Controller(
             name, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
+        self.controller.queue.share(attrgetter("cluster"))
         self.rebuilder = Rebuilder(name, self._rebuild, env, log)
         self._sources: list[tuple[str, Informer[Any], Callable[[Triggers, CacheChange[Any]], Iterable[ObjectKey]]]] = [
             ("Location", self._locations, Triggers.on_location),
@@ -189,8 +193,10 @@ class EdgeScheduler:
             return None
         if (wait := self._pace.wait(key)) > 0:
             return wait
-        before = self._previous(placement)
-        resolution = self._with_failing(self._triggers.engine.resolve(key, before), before)
+        try:
+            resolution = self._resolve(placement)
+        except TurnOver:
+            return 0.0  # other workspaces have their turns
         if (writes := self._writes(placement, resolution)) and (wait := self._hold(placement, resolution)) > 0:
             return wait
         trigger, *others = self._triggers.take(key)
@@ -208,6 +214,15 @@ class EdgeScheduler:
         now = self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         await self._apply(decide.plan_status(placement, document, resolution, now), trigger)
         return None
+
+    def _resolve(self, placement: Placement) -> Resolution:
+        """Raises TurnOver if an expression takes longer than a turn.  The next call continues."""
+        before = self._previous(placement)
+        token = ALLOWANCE.set(TurnAllowance())
+        try:
+            return self._with_failing(self._triggers.engine.resolve(placement.key, before), before)
+        finally:
+            ALLOWANCE.reset(token)
 
     def _begin(self) -> bool:
         """Whether the engine is complete."""
