@@ -133,12 +133,14 @@ async def test_somebody_is_told_what_they_may_not(hub: LocalHub) -> None:
     assert (await hub.get("/metrics")).message == f'forbidden: {user} get path "/metrics"'
 
 
-def certificate(*names: x509.NameAttribute[str], start: datetime = FIRST_OF_MAY) -> bytes:
-    """Good for a day."""
+def certificate(hub: LocalHub, *names: x509.NameAttribute[str], start: datetime = FIRST_OF_MAY) -> bytes:
+    """Of the hub's authority, good for a day."""
+    signer = hub.certificates.current
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name(names)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, start, start + timedelta(days=1))
-    return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
+    builder = x509.CertificateBuilder(
+        signer.ca.subject, x509.Name(names), key.public_key(), 1, start, start + timedelta(days=1)
+    )
+    return builder.sign(signer.ca_key, SHA256()).public_bytes(Encoding.DER)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ async def test_a_certificate_names_its_user_and_groups(
 ) -> None:
     hub.token = None
     request = hub.prepared("GET", CONFIG_MAPS, None, "", {})
-    request.certificate = certificate(*(x509.NameAttribute(oid, text) for oid, text in names.items()))
+    request.certificate = certificate(hub, *(x509.NameAttribute(oid, text) for oid, text in names.items()))
 
     answer = await hub.answer(request)
 
@@ -166,10 +168,10 @@ async def test_a_certificate_is_good_between_its_dates_however_long_its_connecti
     hub.token = None
     masters = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")
     request = hub.prepared("GET", CONFIG_MAPS, None, "", {})
-    request.certificate = certificate(x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters)
+    request.certificate = certificate(hub, x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters)
     early = hub.prepared("GET", CONFIG_MAPS, None, "", {})
     tomorrow = FIRST_OF_MAY + timedelta(days=1)
-    early.certificate = certificate(x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters, start=tomorrow)
+    early.certificate = certificate(hub, x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters, start=tomorrow)
 
     assert [(await hub.answer(one)).status for one in (request, early)] == [200, 401]
     hub.later(86400)
@@ -179,7 +181,7 @@ async def test_a_certificate_is_good_between_its_dates_however_long_its_connecti
 async def test_a_token_counts_more_than_a_certificate(hub: LocalHub) -> None:
     masters = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")
     request = hub.prepared("GET", CONFIG_MAPS, None, "", {"authorization": "Bearer wrong"})
-    request.certificate = certificate(x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters)
+    request.certificate = certificate(hub, x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters)
 
     assert (await hub.answer(request)).status == 401
 
