@@ -2,6 +2,7 @@
 
 The workspaces with the same parent are a family.  In a mailbox, a namespace with everything in it belongs to one
 family, and so does each cluster-scoped object: the first family keeps it until all its copies there are deleted.
+The name of a virtual machine belongs to one workspace, because machines cannot be merged.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 import orjson
 
 from farflung.apis.edge.names import ALLOW_SHARING, ALLOW_SYSTEM_NAMESPACES
+from farflung.apis.globalscheduler.names import DELIVERY_PREFIX
 from farflung.apis.kcp.names import TYPE_ANNOTATION
 from farflung.placement.names import (
     BINDINGS,
@@ -38,6 +40,7 @@ ALONE: Final = "~"  #: prefix of the family of a workspace that has no family bu
 SHARED_KINDS: Final = frozenset({DEFINITIONS, BINDINGS})  #: of equal content, several families share an object
 SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 SYNCERS: Final = "farflung-syncer"  #: the namespaces of syncers have this name, or begin with it
+PODS: Final = GroupResource("", "pods")
 YES: Final = "true"
 
 
@@ -79,6 +82,11 @@ def family_of(cluster: str, parent: str) -> str:
 def unit_of(part: Part) -> Part:
     """What is kept as a whole: the namespace, or the cluster-scoped object."""
     return Part(NAMESPACES, "", part.namespace) if part.namespace else part
+
+
+def is_delivery(key: PlacementKey) -> bool:
+    """Whether it is an EdgePlacement of the global scheduler, for machines."""
+    return key.name.startswith(DELIVERY_PREFIX)
 
 
 def is_reserved_for_syncers(unit: Part) -> bool:
@@ -216,6 +224,30 @@ class Keepers:
         return {unit.name for unit in found if self.keeper(mailbox, unit) == self._family.get(key.cluster)}
 
     def _problem(self, mailbox: str, part: Part, key: PlacementKey, family: str) -> str:
+        problem = self._family_problem(mailbox, part, key, family)
+        return problem or (NAME_IN_USE if part.kind == PODS and self._has_namesake(mailbox, part, key) else "")
+
+    def _has_namesake(self, mailbox: str, part: Part, key: PlacementKey) -> bool:
+        """Whether the name is that of a machine of another workspace: of the one with the copy, else of the oldest."""
+        copy = self._world.get(self._mailboxes.get(mailbox, ""), part)
+        made_for = copy.placements if copy is not None and copy.ours else frozenset()
+        others = [one for one in self._engine.holders(part) if mailbox in self._engine.routes(one)]
+        if not any(is_delivery(one) for one in (*others, *made_for)):
+            return False
+        permitted = [
+            one
+            for one in others
+            if (family := self._family.get(one.cluster)) and not self._family_problem(mailbox, part, one, family)
+        ]
+        workspaces = {one.cluster for one in made_for or permitted}
+        return min(workspaces, key=lambda one: self._source_age(one, part), default=key.cluster) != key.cluster
+
+    def _source_age(self, cluster: str, part: Part) -> tuple[str, str]:
+        seen = self._world.get(cluster, part)
+        metadata = {} if seen is None else orjson.loads(seen.document)["metadata"]
+        return metadata.get("creationTimestamp", "~"), metadata.get("uid", "")
+
+    def _family_problem(self, mailbox: str, part: Part, key: PlacementKey, family: str) -> str:
         if self._is_of_another_export(mailbox, part.kind, key.cluster):
             return KIND_IN_USE
         unit = unit_of(part)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -311,3 +312,59 @@ async def test_a_summary_has_no_status_of_an_object_of_another_tenant() -> None:
         assert hers["destinations"]["reporting"] == 1
         assert his["destinations"] == {"broken": 0, "expected": 1, "missing": 1, "reporting": 0, "stale": 0}
         assert "Hers" not in str(his)
+
+
+def virtual_machine(name: str, image: str) -> Obj:
+    spec = {"virtualMachine": {"image": image, "flavors": [{"flavorID": "small"}]}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"deliver": "yes"}}, "spec": spec}
+
+
+async def test_machines_of_one_name_are_not_merged_and_the_next_one_waits_for_the_end_of_the_first() -> None:
+    """Their workspaces have the same parent, so other objects are merged."""
+    delivery, at = "global-scheduler-az1", f"{PODS}/vm"
+    selected = {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": {"deliver": "yes"}}]}
+    async with tenants(parents=("root", "root"), nonNamespacedObjects=KUBE) as one:
+        await one.must_put(one.workloads[TENANT], "/apis/apis.kcp.io/v1alpha1/apibindings", binding("kube"))
+        for workload, image in ((TENANT, "younger"), (OWNER, "older")):
+            await one.placement(workload, delivery, downsync=[selected])
+            if workload == OWNER:
+                one.fleet.hub.now -= timedelta(minutes=1)
+            await one.fleet.eventually(
+                lambda to=workload, image=image: one.put(one.workloads[to], PODS, virtual_machine("vm", image)), "a Pod"
+            )
+
+        async def runs(image: str) -> bool:
+            copy = await one.copy("florin", at)
+            return copy is not None and copy["spec"]["virtualMachine"]["image"] == image
+
+        await one.fleet.eventually(lambda: runs("younger"), "the first copy")
+        await hold(one, path=at)
+        await one.fleet.eventually(lambda: one.says("NameInUse", "pods shop/vm", name=delivery, workload=OWNER))
+        await one.delete(one.workloads[TENANT], at)
+        await one.fleet.eventually(lambda: is_going(one, path=at))
+        await one.at_rest()
+        assert await runs("younger")
+        await let_go(one, path=at)
+        await one.fleet.eventually(lambda: runs("older"), "the next one")
+        await one.fleet.eventually(lambda: one.says("Projected", name=delivery, workload=OWNER))
+
+
+async def test_of_machines_of_one_name_the_oldest_is_copied() -> None:
+    delivery, at = "global-scheduler-az1", f"{PODS}/vm"
+    selected = {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": {"deliver": "yes"}}]}
+    async with tenants(parents=("root", "root"), nonNamespacedObjects=KUBE) as one:
+        await one.must_put(one.workloads[TENANT], "/apis/apis.kcp.io/v1alpha1/apibindings", binding("kube"))
+        await one.fleet.crash()
+        for workload in (TENANT, OWNER):
+            await one.fleet.eventually(
+                lambda to=workload: one.put(one.workloads[to], PODS, virtual_machine("vm", f"of {to}")), "a Pod"
+            )
+            one.fleet.hub.now += timedelta(minutes=1)
+        for workload in (OWNER, TENANT):
+            await one.placement(workload, delivery, downsync=[selected])
+            one.fleet.hub.now += timedelta(minutes=1)
+        await one.start()
+        await one.fleet.eventually(lambda: one.says("NameInUse", name=delivery, workload=OWNER))
+        copy = await one.copy("florin", at)
+        assert copy is not None
+        assert copy["spec"]["virtualMachine"]["image"] == f"of {TENANT}"

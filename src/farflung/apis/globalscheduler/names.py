@@ -12,6 +12,7 @@ ALLOCATIONS: Final = Collection(GLOBALSCHEDULER_GROUP, "v1", "allocations", "All
 CLUSTERS: Final = Collection(GLOBALSCHEDULER_GROUP, "v1", "clusters", "Cluster")
 
 CLUSTER_LABEL: Final = "globalscheduler.com/cluster"  #: of virtual machines: the Cluster they are bound to
+DELIVERY_PREFIX: Final = "global-scheduler-"  #: of the names of the scheduler's EdgePlacements; the label follows
 DELIVERS_TO: Final = "globalscheduler.com/delivers-to"  #: annotation of the scheduler's EdgePlacements: their Cluster
 FILES_ANNOTATION: Final = "globalscheduler.com/files"  #: of the Lease: the files that its holder reads
 

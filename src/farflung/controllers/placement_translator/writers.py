@@ -321,6 +321,11 @@ def refusal(copy: Copy, reason: str, route: Route) -> str:
             f"{copy.part} in {copy.mailbox}: the mailbox of the Location {route.location} serves {copy.part.kind} of "
             "another APIExport, so nothing is copied (bind the APIExport that the other workspaces placed there bind)"
         )
+    if reason == names.NAME_IN_USE and copy.part.namespace:
+        return (
+            f"{copy.part} in {copy.mailbox}: the name at the Location {route.location} is used by a virtual machine of "
+            "another workspace, so it is not copied (rename it)"
+        )
     unit = unit_of(copy.part)
     what = f"the {'namespace' if unit.kind == NAMESPACES else 'name'} at the Location {route.location}"
     if reason == names.NAMESPACE_RESERVED:

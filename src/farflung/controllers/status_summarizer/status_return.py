@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
-from farflung.apis.globalscheduler.names import CLUSTER_LABEL, DELIVERED
+from farflung.apis.globalscheduler.names import CLUSTER_LABEL, DELIVERED, DELIVERY_PREFIX
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.names import POD_SCHEDULED, Collection
 from farflung.client.errors import NotFound, Refused
@@ -39,7 +39,6 @@ MARKS: Final = (COUNT, STATUS_RETURNED_FROM)
 OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of the global scheduler
 ENDED: Final = ("Failed", "Succeeded")
 PODS: Final = GroupResource("", "pods")
-DELIVERY_PREFIX: Final = "global-scheduler-"  #: prefix of its placements, followed by the value of the label
 _NEVER: Final = frozenset(
     {NAMESPACES, DEFINITIONS, GroupResource("", "resourcequotas")}
 )  #: kinds whose status the hub writes

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from farflung.apis.edge.names import EDGE_GROUP, PROJECTED
-from farflung.apis.globalscheduler.names import DELIVERS_TO, GLOBALSCHEDULER_GROUP
+from farflung.apis.globalscheduler.names import DELIVERS_TO, DELIVERY_PREFIX, GLOBALSCHEDULER_GROUP
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules
 from farflung.hub.request.attributes import Attributes
@@ -36,7 +36,6 @@ SCHEDULER_PREFIX: Final = f"{GLOBALSCHEDULER_GROUP}/"  #: prefix of labels and a
 FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: phases without reserved capacity
 MOST_SHOWN: Final = 8  #: paths in a message
 PLACEMENTS: Final = (EDGE_GROUP, "edgeplacements")
-DELIVERY_PREFIX: Final = "global-scheduler-"  #: prefix of delivery names
 ALLOCATIONS: Final = (GLOBALSCHEDULER_GROUP, "allocations")
 #: the permission to bind machines and Allocations
 BINDING_PERMISSION: Final = {PODS: ("create", BINDING), ALLOCATIONS: ("update", "status")}
