@@ -16,13 +16,14 @@ from farflung.machines.failover import (
     MAX_CLUSTERS,
     MAX_REFUSALS,
     FailoverOptions,
+    MachineRefusal,
     MachineRefusals,
     add_machine_refusal,
     add_refusal_reason,
     describe_machine_refusal,
     read_machine_refusals,
 )
-from farflung.machines.status_writer import NO_EDGE_API, is_refusal
+from farflung.machines.status_writer import is_refusal
 
 AZ1, AZ2 = SiteKey("clouds", "default", "az1"), SiteKey("clouds", "default", "az2")
 KEYS = st.builds(SiteKey, st.sampled_from(["a", "b"]), st.sampled_from(["x", "y"]), st.sampled_from(list("pqrstuvw")))
@@ -62,14 +63,13 @@ def test_a_refusal_is_told_in_few_words_and_with_the_time_of_the_next_try() -> N
 
 def test_a_machine_that_is_not_taken_leaves_after_a_while_and_may_come_back_later_each_time() -> None:
     one = MachineRefusals(FailoverOptions(refused=30.0))
-    one.refuse("a", AZ1, 10.0)
-    one.refuse("a", AZ1, 20.0)
+    for since in (10.0, 20.0):
+        one.refuse("a", MachineRefusal(AZ1, since, by_cluster=True))
     assert one.due("a", AZ1) == 40.0
     assert one.due("a", AZ2) == one.due("b", AZ1) == float("inf")
-    one.accept("a", AZ2)
     assert list(one) == [("a", AZ1)]
-    one.accept("a", AZ1)
-    assert not one
+    one.accept("a")
+    assert not list(one)
     for number, until in ((1, 160.0), (2, 220.0), (20, 3700.0)):
         assert not one.set_recorded("a", {AZ1: number}, 100.0)
         assert not one.set_recorded("a", {AZ1: number}, 150.0)  # the same as before
@@ -117,7 +117,6 @@ def said(status: Any, reason: str, message: str, now: str) -> Any:
         (CopyProblem("Invalid", "spec.containers: Required value"), True),
         (CopyProblem("Refused", "etcdserver: request timed out"), False),
         (CopyProblem("Unreachable", "connection refused"), False),
-        (NO_EDGE_API, False),
     ],
 )
 def test_a_cluster_that_knows_no_machines_refuses_and_one_that_is_in_trouble_does_not(

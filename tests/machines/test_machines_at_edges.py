@@ -376,3 +376,44 @@ async def test_a_machine_whose_workspace_has_no_edge_api_says_so_and_stays() -> 
 
         await one.fleet.eventually(is_clean, "nothing wrong any more")
         assert (await one.pod("a"))["spec"]["nodeName"] == "az1"
+
+
+@asynccontextmanager
+async def of_another_family(one: Machines) -> AsyncIterator[str]:
+    """A workspace with another parent, whose Pods may be machines."""
+    await one.fleet.hub.workspace("tenants")
+    workspace = await one.fleet.hub.workspace("bank", parent="root:tenants")
+    await one.fleet.hub.bind(workspace, "kubernetes", "root:compute", "kubernetes", by=OPERATOR)
+    await bind_edge(one.fleet, workspace)
+
+    async def is_served() -> bool:
+        return (await one.fleet.hub.of(MASTER, "GET", f"/clusters/{workspace}{PODS}")).status == 200
+
+    await one.fleet.eventually(is_served, "Pods")
+    yield workspace
+
+
+async def test_a_machine_whose_namespace_another_tenant_keeps_says_so_and_goes_elsewhere(tmp_path: Path) -> None:
+    async with machine_room() as edge, linked_machines(tmp_path, edge, room=9) as (one, link):
+        await one.machine("a")
+        await link.eventually(lambda: edge.ask("GET", f"{PODS}/a"), "the machine of the first tenant")
+        async with of_another_family(one) as bank:
+            path = f"/clusters/{bank}{PODS}"
+            await one.fleet.hub.made(MASTER, path, machine("b"))
+
+            async def is_told() -> bool:
+                pod = (await one.fleet.hub.of(MASTER, "GET", f"{path}/b")).json
+                said = of_type(pod, "PodScheduled").get("message", "")
+                return (
+                    "1 refused it (namespaces default in" in said and "used by a workspace with another parent" in said
+                )
+
+            await one.fleet.eventually(is_told, "why it has no place")
+            assert await edge.ask("GET", f"{PODS}/b") is None
+            assert not await taking(one)  # the Cluster has refused nothing
+            await one.cluster("az2", {"small": 1}, zone="az2")
+
+            async def is_elsewhere() -> bool:
+                return (await one.fleet.hub.of(MASTER, "GET", f"{path}/b")).json["spec"].get("nodeName") == "az2"
+
+            await one.fleet.eventually(is_elsewhere, "another place")

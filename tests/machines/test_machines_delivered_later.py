@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from fleet import PROVIDER, TENANCY
 from hub_harness import MERGE_PATCH
 from platform_harness import MASTER
 
@@ -18,6 +20,7 @@ from machines import CLUSTERS, PODS, Machines, bind_edge, machine, machines, rep
 LABEL = "globalscheduler.com/cluster"
 PLACEMENTS = "/apis/edge.kcp.io/v1alpha1/edgeplacements"
 RETURNED = "edge.kcp.io/status-returned-from"
+WORKSPACES = f"/clusters/{PROVIDER}{TENANCY}/workspaces"
 
 
 class Stage:
@@ -52,6 +55,22 @@ class Stage:
 
         return is_so
 
+    async def copied(self, name: str) -> dict[str, str]:
+        """The SyncTargets that a machine of this name was copied to, and the workspace that it is of."""
+        found = {}
+        for one in await self.one.fleet.items(WORKSPACES):
+            copy = await self._of(one["spec"].get("cluster", "none"), f"{PODS}/{name}")
+            if projection := copy.get("metadata", {}).get("annotations", {}).get("edge.kcp.io/projection"):
+                [source] = json.loads(projection)["sources"]
+                found[one["metadata"]["annotations"]["edge.kcp.io/sync-target-name"]] = source.partition("|")[0]
+        return found
+
+    def is_copied(self, name: str, **where: str) -> Callable[[], Awaitable[bool]]:
+        async def is_so() -> bool:
+            return await self.copied(name) == where
+
+        return is_so
+
     async def pod(self, workspace: str, name: str) -> Obj:
         return await self._of(workspace, f"{PODS}/{name}")
 
@@ -61,7 +80,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(failover: FailoverOptions | None = None) -> AsyncIterator[Stage]:
+async def stage(failover: FailoverOptions | None = None, *, copies: bool = False) -> AsyncIterator[Stage]:
+    """`copies`: machines are copied to mailboxes."""
     async with machines(start=False, **({} if failover is None else {"failover": failover})) as one:
         imw = await one.fleet.hub.workspace("imw")
         for workspace in (one.home, one.shop):
@@ -69,7 +89,9 @@ async def stage(failover: FailoverOptions | None = None) -> AsyncIterator[Stage]
         for name in ("edge1", "edge2"):
             await one.fleet.target(imw, name, {})
         await report(one, imw, ago=timedelta(0), cpu="9")
-        await one.start()
+        if copies:
+            await one.fleet.location(imw, "all", {}, {})
+        await one.fleet.start(scheduler=copies, mailboxes=copies, translator=copies, globals=True)
         yield Stage(one, imw)
 
 
@@ -98,7 +120,7 @@ async def test_what_was_bound_before_follows_the_synctarget_that_its_cluster_nam
 
 
 async def test_of_machines_of_one_name_that_were_bound_before_one_is_brought_and_the_other_goes_elsewhere() -> None:
-    async with stage(FailoverOptions(refused=0.0)) as here:
+    async with stage(FailoverOptions(refused=0.0), copies=True) as here:
         one = here.one
         await one.cluster("az1", {"small": 9})
         await one.of_home("POST", PODS, machine("a"))
@@ -116,19 +138,21 @@ async def test_of_machines_of_one_name_that_were_bound_before_one_is_brought_and
         await one.fleet.eventually(is_told, "why the younger one has no place")
 
         async def has_left() -> bool:
-            return ("Evicted", "Evicted from default/az1: the Cluster refused it") in await one.events("a")
+            said = "Evicted from default/az1: its name or namespace is in use there"
+            return ("Evicted", said) in await one.events("a")
 
         await one.fleet.eventually(has_left, "the event")
         assert LABEL not in (await one.pod("a"))["metadata"].get("labels", {})
-        assert "globalscheduler.com/refused-by" not in (await one.pod("a"))["metadata"].get("annotations", {})
-        await one.fleet.eventually(here.are_led(one.home, a="edge1"), "the way of the older one")
-        await one.fleet.eventually(here.are_led(one.shop, a="", b="edge1"), "the ways of the others")
+        await one.fleet.eventually(here.is_copied("a", edge1=one.home), "the copy of the older one")
+        await one.fleet.eventually(here.is_copied("b", edge1=one.shop), "the copy of another one")
+        refusals = {"metadata": {"annotations": {"globalscheduler.com/refused-by": None}}}
+        await one.of_shop("PATCH", f"{PODS}/a", refusals, content_type=MERGE_PATCH)  # else it waits for a minute
         await one.of_home("DELETE", f"{PODS}/a")
-        await one.fleet.eventually(here.are_led(one.shop, a="edge1", b="edge1"), "that it goes there now")
+        await one.fleet.eventually(here.is_copied("a", edge1=one.shop), "that it goes there now")
 
 
 async def test_a_machine_is_not_displaced_by_one_whose_cluster_comes_to_have_the_same_synctarget() -> None:
-    async with stage() as here:
+    async with stage(copies=True) as here:
         one = here.one
         await one.cluster("az1", {"small": 9}, synctarget=here.reference("edge1"))
         one.fleet.hub.now += timedelta(seconds=2)
@@ -137,22 +161,20 @@ async def test_a_machine_is_not_displaced_by_one_whose_cluster_comes_to_have_the
         one.fleet.hub.now += timedelta(seconds=2)
         await one.machine("a")
         await one.bound("a")
-        await one.fleet.eventually(here.are_led(one.shop, a="edge1"), "the way of one")
+        await one.fleet.eventually(here.is_copied("a", edge1=one.shop), "the copy of one")
         await here.stands_for("az2", "edge2")
-        await one.fleet.eventually(here.are_led(one.home, a="edge2"), "the way of the other")
+        await one.fleet.eventually(here.is_copied("a", edge1=one.shop, edge2=one.home), "the copy of the other")
         await here.stands_for("az2", "edge1")
 
         async def is_told() -> bool:
             conditions = (await here.pod(one.home, "a")).get("status", {}).get("conditions", ())
-            return "NameTaken" in [condition.get("reason") for condition in conditions]
+            return "NameInUse" in [condition.get("reason") for condition in conditions]
 
         await one.fleet.eventually(is_told, "that the name is taken")
         await one.at_rest()
-        assert await here.led(one.home) == {"a": ""}
-        assert await here.led(one.shop) == {"a": "edge1"}
+        assert await here.copied("a") == {"edge1": one.shop}
         await here.stands_for("az2", "edge2")
-        await one.fleet.eventually(here.are_led(one.home, a="edge2"), "that it is back")
-        assert await here.led(one.shop) == {"a": "edge1"}
+        await one.fleet.eventually(here.is_copied("a", edge1=one.shop, edge2=one.home), "that it is back")
 
 
 @pytest.mark.parametrize("others", [("edge2",), (None, "edge2"), (None, "edge1")])

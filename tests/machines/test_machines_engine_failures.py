@@ -25,7 +25,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 from farflung.machines.controller import GlobalScheduler, GlobalSchedulerSetting
 from farflung.machines.decide import CONFIRMED_BY, MachineLocations, SchedulerState
-from farflung.machines.delivery import DeliveryController, DeliveryLabels, TerminatingCopies
+from farflung.machines.delivery import DeliveryController, DeliveryLabels, SiteMailboxes, TerminatingCopies
 from farflung.machines.engine.engine import SchedulingEngine
 from farflung.machines.engine.policy import default_policy
 from farflung.machines.engine.queue import SchedulingQueue
@@ -42,7 +42,7 @@ REST = 20.0  #: until nothing is left to do
 DELAY = 0.05  #: seconds between a write and its watch event
 UID = "00000000-0000-4000-8000-000000000001"
 ENGINE = (SchedulerState, SchedulingEngine, SchedulingQueue, MachineLocations, ClusterTargets, TargetShares, Mailboxes)
-PARTS = (DeliveryController, DeliveryLabels, DeliveryStatusWriter, TerminatingCopies)
+PARTS = (DeliveryController, DeliveryLabels, DeliveryStatusWriter, SiteMailboxes, TerminatingCopies)
 PATH: Final = re.compile(
     r"/clusters/([^/]+)/(?:api/v1|apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/?]+))?(?:/([a-z]+))?$"
 )
@@ -250,9 +250,8 @@ def engine_state(scheduler: GlobalScheduler) -> Any:
     assert not state.in_progress
     subjects = state._observed, state._reservations, state._foreign, state._finished, state._subjects
     places = {key: sorted(uids) for key, uids in state._uids_at.items()}, state._locations.__dict__, set(state._health)
-    labels = scheduler._labels
-    deliveries = labels._states, labels._clearing, labels._displaced, scheduler._deliveries._known
-    problems = scheduler._delivery_status._problems, set(scheduler._terminating_copies._kept)
+    deliveries = scheduler._deliveries._existing, scheduler._deliveries._unserved
+    problems = scheduler._delivery_status._reported, set(scheduler._terminating_copies._kept)
     pending = {uid for uid in state._subjects if uid in state.queue}
     return sites, subjects, places, deliveries, problems, pending, clusters._index._shares._users
 

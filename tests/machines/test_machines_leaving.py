@@ -24,7 +24,7 @@ from farflung.machines.engine.values import (
     SiteSelector,
     SiteTaint,
 )
-from farflung.machines.failover import UNHEALTHY, FailoverOptions
+from farflung.machines.failover import UNHEALTHY, FailoverOptions, MachineRefusal
 from farflung.machines.subjects import (
     COPY,
     POD,
@@ -187,7 +187,7 @@ def test_a_machine_that_its_cluster_does_not_take_leaves_it_although_there_is_no
 ):
     one = world("az1")
     one.observe(subject("a"), bound("a", "az1"), 0.0)
-    one.refuse(subject("a"), key("az1"), 10.0)
+    one.refuse(subject("a"), MachineRefusal(key("az1"), 10.0, by_cluster=True))
     assert one.due_evictions(39.0) == []
     assert one.due_evictions(40.0) == [(subject("a"), key("az1"))]
     one.observe(subject("a"), replace(asking("a"), refused_by=((key("az1"), 1),)), 41.0)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
-from farflung.apis.globalscheduler.names import CLUSTER_LABEL
-from farflung.controllers.status_summarizer.status_return import DELIVERY_PREFIX, Returned, ReturnRequest, next_step
+from farflung.apis.globalscheduler.names import CLUSTER_LABEL, DELIVERY_PREFIX
+from farflung.controllers.status_summarizer.status_return import Returned, ReturnRequest, next_step
 from farflung.machinery.errors import Obj
 from farflung.machines import statuses
 from farflung.machines.object_readers import SubjectDecoder

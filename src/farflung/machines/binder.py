@@ -230,14 +230,13 @@ class Evictor:
         is_there = current.uid == observed.uid and any(one.site == site for one in current.reservations)
         if not is_there or not self._state.is_eviction_due(subject, site, now):
             return  # one of them changed in the meantime
-        refused, deleted = self._state.is_refused(subject, site), self._state.engine.site(site) is None
-        if refused or deleted or self._state.fits_elsewhere(request, site, now):
-            by_name = self._state.has_name_conflict(subject, site)
-            if refused and not by_name:
+        refusal, deleted = self._state.refusal(subject, site), self._state.engine.site(site) is None
+        if refusal or deleted or self._state.fits_elsewhere(request, site, now):
+            if refusal and refusal.by_cluster:
                 await self._refuse(site, MachineRef(subject.key.cluster, observed.uid))
-            await self._binder.unbind(subject, found, site if refused and not by_name else None)
+            await self._binder.unbind(subject, found, site if refusal else None)
             self._log.info("evicted", v=1, key=str(subject.key), cluster=str(site))
-            why = "refused it" if refused else "was deleted" if deleted else "is unhealthy"
-            self._recorder.record(
-                event_object(subject, observed), "Warning", "Evicted", f"Evicted from {site}: the Cluster {why}"
-            )
+            why = "the Cluster was deleted" if deleted else "the Cluster is unhealthy"
+            if refusal:
+                why = "the Cluster refused it" if refusal.by_cluster else "its name or namespace is in use there"
+            self._recorder.record(event_object(subject, observed), "Warning", "Evicted", f"Evicted from {site}: {why}")

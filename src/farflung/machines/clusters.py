@@ -26,8 +26,8 @@ from farflung.machines.inventory import (
     target_condition,
     unresolved_site,
 )
-from farflung.machines.subjects import SyncTargetKey
 from farflung.machines.triggers import ClusterTargets, target_path
+from farflung.placement.names import mailbox_name
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -45,7 +45,7 @@ class ClusterHooks:
     client_of: Callable[[str], Client]  #: the API of Clusters in a logical cluster
     workspace_of: Callable[[str], Client]  #: a workspace by path or name
     on_change: Callable[[], None]  #: wake the scheduler
-    on_target: Callable[[SiteKey], None]  #: the SyncTarget of a site is known or has changed
+    on_target: Callable[[SiteKey], None]  #: the SyncTarget of a site is known, has changed or was deleted
 
 
 class ClusterController:
@@ -69,10 +69,15 @@ class ClusterController:
         self._usage_due: dict[SiteKey, float] = {}  #: when a delayed write of the usage may start
         self.controller: Controller[SiteKey] = context.controller(NAME, self.reconcile)
 
-    def target_of(self, site: SiteKey) -> SyncTargetKey | None:
+    def existing_target(self, site: SiteKey) -> Key | None:
         """The SyncTarget that represents the site, if it exists."""
         key = self.target_key(site)
-        return None if key is None or key not in self._targets.cache else SyncTargetKey(key.cluster, key.name)
+        return None if key is None or key not in self._targets.cache else key
+
+    def mailbox_name(self, site: SiteKey) -> str:
+        """Empty: it has no SyncTarget."""
+        key = self.existing_target(site)
+        return "" if key is None else mailbox_name(key.cluster, self._targets.cache[key].uid)
 
     def names_target(self, site: SiteKey) -> bool | None:
         """Whether the Cluster names a SyncTarget, which need not exist; None: there is no such Cluster."""
@@ -199,7 +204,7 @@ class ClusterController:
     def _target_condition(self, key: Key, cluster: ObservedCluster) -> TargetCondition | None:
         if cluster.target is None:
             return None
-        found, path = self.target_of(SiteKey(*key)) is not None, target_path(cluster)
+        found, path = self.existing_target(SiteKey(*key)) is not None, target_path(cluster)
         reached = not path or self._index.logical_cluster(path) != ""
         return target_condition(cluster.target, found=found, reached=reached, share=self._share(key, cluster))
 

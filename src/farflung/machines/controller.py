@@ -15,7 +15,6 @@ from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
 from farflung.apis.kcp.names import API_BINDINGS, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import PODS, Collection
 from farflung.client.rest import Client
-from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.machines import statuses
 from farflung.machines.binder import Evictor, MachineBinder
@@ -24,10 +23,8 @@ from farflung.machines.context import SchedulerContext, WriteRate
 from farflung.machines.decide import SchedulerState
 from farflung.machines.delivery import (
     DeliveryController,
-    DeliveryHooks,
     DeliveryLabels,
-    ExistingPlacement,
-    MailboxSetup,
+    SiteMailboxes,
     TerminatingCopies,
     decode_binding_phase,
     decode_placement,
@@ -54,9 +51,9 @@ from farflung.machines.subjects import (
     SchedulingSubject,
     UnplacedSubject,
 )
-from farflung.placement.names import THE_ONE, mailbox_name
+from farflung.placement.names import THE_ONE
 from farflung.placement.types import Workspace
-from farflung.runtime.cache import CacheChange, Key
+from farflung.runtime.cache import CacheChange
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
@@ -142,7 +139,7 @@ class GlobalScheduler:
                 self.allocations,
                 lambda change: self._on_subject(SchedulingSubject(ALLOCATION, change.key), change),
             ),
-            ("EdgePlacement", self._placements, self._on_placement),
+            ("EdgePlacement", self._placements, lambda change: self._deliveries.on_placement(change)),
             ("SyncerConfig", self._configs, self._on_config),
             ("APIBinding", self._bindings, self._on_binding),
         ]
@@ -156,7 +153,6 @@ class GlobalScheduler:
         policy, catalogue, sites = self._configuration
         self.state = SchedulerState(SchedulingEngine(policy, catalogue), setting.failover)
         context = SchedulerContext(self.state, env, setting.now, self._log, self.rebuilder, STATUS_WORKERS)
-        self._mailboxes = Mailboxes()
         self.clusters = ClusterController(
             context,
             self._clusters,
@@ -165,45 +161,26 @@ class GlobalScheduler:
                 client_of=lambda cluster: self._client(setting.scheduler_view, cluster),
                 workspace_of=setting.everywhere.workspace,
                 on_change=self._wakeup.set,
-                on_target=self._on_target_change,
+                on_target=self._on_site,
             ),
         )
+        self._mailboxes = SiteMailboxes(self.clusters, self._workspaces)
         self._binder = MachineBinder(context, self.pods, self.allocations, self._client_of, self.clusters.names_target)
         self._status_writer = SchedulingStatusWriter(context, self._binder, self._recorder)
         self.evictor = Evictor(context, self._binder, self._recorder, self._wakeup.set, self.clusters.refuse)
-        self._labels = DeliveryLabels(context, self.clusters, self._binder, self._on_machines_change)
+        self._labels = DeliveryLabels(context, self.clusters, self._binder)
         self._deliveries = DeliveryController(
             context,
             self._placements,
             self.clusters,
-            MailboxSetup(setting.everywhere.workspace, env.monotonic),
-            DeliveryHooks(
-                view=lambda cluster: setting.provider.view(setting.edge_view, cluster),
-                mailbox_of=lambda site: self._cluster_of(self._mailbox_of(site)),
-                is_clearing=self._labels.is_clearing,
-                on_served=lambda site: self.rebuilder.attempt(site, lambda: self._delivery_status.update_site(site)),
-            ),
+            self._labels,
+            lambda cluster: setting.provider.view(setting.edge_view, cluster),
+            lambda delivery: self._delivery_status.on_delivery(delivery),
         )
-        self._delivery_status = DeliveryStatusWriter(
-            context,
-            self._binder,
-            self._recorder,
-            self._configs,
-            DeliverySources(
-                mailbox_of=self._mailbox_of,
-                cluster_of=self._cluster_of,
-                target_of=self.clusters.target_of,
-                unserved=self._deliveries.unserved,
-                displaced=self._labels.displaced,
-            ),
-        )
+        sources = DeliverySources(self._configs, self._mailboxes, self._deliveries)
+        self._delivery_status = DeliveryStatusWriter(context, self._binder, self._recorder, sources)
         self._terminating_copies = TerminatingCopies(
-            context,
-            self.pods,
-            lambda cluster: self._mailboxes.of_cluster(cluster) is not None,
-            lambda site: self._cluster_of(self._mailbox_of(site)),
-            self._wakeup.set,
-            longest=setting.failover.tolerated,
+            context, self.pods, self._mailboxes, self._wakeup.set, longest=setting.failover.tolerated
         )
         self._engine_controllers: list[Controller[Any]] = [
             self._status_writer.controller,
@@ -332,27 +309,13 @@ class GlobalScheduler:
 
     # --- triggers -------------------------------------------------------------------------------------
 
-    def _mailbox_of(self, site: SiteKey) -> str:
-        """The name of the site's mailbox; empty: none."""
-        target = self.clusters.target_of(site)
-        key = None if target is None else Key(target.cluster, "", target.name)
-        observed = None if key is None else self._targets.cache.get(key)
-        return "" if key is None or observed is None else mailbox_name(key.cluster, observed.uid)
-
-    def _cluster_of(self, mailbox: str) -> str:
-        """The logical cluster of a mailbox; empty: none."""
-        key = self._mailboxes.workspace(mailbox)
-        workspace = None if key is None else self._workspaces.cache.get(key)
-        return "" if workspace is None else workspace.cluster
-
     def _on_workspace(self, change: CacheChange[Workspace]) -> None:
-        for name in self._mailboxes.on_workspace(change):
-            cluster = self._cluster_of(name)
-            if cluster and (change.old is None or change.old.cluster != cluster):
-                self._ignore_copies(cluster)
-            self._delivery_status.update_mailbox(name)
-            for site in self._delivery_status.sites_of(name):
-                self._deliveries.enqueue_site(site)
+        sites = self._mailboxes.on_workspace(change)
+        cluster = "" if change.new is None else change.new.cluster
+        if self._mailboxes.is_mailbox(cluster) and (change.old is None or change.old.cluster != cluster):
+            self._ignore_copies(cluster)
+        for site in sites:
+            self._on_site(site)
 
     def _ignore_copies(self, mailbox: str) -> None:
         """Pods in a mailbox are copies and are not scheduled."""
@@ -360,9 +323,9 @@ class GlobalScheduler:
             self.state.observe(SchedulingSubject(POD, key), None, self._env.monotonic())
 
     def _on_config(self, change: CacheChange[RefusedParts]) -> None:
-        name = self._mailboxes.of_cluster(change.key.cluster)
-        if name is not None and change.key.name == THE_ONE and (change.old or {}) != (change.new or {}):
-            self._delivery_status.update_mailbox(name)
+        if change.key.name == THE_ONE and (change.old or {}) != (change.new or {}):
+            for site in self._mailboxes.sites(change.key.cluster):
+                self._delivery_status.on_site(site)
 
     def _on_binding(self, change: CacheChange[bool]) -> None:
         if change.new and not change.old:
@@ -370,28 +333,35 @@ class GlobalScheduler:
 
     def _on_subject(self, subject: SchedulingSubject, change: CacheChange[ObservedSubject]) -> None:
         observed = change.new if change.new is not None and change.new.uid else None
-        if self._mailboxes.of_cluster(subject.key.cluster) is not None:
+        if self._mailboxes.is_mailbox(subject.key.cluster):
             self._terminating_copies.on_copy(subject.key, observed)
             return
         before = self.state.observed(subject)
-        left = None if before is None or subject.kind != POD else before.site
         try:
             self.state.observe(subject, observed, self._env.monotonic())
         except Exception:
             if observed is not None:  # the engine may be used without the machine, but its resources are not free
                 self.state.reserve(subject, observed)
             raise
-        if left is not None and self.state.has_target(left) and (observed is None or observed.site != left):
-            self._terminating_copies.on_left(subject.key, left)
-        if subject.kind == POD and observed is not None and observed.site is not None:
-            self._terminating_copies.on_bound(subject.key, observed.site)
         if observed is None or not observed.pending:
             self._status_writer.forget(subject)
         elif observed.problem:
             self._status_writer.report(subject, observed, statuses.INVALID, observed.problem)
-        self._labels.on_subject(subject, observed)
-        self._delivery_status.on_subject(subject, observed)
+        if subject.kind == POD:
+            self._on_machine(subject, before, observed)
         self._wakeup.set()
+
+    def _on_machine(
+        self, subject: SchedulingSubject, before: ObservedSubject | None, observed: ObservedSubject | None
+    ) -> None:
+        sites = {one.site for one in (before, observed) if one is not None and one.site is not None}
+        for site in sorted(sites):
+            if observed is not None and observed.site == site:
+                self._labels.on_machine(subject, observed, site)
+            if self.state.has_target(site):
+                self._terminating_copies.on_machine(subject.key, site)
+            self._deliveries.on_machine(subject.key.cluster, site)
+        self._delivery_status.on_machine(subject, observed)
 
     def _on_cluster(self, change: CacheChange[Any]) -> None:
         self.clusters.on_cluster(change)
@@ -399,14 +369,17 @@ class GlobalScheduler:
 
     def _on_target(self, change: CacheChange[Any]) -> None:
         self.clusters.on_target(change)
-        for site in self.clusters.users_of(change.key):
-            self._delivery_status.update_site(site)
+        if change.old is None or change.new is None:
+            for site in self.clusters.users_of(change.key):
+                self._on_site(site)
         self._wakeup.set()
 
-    def _on_placement(self, change: CacheChange[ExistingPlacement]) -> None:
-        for one in (change.old, change.new):
-            if one is not None and one.owner:
-                self._deliveries.on_placement(change.key, one)
+    def _on_site(self, site: SiteKey) -> None:
+        """The SyncTarget or the mailbox of the site is known, has changed or was deleted."""
+        self._labels.on_target(site)
+        self._terminating_copies.on_target(site)
+        self._deliveries.on_target(site)
+        self._delivery_status.on_site(site)
 
     # --- decisions ------------------------------------------------------------------------------------
 
@@ -450,21 +423,10 @@ class GlobalScheduler:
             spent = self._env.monotonic() - now
             self._next_wake = now + max(WAKE_PAUSE, spent / WAKE_SHARE)
 
-    def _on_target_change(self, site: SiteKey) -> None:
-        """The SyncTarget of the site is known or has changed."""
-        self._labels.on_target(site)
-        self._terminating_copies.on_target(site)
-
-    def _on_machines_change(self, site: SiteKey) -> None:
-        """The machines to deliver to the site changed."""
-        self._deliveries.enqueue_site(site)
-        self._delivery_status.update_site(site)
-
     def _handle_touched(self) -> None:
         touched, self.state.touched = self.state.touched, {}
         for key in touched:
             self.clusters.on_usage(key)
-            self._on_machines_change(key)
 
     async def _pause(self, now: float) -> None:
         """Until a change, or until the next request is due."""
@@ -490,7 +452,8 @@ class GlobalScheduler:
         if refused.observed.pending:
             message = add_refusal_reason(refused.message, refused.reasons, refused.observed.refusal)
             self._status_writer.report(refused.subject, refused.observed, statuses.UNSCHEDULABLE, message)
-            self._delivery_status.on_subject(refused.subject, refused.observed)
+            if refused.subject.kind == POD:
+                self._delivery_status.on_machine(refused.subject, refused.observed)
 
     # --- bindings -------------------------------------------------------------------------------------
 

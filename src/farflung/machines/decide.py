@@ -21,6 +21,7 @@ from farflung.machines.failover import (
     EvictionBudget,
     FailoverOptions,
     HealthCause,
+    MachineRefusal,
     MachineRefusals,
     RefusalRecord,
     is_eviction_suspended,
@@ -94,7 +95,7 @@ class MachineLocations:
         return set().union(*(self._sites[target] for target in targets))
 
     def namesakes(self, machine: Key, site: SiteKey) -> list[Key]:
-        """Machines of that name at the SyncTarget of the site, including itself."""
+        """Machines of that name at the SyncTarget of the site."""
         there, target = self._machines.get((machine.namespace, machine.name), ()), self._target.get(site)
         found = {other for other, where in there if target is not None and self._target.get(where) == target}
         return sorted(found)
@@ -212,7 +213,7 @@ class SchedulerState:
         return [*(one for one in self.subjects_at(key) if one.kind == POD), *self._finished.get(key, ())]
 
     def namesakes(self, subject: SchedulingSubject, site: SiteKey) -> list[SchedulingSubject]:
-        """Machines with the same namespace and name at the same SyncTarget, including itself."""
+        """Machines with the same namespace and name at the same SyncTarget."""
         return [SchedulingSubject(POD, key) for key in self._locations.namesakes(subject.key, site)]
 
     def workspaces(self, key: SiteKey) -> set[str]:
@@ -540,19 +541,21 @@ class SchedulerState:
         refused."""
         return inf if observed.returned_from else self._machine_refusals.due(observed.uid, site)
 
-    def refuse(self, subject: SchedulingSubject, site: SiteKey, now: float) -> None:
-        """The site of a bound machine refuses it."""
+    def refuse(self, subject: SchedulingSubject, refusal: MachineRefusal) -> None:
+        """A bound machine is refused where it is."""
         if (observed := self._observed.get(subject)) is not None:
-            self._machine_refusals.refuse(observed.uid, site, now)
+            self._machine_refusals.refuse(observed.uid, refusal)
 
-    def accept(self, subject: SchedulingSubject, site: SiteKey) -> None:
-        """The site no longer refuses the machine."""
+    def accept(self, subject: SchedulingSubject) -> None:
+        """The machine is not refused any more."""
         if (observed := self._observed.get(subject)) is not None:
-            self._machine_refusals.accept(observed.uid, site)
+            self._machine_refusals.accept(observed.uid)
 
-    def is_refused(self, subject: SchedulingSubject, site: SiteKey) -> bool:
+    def refusal(self, subject: SchedulingSubject, site: SiteKey) -> MachineRefusal | None:
+        """The refusal for which the machine is evicted."""
         observed = self._observed.get(subject)
-        return observed is not None and self._refusal_due(observed, site) < inf
+        is_refused = observed is not None and self._refusal_due(observed, site) < inf
+        return self._machine_refusals.of(observed.uid, site) if observed is not None and is_refused else None
 
     def set_refusals(self, site: SiteKey, refusals: RefusalRecord | None, age: float, now: float) -> None:
         """Set the refusals recorded in the Cluster's status.  `age`: seconds since the last one."""
@@ -566,10 +569,6 @@ class SchedulerState:
     def is_avoided(self, site: SiteKey, now: float) -> bool:
         """Whether the site gets no new machines because of refusals."""
         return self._cluster_refusals.is_avoided(site, now)
-
-    def has_name_conflict(self, subject: SchedulingSubject, site: SiteKey) -> bool:
-        """Whether another machine has its name at the SyncTarget of the site."""
-        return site in self._locations.conflicting_sites(subject.key)
 
     def _may_be_evicted(self, uid: str, observed: ObservedSubject, now: float) -> bool:
         return (

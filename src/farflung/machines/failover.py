@@ -193,35 +193,40 @@ def remove_refusal_reason(message: str) -> str:
 # --- refusals of a machine ------------------------------------------------------------------------
 
 
+class MachineRefusal(NamedTuple):
+    """A bound machine has no copy, or its cluster does not run it."""
+
+    site: SiteKey
+    since: float
+    by_cluster: bool  #: otherwise, its name or namespace is used there
+
+
 class MachineRefusals:
     def __init__(self, failover: FailoverOptions) -> None:
         self._failover = failover
-        self._since: dict[
-            str, tuple[SiteKey, float]
-        ] = {}  #: uid → the site that refuses the bound machine, and since when
+        self._refused: dict[str, MachineRefusal] = {}  #: by uid
         self._avoided: dict[str, dict[SiteKey, tuple[int, float]]] = {}  #: number of refusals and end of the backoff
 
     def __iter__(self) -> Iterator[tuple[str, SiteKey]]:
         """(uid, site) of refused machines."""
-        return ((uid, site) for uid, (site, _) in self._since.items())
+        return ((uid, one.site) for uid, one in self._refused.items())
 
-    def __bool__(self) -> bool:
-        return bool(self._since)
+    def refuse(self, uid: str, refusal: MachineRefusal) -> None:
+        if (known := self._refused.get(uid)) is None or known.site != refusal.site:
+            self._refused[uid] = refusal
 
-    def refuse(self, uid: str, site: SiteKey, now: float) -> None:
-        """The site refuses the machine that is bound to it."""
-        if self._since.get(uid, ("", 0.0))[0] != site:
-            self._since[uid] = site, now
+    def accept(self, uid: str) -> None:
+        """It is not refused any more."""
+        self._refused.pop(uid, None)
 
-    def accept(self, uid: str, site: SiteKey) -> None:
-        """The site no longer refuses it."""
-        if self._since.get(uid, ("", 0.0))[0] == site:
-            del self._since[uid]
+    def of(self, uid: str, site: SiteKey) -> MachineRefusal | None:
+        found = self._refused.get(uid)
+        return found if found is not None and found.site == site else None
 
     def due(self, uid: str, site: SiteKey) -> float:
         """When it is evicted."""
-        where, since = self._since.get(uid, (None, 0.0))
-        return since + self._failover.refused if where == site else inf
+        found = self.of(uid, site)
+        return inf if found is None else found.since + self._failover.refused
 
     def set_recorded(self, uid: str, times: Mapping[SiteKey, int], now: float) -> bool:
         """Set the recorded refusals.  True if one was removed, so that the machine may be placed there again."""
@@ -241,7 +246,7 @@ class MachineRefusals:
         return [site for site, (_, until) in self._avoided.get(uid, {}).items() if now < until]
 
     def forget(self, uid: str) -> None:
-        self._since.pop(uid, None)
+        self._refused.pop(uid, None)
         self._avoided.pop(uid, None)
 
 

@@ -435,7 +435,6 @@ class SubjectDecoder:
             metadata.resource_version,
             returned_from=metadata.annotations.get(STATUS_RETURNED_FROM, ""),
             label=metadata.labels.get(BOUND_CLUSTER, ""),
-            created=metadata.creation_timestamp,
         )
         if is_finished:
             return replace(observed, finished_at=site)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -15,10 +14,20 @@ from farflung.machinery import times
 from farflung.machines import statuses
 from farflung.machines.binder import MachineBinder, event_object
 from farflung.machines.context import SchedulerContext
+from farflung.machines.delivery import Delivery, DeliveryController, SiteMailboxes
 from farflung.machines.engine.values import SiteKey
+from farflung.machines.failover import MachineRefusal
 from farflung.machines.statuses import find_condition
-from farflung.machines.subjects import POD, ObservedSubject, SchedulingSubject, SyncTargetKey
-from farflung.placement.names import THE_ONE, GroupResource, Part
+from farflung.machines.subjects import POD, ObservedSubject, SchedulingSubject
+from farflung.placement.names import (
+    KIND_IN_USE,
+    NAME_IN_USE,
+    NAMESPACE_IN_USE,
+    NAMESPACE_RESERVED,
+    PODS,
+    THE_ONE,
+    Part,
+)
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -28,9 +37,7 @@ STATUS_CONTROLLER: Final = "global-scheduler-status"
 WRITE_PAUSE: Final = 5.0  #: seconds between two writes to the same object; doubles each time
 MAX_WRITE_PAUSE: Final = 60.0
 MAX_MESSAGE: Final = 1024
-COMPONENT: Final = "global-scheduler"
 DELIVERY_STATUS_CONTROLLER: Final = "global-scheduler-delivery-status"
-POD_KIND: Final = GroupResource("", "pods")
 #: reasons of syncers that are temporary, or that do not concern the machine
 TRANSIENT_REASONS: Final = frozenset(
     {
@@ -49,14 +56,9 @@ TRANSIENT_REASONS: Final = frozenset(
     }
 )
 UNDECLARED: Final = "field not declared in schema"  #: in the message of a cluster without virtual machines
-NO_EDGE_API: Final = CopyProblem(
-    "NoEdgeAPI",
-    "the workspace has no edge API, so its machines are not delivered; "
-    "run `kubectl kcp bind apiexport root:espw:edge.kcp.io` in it",
-)
-NAME_TAKEN: Final = CopyProblem(
-    "NameTaken", "a machine of another workspace has the same namespace and name at the SyncTarget"
-)
+ALL_PODS: Final = Part(PODS, "", ANY)
+#: reasons of the placement kernel for which a machine is bound elsewhere
+NAME_REASONS: Final = frozenset({NAME_IN_USE, NAMESPACE_IN_USE, NAMESPACE_RESERVED, KIND_IN_USE})
 
 RefusedParts = Mapping[Part, CopyProblem]
 
@@ -133,99 +135,91 @@ def _condition(subject: SchedulingSubject) -> str:
 
 def decode_refusals(document: bytes) -> RefusedParts:
     """Problems of Pods in a syncer's report."""
-    return {part: cause for part, cause in parse_syncer_report(document).refused.items() if part.kind == POD_KIND}
+    return {part: cause for part, cause in parse_syncer_report(document).refused.items() if part.kind == PODS}
 
 
 class DeliveryProblem(NamedTuple):
+    """Why a bound machine is not delivered."""
+
     site: SiteKey
-    cause: CopyProblem
+    reason: str
+    message: str
+    is_refused: bool = False  #: it is bound elsewhere if that lasts
+    by_cluster: bool = False  #: its cluster refuses it; otherwise, its name or namespace is in use there
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverySources:
-    mailbox_of: Callable[[SiteKey], str]  #: the name of a site's mailbox; empty: none
-    cluster_of: Callable[[str], str]  #: the logical cluster of a mailbox
-    target_of: Callable[[SiteKey], SyncTargetKey | None]
-    unserved: Callable[[SiteKey], AbstractSet[str]]  #: workspaces with machines on a site and without the edge API
-    displaced: Callable[[SiteKey], AbstractSet[SchedulingSubject]]  #: machines that lost a name conflict
+    """Where the problems of bound machines are found."""
+
+    configs: Informer[RefusedParts]
+    mailboxes: SiteMailboxes
+    deliveries: DeliveryController
 
 
 class DeliveryStatusWriter:
+    """Reports machines that are not delivered, and has those evicted that are refused."""
+
     def __init__(
-        self,
-        context: SchedulerContext,
-        binder: MachineBinder,
-        recorder: Recorder,
-        configs: Informer[RefusedParts],
-        sources: DeliverySources,
+        self, context: SchedulerContext, binder: MachineBinder, recorder: Recorder, sources: DeliverySources
     ) -> None:
         self._state = context.state
-        self._configs = configs
         self._binder = binder
         self._recorder = recorder
         self._sources = sources
         self._monotonic = context.env.monotonic
         self._now = context.now
-        self._sites: dict[str, set[SiteKey]] = {}  #: by mailbox
-        self._problems: dict[SiteKey, dict[SchedulingSubject, CopyProblem]] = {}
         self._reported: dict[SchedulingSubject, DeliveryProblem] = {}
         self.controller: Controller[SchedulingSubject] = context.controller(DELIVERY_STATUS_CONTROLLER, self.reconcile)
 
     # --- triggers -------------------------------------------------------------------------------------
 
-    def on_subject(self, subject: SchedulingSubject, observed: ObservedSubject | None) -> None:
-        """Enqueue a machine with an outdated status, unless it is being bound."""
-        if observed is None or not observed.status_outdated or self._state.is_in_progress(observed.uid):
-            return
-        if subject not in self._reported:
+    def on_machine(self, subject: SchedulingSubject, observed: ObservedSubject | None) -> None:
+        """A machine changed or was deleted.  Its status may be outdated, unless it is being bound."""
+        self._check(subject)
+        is_outdated = observed is not None and observed.status_outdated and subject not in self._reported
+        if is_outdated and observed is not None and not self._state.is_in_progress(observed.uid):
             self.controller.queue.add(subject)
 
-    def sites_of(self, mailbox: str) -> list[SiteKey]:
-        return sorted(self._sites.get(mailbox, ()))
+    def on_delivery(self, delivery: Delivery) -> None:
+        """The problems of an EdgePlacement changed."""
+        for subject in self._state.machines(delivery.site):
+            if subject.key.cluster == delivery.workspace:
+                self._check(subject)
 
-    def update_mailbox(self, mailbox: str) -> None:
-        """The report of the mailbox's syncer changed."""
-        for site in self.sites_of(mailbox):
-            self.update_site(site)
+    def on_site(self, site: SiteKey) -> None:
+        """The SyncTarget, the mailbox or the report of the syncer changed."""
+        for subject in self._state.machines(site):
+            self._check(subject)
 
-    def update_site(self, site: SiteKey) -> None:
-        """The machines of the site or their problems changed."""
-        target, before = self._sources.target_of(site), self._problems.get(site, {})
-        if target is None and not before:
-            return
-        now, after = self._monotonic(), {} if target is None else self._find_problems(site)
-        for subject in before.keys() - after.keys():
-            self._state.accept(subject, site)
-            self._reported.pop(subject, None)
-            self.controller.queue.add(subject)
-        refused = self._refused_at(site) if after else {}
-        for subject, cause in after.items():
-            if cause == NAME_TAKEN or (_part(subject.key) in refused and is_refusal(cause)):
-                self._state.refuse(subject, site, now)
-            if self._reported.get(subject) != DeliveryProblem(site, cause):
-                self._reported[subject] = DeliveryProblem(site, cause)
-                self.controller.queue.add(subject)
-        if after:
-            self._problems[site] = after
+    def _check(self, subject: SchedulingSubject) -> None:
+        observed = self._state.observed(subject)
+        site = None if observed is None or observed.finished_at is not None else observed.site
+        problem = None if site is None else self._find_problem(subject.key, site)
+        if problem is not None and problem.is_refused:
+            self._state.refuse(subject, MachineRefusal(problem.site, self._monotonic(), problem.by_cluster))
         else:
-            self._problems.pop(site, None)
+            self._state.accept(subject)
+        if problem == self._reported.get(subject):
+            return
+        if problem is None:
+            del self._reported[subject]
+        else:
+            self._reported[subject] = problem
+        self.controller.queue.add(subject)
 
-    def _find_problems(self, site: SiteKey) -> dict[SchedulingSubject, CopyProblem]:
-        refused, unserved = self._refused_at(site), self._sources.unserved(site)
-        found: dict[SchedulingSubject, CopyProblem] = dict.fromkeys(sorted(self._sources.displaced(site)), NAME_TAKEN)
-        for subject in self._state.subjects_at(site) if refused or unserved else ():
-            if subject.kind != POD or subject in found:
-                continue
-            if subject.key.cluster in unserved:
-                found[subject] = NO_EDGE_API
-            elif (cause := _find_problem(refused, subject.key)) is not None:
-                found[subject] = cause
-        return found
-
-    def _refused_at(self, site: SiteKey) -> RefusedParts:
-        name = self._sources.mailbox_of(site)
-        self._sites.setdefault(name, set()).add(site)
-        return self._configs.cache.get(Key(self._sources.cluster_of(name), "", THE_ONE)) or {}
+    def _find_problem(self, key: Key, site: SiteKey) -> DeliveryProblem | None:
+        if not self._state.has_target(site):
+            return None
+        mailbox = self._sources.mailboxes.cluster(site)
+        reported = self._sources.configs.cache.get(Key(mailbox, "", THE_ONE)) or {}
+        if cause := reported.get(Part(PODS, key.namespace, key.name)):
+            return DeliveryProblem(site, cause.reason, _message(cause, site), is_refusal(cause), is_refusal(cause))
+        if cause := self._sources.deliveries.problem(key, site):
+            return DeliveryProblem(site, cause.reason, cause.message, cause.reason in NAME_REASONS)
+        if cause := reported.get(ALL_PODS):  # the mailbox serves none: existing machines stay
+            return DeliveryProblem(site, cause.reason, _message(cause, site))
+        return None
 
     # --- writes ---------------------------------------------------------------------------------------
 
@@ -237,7 +231,7 @@ class DeliveryStatusWriter:
             found = await self._binder.fetch(subject)
         except NotFound:
             return None
-        reason, message = ("", "") if problem is None else (problem.cause.reason, _message(problem))
+        reason, message = ("", "") if problem is None else (problem.reason, problem.message)
         now = times.format_seconds(self._now())
         status = statuses.bound_pod_status(found, reason, message, now)
         if status is None:
@@ -253,23 +247,12 @@ class DeliveryStatusWriter:
         return None
 
 
-def _find_problem(refused: RefusedParts, key: Key) -> CopyProblem | None:
-    """The problem of one machine, or of all Pods: then the mailbox serves no Pods, and existing machines stay."""
-    return refused.get(_part(key)) or refused.get(Part(POD_KIND, "", ANY))
-
-
 def is_refusal(cause: CopyProblem) -> bool:
     """Whether the cluster refuses the machine.  Kubernetes answers 500 without a reason for unknown fields."""
-    return cause != NO_EDGE_API and (cause.reason not in TRANSIENT_REASONS or UNDECLARED in cause.message)
+    return cause.reason not in TRANSIENT_REASONS or UNDECLARED in cause.message
 
 
-def _part(key: Key) -> Part:
-    return Part(POD_KIND, key.namespace, key.name)
-
-
-def _message(problem: DeliveryProblem) -> str:
-    if problem.cause in (NO_EDGE_API, NAME_TAKEN):
-        return problem.cause.message
-    message = problem.cause.message
+def _message(cause: CopyProblem, site: SiteKey) -> str:
+    message = cause.message
     known = f"the cluster supports no virtual machines: {message}" if UNDECLARED in message else message
-    return f"the syncer cannot apply it to {problem.site.name}{f': {known}' if known else ''}"
+    return f"the syncer cannot apply it to {site.name}{f': {known}' if known else ''}"

@@ -51,7 +51,6 @@ class ObservedSubject:
     status_outdated: bool = False  #: its status does not agree with its binding
     returned_from: str = ""  #: the SyncTarget from which its status was returned
     label: str = ""  #: the value of the label that selects it for delivery
-    created: str = ""
     terminating: bool = False  #: it has a deletionTimestamp
     tolerations: tuple[MachineToleration, ...] = ()
     status: bytes = b"{}"  #: JSON, if it is pending
@@ -77,13 +76,3 @@ class UnplacedSubject(NamedTuple):
     observed: ObservedSubject
     message: str
     reasons: Mapping[str, int]
-
-
-class SyncTargetKey(NamedTuple):
-    cluster: str
-    name: str
-
-
-class Delivery(NamedTuple):
-    workspace: str  #: the logical cluster of the machines
-    site: SiteKey

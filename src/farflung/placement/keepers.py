@@ -25,6 +25,7 @@ from farflung.placement.names import (
     NAMESPACE_IN_USE,
     NAMESPACE_RESERVED,
     NAMESPACES,
+    PODS,
     GroupResource,
     Part,
     PlacementKey,
@@ -40,7 +41,6 @@ ALONE: Final = "~"  #: prefix of the family of a workspace that has no family bu
 SHARED_KINDS: Final = frozenset({DEFINITIONS, BINDINGS})  #: of equal content, several families share an object
 SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 SYNCERS: Final = "farflung-syncer"  #: the namespaces of syncers have this name, or begin with it
-PODS: Final = GroupResource("", "pods")
 YES: Final = "true"
 
 

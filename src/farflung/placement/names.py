@@ -60,6 +60,7 @@ class Source(NamedTuple):
 
 
 NAMESPACES: Final = GroupResource("", "namespaces")
+PODS: Final = GroupResource("", "pods")
 DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -235,6 +236,14 @@ NAMESPACE_RESERVED: Final = "NamespaceReserved"
 NOT_SERVED: Final = "NotServed"
 AMBIGUOUS: Final = "AmbiguousLocation"  #: the object is copied
 CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: the object is copied
+SEPARATOR: Final = "; "  #: between the problems in a condition
+
+
+def located(part: Part, mailbox: str) -> str:
+    """The beginning of each message about a copy in the condition of its EdgePlacement."""
+    return f"{part} in {mailbox}: "
+
+
 REASONS: Final = (
     INVALID_SPEC,
     WITHDRAWAL_HELD,

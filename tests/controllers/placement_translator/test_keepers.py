@@ -325,19 +325,21 @@ async def test_machines_of_one_name_are_not_merged_and_the_next_one_waits_for_th
     selected = {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": {"deliver": "yes"}}]}
     async with tenants(parents=("root", "root"), nonNamespacedObjects=KUBE) as one:
         await one.must_put(one.workloads[TENANT], "/apis/apis.kcp.io/v1alpha1/apibindings", binding("kube"))
-        for workload, image in ((TENANT, "younger"), (OWNER, "older")):
+
+        async def deliver(workload: int, image: str) -> None:
             await one.placement(workload, delivery, downsync=[selected])
-            if workload == OWNER:
-                one.fleet.hub.now -= timedelta(minutes=1)
             await one.fleet.eventually(
-                lambda to=workload, image=image: one.put(one.workloads[to], PODS, virtual_machine("vm", image)), "a Pod"
+                lambda: one.put(one.workloads[workload], PODS, virtual_machine("vm", image)), "a Pod"
             )
 
         async def runs(image: str) -> bool:
             copy = await one.copy("florin", at)
             return copy is not None and copy["spec"]["virtualMachine"]["image"] == image
 
+        await deliver(TENANT, "younger")
         await one.fleet.eventually(lambda: runs("younger"), "the first copy")
+        one.fleet.hub.now -= timedelta(minutes=1)
+        await deliver(OWNER, "older")
         await hold(one, path=at)
         await one.fleet.eventually(lambda: one.says("NameInUse", "pods shop/vm", name=delivery, workload=OWNER))
         await one.delete(one.workloads[TENANT], at)

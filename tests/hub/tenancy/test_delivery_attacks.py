@@ -12,17 +12,15 @@ import pytest
 from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Answer
 from platform_harness import ALICE, APIS, MASTER, OPERATOR, PlatformHub
 
-from farflung.apis.globalscheduler.names import DELIVERS_TO
-from farflung.controllers.status_summarizer.status_return import DELIVERY_PREFIX
-from farflung.hub.tenancy import virtual_machines as machines
+from farflung.apis.globalscheduler.names import DELIVERS_TO, DELIVERY_PREFIX
 from farflung.machinery.errors import Obj
-from farflung.machines.delivery import PREFIX, new_placement
+from farflung.machines.delivery import new_placement
 from farflung.machines.engine.values import SiteKey
-from farflung.machines.subjects import SyncTargetKey
+from farflung.runtime.cache import Key
 
 PLACEMENTS = "/apis/edge.kcp.io/v1alpha1/edgeplacements"
 ELSEWHERE: Obj = {"where": "true"}
-LED = new_placement(SiteKey("clouds", "default", "az1"), SyncTargetKey("imw", "edge1"))
+LED = new_placement(SiteKey("clouds", "default", "az1"), Key("imw", "", "edge1"))
 NAME: str = LED["metadata"]["name"]
 
 
@@ -77,11 +75,6 @@ def forbids(answer: Answer, path: str) -> bool:
     return answer.status == 403 and path in answer.message and bool(answer.message.endswith(told))
 
 
-def test_the_hub_and_those_who_make_and_believe_them_mean_the_same_ones() -> None:
-    assert machines.DELIVERY_PREFIX == PREFIX
-    assert DELIVERY_PREFIX == PREFIX
-
-
 async def test_a_tenant_cannot_redirect_the_delivery_of_a_machine(grounds: Grounds) -> None:
     forged = {DELIVERS_TO: "clouds|default/az9"}
     with grounds.hub.writes_nothing():
@@ -100,12 +93,12 @@ async def test_a_tenant_cannot_redirect_the_delivery_of_a_machine(grounds: Groun
 
 async def test_nobody_makes_one_that_looks_as_if_the_scheduler_had(grounds: Grounds) -> None:
     bare = {"apiVersion": LED["apiVersion"], "kind": LED["kind"], "spec": LED["spec"]}
-    named, free = f"{PREFIX}az9-0123456789abcdef", "mine"
+    named, free = f"{DELIVERY_PREFIX}az9-0123456789abcdef", "mine"
     for metadata, path in (
         ({"name": named}, "spec"),
         ({"name": named, "annotations": {DELIVERS_TO: "clouds|default/az9"}}, "spec"),
         ({"name": free, "annotations": {DELIVERS_TO: "clouds|default/az9"}}, f"metadata.annotations[{DELIVERS_TO}]"),
-        ({"generateName": PREFIX}, "spec"),
+        ({"generateName": DELIVERY_PREFIX}, "spec"),
     ):
         with grounds.hub.writes_nothing():
             assert forbids(await grounds.of(ALICE, "POST", "", {**bare, "metadata": metadata}), path), metadata

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from farflung.apis.edge.names import WORKLOAD_PROJECTED
 from farflung.machinery.errors import Obj
-from farflung.placement.names import HARMLESS, REASONS, PlacementKey
+from farflung.placement.names import HARMLESS, REASONS, SEPARATOR, PlacementKey
 
 SHOWN: Final = 3  #: problems in the message of a condition
 LONGEST: Final = 500  #: characters of a message
@@ -70,8 +70,8 @@ def condition(problems: list[PlacementProblem]) -> Obj:
     """The condition for sorted problems, without lastTransitionTime."""
     if not problems:
         return {"type": WORKLOAD_PROJECTED, "status": "True", "reason": "Projected"}
-    shown = "; ".join(problem.message for problem in problems[:SHOWN])
-    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    shown = SEPARATOR.join(problem.message for problem in problems[:SHOWN])
+    more = f"{SEPARATOR}and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     return {
         "type": WORKLOAD_PROJECTED,
         "status": "False",

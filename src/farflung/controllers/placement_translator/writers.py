@@ -145,7 +145,7 @@ class Copier:
         want = self._projector.desired(state, sources)
         observed = state.observed
         if want.problem:
-            failed = PlacementProblem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
+            failed = PlacementProblem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}{want.problem}")
             self._report(copy, state, [failed, *_ambiguities(copy, want)])
         elif want.obj is None:
             if observed is not None and (failing := self._failing(observed)):
@@ -163,7 +163,7 @@ class Copier:
                 await self._put(copy, state, state.served, want.obj)
             except Refused as error:
                 if error.status < 500 and error.status not in TRANSIENT and not _is_about_namespace(error):
-                    found.append(PlacementProblem(names.REFUSED, f"{_at(copy)}: {_message(copy, error)}"))
+                    found.append(PlacementProblem(names.REFUSED, f"{_at(copy)}{_message(copy, error)}"))
                 raise
             finally:
                 self._report(copy, state, found)
@@ -192,7 +192,7 @@ class Copier:
         """Report the kind, unless a binding or definition may still serve it."""
         kind, sources = copy.part.kind, sorted({one.cluster for one in state.placements})
         left = self._known.neighbors.serving_delay(copy.mailbox, state.cluster, kind, sources, self._now())
-        unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
+        unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}the mailbox does not serve {kind}")
         self._report(copy, state, [] if left else [unknown])
         return left if 0 < left < math.inf else None
 
@@ -299,7 +299,7 @@ class Copier:
 
 
 def _at(copy: Copy) -> str:
-    return f"{copy.part} in {copy.mailbox}"
+    return names.located(copy.part, copy.mailbox)
 
 
 def _message(copy: Copy, error: Refused) -> str:
@@ -311,27 +311,28 @@ def _not_a_copy(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
     """No problem if the object is needed only as a dependency, like a namespace."""
     if all(one.selected is None for one in wanted):
         return []
-    return [PlacementProblem(names.CONFLICT, f"{_at(copy)}: {names.FOREIGN}")]
+    return [PlacementProblem(names.CONFLICT, f"{_at(copy)}{names.FOREIGN}")]
 
 
 def refusal(copy: Copy, reason: str, route: Route) -> str:
     """Names only objects of the placement's own workspace, and its Location."""
     if reason == names.KIND_IN_USE:
         return (
-            f"{copy.part} in {copy.mailbox}: the mailbox of the Location {route.location} serves {copy.part.kind} of "
+            f"{_at(copy)}the mailbox of the Location {route.location} serves {copy.part.kind} of "
             "another APIExport, so nothing is copied (bind the APIExport that the other workspaces placed there bind)"
         )
     if reason == names.NAME_IN_USE and copy.part.namespace:
         return (
-            f"{copy.part} in {copy.mailbox}: the name at the Location {route.location} is used by a virtual machine of "
+            f"{_at(copy)}the name at the Location {route.location} is used by a virtual machine of "
             "another workspace, so it is not copied (rename it)"
         )
     unit = unit_of(copy.part)
-    what = f"the {'namespace' if unit.kind == NAMESPACES else 'name'} at the Location {route.location}"
+    kind = "namespace" if unit.kind == NAMESPACES else "name"
+    what = f"{names.located(unit, copy.mailbox)}the {kind} at the Location {route.location}"
     if reason == names.NAMESPACE_RESERVED:
-        return f"{unit} in {copy.mailbox}: {what} is reserved for the cluster itself, so nothing is copied (rename it)"
+        return f"{what} is reserved for the cluster itself, so nothing is copied (rename it)"
     return (
-        f"{unit} in {copy.mailbox}: {what} is used by a workspace with another parent, so nothing is copied (rename "
+        f"{what} is used by a workspace with another parent, so nothing is copied (rename "
         f'it, or ask the owner of the Location to allow sharing with the annotation {ALLOW_SHARING}: "true")'
     )
 
@@ -357,15 +358,15 @@ def _failure(failing: dict[PlacementKey, list[str]]) -> PlacementProblem:
 
 
 def _remarks(copy: Copy, want: Desired, conflict: str) -> list[PlacementProblem]:
-    found = [PlacementProblem(names.CONFLICT, f"{_at(copy)}: {one}") for one in want.conflicts]
+    found = [PlacementProblem(names.CONFLICT, f"{_at(copy)}{one}") for one in want.conflicts]
     if conflict:
-        found.append(PlacementProblem(names.CONFLICT, f"{_at(copy)}: {conflict}"))
+        found.append(PlacementProblem(names.CONFLICT, f"{_at(copy)}{conflict}"))
     found += _ambiguities(copy, want)
-    return found + [PlacementProblem(names.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}: {one}") for one in want.remarks]
+    return found + [PlacementProblem(names.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}{one}") for one in want.remarks]
 
 
 def _ambiguities(copy: Copy, want: Desired) -> list[PlacementProblem]:
-    return [PlacementProblem(names.AMBIGUOUS, f"{_at(copy)}: {want.ambiguity}")] if want.ambiguity else []
+    return [PlacementProblem(names.AMBIGUOUS, f"{_at(copy)}{want.ambiguity}")] if want.ambiguity else []
 
 
 # --- conditions of EdgePlacements -----------------------------------------------------------------

@@ -13,7 +13,7 @@ import orjson
 
 from farflung.apis.names import POD_SCHEDULED, REPLICA_FAILURE
 from farflung.machinery import times
-from farflung.placement.names import GroupResource, Part, PlacementKey
+from farflung.placement.names import PODS, GroupResource, Part, PlacementKey
 from farflung.placement.syncer_config import parse_heartbeat
 from farflung.placement.types import Route
 
@@ -68,7 +68,6 @@ CLAIMS: Final = GroupResource("", "persistentvolumeclaims")
 DAEMON_SETS: Final = GroupResource("apps", "daemonsets")
 DEPLOYMENTS: Final = GroupResource("apps", "deployments")
 JOBS: Final = GroupResource("batch", "jobs")
-PODS: Final = GroupResource("", "pods")
 _REPLICATED: Final = frozenset(
     {
         GroupResource("", "replicationcontrollers"),

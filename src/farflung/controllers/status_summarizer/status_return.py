@@ -22,6 +22,7 @@ from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
     NAMESPACES,
+    PODS,
     Category,
     GroupResource,
     Part,
@@ -38,7 +39,6 @@ from farflung.runtime.recorder import InvolvedObject, Recorder
 MARKS: Final = (COUNT, STATUS_RETURNED_FROM)
 OWN: Final = (POD_SCHEDULED, DELIVERED)  #: conditions of the global scheduler
 ENDED: Final = ("Failed", "Succeeded")
-PODS: Final = GroupResource("", "pods")
 _NEVER: Final = frozenset(
     {NAMESPACES, DEFINITIONS, GroupResource("", "resourcequotas")}
 )  #: kinds whose status the hub writes
