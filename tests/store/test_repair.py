@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from killed_calls import killed_at
 
+from farflung.lib.envelopes import KeyRing, new_key
 from farflung.store.base import ABSENT, Compacted, Unusable
 from farflung.store.encryption import Encryption
 from farflung.store.sqlite.files import prepare
@@ -26,6 +27,7 @@ from farflung.store.sqlite.store import SqliteStore
 
 MAPS = "/core/configmaps/"
 PLAIN = Encryption()
+ENCRYPTED = Encryption(KeyRing([bytes(32)]))
 
 
 def key(name: object) -> str:
@@ -176,6 +178,47 @@ async def test_writes_in_the_log_of_a_killed_process_are_repaired_too(path: Path
     path = aside / path.name
     flip_bit(path.with_name("store.db-wal"), b"third value")  # SQLite ignores the log from that frame on
     assert await values(path) == {"a": b"second value"}
+
+
+SECRET = "/core/secrets/root/default/password"
+
+
+async def write_secret(path: Path, *values: bytes) -> None:
+    """With a ConfigMap."""
+    store = await SqliteStore.open(path, ENCRYPTED, clock=lambda: 0.0)
+    for value in values:
+        entry = store.get(SECRET)
+        await store.put(SECRET, value, expect=entry.revision if entry else ABSENT)
+    await store.put(key("a"), b"1", expect=ABSENT)
+    await store.close()
+
+
+async def test_an_encrypted_value_is_restored_and_stays_encrypted(path: Path) -> None:
+    await write_secret(path, b"first value", b"second value")
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("update kv set sum = sum + 1 where rv = 3")
+    inspection = inspect(path, ENCRYPTED)
+    assert inspection.plan.damaged == (DamagedObject(SECRET, damaged=3, intact=2),)
+    repair(path, inspection, set(), ENCRYPTED)
+    assert b"first value" not in path.read_bytes()
+    with pytest.raises(Unusable, match="values that are encrypted with the key"):
+        await SqliteStore.open(path)
+    store = await SqliteStore.open(path, ENCRYPTED)
+    entry = store.get(SECRET)
+    assert entry is not None and entry.value == b"first value"
+    await store.close()
+
+
+async def test_values_whose_key_is_missing_are_lost_and_named(path: Path) -> None:
+    await write_secret(path, b"first value", b"second value")
+    inspection = inspect(path, PLAIN)
+    assert inspection.findings[0].startswith(f"it has values that are encrypted with the key {ENCRYPTED.first_id}")
+    assert inspection.plan.lost == {SECRET}
+    repaired(path, SECRET)
+    assert await values(path) == {"a": b"1"}
+    store = await SqliteStore.open(path, Encryption(KeyRing([new_key()])))
+    assert store.get(SECRET) is None and store.get(key("a")) is not None
+    await store.close()
 
 
 @pytest.mark.parametrize("page", [2, 3, 6, 9, 10])
