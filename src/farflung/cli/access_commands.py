@@ -44,7 +44,7 @@ def syncer_revoke(name: str, connection: ServerOptions) -> None:
 )
 @click.option("--export", default="imported", show_default=True, help="Name of the APIExport.")
 @click.option("--dry-run", is_flag=True, help="Print the objects as YAML, and write nothing.")
-@connection("APIExport")
+@connection("APIExport", provider=None)
 def import_kinds(
     kinds: tuple[str, ...], source: str, source_context: str, export: str, dry_run: bool, connection: ServerOptions
 ) -> None:
