@@ -58,13 +58,14 @@ class PlatformHub(LocalHub):
         *,
         users: dict[str, User] | None = None,
         numbers: Iterator[int] | None = None,
+        options: Options = Options(URL),  # noqa: B008  immutable
     ) -> None:
         """`numbers`: what uids are made of; who goes on with the store of another hub hands on those of that one."""
         numbers, suffixes = numbers or itertools.count(1), itertools.count(1)
         self.new_uid: Callable[[], str] = lambda: f"00000000-0000-4000-8000-{next(numbers):012x}"
         super().__init__(
             MemoryStore(stamp=objects.stamp) if store is None else store,
-            options=Options(URL),
+            options=options,
             users=USERS | (users or {}),
             new_uid=self.new_uid,
         )

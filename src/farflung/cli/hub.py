@@ -43,6 +43,7 @@ from farflung.hub.auth.flows import JOB_SHARES
 from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.catalog import objects
 from farflung.hub.endpoints.logs import Nodes
+from farflung.hub.registry.call import StorageLimits
 from farflung.hub.request.audit import Audit
 from farflung.hub.request.audit_policy import AuditPolicy
 from farflung.lib import memory, outlet
@@ -235,6 +236,8 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
             stale_after=settings.stale_after,
             token_seconds=settings.token_seconds,
             flows=flow_limits(settings),
+            storage=StorageLimits(objects=settings.max_objects, size=settings.max_megabytes * 1024 * 1024),
+            home_workspaces=settings.max_home_workspaces,
         )
         assembly = Assembly(dependencies, options, Sources())
         await assembly.start()

@@ -258,6 +258,27 @@ class ServingOptions:
         metavar="NUMBER",
         help="Open watches of one user; further ones are refused with 429.",
     )
+    max_objects: int = option(
+        "--max-objects-per-workspace",
+        default=200_000,
+        type=click.IntRange(1),
+        metavar="NUMBER",
+        help="Objects of one workspace; further ones are refused with 403.",
+    )
+    max_megabytes: int = option(
+        "--max-megabytes-per-workspace",
+        default=1024,
+        type=click.IntRange(1),
+        metavar="MEBIBYTES",
+        help="Size of all objects of one workspace; writes beyond it are refused with 403.",
+    )
+    max_home_workspaces: int = option(
+        "--max-workspaces-per-home",
+        default=100,
+        type=click.IntRange(1),
+        metavar="NUMBER",
+        help="Workspaces below one home workspace; further ones are refused with 403.",
+    )
     encryption_resources: tuple[str, ...] = option(
         "--encryption-resources",
         default=(),

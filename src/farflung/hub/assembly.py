@@ -40,7 +40,7 @@ from farflung.hub.endpoints import logs, pods, token_request
 from farflung.hub.endpoints.logs import Nodes
 from farflung.hub.endpoints.reviews import Reviews
 from farflung.hub.metrics import flow_metrics
-from farflung.hub.registry.call import Handler, Tools
+from farflung.hub.registry.call import Handler, StorageLimits, Tools
 from farflung.hub.registry.pipeline import STEPS, Pipeline
 from farflung.hub.registry.watch import Watches
 from farflung.hub.request.audit import Audit
@@ -85,6 +85,8 @@ class Options:
     stale_after: float = STALE_AFTER  #: seconds without a heartbeat, after which a SyncTarget is not ready
     token_seconds: int = 90 * 86400  #: longest lifetime of the tokens of ServiceAccounts
     flows: FlowLimits = field(default_factory=FlowLimits)
+    storage: StorageLimits = field(default_factory=StorageLimits)
+    home_workspaces: int = 100  #: below one home workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,14 @@ class Assembly:
 
             self.kinds, authorizer = kinds_in(store, workspace_kinds()), WorkspaceAuthorizer(store)
             self.authorizer = authorizer
-            context = CreationContext(options.url, clock, new_uid, sources.random_bytes, lambda: certificates.bundle)
+            context = CreationContext(
+                options.url,
+                clock,
+                new_uid,
+                sources.random_bytes,
+                lambda: certificates.bundle,
+                options.home_workspaces,
+            )
             self.workspaces = assemble_workspaces(store, self.kinds, authorizer, context)
         self.accounts = ServiceAccountTokens(
             store, dependencies.keys, clock, new_uid, show_cluster=self.workspaces is not None
@@ -161,6 +170,7 @@ class Assembly:
             self.pipeline,
             self.workers,
             flow_of,
+            options.storage,
         )
         self.watches = Watches(store, lasting=sources.watch_seconds)
         self.kinds.subscribe(self.watches.end)
@@ -178,6 +188,10 @@ class Assembly:
         metrics = self.hub.metrics
         metrics.sources.append(partial(flow_metrics, self.flow_control))
         metrics.gauge("farflung_watches", "Open watch streams.", lambda: self.watches.count)
+        metrics.gauge("farflung_workspace_objects_max", "Objects of the largest workspace.", lambda: store.most().keys)
+        metrics.gauge(
+            "farflung_workspace_bytes_max", "Bytes of the objects of the largest workspace.", lambda: store.most().size
+        )
         metrics.gauge(
             "farflung_jobs_waiting",
             "Computations that wait for a worker.",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copyreg
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -49,6 +49,13 @@ class Change(msgspec.Struct, gc=False, eq=False):
     def __repr__(self) -> str:
         written = "deleted" if self.entry is None else "created" if self.previous is None else "updated"
         return f"<Change {self.revision}: {self.key} {written}>"
+
+
+class Amount(NamedTuple):
+    """Of the keys of a cluster."""
+
+    keys: int
+    size: int  #: bytes of their values
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,12 @@ class Store(Protocol):
 
     def storage_prefixes(self) -> Sequence[str]:
         """All prefixes `/<group>/<resource>/` with keys."""
+
+    def amount(self, cluster: str) -> Amount:
+        """The durable keys of a cluster."""
+
+    def most(self) -> Amount:
+        """The most keys and the most bytes of a cluster."""
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
         """Entries under a prefix, ordered by key.  `after`: start behind this key."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
+from farflung.store.amounts import StoredAmounts
 from farflung.store.base import (
     ABSENT,
     FIRST,
+    Amount,
     Change,
     Compacted,
     Conflict,
@@ -38,6 +40,7 @@ class MemoryStore:
         self._entries: dict[str, Entry] = {}
         self._keys: dict[str, set[str]] = {}  #: by resource
         self._log: list[Change] = []
+        self._amounts = StoredAmounts()
         self._revision = FIRST
         self._oldest = FIRST
         self._marks = Marks()
@@ -66,6 +69,12 @@ class MemoryStore:
 
     def storage_prefixes(self) -> Sequence[str]:
         return sorted(prefix for prefix, keys in self._keys.items() if keys)
+
+    def amount(self, cluster: str) -> Amount:
+        return self._amounts.of(cluster)
+
+    def most(self) -> Amount:
+        return self._amounts.most()
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
         check_prefix(prefix)
@@ -116,6 +125,7 @@ class MemoryStore:
         else:
             self._entries[change.key] = change.entry
             self._keys.setdefault(resource_prefix(change.key), set()).add(change.key)
+        self._amounts.follow(change)
         self._log.append(change)
         self._revision = change.revision
         self._fanout.publish([change])

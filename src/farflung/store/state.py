@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 
+from farflung.store.amounts import StoredAmounts
 from farflung.store.base import Change, Entry, Page, Revision, end_of, resource_prefix
 
 BLOCK = 512  #: keys; a block is split at twice this size
@@ -83,6 +84,7 @@ class CurrentState:
         self.revision = revision
         self._loaded = revision
         self._entries = {entry.key: entry for entry in entries}
+        self.amounts = StoredAmounts(self._entries.values())
         self._buckets = self._sorted_by_resource()
         self._emptied = revision  #: when a resource lost its last key
         self.get = self._entries.get
@@ -95,6 +97,7 @@ class CurrentState:
 
     def apply(self, change: Change) -> None:
         key = change.key
+        self.amounts.follow(change)
         resource = resource_prefix(key)
         bucket = self._buckets.get(resource)
         if bucket is None:

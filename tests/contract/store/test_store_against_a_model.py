@@ -232,6 +232,13 @@ class Comparison(RuleBasedStateMachine):
             entry = self.store.get(key)
             assert (entry and (entry.revision, entry.value)) == state.get(key)
 
+    @invariant()
+    def the_amounts_of_clusters_are_those_of_a_count(self) -> None:
+        state = self.model.state(self.model.revision)
+        for cluster in ("one", "one-b", "two", "y"):
+            values = [value for key, (_, value) in state.items() if key.split("/")[3] == cluster]
+            assert self.store.amount(cluster) == (len(values), sum(map(len, values)))
+
 
 class InMemory(Comparison):
     async def open(self, directory: Path) -> Store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -31,6 +31,14 @@ T = TypeVar("T")
 JOB_SECONDS: Final = 30.0  #: of one computation in a worker
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageLimits:
+    """Of one logical cluster."""
+
+    objects: int = 200_000
+    size: int = 1024 * 1024 * 1024  #: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """The parts of the hub that every handler may use.  Time and random values come from here."""
@@ -44,6 +52,7 @@ class Tools:
     pipeline: Pipeline
     workers: WorkerPool
     flow_of: FlowOf = no_flow
+    storage_limits: StorageLimits = field(default_factory=StorageLimits)
     annotates: bool = False  #: whether objects get the annotation with their cluster
     views: Views | None = None  #: None: a hub without workspaces
 

@@ -19,6 +19,7 @@ from farflung.hub.registry.pipeline import (
     manager_of,
     note_name,
 )
+from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request.options import write_options
 from farflung.machinery.errors import ApiError, already_exists
 from farflung.store.base import ABSENT, Conflict, Entry
@@ -75,8 +76,10 @@ async def insert(write: Write) -> Entry:
         if call.store.get(key) is None:
             if write.options.dry_run:
                 return Entry(key, objects.without_revision(call.kind.encode(write.new)), 0)
+            value = call.kind.encode(write.new)
+            check_room(call, key, len(value))
             try:
-                return await call.store.put(key, call.kind.encode(write.new), expect=ABSENT)
+                return await call.store.put(key, value, expect=ABSENT)
             except Conflict:
                 check_open(call, metadata["name"])
         taken = metadata["name"]

@@ -26,6 +26,7 @@ from farflung.hub.registry.bodies import media_type
 from farflung.hub.registry.call import Call, Handler, Tools
 from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_open
 from farflung.hub.registry.respond import negotiated
+from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request import media_types
 from farflung.hub.request.attributes import Attributes, Authorization, Decision
 from farflung.hub.request.audit import Trail
@@ -35,7 +36,7 @@ from farflung.hub.request.user import User
 from farflung.lib.worker_pool import Ask, WorkerPool
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
-from farflung.store.base import ABSENT, Entry, Revision, Store
+from farflung.store.base import ABSENT, Amount, Entry, Revision, Store
 
 if TYPE_CHECKING:
     from farflung.hub.catalog.served import Kinds
@@ -202,6 +203,7 @@ class LargeRequest:
 
     async def put(self, key: str, value: bytes, expect: Revision) -> Revision:
         call = self._call
+        check_room(call, key, len(value))
         if key == call.key_of(objects.name_in(key)[1]):
             call.check_current()
             if expect == ABSENT:
@@ -347,6 +349,9 @@ class HubProxy:
             WorkerPool(),
             annotates=message.annotates,
         )
+
+    def amount(self, cluster: str) -> Amount:
+        return Amount(0, 0)  # the hub checks the limits
 
     @property
     def revision(self) -> Revision:

@@ -23,6 +23,7 @@ from farflung.hub.registry.pipeline import (
     set_managed_fields,
     set_namespace,
 )
+from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.options import WriteOptions, write_options
 from farflung.machinery.errors import ApiError, Obj, bad_request, forbidden
@@ -147,6 +148,7 @@ async def replace(call: Call, entry: Entry, new: Obj, *, dry_run: bool) -> Entry
         return Entry(entry.key, value, entry.revision)
     call.check_current()
     if not is_released(call, new):
+        check_room(call, entry.key, len(value))
         return await call.store.put(entry.key, value, expect=entry.revision)
     revision = await call.store.delete(entry.key, expect=entry.revision)
     return Entry(entry.key, objects.stamp(value, revision), revision)

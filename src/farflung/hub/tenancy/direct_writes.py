@@ -32,6 +32,7 @@ class CreationContext:
     random_bytes: Callable[[int], bytes]
     #: the hub's authorities in PEM, for new namespaces; empty: a controller adds them later
     authority: Callable[[], str] = str
+    home_workspaces: int = 100  #: that a user may have below the home workspace
 
     def now(self) -> str:
         return format_seconds(self.clock())

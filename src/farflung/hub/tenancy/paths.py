@@ -180,6 +180,19 @@ class LogicalClusters:
         names.append(self._path_of_top(cluster))
         return ":".join(reversed(names))
 
+    def workspaces_of_home(self, cluster: str, most: int) -> int:
+        """The number of workspaces below the home workspace that a cluster belongs to, counted up to `most`; 0 if it
+        belongs to none."""
+        *_, top = cluster, *self.ancestors(cluster)
+        if not self._path_of_top(top).startswith(f"{USER}:"):
+            return 0
+        found, waiting = 0, [top]
+        while waiting and found < most:
+            children = self._store.list(f"{WORKSPACES}{waiting.pop()}/", limit=most).entries
+            found += len(children)
+            waiting += [spec.cluster for one in children if (spec := _read_workspace(one.value).spec) and spec.cluster]
+        return found
+
     def ancestors(self, cluster: str) -> Iterator[str]:
         """The clusters above a cluster, nearest first."""
         for _ in range(DEEPEST):

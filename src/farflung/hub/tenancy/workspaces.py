@@ -210,6 +210,10 @@ class Tenancy:
             raise workspace_forbidden(workspace, str(refused)) from None
         if len(self.clusters.path_of(cluster)) + len(workspace["metadata"].get("name", "")) >= LONGEST:
             raise workspace_forbidden(workspace, f"its path would be longer than {LONGEST} characters")
+        most = self.context.home_workspaces
+        if not is_privileged(user) and (used := self.clusters.workspaces_of_home(cluster, most)) >= most:
+            why = f"requested: workspaces=1, used: workspaces={used}, limited: workspaces={most}"
+            raise workspace_forbidden(workspace, f"exceeded quota: home workspace, {why}")
 
     # --- creation ---------------------------------------------------------------------------------
 

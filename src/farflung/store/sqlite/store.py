@@ -18,6 +18,7 @@ import apsw
 
 from farflung.store.base import (
     ABSENT,
+    Amount,
     Change,
     Compacted,
     Conflict,
@@ -117,6 +118,12 @@ class SqliteStore:
 
     def storage_prefixes(self) -> Sequence[str]:
         return self._state.storage_prefixes()
+
+    def amount(self, cluster: str) -> Amount:
+        return self._state.amounts.of(cluster)
+
+    def most(self) -> Amount:
+        return self._state.amounts.most()
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
         check_prefix(prefix)
