@@ -6,8 +6,10 @@ What it refuses to start with, and the sentence for each, is in tests/cli/test_h
 from __future__ import annotations
 
 import http.client
+import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from hub_process import HubProcess, eventually, refused
 
 Start = Callable[..., HubProcess]
+NAMESPACES = "/api/v1/namespaces"
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -140,3 +143,55 @@ def test_a_second_signal_ends_at_once_what_the_first_waits_for(start: Start) -> 
         hub.process.send_signal(signal.SIGINT)
         assert hub.process.stdout.readline() == "farflung hub stops at once\n"
         assert hub.process.wait(timeout=60) == 1
+
+
+# --- a full disk ----------------------------------------------------------------------------------
+
+NO_ROOM = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def versions(directory: Path) -> dict[str, tuple[int, int]]:
+    """Which file it is, and when it was written; of all but the database and locks."""
+    found = {file.name: file.stat() for file in directory.iterdir() if "sqlite" not in file.name}
+    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "end"),
+    [("hub", NAMESPACES, HubProcess.kill), ("start", f"/clusters/root{NAMESPACES}", HubProcess.stop)],
+)
+def test_a_hub_that_starts_on_a_full_disk_serves_reads_and_later_writes(
+    start: Start, command: str, path: str, end: Callable[[HubProcess], object]
+) -> None:
+    options = {"command": command, "arguments": ["--no-controllers"] if command == "start" else []}
+    hub = start(**options)
+    with hub.client() as client:
+        client.create(path, {"metadata": {"name": "before"}})
+    written = versions(hub.directory)
+    end(hub)
+
+    hub = start(port=hub.port, wrapper=[sys.executable, "-c", NO_ROOM], **options)
+    with hub.client() as client:
+        assert "before" in {item["metadata"]["name"] for item in client.get(path)["items"]}
+        reply = client.request("POST", path, {"metadata": {"name": "full"}})
+        assert (reply.status, reply.json["reason"]) == (503, "ServiceUnavailable")
+        assert reply.json["message"] == "the store cannot write: database or disk is full"
+        assert client.request("GET", "/readyz/store").status == 500
+        assert client.request("GET", "/livez").status == 200
+    assert versions(hub.directory) == written
+
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.prlimit(hub.process.pid, resource.RLIMIT_FSIZE, (most, most))
+    with hub.client() as client:
+        client.create(path, {"metadata": {"name": "after"}})
+        assert client.request("GET", "/readyz/store").status == 200
+    end(hub)
+    hub = start(**options)
+    with hub.client() as client:
+        found = {item["metadata"]["name"] for item in client.get(path)["items"]}
+    assert found >= {"before", "after"}
+    assert "full" not in found

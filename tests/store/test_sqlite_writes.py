@@ -7,13 +7,14 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 from full_disk import full_disk
 
 from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
 from farflung.store.encryption import Encryption
-from farflung.store.sqlite.files import connect_to_read, connect_to_write
+from farflung.store.sqlite.files import LateConnection, connect_to_read, connect_to_write
 from farflung.store.sqlite.store import SqliteStore
 from farflung.store.sqlite.writer import Checkpointer, CommitState, PendingWrite, Writer
 
@@ -89,6 +90,34 @@ async def test_writes_work_again_once_the_disk_does(store: SqliteStore, tmp_path
     await again.close()
 
 
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_store_opens_on_a_full_disk_and_writes_once_there_is_room(tmp_path: Path, killed: bool) -> None:
+    path = tmp_path / "store.db"
+    store = await SqliteStore.open(path)
+    await put_all(store, range(3))
+    before = store.revision
+    if killed:
+        (tmp_path / "copy").mkdir()
+        for file in ("store.db", "store.db-wal", "store.db-shm"):
+            copyfile(tmp_path / file, tmp_path / "copy" / file)
+        path = tmp_path / "copy" / "store.db"
+    await store.close()
+    with full_disk():
+        store = await SqliteStore.open(path)
+        assert "full" in store.write_error
+        assert [entry.key for entry in store.list(MAPS).entries] == list(map(key, range(3)))
+        with pytest.raises(Unavailable, match="database or disk is full"):
+            await store.put(key("a"), b"1", expect=ABSENT)
+    entry = await store.put(key("a"), b"1", expect=ABSENT)
+    assert store.write_error == ""
+    assert entry.revision > before
+    await store.close()
+    store = await SqliteStore.open(path)
+    assert len(store.list(MAPS).entries) == 4
+    assert await store.changes(MAPS, since=store.oldest, until=before)
+    await store.close()
+
+
 async def test_a_write_that_waits_for_a_failing_one_proceeds(store: SqliteStore) -> None:
     await put_all(store, ["first"])
     with full_disk():
@@ -122,7 +151,12 @@ async def test_a_transaction_that_was_left_open_does_not_swallow_a_write(tmp_pat
     with closing(connect_to_write(path)) as writing, closing(connect_to_read(path)) as reading:
         writing.execute("begin immediate")
         writer = Writer(
-            writing, Encryption(), loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=CommitState()
+            LateConnection(lambda: writing),
+            Encryption(),
+            loop=loop,
+            committed=committed.put_nowait,
+            failed=pytest.fail,
+            progress=CommitState(),
         )
         write = PendingWrite(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future())
         writer.submit(write)
@@ -156,9 +190,14 @@ async def test_commits_and_checkpoints_exclude_each_other(tmp_path: Path) -> Non
     progress = CommitState(transfer=lock)
     with closing(connect_to_write(path)) as writing, closing(connect_to_write(path)) as checkpointing:
         writer = Writer(
-            writing, Encryption(), loop=loop, committed=committed.put_nowait, failed=pytest.fail, progress=progress
+            LateConnection(lambda: writing),
+            Encryption(),
+            loop=loop,
+            committed=committed.put_nowait,
+            failed=pytest.fail,
+            progress=progress,
         )
-        checkpointer = Checkpointer(checkpointing, progress)
+        checkpointer = Checkpointer(LateConnection(lambda: checkpointing), progress)
         writer.submit(PendingWrite(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future()))
         await committed.get()
         await writer.perform(lambda connection: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import io
 import logging
 import os
@@ -57,6 +58,7 @@ from farflung.store.sqlite.store import SqliteStore
 log = logging.getLogger(__name__)
 
 FOLLOW = 1.0  #: seconds between two checks for revoked tokens
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  #: errors of a file that cannot grow
 STOP_GRACE = 10.0  #: seconds for requests in progress when the hub stops
 
 
@@ -243,7 +245,13 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
         await assembly.start()
 
         def write_kubeconfig(*_: object) -> None:
-            _write_kubeconfig(settings, url, files.certificates.current.ca_pem, admin_tokens)
+            try:
+                _write_kubeconfig(settings, url, files.certificates.current.ca_pem, admin_tokens)
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                path, why = directory / KUBECONFIG, (error.strerror or str(error)).lower()
+                log.warning("cannot write %s: %s; restart the hub when there is room", path, why)
 
         following = [
             asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens"),

@@ -14,22 +14,39 @@ import apsw
 
 #: Earlier ones can lose a commit that runs beside a checkpoint (sqlite.org/wal.html, "The WAL-Reset Bug").
 OLDEST_SQLITE: Final = (3, 51, 3)
+#: Errors of SQLite when its files cannot grow.
+EXTENDING: Final = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_SHMOPEN, apsw.SQLITE_IOERR_SHMSIZE)
 
 
 def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Readable by the owner alone from the first byte on, and either all there or not at all.  Without `durable`, a
-    power failure may leave it empty: for files that are recreated if damaged."""
+    """Readable by the owner alone from the first byte on, and either all there or not at all.  An equal file is left as
+    it is, because the disk may be full.  Without `durable`, a power failure may leave it empty: for files that are
+    recreated if damaged."""
+    if is_private(path, content):
+        return
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    unfinished.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
     if durable:
         sync_directory(path.parent)
+
+
+def is_private(path: Path, content: bytes) -> bool:
+    """Whether a file has this content and only its owner can read it."""
+    try:
+        return path.stat().st_mode & 0o77 == 0 and not path.is_symlink() and path.read_bytes() == content
+    except OSError:
+        return False
 
 
 def copy_private(source: Path, target: Path) -> None:
@@ -102,6 +119,11 @@ def connect_database(path: Path, mode: str, *, patience: float = 0) -> apsw.Conn
     connection = apsw.Connection(f"{path.absolute().as_uri()}?{mode}", flags=flags)
     connection.set_busy_timeout(round(patience * 1000))
     return connection
+
+
+def is_full(error: apsw.Error) -> bool:
+    """Whether a file could not grow."""
+    return isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) in EXTENDING
 
 
 def check_sqlite(version: str) -> None:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import logging
 import os
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
 
-from farflung.lib.files import OutdatedSqliteError, beside, connect_database, create_database, file_size
+from farflung.lib.files import OutdatedSqliteError, beside, connect_database, create_database, file_size, is_full
 from farflung.store.base import FIRST, Entry, InUse, Revision, Unusable
 from farflung.store.compaction import first_revision
 from farflung.store.encryption import Encryption
@@ -41,6 +43,8 @@ from farflung.store.sqlite.rows import (
 from farflung.store.state import CurrentState
 from farflung.store.tail import Tail
 
+log = logging.getLogger(__name__)
+
 RESUMED: Final = 5_000  #: changes in memory after the start …
 RESUMED_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if the replaced values are large
 
@@ -60,6 +64,29 @@ class LoadedState:
     gaps: list[tuple[Revision, Revision]]
 
 
+class LateConnection:
+    """A connection of one thread.  If the disk is full it cannot be opened, and each use tries again."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+        self._connect = connect
+        self.opened: apsw.Connection | None = None
+
+    def get(self) -> apsw.Connection:
+        """Raises apsw.FullError if the disk is full."""
+        if self.opened is None:
+            try:
+                self.opened = self._connect()
+            except apsw.IOError as error:
+                if is_full(error):
+                    raise apsw.FullError("database or disk is full") from error
+                raise
+        return self.opened
+
+    def close(self) -> None:
+        if self.opened is not None:
+            self.opened.close()
+
+
 @dataclass(frozen=True, slots=True)
 class OpenFiles:
     """The locked files: their content, and a connection for each thread."""
@@ -67,9 +94,10 @@ class OpenFiles:
     lock: FileLock
     loaded: LoadedState
     encryption: Encryption
-    writing: apsw.Connection
-    checkpointing: apsw.Connection
+    writing: LateConnection
+    checkpointing: LateConnection
     reading: apsw.Connection
+    write_error: str  #: why nothing can be written now; empty if it can
 
 
 class FileLock:
@@ -99,22 +127,39 @@ class FileLock:
 
 
 def open_files(path: Path, encryption: Encryption, *, lines: int, now: float) -> OpenFiles:
-    """Lock, check and load the files.  `now`: seconds since the epoch.  Blocks.  Raises Unusable, and then leaves the
-    files unchanged."""
+    """Lock, check and load the files, also on a full disk.  `now`: seconds since the epoch.  Blocks.  Raises Unusable,
+    and then leaves the files unchanged."""
     with ExitStack() as undo:
         lock = FileLock(path)
         undo.callback(lock.release)
         prepare(path, encryption)
         loaded = load(path, encryption, lines, now)
         with unusable_files(path):
-            writing = undo.enter_context(closing(connect_to_write(path)))
-            for last, first in loaded.gaps[-1:]:
-                note_gap(writing, last, first)
-            rekeying.begin(writing, encryption)
-            checkpointing = undo.enter_context(closing(connect_to_write(path, patience=HURRY)))
+            writing = undo.enter_context(closing(LateConnection(partial(connect_writer, path, loaded, encryption))))
+            checkpointing = undo.enter_context(closing(LateConnection(partial(connect_to_write, path, HURRY))))
+            write_error = ""
+            try:
+                writing.get()
+                checkpointing.get()
+            except apsw.FullError as error:
+                write_error = str(error)
+                log.warning("cannot write to %s: %s; reads work, and writes will when there is room", path, error)
             reading = undo.enter_context(closing(connect_to_read(path)))
         undo.pop_all()
-    return OpenFiles(lock, loaded, encryption, writing, checkpointing, reading)
+    return OpenFiles(lock, loaded, encryption, writing, checkpointing, reading, write_error)
+
+
+def connect_writer(path: Path, loaded: LoadedState, encryption: Encryption) -> apsw.Connection:
+    """The connection of the writer, before the first write."""
+    connection = connect_to_write(path)
+    try:
+        for last, first in loaded.gaps[-1:]:
+            note_gap(connection, last, first)
+        rekeying.begin(connection, encryption)
+    except apsw.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def prepare(path: Path, encryption: Encryption) -> None:
@@ -209,7 +254,7 @@ def connect_to_read(path: Path) -> apsw.Connection:
     return connect_database(path, "mode=ro")
 
 
-def connect_to_write(path: Path, *, patience: float = PATIENCE) -> apsw.Connection:
+def connect_to_write(path: Path, patience: float = PATIENCE) -> apsw.Connection:
     """A connection for the writer or the checkpointer.  A commit returns when the write-ahead log is on disk."""
     connection = connect_database(path, "mode=rw", patience=patience)
     try:

@@ -16,7 +16,7 @@ from typing import Final
 
 import apsw
 
-from farflung.lib.files import beside, connect_database, create_database, empty_log, file_size
+from farflung.lib.files import beside, connect_database, create_database, empty_log, file_size, is_full
 from farflung.store.base import Revision
 from farflung.store.encryption import Encryption
 from farflung.store.sqlite.rekeying import note_complete
@@ -55,8 +55,23 @@ def migrate(path: Path, version: int, encryption: Encryption) -> None:
 
 
 def connect_to_inspect(path: Path) -> apsw.Connection:
-    """A connection that creates no files beside the database."""
-    return connect_database(path, "mode=ro" if file_size(beside(path, "-wal")) else "immutable=1")
+    """A connection that changes no file.  On a full disk it excludes others, because they share a file that may have to
+    grow."""
+    if not file_size(beside(path, "-wal")):
+        return connect_database(path, "immutable=1")
+    connection = connect_database(path, "mode=ro")
+    try:
+        connection.execute("select count(*) from sqlite_master").fetchall()
+    except apsw.Error as error:
+        connection.close()
+        if not is_full(error):
+            raise
+    else:
+        return connection
+    connection = connect_database(path, "mode=rw")
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.pragma("locking_mode", "exclusive")
+    return connection
 
 
 def copy(path: Path, version: int, encryption: Encryption, old: apsw.Connection, new: apsw.Connection) -> None:

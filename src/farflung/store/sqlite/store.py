@@ -67,7 +67,7 @@ class SqliteStore:
         self._compacting = asyncio.Lock()
         self._closed: asyncio.Task[None] | None = None
         progress = CommitState()
-        self._write_error = ""
+        self._write_error = opened.write_error
         self._writer = Writer(
             opened.writing,
             opened.encryption,

@@ -20,6 +20,7 @@ import apsw
 
 from farflung.store.base import Change, Unavailable
 from farflung.store.encryption import Encryption
+from farflung.store.sqlite.files import LateConnection
 from farflung.store.sqlite.rows import INSERT, row_of
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class Writer:
 
     def __init__(
         self,
-        connection: apsw.Connection,
+        connection: LateConnection,
         encryption: Encryption,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -154,8 +155,9 @@ class Writer:
             self._call_in_loop(self._committed, writes)
 
     def _insert(self, writes: list[PendingWrite]) -> None:
-        execute = self._connection.execute
-        if self._connection.in_transaction:  # a rollback failed; statements that joined it would not be committed
+        connection = self._connection.get()
+        execute = connection.execute
+        if connection.in_transaction:  # a rollback failed; statements that joined it would not be committed
             execute("rollback")
         if len(writes) <= STATEMENT:
             execute(insert(len(writes)), insert_values(writes, self.encryption))
@@ -169,9 +171,10 @@ class Writer:
     def _perform(self, job: Job[Any]) -> None:
         try:
             with self._progress.transfer:
-                self._connection.execute("begin immediate")
-                result = job.work(self._connection)
-                self._connection.execute("commit")
+                connection = self._connection.get()
+                connection.execute("begin immediate")
+                result = job.work(connection)
+                connection.execute("commit")
         except Exception as error:
             self._roll_back()
             self._call_in_loop(fail_write, job.outcome, str(error))
@@ -181,8 +184,9 @@ class Writer:
 
     def _roll_back(self) -> None:
         try:
-            if self._connection.in_transaction:
-                self._connection.execute("rollback")
+            connection = self._connection.opened
+            if connection is not None and connection.in_transaction:
+                connection.execute("rollback")
         except apsw.Error:
             log.exception("a failed commit could not be rolled back")
 
@@ -220,7 +224,7 @@ def fail_write(outcome: asyncio.Future[Any], reason: str) -> None:
 class Checkpointer:
     """Sleeps until a commit sets `progress.dirty`."""
 
-    def __init__(self, connection: apsw.Connection, progress: CommitState) -> None:
+    def __init__(self, connection: LateConnection, progress: CommitState) -> None:
         self._connection = connection
         self._dirty = progress.dirty
         self._transfer = progress.transfer
@@ -265,9 +269,10 @@ class Checkpointer:
     def _checkpoint(self, mode: int) -> bool:
         try:
             with self._transfer:
-                frames, _ = self._connection.wal_checkpoint(mode=mode)
+                connection = self._connection.get()
+                frames, _ = connection.wal_checkpoint(mode=mode)
                 if frames > FRAMES:
-                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.BusyError:  # a reader of history needs the log
             return False
         except apsw.Error as error:
