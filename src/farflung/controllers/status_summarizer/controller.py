@@ -21,6 +21,7 @@ from farflung.controllers.status_summarizer.status_writer import (
     SummaryWriter,
     parse_summary,
 )
+from farflung.lib.workqueue import FairKeys
 from farflung.placement import state
 from farflung.placement.feeds import PlacementFeed
 from farflung.placement.index import Copy
@@ -45,6 +46,29 @@ TURN: Final = 0.02  #: seconds for which copies are digested: the queries about 
 Work = SummarySubject | WorkspaceObject | CollectorKey | Key  #: a Key: of a superfluous summary
 
 
+class CopyQueue:
+    """Copies to digest, each once, in the order of the time that their workspaces used: the queries of one workspace
+    may be expensive."""
+
+    def __init__(self, workspace_of: Callable[[Copy], str]) -> None:
+        self._copies: set[Copy] = set()
+        self._turns: FairKeys[Copy] = FairKeys(workspace_of)
+        self.charge = self._turns.charge
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def add(self, copy: Copy) -> None:
+        if copy not in self._copies:
+            self._copies.add(copy)
+            self._turns.append(copy)
+
+    def pop(self) -> Copy:
+        copy = self._turns.popleft()
+        self._copies.remove(copy)
+        return copy
+
+
 class StatusSummarizer:
     def __init__(
         self,
@@ -63,7 +87,7 @@ class StatusSummarizer:
         self._stale_after = timedelta(seconds=stale_after)
         self._pause = pause
         self._monotonic = feed.env.monotonic
-        self._dirty: dict[Copy, None] = {}  #: queued copies, the oldest first
+        self._dirty = CopyQueue(self._workspace_of)
         self._news = asyncio.Event()
         self._caught_up = False  #: all copies of the start were digested
         self._written: dict[Work, float] = {}  #: time of the last write or comparison
@@ -126,11 +150,15 @@ class StatusSummarizer:
         while True:
             await self._feed.rebuilder.clean.wait()
             self._news.clear()
-            until = self._monotonic() + TURN
-            for copy in [copy for copy, _ in zip(self._dirty, range(AT_ONCE), strict=False)]:
-                del self._dirty[copy]
+            began = self._monotonic()
+            until = began + TURN
+            for _ in range(min(AT_ONCE, len(self._dirty))):
+                copy = self._dirty.pop()
                 self._digest(copy)
-                if self._monotonic() > until:
+                now = self._monotonic()
+                self._dirty.charge(copy, now - began)
+                began = now
+                if now > until:
                     break
             if self._dirty:
                 await asyncio.sleep(0)
@@ -203,9 +231,15 @@ class StatusSummarizer:
                     self._schedule(one)
 
     def _enqueue_copies(self, copies: Iterable[Copy]) -> None:
-        self._dirty.update(dict.fromkeys(copies))
+        for copy in copies:
+            self._dirty.add(copy)
         if self._dirty:
             self._news.set()
+
+    def _workspace_of(self, copy: Copy) -> str:
+        """Of one of its sources."""
+        request = next(iter(self._known.engine.requests(copy.mailbox, copy.part)), None)
+        return "" if request is None else request.placement.cluster
 
     def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
         """An object in a workspace changed, perhaps its returned status."""
