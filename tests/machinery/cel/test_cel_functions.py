@@ -9,6 +9,7 @@ import pytest
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.compiler import Program
 from farflung.machinery.cel.environment import ExpressionEnvironment
+from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import KUBERNETES
 
@@ -199,3 +200,11 @@ def test_it_is_true(text: str) -> None:
 )
 def test_an_error_says_what_cel_go_says(text: str, message: str) -> None:
     assert error_of(text) == message
+
+
+@pytest.mark.parametrize(
+    "text", ["'abc'.reverse()", "math.greatest(1, 2)", "base64.encode(b'a')", "'%s %d'.format(['a', 1])"]
+)
+def test_what_the_environment_of_kubernetes_does_not_have_does_not_compile(text: str) -> None:
+    with pytest.raises(CompileError):
+        ExpressionEnvironment({}, KUBERNETES).compile(text)

@@ -1,0 +1,97 @@
+"""Attacks on the event loop of a real hub: whatever a tenant sends, no turn takes more than 50 ms of CPU time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from definitions import DEFINITIONS, THINGS, definition, struct, thing, version
+from hub_harness import APPLY_PATCH, CONFIG_MAPS, JSON_PATCH, MERGE_PATCH, PROTOBUF
+from hub_process import Client, HubProcess
+
+JSON, YAML = "application/json", "application/yaml"
+MANY = range(100_000)
+Attack = tuple[str, str, bytes, str]  #: method, path, body and its media type
+
+
+def named(rest: str) -> bytes:
+    return b'{"metadata":{"name":"a"},' + rest.encode() + b"}"
+
+
+def keyed(*entries: str) -> str:
+    return '"data":{' + ",".join(entries) + "}"
+
+
+def nested_aliases() -> str:
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{at}: &a{at} [{','.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 10)]
+    return "\n".join(lines)
+
+
+def selector(of_fields: bool) -> str:
+    name = "metadata.name" if of_fields else "k"
+    terms = ",".join(f"{name}!=v{number}" for number in range(1_500))
+    return f"{'fieldSelector' if of_fields else 'labelSelector'}={quote(terms, safe='!=,')}"
+
+
+def attacks() -> Iterator[Attack]:
+    posts: dict[str, tuple[bytes, str]] = {
+        "objects within each other": (named('"data":' + '{"a":' * 200_000 + "1" + "}" * 200_000), JSON),
+        "lists within each other": (named('"data":' + "[" * 1_000_000), JSON),
+        "keys": (named(keyed(*(f'"k{one}":""' for one in MANY))), JSON),
+        "equal keys": (named(keyed(*['"k":""'] * 200_000)), JSON),
+        "unknown fields": (named(",".join(f'"k{one}":1' for one in MANY)), JSON),
+        "aliases": (nested_aliases().encode(), YAML),
+        "YAML keys": (("metadata: {name: y}\ndata:\n" + "".join(f" k{one}: v\n" for one in MANY)).encode(), YAML),
+        "YAML lists": (b"a: " + b"[" * 8_000 + b"]" * 8_000, YAML),
+        "protobuf fields": (b"k8s\0\x12\xf0\xf0\x01" + b"\x0a\x00" * 15_000, PROTOBUF),
+    }
+    for body, media in posts.values():
+        yield "POST", f"{CONFIG_MAPS}?fieldValidation=Ignore", body, media
+    yield "GET", f"{CONFIG_MAPS}?{selector(of_fields=False)}", b"", JSON
+    yield "GET", f"{CONFIG_MAPS}?{selector(of_fields=True)}", b"", JSON
+    yield "GET", f"{CONFIG_MAPS}?labelSelector={'(' * 20_000}", b"", JSON
+    yield "GET", CONFIG_MAPS + "/a" * 10_000, b"", JSON
+    yield "GET", f"{CONFIG_MAPS}?{'&'.join(f'a{one}=b' for one in range(2_000))}", b"", JSON
+    yield (
+        "PATCH",
+        f"{CONFIG_MAPS}/p",
+        b"[" + b'{"op":"copy","from":"/data","path":"/data/x"},' * 19 + b"{}]",
+        JSON_PATCH,
+    )
+    applied = '{"apiVersion":"v1","kind":"ConfigMap",' + keyed(*(f'"k{one}":"v"' for one in range(30_000))) + "}"
+    for manager in "ab":
+        path = f"{CONFIG_MAPS}/applied?fieldManager={manager}&force=true"
+        yield "PATCH", path, applied.encode(), APPLY_PATCH
+    yield "PATCH", f"{CONFIG_MAPS}/applied", b'{"metadata":{"labels":{"a":"b"}}}', MERGE_PATCH
+
+
+def long_turns(client: Client) -> int:
+    return int(float(client.text("/metrics").partition("\nfarflung_event_loop_long_turns_total ")[2].split()[0]))
+
+
+@pytest.mark.slow
+def test_no_attack_holds_the_event_loop(tmp_path: Path) -> None:
+    loops = "self.texts.all(x, self.texts.all(y, x != y || x == y || x != '%d'))"
+    texts = {"type": "array", "maxItems": 300, "items": {"type": "string", "maxLength": 3}}
+    described = version()
+    rules = [{"rule": loops % number} for number in range(12)]
+    described["schema"]["openAPIV3Schema"]["properties"]["spec"] = struct(texts=texts) | {
+        "x-kubernetes-validations": rules
+    }
+    hub = HubProcess(tmp_path / "hub")
+    try:
+        with hub.client() as client:
+            client.create(CONFIG_MAPS, {"metadata": {"name": "p"}, "data": {"a": "b"}})
+            before = long_turns(client)
+            client.create(DEFINITIONS, definition(described))
+            client.create(THINGS, thing("t", texts=["abc"] * 150))
+            for method, path, body, media in attacks():
+                answer = client.request(method, path, body or None, {"Content-Type": media})
+                assert answer.status < 500, (method, path[:100], answer.body[:300])
+                assert long_turns(client) == before, (method, path[:100], body[:100])
+        assert hub.trouble() == []
+    finally:
+        hub.kill()
