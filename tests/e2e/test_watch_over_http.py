@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from collections.abc import Iterator
 
 import orjson
 from hub_process import Client, HubProcess, Json
+
+from farflung.client.transport import HttpTransport, OutgoingRequest
 
 OBJECTS = 40  #: names that the writers fight over
 
@@ -145,3 +148,41 @@ def test_a_list_in_pages_shows_one_moment_whatever_is_written_meanwhile(hub: Hub
             assert page["metadata"]["resourceVersion"] == moment
             seen += page["items"]
     assert [(item["metadata"]["name"], item["data"]) for item in seen] == [(f"n{n}", {"a": "old"}) for n in range(10)]
+
+
+async def test_one_client_follows_fifty_watches_beside_parallel_requests(hub: HubProcess, namespace: str) -> None:
+    """Each has a connection of its own, because the hub speaks HTTP/1.1."""
+    path, names = collection(namespace), [f"object-{number}" for number in range(30)]
+    headers = {"Authorization": f"Bearer {hub.token}", "Content-Type": "application/json"}
+    opened = asyncio.Semaphore(0)
+
+    async def follow(query: str) -> list[str]:
+        """The new names, in the order of their events."""
+        found, rest = [], b""
+        async with transport.open(OutgoingRequest("GET", f"{path}?watch=true&{query}", headers)) as reply:
+            assert reply.status == 200
+            opened.release()
+            async for chunk in reply.chunks():
+                *lines, rest = (rest + chunk).split(b"\n")
+                seen = [orjson.loads(line)["object"]["metadata"]["name"] for line in lines]
+                found += [name for name in seen if name in names]  # the hub adds one of its own
+                if len(found) == len(names):
+                    break
+        return found
+
+    async def create(name: str) -> int:
+        body = orjson.dumps({"metadata": {"name": name}})
+        async with transport.open(OutgoingRequest("POST", path, headers, body)) as reply:
+            await reply.read()
+            return reply.status
+
+    async with HttpTransport(f"https://{hub.address.netloc}", tls=hub.tls) as transport, asyncio.timeout(60):
+        async with transport.open(OutgoingRequest("GET", path, headers)) as reply:
+            since = version(orjson.loads(await reply.read()))
+        watches = [asyncio.create_task(follow(f"resourceVersion={since}")) for _ in range(50)]
+        for _ in watches:
+            await opened.acquire()
+        assert await asyncio.gather(*map(create, names)) == [201] * len(names)
+        first, *others = await asyncio.gather(*watches)
+    assert sorted(first) == sorted(names)
+    assert others == [first] * 49
