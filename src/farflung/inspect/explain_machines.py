@@ -247,7 +247,7 @@ def _now(
 
 
 def _unwell(known: SchedulerSnapshot, seen: ObservedSubject, held: Iterable[Reservation]) -> list[UnwellCluster]:
-    found = {one.site: known.evictions.of(one.site, seen.tolerations) for one in held}
+    found = {one.site: known.health(one.site, seen.tolerations) for one in held}
     return [
         UnwellCluster(
             *site_name(site),

@@ -41,16 +41,11 @@ from farflung.machines.engine.values import (
     MachineToleration,
     ResourceClaim,
     SchedulingDecision,
-    Site,
     SiteKey,
 )
 from farflung.machines.failover import (
     HEALTH_TAINTS,
-    UNHEALTHY,
-    ClusterHealth,
     FailoverOptions,
-    find_causes,
-    is_eviction_suspended,
 )
 from farflung.machines.files.configuration import SchedulerConfiguration
 from farflung.machines.inventory import (
@@ -241,10 +236,34 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named)
 
 
+class SiteHealth(NamedTuple):
+    phase: str
+    is_unhealthy: bool  #: not only tainted
+    since: str | None  #: None: unknown
+    evicted_at: str | None  #: when a machine is evicted; None: never
+    is_suspended: bool  #: evictions are stopped
+
+
 class SchedulerSnapshot(NamedTuple):
+    """`state` was read at 0 seconds, which is `now`."""
+
     state: SchedulerState
     decoder: SubjectDecoder
-    evictions: EvictionForecast
+    now: datetime
+
+    def health(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> SiteHealth | None:
+        """For a machine with these tolerations.  None: the site is healthy or unknown."""
+        site = self.state.engine.site(key)
+        if site is None or key not in self.state.unhealthy:
+            return None
+        since, due = self.state.unhealthy_since(key), self.state.eviction_due(key, tolerations)
+        return SiteHealth(
+            site.health.value,
+            site.health in HEALTH_TAINTS,
+            _moment(self.now.timestamp() + since) if since else None,
+            _moment(self.now.timestamp() + due),
+            self.state.is_eviction_suspended,
+        )
 
     def observed(self, kind: str, document: bytes) -> ObservedSubject:
         return self.decoder.pod(document) if kind == POD else self.decoder.allocation(document)
@@ -279,9 +298,9 @@ async def read(
     compute = hub.root.workspace(COMPUTE)
     now = await server_time(hub)
     known = SchedulerSnapshot(
-        SchedulerState(SchedulingEngine(configured.policy, configured.flavors), FAILOVER),
+        SchedulerState(SchedulingEngine(configured.policy, configured.flavors), FailoverOptions()),
         SubjectDecoder(configured.flavors),
-        EvictionForecast(now),
+        now,
     )
     there = await everywhere(compute, CLUSTERS, _or_none(decode_cluster))
     changed = {one.site.key: one for one in there if one is not None} | dict(changed_clusters or {})
@@ -296,7 +315,7 @@ async def read(
         for key, seen in found:
             if seen is not None and seen.uid and key.cluster not in mailboxes:
                 known.state.observe(SchedulingSubject(kind, key), seen, 0.0)
-    _put_sites(known, [one for one in clusters if one is not None], targets, now)
+    _put_sites(known, clusters, targets)
     return known
 
 
@@ -304,7 +323,6 @@ def _put_sites(
     known: SchedulerSnapshot,
     clusters: Sequence[ObservedCluster],
     targets: Mapping[tuple[str, str, str], tuple[Key, ObservedTarget]],
-    now: datetime,
 ) -> None:
     """Call it when all reservations are known."""
     sharing = TargetShares()
@@ -315,10 +333,9 @@ def _put_sites(
         key, target = targets.get(one.site.key, (None, None))
         share = TargetShare() if key is None else sharing.share(key, one.site.key, known.state.engine.usage)
         site = merge_target(one, target, share)
-        known.state.put_site(site, 0.0)
-        known.evictions.put(one, site, target)
+        known.state.put_site(site, 0.0, ages=cause_ages(one, site, target, known.now))
         known.state.set_target(one.site.key, key)
-        known.state.set_refusals(one.site.key, one.refusals, refusal_age(one.refusals, now), 0.0)
+        known.state.set_refusals(one.site.key, one.refusals, refusal_age(one.refusals, known.now), 0.0)
 
 
 async def _mailboxes(hub: HubClient) -> set[str]:
@@ -375,41 +392,6 @@ def _or_none(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
             return None
 
     return tried
-
-
-FAILOVER = FailoverOptions()
-
-
-class SiteHealth(NamedTuple):
-    phase: str
-    is_unhealthy: bool  #: not only tainted
-    since: str | None = None
-    evicted_at: str | None = None  #: when a machine is evicted; None: never
-    is_suspended: bool = False  #: evictions are stopped
-
-
-class EvictionForecast:
-    def __init__(self, now: datetime) -> None:
-        self._now = now
-        self._health = ClusterHealth(FAILOVER)
-        self._unwell: dict[SiteKey, SiteHealth] = {}
-        self._number = 0
-
-    def put(self, cluster: ObservedCluster, site: Site, target: ObservedTarget | None) -> None:
-        self._number += 1
-        if any(True for _ in find_causes(site)):
-            ages = cause_ages(cluster, site, target, self._now)
-            self._health.put(site, self._now.timestamp(), ages)
-            since = format_seconds(self._now - timedelta(seconds=ages[UNHEALTHY])) if UNHEALTHY in ages else None
-            self._unwell[site.key] = SiteHealth(site.health.value, site.health in HEALTH_TAINTS, since)
-
-    def of(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> SiteHealth | None:
-        """For a machine with these tolerations.  None: the site is healthy or unknown."""
-        if key not in self._unwell:
-            return None
-        due = self._health.due(key, tolerations)
-        suspended = is_eviction_suspended(len(self._unwell), self._number, FAILOVER)
-        return self._unwell[key]._replace(evicted_at=_moment(due), is_suspended=suspended)
 
 
 def _moment(seconds: float) -> str | None:

@@ -12,7 +12,15 @@ from typing import Final, NamedTuple, TypeVar
 from farflung.machines.engine.engine import SchedulingEngine
 from farflung.machines.engine.policy import SchedulerPolicy
 from farflung.machines.engine.queue import SchedulingQueue, shape_of
-from farflung.machines.engine.values import Flavor, MachineRequest, Reservation, SchedulingDecision, Site, SiteKey
+from farflung.machines.engine.values import (
+    Flavor,
+    MachineRequest,
+    MachineToleration,
+    Reservation,
+    SchedulingDecision,
+    Site,
+    SiteKey,
+)
 from farflung.machines.failover import (
     CLUSTER_REFUSED,
     REFUSED,
@@ -497,6 +505,20 @@ class SchedulerState:
     def unhealthy(self) -> list[SiteKey]:
         return sorted(self._health)
 
+    def unhealthy_since(self, site: SiteKey) -> float | None:
+        """None: its phase is healthy."""
+        return self._health.since(site)
+
+    def eviction_due(self, site: SiteKey, tolerations: Iterable[MachineToleration]) -> float:
+        """When a machine with these tolerations is evicted from the site."""
+        return self._health.due(site, tolerations)
+
+    @property
+    def is_eviction_suspended(self) -> bool:
+        """Deleted Clusters do not count and are not protected."""
+        there = [key for key in self._health if self.engine.site(key) is not None]
+        return is_eviction_suspended(len(there), sum(1 for _ in self.engine.sites()), self._failover)
+
     @property
     def may_evict(self) -> bool:
         refused = any(not self._observed[self._subjects[uid]].returned_from for uid, _ in self._machine_refusals)
@@ -505,10 +527,9 @@ class SchedulerState:
     def due_evictions(self, now: float) -> list[tuple[SchedulingSubject, SiteKey]]:
         """Evictions that are due and within the budget, the longest overdue first."""
         self._budget.refill(now, len(self._reservations))
-        there = {key for key in self._health if self.engine.site(key) is not None}
-        suspended = is_eviction_suspended(len(there), sum(1 for _ in self.engine.sites()), self._failover)
         due: list[tuple[float, SchedulingSubject, SiteKey]] = []
-        for key in [one for one in self._health if one not in there] if suspended else self._health:
+        suspended = self.is_eviction_suspended
+        for key in [one for one in self._health if not suspended or self.engine.site(one) is None]:
             for uid in self._uids_at.get(key, ()):
                 subject = self._subjects[uid]
                 if subject.kind == COPY:

@@ -126,6 +126,10 @@ class ClusterHealth:
         self._since.pop(key, None)
         self._taints.pop(key, None)
 
+    def since(self, key: SiteKey) -> float | None:
+        """When its phase became unhealthy; None: it is not."""
+        return self._since.get(key, {}).get(UNHEALTHY)
+
     def due(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> float:
         """When a machine with these tolerations is evicted."""
         since, known = self._since.get(key, {}), tuple(tolerations)
