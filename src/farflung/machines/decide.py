@@ -292,12 +292,12 @@ class SchedulerState:
         if observed.uid in self._in_progress:
             if pending and not self._is_newer(subject, observed.uid, reservations):
                 if observed.uid in self.queue and observed.request is not None:
-                    self.queue.update(observed.request, now)
+                    self.queue.put(observed.request, now)
                 return
             del self._in_progress[observed.uid]
         self._set_reservations(observed.uid, reservations, now)
         if pending and observed.request is not None:
-            self.queue.update(observed.request, now)
+            self.queue.put(observed.request, now)
         else:
             self.queue.remove(observed.uid)
 
@@ -606,7 +606,7 @@ class SchedulerState:
 
     def reschedule(self, request: MachineRequest, now: float) -> None:
         """Decide anew about a request that may already be placed."""
-        self.queue.update(request, now)
+        self.queue.put(request, now)
 
 
 def discard_from(groups: dict[K, set[M]], name: K, member: M) -> None:

@@ -18,7 +18,7 @@ def wish(uid: str, *, flavor: str = "c6.large.2", priority: int = 0, **more: Any
 def queue_of(*requests: MachineRequest) -> SchedulingQueue:
     queue = SchedulingQueue()
     for now, request in enumerate(requests):
-        queue.add(request, float(now))
+        queue.put(request, float(now))
     return queue
 
 
@@ -62,9 +62,9 @@ def test_the_highest_priority_is_first_and_of_equals_who_came_first(priorities: 
 def test_nobody_is_handed_out_twice_however_often_it_is_added() -> None:
     queue = queue_of(wish("a"), wish("a"), wish("b"))
     assert len(queue) == 2
-    queue.add(wish("a"), 5)
+    queue.put(wish("a"), 5)
     assert popped(queue, 10) == ["a", "b"]
-    queue.add(wish("a"), 11)
+    queue.put(wish("a"), 11)
     assert queue.pop(11) is None
 
 
@@ -72,14 +72,14 @@ def test_one_that_was_refused_keeps_its_age() -> None:
     queue = queue_of(wish("old"))
     assert popped(queue, 1) == ["old"]
     queue.refuse("old", 1)
-    queue.add(wish("young"), 2)
+    queue.put(wish("young"), 2)
     queue.wake(3, anything)
     assert popped(queue, 3) == ["old", "young"]
 
 
 def test_one_whose_priority_changes_changes_its_place_but_not_its_age() -> None:
     queue = queue_of(wish("a"), wish("b"), wish("c", priority=1))
-    queue.update(wish("b", priority=1), 5)
+    queue.put(wish("b", priority=1), 5)
     assert popped(queue, 5) == ["b", "c", "a"]
 
 
@@ -139,7 +139,7 @@ def test_a_change_clears_the_pauses() -> None:
     for now in (0, 60, 120):
         popped(queue, now)
         queue.refuse("a", now)
-    queue.update(wish("a", flavor="m1.nano"), 120.5)
+    queue.put(wish("a", flavor="m1.nano"), 120.5)
     assert popped(queue, 120.5) == ["a"]
     queue.wake(120.5, anything)
     queue.refuse("a", 120.5)
@@ -151,7 +151,7 @@ def test_a_change_ends_a_pause_too() -> None:
     popped(queue, 0)
     queue.wake(0, anything)
     queue.refuse("a", 0)
-    queue.update(wish("a", flavor="m1.nano"), 0.5)
+    queue.put(wish("a", flavor="m1.nano"), 0.5)
     assert popped(queue, 0.5) == ["a"]
 
 
@@ -159,7 +159,7 @@ def test_an_update_that_changes_nothing_wakes_nobody() -> None:
     queue = queue_of(wish("a"))
     popped(queue, 0)
     queue.refuse("a", 0)
-    queue.update(wish("a"), 5)
+    queue.put(wish("a"), 5)
     assert queue.pop(5) is None
     assert queue.waiting() == [wish("a")]
 
@@ -170,7 +170,7 @@ def test_an_update_that_changes_nothing_wakes_nobody() -> None:
 def test_one_that_changes_while_it_is_held_is_handed_out_as_it_is_now() -> None:
     queue = queue_of(wish("a"))
     popped(queue, 0)
-    queue.update(wish("a", flavor="m1.nano"), 1)
+    queue.put(wish("a", flavor="m1.nano"), 1)
     assert queue.pop(1) is None
     queue.refuse("a", 2)
     assert queue.pop(2) == wish("a", flavor="m1.nano")
@@ -206,7 +206,7 @@ def test_one_that_is_removed_and_added_while_it_is_held_is_a_new_one() -> None:
     queue = queue_of(wish("a"))
     popped(queue, 0)
     queue.remove("a")
-    queue.add(wish("a"), 1)
+    queue.put(wish("a"), 1)
     queue.refuse("a", 2)  # of the one that is gone
     assert popped(queue, 2) == ["a"]
 
@@ -283,14 +283,6 @@ def test_one_that_is_removed_before_it_tried_leaves_that_to_the_next_one() -> No
     assert popped(queue, 30) == ["b"]
 
 
-def test_one_that_failed_for_another_reason_than_room_tries_again_after_its_pause() -> None:
-    queue = queue_of(wish("a"))
-    popped(queue, 0)
-    queue.refuse("a", 0, retry=True)
-    assert queue.next_at() == 1
-    assert popped(queue, 1) == ["a"]
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -312,10 +304,10 @@ def test_names_priorities_and_the_order_of_labels_are_not_part_of_the_shape() ->
 def test_who_tries_again_for_no_reason_keeps_nobody_waiting_who_is_new() -> None:
     queue = SchedulingQueue()
     for number in range(3):
-        queue.add(wish(f"old{number}", flavor=f"flavor{number}"), 0.0)
+        queue.put(wish(f"old{number}", flavor=f"flavor{number}"), 0.0)
         queue.pop(0.0)
         queue.refuse(f"old{number}", 0.0)
-    queue.add(wish("new"), 60.0)
+    queue.put(wish("new"), 60.0)
     assert popped(queue, 60.0) == ["new", "old0", "old1", "old2"]
 
 

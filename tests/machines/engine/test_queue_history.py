@@ -91,7 +91,7 @@ class Twin:
         self.hopeful = {shape for shape in self.hopeful if self.found("waiting", shape)}
         return self.hopeful.copy()
 
-    def refuse(self, uid: str, now: float, *, retry: bool) -> None:
+    def refuse(self, uid: str, now: float) -> None:
         fact = self.facts.get(uid)
         if fact is None or fact.place != "held":
             return
@@ -99,7 +99,7 @@ class Twin:
         if fact.changed:
             return
         fact.refusals, fact.refused_at, fact.last = fact.refusals + 1, now, False
-        if fact.helped or retry:
+        if fact.helped:
             self.hopeful.add(fact.shape)
         else:
             self.hopeful.discard(fact.shape)
@@ -136,11 +136,11 @@ REQUESTS = st.builds(
     st.integers(0, 1),
 )
 STEPS = st.one_of(
-    st.tuples(st.sampled_from(["add", "update"]), REQUESTS),
+    st.tuples(st.just("put"), REQUESTS),
     st.tuples(st.just("remove"), UIDS),
     st.tuples(st.just("pop"), st.none()),
     st.tuples(st.sampled_from(["pop and refuse", "pop and remove", "look"]), st.none()),
-    st.tuples(st.sampled_from(["refuse", "retry"]), UIDS),
+    st.tuples(st.just("refuse"), UIDS),
     st.tuples(st.just("wake"), st.sets(FLAVORS)),
     st.tuples(st.just("time"), st.sampled_from([0.5, 1.0, 3.0, 10.0, 30.0, 60.0])),
 )
@@ -148,15 +148,15 @@ STEPS = st.one_of(
 
 def do(queue: SchedulingQueue, twin: Twin, now: float, what: str, argument: Any) -> None:
     match what:
-        case "add" | "update":
-            getattr(queue, what)(argument, now)
+        case "put":
+            queue.put(argument, now)
             twin.update(argument)
         case "remove":
             queue.remove(argument)
             twin.remove(argument)
-        case "refuse" | "retry":
-            queue.refuse(argument, now, retry=what == "retry")
-            twin.refuse(argument, now, retry=what == "retry")
+        case "refuse":
+            queue.refuse(argument, now)
+            twin.refuse(argument, now)
         case "wake":
             queue.wake(now, lambda request: request.items[0].flavors[0].id in argument)
             twin.wake(now, argument)
@@ -211,7 +211,7 @@ def test_nobody_waits_who_would_fit(arrivals: list[tuple[bool, int]], released: 
 
     for number, (large, priority) in enumerate(arrivals):
         wish = FlavorChoice("large" if large else "small")
-        queue.add(MachineRequest(str(number), (Item((wish,)),), priority=priority), 0.0)
+        queue.put(MachineRequest(str(number), (Item((wish,)),), priority=priority), 0.0)
         decide(0.0)
     room += released
     queue.wake(5.0, lambda request: sizes[request.items[0].flavors[0].id] <= room)

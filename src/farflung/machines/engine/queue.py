@@ -86,18 +86,14 @@ class SchedulingQueue:
         moments = [first[0][0] for first in (self._flush_times.first(), self._woken.first()) if first]
         return min(moments, default=None)
 
-    def add(self, request: MachineRequest, now: float) -> None:
-        """A known request is updated."""
+    def put(self, request: MachineRequest, now: float) -> None:
+        """A changed request is ready at once and loses its backoff."""
         if request.uid in self._entries:
             self._change(self._entries[request.uid], request)
             return
         self._number += 1
         entry = self._entries[request.uid] = _Entry(request, added=now, number=self._number)
         self._add_ready(entry)
-
-    def update(self, request: MachineRequest, now: float) -> None:
-        """A changed request is ready at once and loses its backoff.  An unknown request is added."""
-        self.add(request, now)
 
     def remove(self, uid: str) -> None:
         """The request may be held or unknown."""
@@ -120,11 +116,8 @@ class SchedulingQueue:
         self._last = entry.shape()
         return entry.request
 
-    def refuse(self, uid: str, now: float, *, retry: bool = False) -> None:
-        """The held request is not placed.  Ignored if it was removed meanwhile.
-
-        `retry`: capacity was not the reason, so it waits for its backoff only.
-        """
+    def refuse(self, uid: str, now: float) -> None:
+        """The held request is not placed.  Ignored if it was removed meanwhile."""
         if uid not in self._held:
             return
         entry = self._entries[uid]
@@ -134,7 +127,7 @@ class SchedulingQueue:
             return
         entry.refusals += 1
         entry.pauses_until = now + min(BACKOFF_MAX, BACKOFF_BASE * 2.0 ** min(entry.refusals - 1, 16))
-        self._add_waiting(entry, now, hopeful=retry or entry.news is _HeldChange.HELPFUL)
+        self._add_waiting(entry, now, hopeful=entry.news is _HeldChange.HELPFUL)
 
     def wake(self, now: float, could: Callable[[MachineRequest], bool]) -> None:
         """A change may help requests for which `could(request)` is true.
