@@ -113,7 +113,6 @@ class GlobalScheduler:
         self._busy = 0  #: bindings in progress
         self._event_rate = WriteRate(EVENT_BURST, EVENT_RATE)
         self._next_wake = 0.0
-        self._synced = False
         self.figures = SchedulerMetrics()
         self._configuration = setting.policy, setting.catalogue, setting.sites
         self._work: asyncio.Task[None] | None = None
