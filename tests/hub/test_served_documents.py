@@ -10,7 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from definitions import DEFINITIONS, STRING, definition, struct, version
 from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, DEPLOYMENTS, USER_TOKEN, LocalHub
+from long_turns import no_long_turns
 
 FIRST_OF_MAY = datetime(2024, 5, 1, tzinfo=UTC)  # when the hubs of these tests live
 
@@ -224,3 +226,19 @@ async def test_a_store_that_closes_is_unavailable_and_says_when_to_come_back(any
     assert (answer.status, answer.reason) == (503, "ServiceUnavailable")
     assert ("Retry-After", "1") in answer.headers
     assert (await any_hub.get(CONFIG_MAPS)).status == 200
+
+
+async def test_the_list_of_openapi_documents_of_many_definitions_never_holds_the_event_loop(hub: LocalHub) -> None:
+    """The list has the hash of each document, so it makes all of them."""
+    fields = {f"p{number}": struct(a=STRING, b=STRING) for number in range(40)}
+    for number in range(60):
+        described = definition(version(**fields))
+        described["metadata"]["name"] = f"things.g{number}.example.com"
+        described["spec"]["group"] = f"g{number}.example.com"
+        await hub.create(DEFINITIONS, described)
+    async with no_long_turns():
+        answer = await hub.get("/openapi/v3")
+    assert answer.status == 200
+    assert len([path for path in answer.json["paths"] if path.endswith(".example.com/v1")]) == 60
+    document = await hub.get("/openapi/v3/apis/g7.example.com/v1")
+    assert "/apis/g7.example.com/v1/namespaces/{namespace}/things" in document.json["paths"]

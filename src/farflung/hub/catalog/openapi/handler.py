@@ -32,6 +32,7 @@ from farflung.hub.catalog.openapi.schemas import Own
 from farflung.hub.request import negotiation
 from farflung.hub.request.media_types import JSON
 from farflung.machinery.errors import Obj, method_not_allowed, not_acceptable
+from farflung.machinery.turns import TURN_WORK, spend
 
 PLAIN: Final = "text/plain; charset=utf-8"  #: the content type of the list
 PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -143,9 +144,11 @@ class OpenAPI:
         return f"{prefix}/openapi/v3/{quote(name)}?hash={self._document(name, JSON).tag}"
 
     def _document(self, name: str, media: str) -> Document:
-        """A version 3 document by its name; without a name the version 2 document."""
+        """A version 3 document by its name; without a name the version 2 document.  Raises TurnOver if the current task
+        has an allowance, and made another document in this turn."""
         document = self._kept.get((name, media))
         if document is None:
+            spend(TURN_WORK)
             resources = documents.resources_of(self._catalog, name) if name else tuple(self._catalog)
             document = self._shelf.get(name, media, resources, lambda: self._made(name, media, resources))
             self._kept[name, media] = document
