@@ -54,6 +54,8 @@ class Metrics:
         yield lag
         what = "Turns of the event loop that took more than 50 ms of CPU time."
         yield CounterMetricFamily("farflung_event_loop_long_turns", what, self.probe.long_turns)
+        what = "CPU time of the longest turn since the start."
+        yield GaugeMetricFamily("farflung_event_loop_longest_turn_seconds", what, self.probe.longest)
         for name, (what, measure) in self._counters.items():
             yield CounterMetricFamily(name, what, measure())
         for name, (what, measure) in self._gauges.items():
