@@ -108,6 +108,20 @@ def test_the_clients_with_the_most_unread_bytes_are_disconnected(
     assert "too much memory was kept for clients that read slowly" in caplog.text
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_stream_can_wait_until_its_client_has_read(server: Harness, toy: Toy, reads: bool) -> None:
+    with server.connect(receive_buffer=4096) as client:
+        client.send(b"GET /pour HTTP/1.1\r\nHost: hub\r\n\r\n")
+        eventually(lambda: any(connection.writing_paused for connection in server.server._shared.connections))
+        assert toy.made < LITTLE
+        assert not toy.ended
+        if reads:
+            client.read_until(b"\r\n\r\n")
+            assert b"".join(client.read_chunk() for _ in range(300)) == b"x" * SIZE
+    eventually(lambda: toy.ended == 1)
+    eventually(lambda: toy.watches[0].stopped == 1)
+
+
 # --- the budget -----------------------------------------------------------------------------------
 
 OWNERS = st.sampled_from(["ann", "bob"])

@@ -140,29 +140,27 @@ async def test_a_log_that_cannot_be_read_ends_without_looking_complete(hub: Loca
 
 
 async def test_a_slow_client_is_waited_for() -> None:
-    taken = 0
+    turn = asyncio.Semaphore(0)
+    made = 0
 
     class Slow(Collector):
-        @property
-        def buffered(self) -> int:
-            return len(self.data) - taken
+        async def room(self) -> None:
+            await turn.acquire()
 
     async def much() -> AsyncIterator[bytes]:
+        nonlocal made
         for _ in range(100):
-            yield b"x" * 100_000
+            made += 1
+            yield b"x" * 1000
 
     pump = logs.LogStream(much(), "default/p")
     sink = Slow(pump.stop)
     pump.start(sink)
-    most = 0
-    async with asyncio.timeout(60):
-        while not sink.closed:
-            most = max(most, sink.buffered)
-            taken = len(sink.data)
-            await asyncio.sleep(0.001)
-
-    assert len(sink.data) == 10_000_000
-    assert most <= logs.UNREAD + 100_000
+    for number in range(1, 101):
+        await sink.until(lambda number=number: len(sink.data) == number * 1000)
+        assert made == number
+        turn.release()
+    await sink.until(lambda: sink.closed)
 
 
 async def test_a_pod_without_a_node_has_printed_nothing(hub: LocalHub, nodes: Printing) -> None:

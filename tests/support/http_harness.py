@@ -68,6 +68,7 @@ class Toy:
     holders: list[Holder] = field(default_factory=list)
     made: int = 0  #: bytes of bodies
     ended: int = 0  #: bodies
+    pouring: asyncio.Future[None] | None = None
 
     def __call__(self, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
         self.requests.append(request)
@@ -107,6 +108,24 @@ class Toy:
     async def answer_lookup(self, request: Request) -> Stream:
         await asyncio.sleep(0)
         return self.answer_watch(request)
+
+    def answer_pour(self, request: Request) -> Stream:
+        """A stream of 300 events of 30,000 bytes, each written when there is room."""
+        watch = Watch()
+        self.watches.append(watch)
+
+        async def pour(sink: Sink) -> None:
+            for _ in range(300):
+                self.made += 30_000
+                sink.write(b"x" * 30_000)
+                await sink.room()
+            self.ended += 1
+            sink.close()
+
+        def start(sink: Sink) -> None:
+            self.pouring = asyncio.ensure_future(pour(sink))
+
+        return Stream(start, watch.stop)
 
     def answer_short(self, request: Request) -> Stream:
         """A stream that ends in its own start."""

@@ -129,6 +129,8 @@ class Collector:
         for piece in pieces(Uncounted()):
             self.write(bytes(piece))
 
+    async def room(self) -> None: ...
+
     def write(self, data: bytes) -> None:
         if not self.closed:
             self.data += data

@@ -47,6 +47,8 @@ class _Sink:
         for piece in pieces(messages.Uncounted()):
             self.write(bytes(piece))
 
+    async def room(self) -> None: ...
+
     def write(self, data: bytes) -> None:
         self.queue.put_nowait(bytes(data))
 

@@ -76,6 +76,9 @@ class Sink(Protocol):
     def write(self, data: bytes) -> None:
         """Never blocks and never raises.  Does nothing after the client disconnected."""
 
+    async def room(self) -> None:
+        """Wait until the client has read most of what was written, or the stream ends."""
+
     def close(self) -> None:
         """End the stream cleanly."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ class StreamSink:
         "_producing",
         "_queue",
         "_reusable",
+        "_room",
         "_stream",
         "_waiting",
     )
@@ -45,6 +47,7 @@ class StreamSink:
         self._producing = False  #: the first pieces, or the queue
         self._queue: deque[bytes] = deque()  #: not written yet
         self._waiting = 0  #: its bytes
+        self._room: asyncio.Future[None] | None = None  #: of those who wait for room
 
     def start(self) -> None:
         try:
@@ -82,8 +85,23 @@ class StreamSink:
 
     def write_queued(self) -> None:
         """Write as much as the client can take."""
-        if self._queue and not self._producing and not self._connection.writing_paused:
+        if self._producing or self._connection.writing_paused:
+            return
+        if self._queue:
             self._produce(None)
+        else:
+            self._wake()
+
+    async def room(self) -> None:
+        while self._open and (self._producing or self._connection.writing_paused):
+            if self._room is None:
+                self._room = self._connection.shared.loop.create_future()
+            await asyncio.shield(self._room)
+
+    def _wake(self) -> None:
+        if self._room is not None:
+            self._room.set_result(None)
+            self._room = None
 
     def _produce(self, first: Iterator[Piece] | None) -> None:
         self._producing = True
@@ -100,6 +118,7 @@ class StreamSink:
 
     def _on_produced(self) -> None:
         self._producing = False
+        self.write_queued()
         if self._ending:
             self._ending = False
             self.close()
@@ -125,4 +144,5 @@ class StreamSink:
         if self._open:
             self._open = False
             self._queue.clear()
+            self._wake()
             self._connection.shared.loop.call_soon(self._stream.stop)

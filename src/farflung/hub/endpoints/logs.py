@@ -26,8 +26,6 @@ from farflung.machinery.errors import (
 )
 
 CONTENT_TYPE: Final = "text/plain"
-UNREAD: Final = 256 * 1024  #: bytes that the client may leave unread before the stream pauses
-PATIENCE: Final = 0.02  #: seconds between checks whether it has read them
 SPECS: Final = ("containers", "initContainers", "ephemeralContainers")
 STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 #: reason → the kubelet's message
@@ -220,8 +218,7 @@ class LogStream:
         try:
             async for piece in self._pieces:
                 sink.write(piece)
-                while sink.buffered > UNREAD:  # noqa: ASYNC110 - a sink has no event for free room
-                    await asyncio.sleep(PATIENCE)
+                await sink.room()
         except Exception:
             log.exception("the log of %s cannot be read", self._whose)
             sink.abort()
