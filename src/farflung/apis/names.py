@@ -60,12 +60,17 @@ REPLICA_SETS: Final = Collection("apps", "v1", "replicasets", "ReplicaSet")
 STATEFUL_SETS: Final = Collection("apps", "v1", "statefulsets", "StatefulSet")
 JOBS: Final = Collection("batch", "v1", "jobs", "Job")
 LEASES: Final = Collection("coordination.k8s.io", "v1", "leases", "Lease")
+ACCESS_REVIEWS: Final = Collection("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
 TOKEN_REVIEWS: Final = Collection(AUTHENTICATION_GROUP, "v1", "tokenreviews", "TokenReview")
 CLUSTER_ROLES: Final = Collection(RBAC_GROUP, "v1", "clusterroles", "ClusterRole")
 CLUSTER_ROLE_BINDINGS: Final = Collection(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding")
 CUSTOM_RESOURCE_DEFINITIONS: Final = Collection(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"
 )
+
+# --- users ----------------------------------------------------------------------------------------
+
+SERVICE_ACCOUNT: Final = "system:serviceaccount:"  #: prefix of the name of a ServiceAccount; namespace:name follows
 
 # --- labels and annotations -----------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.apis.kcp.names import SHARED_CLUSTER
 from farflung.hub.auth.impersonation import impersonated_user
 from farflung.hub.request.attributes import Attributes, of_target
 from farflung.hub.request.target import Target
@@ -18,7 +19,6 @@ from farflung.hub.tenancy.workspace_authorizer import (
     NO_CLUSTER,
     OPERATORS,
     ROOT,
-    SHARED,
     WILDCARD,
     WorkspaceAuthorizer,
     check_wildcard_verb,
@@ -112,9 +112,9 @@ async def test_a_decision_about_a_collection_follows_every_object_that_it_depend
 
     await delete(f"/{RBAC}/clusterrolebindings/one/user-alice")
     assert not both("one", ALICE)
-    await world.role(SHARED, "alice", EVERYTHING, ENTER)
+    await world.role(SHARED_CLUSTER, "alice", EVERYTHING, ENTER)
     assert both("one", ALICE)
-    await delete(f"/{RBAC}/clusterroles/{SHARED}/user-alice")
+    await delete(f"/{RBAC}/clusterroles/{SHARED_CLUSTER}/user-alice")
     assert not both("one", ALICE)
 
     namespaced = {"verbs": ["create"], "apiGroups": [""], "resources": ["configmaps"]}
@@ -207,23 +207,23 @@ async def test_everybody_who_is_known_may_enter_root_and_nobody_else(world: Worl
 
 async def test_the_shared_roles_count_in_every_workspace_that_one_may_enter(world: World) -> None:
     discovery = Attributes("get", path="/apis")
-    await world.role(SHARED, AUTHENTICATED, {"verbs": ["get"], "nonResourceURLs": ["/apis"]}, kind="Group")
+    await world.role(SHARED_CLUSTER, AUTHENTICATED, {"verbs": ["get"], "nonResourceURLs": ["/apis"]}, kind="Group")
     assert not world.allows("one", ALICE, discovery)
     await world.role("one", "alice", ENTER)
     assert world.allows("one", ALICE, discovery)
-    assert not world.allows(SHARED, ALICE, discovery)
+    assert not world.allows(SHARED_CLUSTER, ALICE, discovery)
 
 
 async def test_operators_do_everything_in_every_workspace_and_nothing_across_them(world: World) -> None:
     assert all(world.allows(cluster, OPERATOR, CREATE) for cluster in ("root", "one", "two"))
     assert not world.allows(WILDCARD, OPERATOR)
-    assert not world.allows(SHARED, OPERATOR)
+    assert not world.allows(SHARED_CLUSTER, OPERATOR)
     assert not world.allows("nosuch", OPERATOR)
     assert not world.allows(NO_CLUSTER, OPERATOR)
 
 
 async def test_administrators_pass_everywhere_but_make_nothing_where_there_is_no_workspace(world: World) -> None:
-    assert all(world.allows(cluster, MASTER) for cluster in ("root", "one", WILDCARD, SHARED, "nosuch"))
+    assert all(world.allows(cluster, MASTER) for cluster in ("root", "one", WILDCARD, SHARED_CLUSTER, "nosuch"))
     assert world.allows("one", MASTER, CREATE)
     assert not world.allows("nosuch", MASTER, CREATE)
     assert not world.allows(NO_CLUSTER, MASTER)
@@ -240,7 +240,7 @@ async def test_a_deleted_workspace_admits_no_user(world: World) -> None:
     assert not world.allows("one", ROBOT)
 
 
-@pytest.mark.parametrize("cluster", ["root", "one", "nosuch", WILDCARD, NO_CLUSTER, SHARED])
+@pytest.mark.parametrize("cluster", ["root", "one", "nosuch", WILDCARD, NO_CLUSTER, SHARED_CLUSTER])
 async def test_health_is_for_everybody_everywhere(world: World, cluster: str) -> None:
     for path in ("/healthz", "/readyz", "/livez", "/livez/ping"):
         assert world.allows(cluster, ANONYMOUS, Attributes("get", path=path))
@@ -290,7 +290,9 @@ async def test_a_service_account_is_somebody_in_its_own_workspace_alone(world: W
     for cluster in ("one", "two", "root"):
         await world.role(cluster, ROBOT.name, EVERYTHING, EVERY_PATH)
     assert world.allows("one", ROBOT)
-    assert not any(world.allows(cluster, ROBOT) for cluster in ("two", "root", WILDCARD, NO_CLUSTER, SHARED, "nosuch"))
+    assert not any(
+        world.allows(cluster, ROBOT) for cluster in ("two", "root", WILDCARD, NO_CLUSTER, SHARED_CLUSTER, "nosuch")
+    )
 
 
 async def test_a_service_account_needs_no_access_to_its_own_workspace(world: World) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from farflung.apis.names import Collection
+from farflung.apis.names import SERVICE_ACCOUNT, Collection
 
 APIRESOURCE_GROUP: Final = "apiresource.kcp.io"
 APIS_GROUP: Final = "apis.kcp.io"
@@ -16,17 +16,31 @@ TENANCY_GROUP: Final = "tenancy.kcp.io"
 TOPOLOGY_GROUP: Final = "topology.kcp.io"
 WORKLOAD_GROUP: Final = "workload.kcp.io"
 
+#: the logical cluster whose ClusterRoles and ClusterRoleBindings apply in every workspace
+SHARED_CLUSTER: Final = "system:admin"
 COMPUTE: Final = "root:compute"  #: the workspace that exports Pods, Clusters and Allocations
 COMPUTE_EXPORT: Final = "kubernetes"  #: the export of Pods, Services, Deployments and Ingresses there
 MORE_EXPORT: Final = "kubernetes-more"  #: the export of all other kinds of workloads there
 
-# --- users in maximal permission policies ---------------------------------------------------------
+# --- users of other logical clusters --------------------------------------------------------------
 
-CONSUMER: Final = "apis.kcp.io:binding:"  #: prefix of all users and groups
+CONSUMER: Final = "apis.kcp.io:binding:"  #: prefix of all users and groups in maximal permission policies
 CONSUMING_ACCOUNT: Final = (
     "system:kcp:serviceaccount:"  #: prefix; the logical cluster, `:`, the namespace, `:`, the name
 )
 CONSUMING_USER: Final = "system:kcp:user:"  #: prefix of other users of one logical cluster; the cluster, `:`, the name
+GLOBAL_GROUPS: Final = frozenset({"system:masters", "system:kcp:admin"})  #: with permissions in all workspaces
+NOT_CHOSEN: Final = frozenset(
+    {"system:authenticated", "system:unauthenticated"}
+)  #: groups that every tenant has anyway
+
+
+def consuming_user(name: str, cluster: str) -> str:
+    """The name of a user of one logical cluster in the others: a tenant chooses the names of ServiceAccounts,
+    certificates and impersonated users."""
+    kind = CONSUMING_ACCOUNT if name.startswith(SERVICE_ACCOUNT) else CONSUMING_USER
+    return f"{kind}{cluster}:{name.removeprefix(SERVICE_ACCOUNT)}"
+
 
 # --- collections ----------------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from farflung.apis.names import SERVICE_ACCOUNT
 from farflung.http.messages import EXEMPT, Flow, Request
 from farflung.hub.auth.authenticator import Authenticator
-from farflung.hub.request.user import ANONYMOUS, SERVICE_ACCOUNT, User, is_administrator
+from farflung.hub.request.user import ANONYMOUS, User, is_administrator
 from farflung.machinery.errors import ApiError
 
 PROBES: Final = "probes"  #: health checks

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from farflung.apis.names import AUTHENTICATION_GROUP
+from farflung.apis.names import AUTHENTICATION_GROUP, SERVICE_ACCOUNT
 from farflung.hub.request.attributes import Attributes, Authorization
-from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, User, is_administrator
+from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, is_administrator
 from farflung.machinery import names
 from farflung.machinery.errors import bad_request
 

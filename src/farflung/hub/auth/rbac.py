@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from farflung.apis.names import RBAC_GROUP
+from farflung.apis.names import RBAC_GROUP, SERVICE_ACCOUNT
 from farflung.hub.catalog import objects
 from farflung.hub.request.attributes import Decision
-from farflung.hub.request.user import SERVICE_ACCOUNT, User
+from farflung.hub.request.user import User
 from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.turns import INDIVISIBLE, Paced, Steps
 from farflung.store.base import Entry

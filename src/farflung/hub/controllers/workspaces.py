@@ -29,6 +29,7 @@ from farflung.apis.kcp.names import (
     API_BINDING_FINALIZER,
     LOGICAL_CLUSTER_FINALIZER,
     PHASE_LABEL,
+    SHARED_CLUSTER,
     WORKSPACE_CONTENT_DELETED,
     WORKSPACE_FINALIZER,
 )
@@ -53,7 +54,6 @@ from farflung.hub.tenancy.paths import (
     workspace_key,
 )
 from farflung.hub.tenancy.platform import WorkspaceServices
-from farflung.hub.tenancy.workspace_authorizer import SHARED
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import FOREGROUND, ORPHAN
@@ -470,4 +470,4 @@ def with_workspaces(
             APIBindingController(workspaces, store, client, clock, collector, definitions.release_names),
         )
 
-    return replace(options, clusters=(), roles_in=SHARED, extra_controllers=extra_controllers)
+    return replace(options, clusters=(), roles_in=SHARED_CLUSTER, extra_controllers=extra_controllers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from farflung.apis.names import SERVICE_ACCOUNT
 from farflung.apis.reviews import validate_local_review, validate_review, validate_self_review
 from farflung.http.messages import Answer
 from farflung.hub.auth.authenticator import Authenticator
@@ -18,7 +19,7 @@ from farflung.hub.registry.call import Call, Handler
 from farflung.hub.registry.pipeline import Write, manage_fields, manager_of, set_namespace
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.options import write_options
-from farflung.hub.request.user import SERVICE_ACCOUNT, User, is_administrator, user_info
+from farflung.hub.request.user import User, is_administrator, user_info
 from farflung.machinery.errors import FieldError, Obj, bad_request, invalid
 
 #: reviews whose answer repeats nothing of the request

@@ -20,9 +20,6 @@ class User:
 ADMINISTRATORS: Final = "system:masters"
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
-SERVICE_ACCOUNT: Final = (
-    "system:serviceaccount:"  #: prefix of the user name of a ServiceAccount; namespace:name follows
-)
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from farflung.apis.kcp.names import CORE_GROUP, OWNER_ANNOTATION, TENANCY_GROUP
+from farflung.apis.kcp.names import CORE_GROUP, GLOBAL_GROUPS, OWNER_ANNOTATION, TENANCY_GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.auth.authorizer import access_denied
 from farflung.hub.catalog.objects import EVERY_CLUSTER
@@ -35,7 +35,6 @@ from farflung.hub.tenancy.guards import logical_cluster_forbidden
 from farflung.hub.tenancy.paths import SINGLETON, LogicalClusters, is_path, read_logical_cluster
 from farflung.hub.tenancy.workspace_authorizer import (
     ACCESS_DENIED,
-    GLOBAL_GROUPS,
     NO_CLUSTER,
     is_operator,
     is_privileged,

@@ -17,13 +17,22 @@ from typing import Final
 import msgspec
 import orjson
 
-from farflung.apis.kcp.names import APIS_GROUP, CONSUMER, CONSUMING_ACCOUNT, CONSUMING_USER, REQUIRED_GROUPS
+from farflung.apis.kcp.names import (
+    APIS_GROUP,
+    CONSUMER,
+    GLOBAL_GROUPS,
+    NOT_CHOSEN,
+    REQUIRED_GROUPS,
+    SHARED_CLUSTER,
+    consuming_user,
+)
+from farflung.apis.names import SERVICE_ACCOUNT
 from farflung.hub.auth.authorizer import Authorizer, access_denied
 from farflung.hub.auth.escalation import ALL_RULES
 from farflung.hub.auth.rbac import STORAGE_PREFIXES, PolicyRule
 from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.request.attributes import Attributes, Decision
-from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, User
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.tenancy.api_bindings import claim_of, permission_claims
 from farflung.hub.tenancy.api_exports import ExportKey
 from farflung.machinery.errors import ApiError, Obj, object_details, qualified
@@ -32,11 +41,9 @@ from farflung.store.base import Change, Entry, Store
 ROOT: Final = "root"
 WILDCARD: Final = "*"
 NO_CLUSTER: Final = ""  #: the cluster of a request without one, or for one that does not exist
-SHARED: Final = "system:admin"  #: the cluster whose ClusterRoles and ClusterRoleBindings apply in every workspace
 SYSTEM: Final = "system:"  #: prefix of clusters that are not workspaces
 
 OPERATORS: Final = "system:kcp:admin"  #: group with cluster-admin in every workspace
-GLOBAL_GROUPS: Final = frozenset({ADMINISTRATORS, OPERATORS})  #: groups with permissions in all workspaces
 HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 METRICS: Final = "metrics"  #: of the whole hub
 ACCESS: Final = Attributes("access", path="/")  #: the permission to access a workspace
@@ -56,7 +63,6 @@ LONGEST_KEY: Final = 8192  #: characters of the key of a cached decision: review
 
 
 # --- decisions without other objects --------------------------------------------------------------
-NOT_CHOSEN: Final = frozenset({AUTHENTICATED, UNAUTHENTICATED})  #: groups that every tenant has anyway
 EXPORTS: Final = "/apis.kcp.io/apiexports/"
 BINDINGS: Final = "/apis.kcp.io/apibindings/"
 CLUSTERS_CACHED: Final = 1024  #: clusters with cached bindings
@@ -149,7 +155,7 @@ def required_groups(entry: Entry) -> str:
 
 class WorkspaceAuthorizer(Authorizer):
     def __init__(self, store: Store) -> None:
-        super().__init__(store, shared=SHARED)
+        super().__init__(store, shared=SHARED_CLUSTER)
         self._limits = PermissionPolicies(store)
         self._required: dict[str, str] = {}  #: cluster → required groups, if any
         self._entering: dict[tuple[object, ...], bool] = {}
@@ -311,8 +317,7 @@ def prefixed_user(user: User) -> User:
     of their groups that a tenant can choose."""
     name, groups = user.name, user.groups
     if user.cluster:
-        kind = CONSUMING_ACCOUNT if name.startswith(SERVICE_ACCOUNT) else CONSUMING_USER
-        name = f"{kind}{user.cluster}:{name.removeprefix(SERVICE_ACCOUNT)}"
+        name = consuming_user(name, user.cluster)
         groups = tuple(group for group in groups if group in NOT_CHOSEN)
     return User(CONSUMER + name, tuple(CONSUMER + group for group in groups))
 

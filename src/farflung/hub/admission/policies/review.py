@@ -12,6 +12,7 @@ import orjson
 from farflung.apis.admissionregistration.authorizer import AuthorizerValue, DecisionValue, ResourceCheck
 from farflung.apis.autoscaling.scale import API_VERSION, KIND
 from farflung.apis.builtin.catalog import Path
+from farflung.apis.names import SERVICE_ACCOUNT
 from farflung.apis.resource import Resource
 from farflung.hub.admission.policies.evaluation import AUTHORIZER, REQUEST_RESOURCE
 from farflung.hub.admission.policies.matcher import CREATE, DELETE, UPDATE
@@ -20,7 +21,7 @@ from farflung.hub.catalog.kinds import Kind, same
 from farflung.hub.catalog.served import path_of
 from farflung.hub.registry.call import Call
 from farflung.hub.request.attributes import Attributes, Decision
-from farflung.hub.request.user import SERVICE_ACCOUNT, User, user_info
+from farflung.hub.request.user import User, user_info
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import Labels
 
