@@ -11,6 +11,7 @@ import pytest
 from hub_harness import MERGE_PATCH, Answer
 from platform_harness import ALICE, BOB, MAPS, MASTER, OPERATOR, TENANCY, PlatformHub, platform_hub
 
+from farflung.apis.edge.authors import author_of
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import ADMINISTRATORS
 from farflung.hub.tenancy.initializer_views import initializer_route, workspace_owner
@@ -86,8 +87,8 @@ class Scene:
         return self.logical_cluster()["status"]["phase"], self.workspace()["status"]["phase"]
 
 
-async def scene(by: str = BOB, store: MemoryStore | None = None, **spec: Any) -> Scene:
-    hub = await platform_hub(store)
+async def scene(by: str = BOB, store: MemoryStore | None = None, hub: PlatformHub | None = None, **spec: Any) -> Scene:
+    hub = hub or await platform_hub(store)
     home, team = await hub.workspace("prov", "alice"), await hub.workspace("team", "bob")
     spec = {"initializer": True, "extend": {"with": [UNIVERSAL]}, **spec}
     await hub.made(ALICE, f"/clusters/{home}{TENANCY}/workspacetypes", {"metadata": {"name": "mine"}, "spec": spec})
@@ -499,3 +500,36 @@ def shape(one: Scene) -> list[Obj]:
         kept = {name: obj["metadata"][name] for name in ("name", "uid", "labels", "annotations", "finalizers")}
         parts.append({**obj, "metadata": kept})
     return parts
+
+
+# --- placements -----------------------------------------------------------------------------------
+
+
+async def test_what_an_initializer_places_is_not_placed_with_the_rights_of_the_owner() -> None:
+    """Bob may place on the Locations of an inventory; Alice's initializer writes as Bob, but in his workspace only."""
+    hub = PlatformHub()
+    await hub.platform.bootstrap.start(bare=False)
+    async with hub.running_controllers():
+        pass
+    waiting = await scene(hub=hub)
+    bind = {"verbs": ["bind"], "apiGroups": ["apis.kcp.io"], "resources": ["apiexports"]}
+    await hub.grant("root:espw", "bind", "bob", bind, ENTER)
+    inventory = await hub.workspace("inventory", "bob")
+    group = {"apiVersion": "edge.kcp.io/v1alpha1"}
+    reference = {"reference": {"export": {"path": "root:espw", "name": "edge.kcp.io"}}}
+    view = waiting.view(waiting.cluster, "")
+    bindings = f"{view}/apis/apis.kcp.io/v1alpha1/apibindings"
+    made = await hub.of(ALICE, "POST", bindings, {"metadata": {"name": "edge"}, "spec": reference})
+    assert made.status == 201, made.body
+    placement = {**group, "kind": "EdgePlacement", "metadata": {"name": "p"}, "spec": {"locationSelectors": [{}]}}
+    placed = await hub.of(ALICE, "POST", f"{view}/apis/edge.kcp.io/v1alpha1/edgeplacements", placement)
+    assert placed.status == 201, placed.body
+    author = author_of(placed.json["metadata"]["annotations"])
+    assert author is not None and (author.user, author.cluster) == ("bob", waiting.cluster)
+    entry = {"cluster": inventory, "locationName": "l", "syncTargetName": "t", "syncTargetUID": "u"}
+    slice = {**group, "kind": "SinglePlacementSlice", "metadata": {"name": "p"}, "destinations": [entry]}
+    refused = await hub.of(ALICE, "POST", f"{view}/apis/edge.kcp.io/v1alpha1/singleplacementslices", slice)
+    assert refused.status == 403 and "permission to place every Location there" in refused.message
+    mine = f"/clusters/{waiting.team}/apis"
+    await hub.made(BOB, f"{mine}/apis.kcp.io/v1alpha1/apibindings", {"metadata": {"name": "edge"}, "spec": reference})
+    await hub.made(BOB, f"{mine}/edge.kcp.io/v1alpha1/singleplacementslices", slice)

@@ -12,6 +12,7 @@ from platform_harness import ALICE, BOB, MASTER, OPERATOR, RBAC, PlatformHub, bi
 
 from farflung.apis.edge.authors import Author, author_of
 from farflung.apis.edge.names import AUTHOR, PROJECTED, RECORDS_AUTHORS
+from farflung.hub.tenancy.direct_writes import encode_stored
 from farflung.machinery.errors import Obj
 
 GROUP = "/apis/edge.kcp.io/v1alpha1"
@@ -134,7 +135,7 @@ async def test_an_impersonated_user_is_the_author_and_is_limited_to_the_workspac
 async def test_a_review_limits_a_user_to_the_cluster_in_extra(workspace: Workspace) -> None:
     async def allowed(author: Author, at: str) -> bool:
         about = {"verb": "place", "group": "scheduling.kcp.io", "resource": "locations", "name": "x"}
-        spec = {**author.review_spec(), "resourceAttributes": about}
+        spec = {**author.review_spec(at), "resourceAttributes": about}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         path = f"/clusters/{at}/apis/authorization.k8s.io/v1/subjectaccessreviews"
         return bool((await workspace.hub.made(OPERATOR, path, review))["status"]["allowed"])
@@ -182,3 +183,24 @@ async def test_a_tenant_adds_no_destinations_to_slices(workspace: Workspace) -> 
 
 async def test_the_hub_tells_that_it_records_authors(workspace: Workspace) -> None:
     assert (await workspace.of(ALICE, "GET", "/version")).json[RECORDS_AUTHORS] is True
+
+
+async def test_a_placement_without_an_author_gets_the_one_who_annotates_it(workspace: Workspace) -> None:
+    await workspace.place(MASTER)
+    [key] = [key for key in workspace.hub.stored(workspace.cluster) if "/edgeplacements" in key]
+    entry = workspace.hub.store.get(key)
+    assert entry is not None
+    obj = json.loads(entry.value)
+    del obj["metadata"]["annotations"][AUTHOR]
+    await workspace.hub.store.put(key, encode_stored(obj), expect=entry.revision)
+    path, forged = f"{PLACEMENTS}/shop", {"metadata": {"annotations": FORGED}}
+    for sent, where in (({"metadata": {"labels": {"a": "b"}}}, path), (forged, f"{path}/status")):
+        assert (await workspace.of(ALICE, "PATCH", where, sent, content_type=MERGE_PATCH)).status == 200
+        assert await workspace.author() is None
+    answer = await workspace.of(BOB, "PATCH", path, forged, content_type=MERGE_PATCH, query={"dryRun": "All"})
+    assert author_of(answer.json["metadata"]["annotations"]) == Author("bob", ("system:authenticated",))
+    assert await workspace.author() is None
+    assert (await workspace.of(BOB, "PATCH", path, forged, content_type=MERGE_PATCH)).status == 200
+    assert await workspace.author() == Author("bob", ("system:authenticated",))
+    assert (await workspace.of(ALICE, "PATCH", path, forged, content_type=MERGE_PATCH)).status == 200
+    assert await workspace.author() == Author("bob", ("system:authenticated",))

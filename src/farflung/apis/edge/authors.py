@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from farflung.apis.edge.names import AUTHOR
+from farflung.apis.kcp.names import NOT_CHOSEN, consuming_user
 from farflung.machinery.errors import Obj
 
 #: key in `extra` of the only logical cluster where a user has permissions
@@ -25,10 +26,19 @@ class Author(msgspec.Struct, frozen=True, omit_defaults=True):
     def annotation(self) -> str:
         return _encode(self).decode()
 
-    def review_spec(self) -> Obj:
-        """The user as in the spec of a SubjectAccessReview."""
-        spec: Obj = {"user": self.user, "groups": list(self.groups)}
-        return spec | {"extra": {CLUSTER_EXTRA: [self.cluster]}} if self.cluster else spec
+    def review_spec(self, cluster: str) -> Obj:
+        """The user as in the spec of a SubjectAccessReview in a logical cluster."""
+        seen = self.seen_in(cluster)
+        spec: Obj = {"user": seen.user, "groups": list(seen.groups)}
+        return spec | {"extra": {CLUSTER_EXTRA: [seen.cluster]}} if seen.cluster else spec
+
+    def seen_in(self, cluster: str) -> Author:
+        """The author as bindings in a logical cluster name it.  A user of another logical cluster has its name there,
+        and none of the groups that a tenant can choose."""
+        if self.cluster in ("", cluster):
+            return self
+        groups = tuple(group for group in self.groups if group in NOT_CHOSEN)
+        return Author(consuming_user(self.user, self.cluster), groups)
 
 
 _encode: Final = msgspec.json.Encoder().encode

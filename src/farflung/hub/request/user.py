@@ -15,6 +15,7 @@ class User:
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: as in a UserInfo
     cluster: str = ""  #: the only logical cluster where it has permissions; empty: all of them
+    borrowed: bool = False  #: another user sends the request, with its permissions
 
 
 ADMINISTRATORS: Final = "system:masters"

@@ -105,7 +105,7 @@ def workspace_owner(text: str) -> User | None:
         return None
     groups = tuple(group for group in noted.groups if group not in GLOBAL_GROUPS)
     cluster = next(iter(noted.extra.get(CLUSTER_NAME, ())), "")
-    return User(noted.username, groups, noted.uid, (), cluster)
+    return User(noted.username, groups, noted.uid, (), cluster, borrowed=True)
 
 
 class Initializers:

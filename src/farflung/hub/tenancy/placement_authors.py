@@ -8,12 +8,14 @@ scheduler chose.  Other users may add destinations if they may place on every Lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from farflung.apis.edge.authors import Author
 from farflung.apis.edge.names import AUTHOR, EDGE_GROUP, PLACE, PROJECTED
 from farflung.apis.kcp.names import SCHEDULING_GROUP
 from farflung.apis.resource import Resource
+from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import Write
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import User
@@ -32,9 +34,30 @@ def has_author(resource: Resource) -> bool:
 
 
 def restore_author(write: Write) -> None:
-    """Replace the author that a client sent by the recorded one."""
-    old = {} if write.old is None else write.old["metadata"]
-    _set_author(write.new["metadata"], (old.get("annotations") or {}).get(AUTHOR))
+    """Replace the author that a client sent by the recorded one.  If none is recorded, because an earlier version wrote
+    the object, a client that sends one becomes the author."""
+    new, call = write.new["metadata"], write.call
+    recorded = None if write.old is None else (write.old["metadata"].get("annotations") or {}).get(AUTHOR)
+    if recorded is None and write.old is not None and not call.target.subresource and _is_sent(new):
+        recorded = _author(call)
+    _set_author(new, recorded)
+
+
+def _is_sent(metadata: Obj) -> bool:
+    annotations = metadata.get("annotations")
+    return isinstance(annotations, dict) and AUTHOR in annotations
+
+
+def _author(call: Call) -> str:
+    user = responsible_user(call)
+    return Author(user.name, user.groups, user.cluster).annotation
+
+
+def responsible_user(call: Call) -> User:
+    """The user of a request.  An initializer writes with the permissions of the workspace's owner, who is not
+    responsible for it in other workspaces."""
+    user = call.user
+    return replace(user, cluster=call.target.cluster) if user.borrowed and not user.cluster else user
 
 
 def record_author(write: Write) -> None:
@@ -44,8 +67,7 @@ def record_author(write: Write) -> None:
     else:
         changed = _machine_spec(new) is not None and _machine_spec(new) != _machine_spec(old or {})
     if changed:
-        user = write.call.user
-        _set_author(new["metadata"], Author(user.name, user.groups, user.cluster).annotation)
+        _set_author(new["metadata"], _author(write.call))
 
 
 def _set_author(metadata: Obj, author: str | None) -> None:

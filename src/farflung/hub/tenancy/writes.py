@@ -157,7 +157,7 @@ class WorkspaceWrites:
         machines.check_delivery(call.user, write.new, write.old, may)
 
     def _check_destinations(self, write: Write) -> None:
-        user = write.call.user
+        user = authors.responsible_user(write.call)
         if is_operator(user) or is_privileged(user):
             return
         authors.check_destinations(
