@@ -6,9 +6,9 @@
 
 cold: 100 placements that all match 1,000 Locations, when the scheduler starts.
 moves: one of 10,000 Locations gets other labels, among 1,000 placements.
-engine: 100,000 Locations with a SyncTarget each in 200 workspaces, 10,000 placements of some six kinds.  Everything is
-put, every placement is resolved once, and then 1,000 random changes are made, after each of which one placement that
-it concerns is resolved again.
+engine: 100,000 Locations with a SyncTarget each in 200 workspaces, 10,000 placements of some six kinds, by 500 authors
+who may place in all workspaces.  Everything is put, every placement is resolved once, and then 1,000 random changes are
+made, after each of which one placement that it concerns is resolved again.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ from typing import TypeAlias, TypeVar
 import scheduler_wire
 import uvloop
 from figures import Figures
+from msgspec.structs import replace
 
+from farflung.apis.edge.authors import Author
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Effect, Location, Placement, ScheduledTarget, Taint
+from farflung.placement.types import Effect, Location, Placement, PlacingRight, ScheduledTarget, Taint
 
 LOCATIONS = 100_000
 PLACEMENTS = 10_000
 CHANGES = 1_000
 WORKSPACES = 200
+AUTHORS = 500
 REGIONS, CITIES, ROWS = 10, 200, 1_000
 
 T = TypeVar("T")
@@ -87,8 +90,12 @@ class Inventory:
         return ScheduledTarget(key, uid or f"5ef1c3a2-0000-4000-8000-{number:012}", {"id": f"t{number}"}, taints)
 
     def placement(self, number: int) -> Placement:
+        placement = self._placement(number)
+        return replace(placement, author=author(placement.key.cluster))
+
+    def _placement(self, number: int) -> Placement:
         """From 1 location to 6,000; about one in a hundred has options."""
-        key, choice = ObjectKey(f"wmw-{number % 500}", f"placement-{number:05}"), self.random
+        key, choice = ObjectKey(f"wmw-{number % AUTHORS}", f"placement-{number:05}"), self.random
         row, other = (f"row-{choice.randrange(ROWS)}" for _ in range(2))
         one_of_few = LabelSelector((Requirement("row", "in", (row, other)), Requirement("env", "!")))
         match number % 100:
@@ -106,6 +113,17 @@ class Inventory:
                 )
             case _:
                 return Placement(key, "uid", 1, (_equal(row=row, env="prod"),))
+
+
+def author(workspace: str) -> Author:
+    return Author(f"owner of {workspace}", ("system:authenticated",))
+
+
+def put_rights(engine: Resolver) -> None:
+    everywhere = PlacingRight(everywhere=True)
+    for workspace in range(AUTHORS):
+        for inventory in range(WORKSPACES):
+            engine.put_right(author(f"wmw-{workspace}"), f"imw-{inventory}", everywhere)
 
 
 def _equal(**labels: str) -> LabelSelector:
@@ -153,6 +171,9 @@ def bench_engine() -> None:
     everything, watch = Watch(), Watch()
     put_all(engine, values)
     print(f"engine: {LOCATIONS:,} locations and targets, {PLACEMENTS:,} placements: {watch} to put")
+    watch = Watch()
+    put_rights(engine)
+    print(f"engine: {watch} to put the rights of {AUTHORS} authors")
     watch = Watch()
     keys = [placement.key for placement in engine.placements()]
     destinations = sum(len(engine.resolve(key).destinations) for key in keys)

@@ -14,13 +14,32 @@ from pathlib import Path
 
 import pytest
 from free_ports import free_ports
+from hub_harness import ADMIN_TOKEN, LocalHub
 from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
+from local_transport import LocalTransport
+from platform_harness import MASTER, OPERATOR, platform_hub
 from prometheus_client.exposition import generate_latest
+from simulated_time import simulated_environment
 
-from farflung.cli.controllers import ALL, SCHEDULER, TRANSLATOR, ProcessStatus, read_settings
+from farflung.cli.controllers import (
+    ALL,
+    MAILBOXES,
+    SCHEDULER,
+    TRANSLATOR,
+    ControllerSettings,
+    ProcessStatus,
+    Servers,
+    placing_rights_of,
+    read_settings,
+)
 from farflung.cli.main import main
 from farflung.cli.settings import AccessOptions, ControllerOptions, WithdrawalOptions
+from farflung.client.errors import KubeconfigError
+from farflung.client.rest import Client
+from farflung.hub.catalog import objects
 from farflung.lib.klog import Logger
+from farflung.runtime.informer import SharedInformers
+from farflung.store.memory import MemoryStore
 
 
 def test_who_waits_is_ready_and_who_begins_is_not() -> None:
@@ -125,7 +144,40 @@ def test_the_way_to_all_workspaces_is_that_of_the_kubeconfig_unless_something_el
     )
     assert other.all_access == AccessOptions(kubeconfig="a", context="x")
     assert other.workers_of(TRANSLATOR) == 2
-    assert read_settings("farflung scheduler", (SCHEDULER,), options).all_access is None
+    alone = replace(options, accesses={"sysadm": AccessOptions(context="y")})
+    assert read_settings("farflung scheduler", (SCHEDULER,), alone).all_access == AccessOptions("a", "y")
+    assert read_settings("farflung mailbox-controller", (MAILBOXES,), options).all_access is None
+
+
+def settings_of(config: Path) -> ControllerSettings:
+    config.write_text(ALONE)
+    return read_settings("farflung scheduler", (SCHEDULER,), ControllerOptions(kubeconfig=str(config)))
+
+
+@pytest.mark.simulated_time
+async def test_a_server_that_records_no_authors_is_told_of_at_every_start(tmp_path: Path) -> None:
+    hub, printed = LocalHub(MemoryStore(stamp=objects.stamp)), io.StringIO()
+    client, informers = Client(LocalTransport(hub.function, ADMIN_TOKEN)), SharedInformers(simulated_environment())
+    settings = replace(settings_of(tmp_path / "config"), trusted=("root:a", "root:b"))
+    rights = await placing_rights_of(settings, Servers(client, client), informers, Logger(printed))
+    assert rights.by_workspace
+    assert (
+        '"the server records no authors of placements, so trusted workspaces may place on all Locations" '
+        'trustWorkspaces="root:a,root:b"' in printed.getvalue()
+    )
+
+
+@pytest.mark.simulated_time
+async def test_a_server_that_records_authors_needs_a_way_to_all_workspaces(tmp_path: Path) -> None:
+    hub, printed = await platform_hub(), io.StringIO()
+    client = Client(LocalTransport(hub.function, OPERATOR), "/clusters/root")
+    servers, informers = Servers(client, client), SharedInformers(simulated_environment())
+    settings = settings_of(tmp_path / "config")
+    with pytest.raises(KubeconfigError, match=r"^no context system:admin: this controller needs access .* --sysadm"):
+        await placing_rights_of(settings, servers, informers, Logger(printed))
+    everywhere = Client(LocalTransport(hub.function, MASTER), "/clusters/*")
+    rights = await placing_rights_of(settings, replace(servers, everywhere=everywhere), informers, Logger(printed))
+    assert not rights.by_workspace and not printed.getvalue()
 
 
 def test_no_summary_of_a_command_is_cut_off() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from farflung.controllers.edge_scheduler.triggers import Triggers
 from farflung.controllers.mailbox import controller as mailbox
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.controllers.placement_translator.controller import PlacementTranslator
+from farflung.controllers.placing_rights.controller import PlacingRights, TrustedWorkspaces
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.controllers.status_summarizer.decide import Summaries
 from farflung.controllers.status_summarizer.health import SummarySubject
@@ -176,26 +178,43 @@ FEED_HISTORY: list[Step] = [
 ]
 
 
+def trusting(log: Logger) -> PlacingRights:
+    """All may place everywhere."""
+    reviewer = TrustedWorkspaces(("root",), SERVER.workspace)
+    return PlacingRights(reviewer, simulated_environment(), log, by_workspace=True)
+
+
+async def ask_for_rights(made: edge_scheduler.EdgeScheduler) -> None:
+    """As workers do; they try again what fails."""
+    placement = made._placements.cache.get(Key("w", "", "p"))
+    for _ in range(2 if placement is not None and made._begin() else 0):
+        with contextlib.suppress(InjectedError):
+            made._waits_for_rights(placement)
+        await asyncio.sleep(0.01)
+
+
 async def run_scheduler(fail_at: int, *, late: bool = False) -> Outcome:
-    setting = edge_scheduler.EdgeSchedulerSetting(
-        SERVER, SERVER, "http://h/edge", "http://h/s", "http://h/w", lambda: NOW
-    )
     log = Logger(io.StringIO())
+    rights = trusting(log)
+    setting = edge_scheduler.EdgeSchedulerSetting(
+        SERVER, SERVER, "http://h/edge", "http://h/s", "http://h/w", rights, lambda: NOW
+    )
     with failing((Triggers, Resolver), fail_at, late=late) as calls:
         made = edge_scheduler.EdgeScheduler(setting, "edge-scheduler", SharedInformers(simulated_environment()), log)
         informers = {name: getattr(made, f"_{name}") for name in ("targets", "locations", "placements", "slices")}
-        rebuilding = asyncio.create_task(made.rebuilder.run())
+        rebuilding, reviewing = asyncio.create_task(made.rebuilder.run()), asyncio.create_task(rights.run())
         for version, (kind, obj, deleted) in enumerate(SCHEDULER_HISTORY, 1):
             deliver(informers[kind], obj, version, deleted=deleted)
             await asyncio.sleep(0.01)
             if version > 3 and made.rebuilder.clean.is_set():
-                made._begin()  # as workers do
+                await ask_for_rights(made)
             await asyncio.sleep(LONG if version == len(SCHEDULER_HISTORY) else 0.01)
-        made._begin()
+        await ask_for_rights(made)
         await asyncio.sleep(LONG)
+        await ask_for_rights(made)
     rebuilding.cancel()
+    reviewing.cancel()
     assert made.rebuilder.clean.is_set()
-    made._begin()
     key = ObjectKey("w", "p")
     resolution = made._triggers.engine.resolve(key, frozenset())
     state = resolution.destinations, list(made._triggers.slices(key)), len(made.controller.queue)
@@ -559,13 +578,14 @@ async def test_destinations_are_not_lost_because_the_engine_fails_with_their_obj
     monkeypatch.setattr(Triggers, failing_method, fails)
     transport = RecordingTransport()
     server = Client(transport)
+    log = Logger(io.StringIO())
+    rights = trusting(log)
     setting = edge_scheduler.EdgeSchedulerSetting(
-        server, server, "http://h/edge", "http://h/s", "http://h/w", lambda: NOW
+        server, server, "http://h/edge", "http://h/s", "http://h/w", rights, lambda: NOW
     )
-    environment = SharedInformers(simulated_environment())
-    made = edge_scheduler.EdgeScheduler(setting, "edge-scheduler", environment, Logger(io.StringIO()))
+    made = edge_scheduler.EdgeScheduler(setting, "edge-scheduler", SharedInformers(simulated_environment()), log)
     informers = {name: getattr(made, f"_{name}") for name in ("targets", "locations", "placements", "slices")}
-    rebuilding = asyncio.create_task(made.rebuilder.run())
+    rebuilding, reviewing = asyncio.create_task(made.rebuilder.run()), asyncio.create_task(rights.run())
     history: list[tuple[str, Obj]] = [
         *(("targets", target(f"t{number}", number)) for number in (1, 2)),
         *(("locations", location(f"t{number}", env="prod")) for number in (1, 2)),
@@ -577,6 +597,7 @@ async def test_destinations_are_not_lost_because_the_engine_fails_with_their_obj
 
     async def written() -> list[str]:
         transport.requests.clear()
+        await ask_for_rights(made)
         reconciling = asyncio.create_task(made.reconcile(ObjectKey("w", "p"), 0))
         await asyncio.sleep(LONG)
         reconciling.cancel()
@@ -598,3 +619,4 @@ async def test_destinations_are_not_lost_because_the_engine_fails_with_their_obj
     deliver(informers[kind], changed, 100, deleted=True)
     assert await written() != []
     rebuilding.cancel()
+    reviewing.cancel()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import orjson
 import pytest
 import yaml
-from asked_hub import AskedHub, placement
+from asked_hub import INVENTORY, AskedHub, placement
+from msgspec.structs import replace
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.cli.explain_output import printed
 from farflung.client.errors import Forbidden
+from farflung.client.rest import Client
 from farflung.inspect.explain import explain
 from farflung.inspect.hub import HiddenError
 from farflung.inspect.results import InspectError, as_document
 from farflung.machinery.errors import Obj
 
+ENTER = {"nonResourceURLs": ["/"], "verbs": ["access"]}
 PROD = {"matchLabels": {"env": "prod"}}
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 
@@ -51,6 +54,7 @@ async def test_every_location_is_chosen_or_has_a_reason() -> None:
         "C   prod       taken        no       the SyncTarget has the taint gpu=only:NoSchedule, which is not tolerated",
         "",
         "EdgePlacement p: 1 of 2 Locations chosen, 1 matching; 1 destination.",
+        "Author of the spec: kcp-admin",
         "Status now: Ready=True (Resolved), 1 matching, of generation 1; up to date",
         "Slices now: 1 destination in 1 slice; up to date",
     ]
@@ -88,6 +92,7 @@ async def test_how_many_locations_are_wanted_is_told() -> None:
         "matching": 2,
         "wanted": 7,
         "chosen": 1,
+        "leftOut": 0,
         "destinations": 1,
     }
     assert "EdgePlacement p: 1 of 2 Locations chosen, 2 matching, 7 wanted; 1 destination." in printed(answer, "table")
@@ -186,6 +191,7 @@ async def test_a_placement_that_cannot_be_understood_names_the_path() -> None:
     lines = printed(answer, "table", detailed=True).splitlines()
     assert lines[0] == f"EdgePlacement p is invalid, and its slices do not change: {problem}"
     assert lines[1:] == [
+        "Author of the spec: kcp-admin",
         "Status now: Ready=False (InvalidSpec), 0 matching, of generation 1; up to date",
         "Slices now: <none>; up to date",
     ]
@@ -221,9 +227,8 @@ async def test_whoever_may_not_see_the_inventory_is_told_which_right_is_missing(
     await hub.place(placement("p", PROD))
     with pytest.raises(Forbidden, match='User "somebody" cannot get resource "edgeplacements"'):
         await explain(hub.asked_by_somebody, "p")
-    enter = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     read = {"apiGroups": ["edge.kcp.io"], "resources": ["*"], "verbs": ["get", "list"]}
-    await hub.grant("root:web", "read", enter, read)
+    await hub.grant("root:web", "read", ENTER, read)
     with pytest.raises(
         HiddenError, match=r'"get" on apiexports of apis.kcp.io, for the name scheduling.kcp.io, in the'
     ):
@@ -238,4 +243,50 @@ async def test_whoever_may_not_see_the_inventory_is_told_which_right_is_missing(
     with pytest.raises(HiddenError, match=r"the SyncTargets of all workspaces.*for the name workload.kcp.io"):
         await explain(hub.asked_by_somebody, "p")
     await hub.grant("root", "targets", _rule("list", "apiexports/content", names[1]))
+    await hub.schedule()
+    (remark,) = (found := await explain(hub.asked_by_somebody, "p")).remarks
+    assert remark.startswith(
+        f"you may not review whether kcp-admin may place on the Locations in {hub.cluster}: this needs permission to "
+        "create subjectaccessreviews and to list clusterroles there; so this assumes that its current destinations are "
+        "all. The server says: "
+    )
+    assert printed(found, "table").endswith(f"up to date\n{remark}")
+    assert replace(found, remarks=[]) == await explain(hub.asked, "p")
+    review = {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}
+    roles = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["list"]}
+    await hub.grant(INVENTORY, "review", ENTER, review, roles)
     assert await explain(hub.asked_by_somebody, "p") == await explain(hub.asked, "p")
+
+
+async def test_locations_that_the_author_may_not_use_are_left_out() -> None:
+    hub = await furnished()
+    await hub.target("far", env="dev")
+    edit = {"apiGroups": ["edge.kcp.io"], "resources": ["edgeplacements"], "verbs": ["*"]}
+    await hub.grant("root:web", "edit", ENTER, edit)
+    somebody = Client(hub.asked_by_somebody.workspace.transport, hub.client.prefix)
+    await somebody.create(EDGE_PLACEMENTS, placement("p", {}))
+    await hub.schedule()
+    answer = await explain(hub.asked, "p")
+    assert [(one.name, one.chosen, one.left_out, one.reason) for one in answer.locations] == [
+        ("dev", False, True, "the author may not place on it"),
+        ("prod", False, True, "the author may not place on it"),
+    ]
+    assert printed(answer, "table").splitlines()[-4:-1] == [
+        "EdgePlacement p: 0 of 2 Locations chosen, 0 matching, 2 left out; 0 destinations.",
+        "Author of the spec: somebody",
+        "Status now: Ready=False (PlacingNotAllowed), 0 matching, of generation 1; up to date",
+    ]
+    rule = {"apiGroups": ["scheduling.kcp.io"], "resources": ["locations"], "verbs": ["place"]}
+    await hub.grant(INVENTORY, "place", ENTER, {**rule, "resourceNames": ["prod", "elsewhere"]})
+    answer = await explain(hub.asked, "p")
+    assert [(one.name, one.chosen, one.left_out) for one in answer.locations] == [
+        ("dev", False, True),
+        ("prod", True, False),
+    ]
+    assert [one.location_name for one in answer.now.missing] == ["prod"]
+    await hub.schedule()
+    status = (await explain(hub.asked, "p")).now.status
+    assert status["matchingLocationCount"] == 1
+    (ready,) = status["conditions"]
+    assert (ready["status"], ready["reason"]) == ("True", "Resolved")
+    assert ready["message"].startswith('matching Locations are left out, because the author of the spec, "somebody", ')

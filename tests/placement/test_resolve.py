@@ -11,6 +11,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from farflung.apis.edge.authors import Author
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement, parse_labels
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.placement.names import ObjectKey
@@ -22,6 +23,7 @@ from farflung.placement.types import (
     Effect,
     Location,
     Placement,
+    PlacingRight,
     ScheduledTarget,
     Taint,
     Toleration,
@@ -60,6 +62,13 @@ WHERE = st.sampled_from(
 LOCATION_KEYS = st.builds(ObjectKey, CLUSTERS, st.sampled_from(["l1", "l2", "l3", "l4"]))
 TARGET_KEYS = st.builds(ObjectKey, CLUSTERS, st.sampled_from(["t1", "t2", "t3"]))
 PLACEMENT_KEYS = st.builds(ObjectKey, st.just("wmw"), st.sampled_from(["p1", "p2", "p3"]))
+ALICE, BOB = Author("alice"), Author("bob")
+AUTHORS = st.sampled_from([ALICE, BOB])
+EVERYWHERE = PlacingRight(everywhere=True)
+RIGHTS = st.one_of(
+    st.just(EVERYWHERE),
+    st.builds(PlacingRight, names=st.frozensets(st.sampled_from(["l1", "l2", "l3", "elsewhere"]))),
+)
 
 
 def location(
@@ -75,7 +84,10 @@ def target(key: ObjectKey, uid: str, labels: dict[str, str], taints: tuple[Taint
     return ScheduledTarget(key, uid, labels, taints, found.document)
 
 
-PLAIN = {"selectors": st.lists(SELECTORS, max_size=3).map(tuple)}
+PLAIN = {
+    "selectors": st.lists(SELECTORS, max_size=3).map(tuple),
+    "author": st.one_of(AUTHORS, AUTHORS, AUTHORS, st.none()),
+}
 PLACEMENTS = st.one_of(
     st.builds(Placement, PLACEMENT_KEYS, st.just("uid"), st.integers(1, 9), **PLAIN),
     st.builds(
@@ -102,6 +114,8 @@ class Histories(RuleBasedStateMachine):
         self.placements: dict[ObjectKey, Placement] = {}
         self.previous: dict[ObjectKey, frozenset[Destination]] = {}
         self.resolved: dict[ObjectKey, Resolution] = {}
+        self.rights: dict[tuple[Author, str], PlacingRight] = {}  #: of authors with placements
+        self.doubted: set[tuple[Author, str]] = set()
 
     @initialize()
     def begin(self) -> None:
@@ -112,9 +126,11 @@ class Histories(RuleBasedStateMachine):
             self.put_target(ObjectKey("imw-1", name), "u1", {"env": "a", "region": "a"}, ())
         self.put_location(ObjectKey("imw-2", "l4"), {"env": "a"}, EVERYTHING, ())
         where = WhereFilter("target.metadata.labels['env'] == 'a'")
-        self.put_placement(Placement(ObjectKey("wmw", "p1"), selectors=(EVERYTHING,)))
-        self.put_placement(Placement(ObjectKey("wmw", "p2"), selectors=(EVERYTHING,), number=2, spread_by=("region",)))
-        self.put_placement(Placement(ObjectKey("wmw", "p3"), selectors=(EVERYTHING,), where=where))
+        for name, further in (("p1", {}), ("p2", {"number": 2, "spread_by": ("region",)}), ("p3", {"where": where})):
+            author = BOB if name == "p3" else ALICE
+            self.put_placement(Placement(ObjectKey("wmw", name), selectors=(EVERYTHING,), author=author, **further))
+        self.put_right(ALICE, "imw-1", EVERYWHERE)
+        self.put_right(BOB, "imw-1", PlacingRight(names=frozenset({"l1"})))
 
     def resolve(self, key: ObjectKey) -> Resolution:
         return self.engine.resolve(key, self.previous.get(key, frozenset()))
@@ -167,7 +183,30 @@ class Histories(RuleBasedStateMachine):
     @rule(placement=PLACEMENTS)
     def put_placement(self, placement: Placement) -> None:
         self.placements[placement.key] = placement
+        self.forget_rights()
         self.expect(self.engine.put_placement(placement))
+
+    def forget_rights(self) -> None:
+        """The engine forgets those of authors without placements."""
+        authors = {placement.author for placement in self.placements.values()}
+        self.rights = {key: right for key, right in self.rights.items() if key[0] in authors}
+        self.doubted = {key for key in self.doubted if key[0] in authors}
+
+    @rule(author=AUTHORS, cluster=CLUSTERS, right=RIGHTS)
+    def put_right(self, author: Author, cluster: str, right: PlacingRight) -> None:
+        """Who waited for it is known to those who ask."""
+        waiting = {key for key in self.placements if cluster in self.engine.undecided(key)}
+        self.rights[author, cluster] = right
+        self.doubted.discard((author, cluster))
+        self.forget_rights()
+        self.expect(self.engine.put_right(author, cluster, right) | waiting)
+
+    @rule(author=AUTHORS, cluster=CLUSTERS)
+    def doubt_right(self, author: Author, cluster: str) -> None:
+        self.doubted.add((author, cluster))
+        self.forget_rights()
+        self.engine.doubt_right(author, cluster)
+        self.expect(frozenset(key for key in self.placements if cluster in self.engine.undecided(key)))
 
     @rule(key=LOCATION_KEYS)
     def remove_location(self, key: ObjectKey) -> None:
@@ -183,6 +222,7 @@ class Histories(RuleBasedStateMachine):
     def remove_placement(self, key: ObjectKey) -> None:
         self.placements.pop(key, None)
         self.previous.pop(key, None)
+        self.forget_rights()
         self.expect(self.engine.remove_placement(key))
 
     @rule()
@@ -203,7 +243,13 @@ class Histories(RuleBasedStateMachine):
             ]
             usable = {one.key: self.usable(placement, one) for one in matching}
             expected = sorted(pair for pairs in usable.values() for pair in pairs)
-            assert found.matching == len(matching)
+            rights = [self.may_place(placement, one) for one in matching]
+            assert found.left_out == rights.count(False)
+            assert found.undecided == rights.count(None)
+            assert found.matching == len(matching) - rights.count(False)
+            assert self.engine.undecided(key) == {
+                one.key.cluster for one in matching if placement.author and self.may_place(placement, one) is None
+            }
             if placement.number is None:
                 assert list(found.destinations) == expected
                 assert found.chosen == sum(map(bool, usable.values()))
@@ -212,13 +258,24 @@ class Histories(RuleBasedStateMachine):
                 assert list(found.destinations) == sorted(pair for key in chosen for pair in usable[key])
                 assert len(chosen) == found.chosen == min(placement.number, sum(map(bool, usable.values())))
 
+    def may_place(self, placement: Placement, one: Location) -> bool | None:
+        """None: nobody knows."""
+        key = placement.author, one.key.cluster
+        right = None if placement.author is None or key in self.doubted else self.rights.get(key)
+        return None if right is None else right.everywhere or one.key.name in right.names
+
     def usable(self, placement: Placement, one: Location) -> list[Destination]:
         found = []
+        may = self.may_place(placement, one)
+        if may is False:
+            return []
         for other in self.targets.values():
             if other.key.cluster != one.key.cluster or one.instances is None or not one.instances.matches(other.labels):
                 continue
             pair = Destination(one.key.cluster, one.key.name, other.key.name, other.uid)
             settled = pair in self.previous.get(placement.key, ())
+            if may is None and not settled:
+                continue
             if refusal(one, other, placement.tolerations, settled=settled):
                 continue
             if placement.where is None or self.holds(placement.where.text, one, other):
@@ -232,6 +289,12 @@ class Histories(RuleBasedStateMachine):
             return other.labels.get("env") == "a"
         return "region" in one.labels if text.startswith("has") else one.key.name != "l1" or other.key.name == "t2"
 
+    def repeat_rights(self, other: Resolver) -> None:
+        for key, right in self.rights.items():
+            other.put_right(*key, right)
+        for key in self.doubted:
+            other.doubt_right(*key)
+
     @invariant()
     def every_location_is_explained(self) -> None:
         for key, placement in self.placements.items():
@@ -242,6 +305,7 @@ class Histories(RuleBasedStateMachine):
             assert [one.location for one in found] == sorted(self.locations)
             assert tuple(pair for one in found for pair in one.destinations) == self.resolve(key).destinations
             assert all(bool(one.destinations) != bool(one.reason) for one in found)
+            assert sum(one.left_out for one in found) == self.resolve(key).left_out
             assert all(refused.reason for one in found for refused in one.refused)
 
     @invariant()
@@ -257,8 +321,13 @@ class Histories(RuleBasedStateMachine):
             other.put_placement(placement)
         for one in reversed(self.targets.values()):
             other.put_target(one)
-        for place in reversed(self.locations.values()):
+        for key in self.doubted:
+            other.doubt_right(*key)
+        for number, place in enumerate(reversed(self.locations.values())):
+            if number == 2:
+                self.repeat_rights(other)
             other.put_location(place)
+        self.repeat_rights(other)
         for key in self.placements:
             assert in_turns(other, key, self.previous.get(key, frozenset()))[0] == self.resolve(key)
 
@@ -299,7 +368,12 @@ def engine(*values: Location | ScheduledTarget | Placement) -> Resolver:
                 made.put_target(value)
             case Placement():
                 made.put_placement(value)
+    made.put_right(ALICE, "imw", EVERYWHERE)
     return made
+
+
+def place(key: ObjectKey = PLACE, **further: Any) -> Placement:
+    return Placement(key, author=ALICE, **{"selectors": (EVERYTHING,), **further})
 
 
 def at(name: str, **further: Any) -> Location:
@@ -318,17 +392,17 @@ def test_an_unknown_placement_leads_nowhere() -> None:
 
 
 def test_a_change_without_meaning_affects_no_placement() -> None:
-    made = engine(at("l"), run("t"), Placement(PLACE, selectors=(EVERYTHING,)))
+    made = engine(at("l"), run("t"), place())
     assert not made.put_location(at("l"))
     assert not made.put_target(run("t"))
-    assert not made.put_placement(Placement(PLACE, selectors=(EVERYTHING,)))
+    assert not made.put_placement(place())
     assert not made.remove_location(ObjectKey("imw", "nowhere"))
     assert not made.put_target(run("t", document=b'{"status":{"x":1}}'))
     assert not made.put_location(at("l", document=b'{"status":{"x":1}}'))
 
 
 def test_the_last_location_that_selects_nothing_is_removed() -> None:
-    made = engine(at("nothing", instances=None), at("everything"), Placement(PLACE, selectors=(EVERYTHING,)))
+    made = engine(at("nothing", instances=None), at("everything"), place())
     assert made.remove_location(ObjectKey("imw", "everything")) == {PLACE}
     assert made.remove_location(ObjectKey("imw", "nothing")) == {PLACE}
     assert not made.resolve(PLACE).destinations
@@ -336,7 +410,7 @@ def test_the_last_location_that_selects_nothing_is_removed() -> None:
 
 def test_a_relabelled_location_concerns_those_that_it_leaves_and_those_that_it_joins() -> None:
     keys = {env: ObjectKey("wmw", env) for env in ("prod", "dev", "other")}
-    made = engine(*(Placement(key, selectors=(parse_labels(f"env={env}"),)) for env, key in keys.items()))
+    made = engine(*(place(key, selectors=(parse_labels(f"env={env}"),)) for env, key in keys.items()))
     assert made.put_location(at("l", labels={"env": "prod"})) == {keys["prod"]}
     assert made.put_location(at("l", labels={"env": "dev"})) == {keys["prod"], keys["dev"]}
     assert made.put_location(at("l", labels={"env": "dev", "colour": "red"})) == frozenset()
@@ -346,7 +420,7 @@ def test_a_target_that_many_locations_select_concerns_the_placements_of_all() ->
     count = FEW + 5
     locations = [at(f"l{number:03}", labels={"number": str(number)}) for number in range(count)]
     placements = [
-        Placement(
+        place(
             ObjectKey("wmw", f"p{number}"), selectors=(LabelSelector((Requirement("number", "in", (str(number),)),)),)
         )
         for number in range(count + 5)
@@ -356,7 +430,7 @@ def test_a_target_that_many_locations_select_concerns_the_placements_of_all() ->
 
 
 def test_taints_keep_new_work_away_and_drive_out_only_with_no_execute() -> None:
-    made = engine(at("l"), run("t"), Placement(PLACE, selectors=(EVERYTHING,)))
+    made = engine(at("l"), run("t"), place())
     there = frozenset(made.resolve(PLACE).destinations)
     for taints, stays in (((UNSCHEDULABLE,), True), ((Taint("gpu", "x", Effect.NO_EXECUTE),), False)):
         made.put_target(run("t", taints=taints))
@@ -364,13 +438,13 @@ def test_taints_keep_new_work_away_and_drive_out_only_with_no_execute() -> None:
         assert bool(made.resolve(PLACE, there).destinations) is stays
     (explained,) = made.explain(PLACE, there)
     assert explained.reason == "the SyncTarget has the taint gpu=x:NoExecute, which is not tolerated"
-    made.put_placement(Placement(PLACE, selectors=(EVERYTHING,), tolerations=(Toleration("gpu", "x"),)))
+    made.put_placement(place(tolerations=(Toleration("gpu", "x"),)))
     assert made.resolve(PLACE).destinations == tuple(there)
 
 
 def test_a_location_with_a_reluctant_target_is_chosen_last() -> None:
     soft = (Taint("old", "", Effect.PREFER_NO_SCHEDULE),)
-    placement = Placement(PLACE, selectors=(EVERYTHING,), number=1)
+    placement = place(number=1)
     made = engine(at("a", taints=soft), at("b"), run("t"), placement)
     assert is_reluctant(at("a", taints=soft), run("t"), ())
     assert [one.location for one in made.resolve(PLACE).destinations] == ["b"]
@@ -381,7 +455,7 @@ def test_a_location_with_a_reluctant_target_is_chosen_last() -> None:
 
 def test_reasons_say_which_label_is_wrong() -> None:
     selectors = tuple(map(parse_labels, ("env=prod", "env in (prod,test)", "!env", "region")))
-    placement = Placement(PLACE, selectors=selectors)
+    placement = place(selectors=selectors)
     (explained,) = engine(at("l", labels={"env": "dev"}), placement).explain(PLACE)
     assert explained.reason == (
         'spec.locationSelectors[0]: the label env of the Location is "dev", not "prod"; '
@@ -391,15 +465,15 @@ def test_reasons_say_which_label_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "reason"),
+    ("location", "reason"),
     [
         (at("l", instances=None, problem="spec.instanceSelector.x: bad"), "spec.instanceSelector.x: bad"),
         (at("l", instances=parse_labels("a=b")), "its instanceSelector selects no SyncTarget"),
         (at("l", taints=(Taint("x", "", Effect.NO_EXECUTE),)), "none of its 2 SyncTargets can be used"),
     ],
 )
-def test_a_location_without_a_target_says_why(place: Location, reason: str) -> None:
-    made = engine(place, run("t"), run("u"), Placement(PLACE, selectors=(EVERYTHING,)))
+def test_a_location_without_a_target_says_why(location: Location, reason: str) -> None:
+    made = engine(location, run("t"), run("u"), place())
     assert [one.reason for one in made.explain(PLACE)] == [reason]
     assert made.resolve(PLACE).matching == 1
 
@@ -407,7 +481,7 @@ def test_a_location_without_a_target_says_why(place: Location, reason: str) -> N
 def test_an_expression_that_fails_refuses_the_pair_and_says_why() -> None:
     where = WhereFilter("target.metadata.labels['gpu'] == 'yes'")
     document = b'{"metadata":{"labels":{}}}'
-    made = engine(at("l"), run("t", document=document), Placement(PLACE, selectors=(EVERYTHING,), where=where))
+    made = engine(at("l"), run("t", document=document), place(where=where))
     (explained,) = made.explain(PLACE)
     assert explained.reason == "spec.where fails: no such key: gpu"
     assert made.put_target(run("t", document=b'{"metadata":{"labels":{"gpu":"yes"}}}')) == {PLACE}
@@ -421,7 +495,7 @@ def test_expressions_may_cost_as_much_as_there_are_pairs_within_bounds() -> None
 def test_an_expression_that_costs_too_much_is_a_problem_of_its_placement() -> None:
     numbers = "[0,1,2,3,4,5,6,7,8,9]"
     where = WhereFilter(f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, {numbers}.all(d, a + b + c + d >= 0))))")
-    made = engine(at("l"), Placement(PLACE, selectors=(EVERYTHING,), where=where))
+    made = engine(at("l"), place(where=where))
     for number in range(3):
         made.put_target(run(f"t{number}"))
     assert not made.resolve(PLACE).problem
@@ -434,7 +508,7 @@ def test_an_expression_that_costs_too_much_is_a_problem_of_its_placement() -> No
 
 def test_a_long_resolution_takes_several_turns_and_evaluates_each_pair_once() -> None:
     where = WhereFilter("location == location")
-    made = engine(*(at(f"l{number}") for number in range(3)), Placement(PLACE, selectors=(EVERYTHING,), where=where))
+    made = engine(*(at(f"l{number}") for number in range(3)), place(where=where))
     for number in range(5):
         made.put_target(run(f"t{number}"))
     resolution, turns = in_turns(made, PLACE, frozenset())
@@ -444,7 +518,7 @@ def test_a_long_resolution_takes_several_turns_and_evaluates_each_pair_once() ->
 
 
 def test_an_invalid_expression_is_a_problem_of_its_placement() -> None:
-    made = engine(at("l"), run("t"), Placement(PLACE, selectors=(EVERYTHING,), where=WhereFilter("1")))
+    made = engine(at("l"), run("t"), place(where=WhereFilter("1")))
     why = 'spec.where: Invalid value: "1": compilation failed: ERROR: <input>:-1:0: must evaluate to bool'
     assert made.resolve(PLACE).problem.startswith(why)
     assert list(made.explain(PLACE)) == []

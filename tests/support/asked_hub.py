@@ -16,6 +16,7 @@ from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
 from farflung.inspect import hub
 from farflung.inspect.hub import HubClient, hub_client
+from farflung.inspect.placing_rights import ReviewedRights
 from farflung.machinery.errors import Obj
 from farflung.placement.types import parse_placement, previous
 from farflung.runtime.apply import apply
@@ -96,7 +97,7 @@ class AskedHub:
         value = parse_placement(document)
         observed = await hub.slices_of(self.client, name)
         engine = (await hub.read_inventory(self.client.workspace("root"))).engine()
-        engine.put_placement(value)
+        await ReviewedRights(hub_client(self.client)).put(engine, value, ())
         resolution = engine.resolve(value.key, previous(value, observed))
         writes = decide.plan(value, decide.desired(value, resolution), observed)
         writes += decide.plan_status(value, document, resolution, NOW)

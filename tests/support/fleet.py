@@ -22,6 +22,7 @@ from farflung.client.transport import OutgoingRequest, Reply
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
+from farflung.controllers.placing_rights.controller import AccessReviewer, PlacingRights, TrustedWorkspaces
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -82,6 +83,8 @@ class Fleet:
     log: io.StringIO = field(default_factory=io.StringIO)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     manager: Manager | None = None
+    rights: PlacingRights | None = None
+    trusted: tuple[str, ...] | None = None  #: paths of workspaces, as if the hub recorded no authors
     translator: PlacementTranslator | None = None
     summarizer: StatusSummarizer | None = None
     global_scheduler: GlobalScheduler | None = None
@@ -117,7 +120,9 @@ class Fleet:
         ]
         informers = SharedInformers(self.env)
         if scheduler:
-            setting = EdgeSchedulerSetting(espw, root, edge, scheduling, workload, lambda: self.hub.now)
+            self.rights = self._rights(informers, log)
+            self.rights.join(self.manager)
+            setting = EdgeSchedulerSetting(espw, root, edge, scheduling, workload, self.rights, lambda: self.hub.now)
             EdgeScheduler(setting, "edge-scheduler", informers, log).join(self.manager)
         if mailboxes:
             mailbox = MailboxSetting(espw, root, PROVIDER, edge, workload)
@@ -135,6 +140,14 @@ class Fleet:
         if globals:
             self.global_scheduler = await self._global_scheduler(edge, workload, informers, log)
             self._tasks.append(asyncio.create_task(self.global_scheduler.run()))
+
+    def _rights(self, informers: SharedInformers, log: Logger) -> PlacingRights:
+        if self.trusted is not None:
+            trusted = TrustedWorkspaces(self.trusted, self.client().workspace)
+            return PlacingRights(trusted, self.env, log, by_workspace=True)
+        everywhere = Client(self.masters, "/clusters/*", "placing-rights")
+        reviewer = AccessReviewer(everywhere, informers, lambda what, error: log.error(error, what))
+        return PlacingRights(reviewer, self.env, log)
 
     async def _global_scheduler(
         self, edge: str, workload: str, informers: SharedInformers, log: Logger
@@ -198,22 +211,24 @@ class Fleet:
 
     # --- objects ----------------------------------------------------------------------------------
 
-    async def do(self, method: str, path: str, body: Any = None, **headers: str) -> Obj | None:
+    async def do(self, method: str, path: str, body: Any = None, by: str = OPERATOR, **headers: str) -> Obj | None:
         """None if it was refused."""
-        answer = await self.hub.of(OPERATOR, method, path, body, **headers)
+        answer = await self.hub.of(by, method, path, body, **headers)
         return answer.json if answer.status < 300 else None
 
-    async def put(self, path: str, kind: str, name: str, labels: dict[str, str] | None = None, **parts: Any) -> Obj:
+    async def put(
+        self, path: str, kind: str, name: str, labels: dict[str, str] | None = None, by: str = OPERATOR, **parts: Any
+    ) -> Obj:
         """Made, or put in the place of what is there."""
         group_version = "/".join(path.split("/apis/")[1].split("/")[:2])
         metadata: Obj = {"name": name, **({"labels": labels} if labels else {})}
         obj = {"apiVersion": group_version, "kind": kind, "metadata": metadata, **parts}
         before = await self.do("GET", f"{path}/{name}")
         if before is None:
-            made = await self.do("POST", path, obj)
+            made = await self.do("POST", path, obj, by)
         else:
             metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
-            made = await self.do("PUT", f"{path}/{name}", obj)
+            made = await self.do("PUT", f"{path}/{name}", obj, by)
         assert made is not None
         return made
 
@@ -228,6 +243,20 @@ class Fleet:
     async def placement(self, cluster: str, name: str, *selectors: Obj, **spec: Any) -> Obj:
         where = f"/clusters/{cluster}{EDGE}/edgeplacements"
         return await self.put(where, "EdgePlacement", name, spec={"locationSelectors": list(selectors), **spec})
+
+    async def may_place(self, cluster: str, user: str, *names: str, allowed: bool = True) -> None:
+        """What a user may use of an inventory: all Locations, or these, or none."""
+        at, group = f"/clusters/{cluster}/apis/rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
+        rule = {"apiGroups": ["scheduling.kcp.io"], "resources": ["locations"], "verbs": ["place"]}
+        named = {"resourceNames": list(names)} if names else {}
+        enter = {"nonResourceURLs": ["/"], "verbs": ["access"]}
+        rules = [enter, {**rule, **named}] if allowed else [enter]
+        await self.put(f"{at}/clusterroles", "ClusterRole", f"place-{user}", rules=rules)
+        reference = {"apiGroup": group, "kind": "ClusterRole", "name": f"place-{user}"}
+        subjects = [{"apiGroup": group, "kind": "User", "name": user}]
+        await self.put(
+            f"{at}/clusterrolebindings", "ClusterRoleBinding", f"place-{user}", roleRef=reference, subjects=subjects
+        )
 
     async def items(self, path: str) -> list[Obj]:
         found = await self.do("GET", path)

@@ -28,6 +28,13 @@ from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSc
 from farflung.controllers.edge_scheduler.observe import observe
 from farflung.controllers.mailbox.controller import MailboxController, MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
+from farflung.controllers.placing_rights import controller as placing_rights
+from farflung.controllers.placing_rights.controller import (
+    AccessReviewer,
+    PlacingRights,
+    TrustedWorkspaces,
+    records_authors,
+)
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.lib import klog, memory, outlet
 from farflung.lib.klog import Logger
@@ -56,6 +63,9 @@ GLOBAL: Final = "global-scheduler"
 ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR, SUMMARIZER, GLOBAL)
 ALL_WORKSPACES: Final = frozenset({TRANSLATOR, SUMMARIZER, GLOBAL})  #: need access to all workspaces
 READING_PLACEMENTS: Final = frozenset({SCHEDULER, TRANSLATOR, SUMMARIZER})
+PLACING: Final = frozenset(
+    {SCHEDULER, GLOBAL}
+)  #: check the rights of authors, which needs it if the server records them
 NO_FILES: Final = FileOptions()
 ADMIN_CONTEXT: Final = "system:admin"  #: context with access to all workspaces
 WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8, GLOBAL: 32}
@@ -81,6 +91,7 @@ class ControllerSettings:
     all_access: AccessOptions | None = None  #: to all workspaces, for ALL_WORKSPACES
     name: str = "edge-scheduler"
     log_only: bool = False
+    trusted: tuple[str, ...] = ("root",)  #: paths of workspaces, for a server that records no authors
     with_parent: bool = False  #: stop at the end of standard input
     limits: WithdrawalLimits = USUAL  #: of withdrawals
     stale_after: float = STALE_AFTER  #: seconds without a heartbeat
@@ -117,8 +128,8 @@ def read_settings(
     if root is not None:
         root = replace(root, **_nonempty(kubeconfig=root.kubeconfig or kubeconfig, server=server))
     everywhere = None
-    if not ALL_WORKSPACES.isdisjoint(controllers):
-        other = accesses.get("allclusters", nothing)
+    if not (ALL_WORKSPACES | PLACING).isdisjoint(controllers):
+        other = next((accesses[name] for name in ("allclusters", "sysadm") if name in accesses), nothing)
         context = other.context or ADMIN_CONTEXT
         everywhere = replace(other, kubeconfig=other.kubeconfig or kubeconfig, context=context, server=server)
     return ControllerSettings(
@@ -226,7 +237,7 @@ class Servers:
 async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
     manager = settings.command.rpartition(" ")[2]
     access = client_config(settings.provider_access)
-    whole = None if settings.all_access is None else _access_to_all(settings.all_access)
+    whole = _access_to_all(settings)
     async with contextlib.AsyncExitStack() as stack:
         transport = await stack.enter_async_context(access.transport())
         provider = Client(transport, access.prefix, manager)
@@ -242,14 +253,41 @@ async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
         yield Servers(provider, root, everywhere)
 
 
-def _access_to_all(everywhere: AccessOptions) -> ClientConfig:
+def _access_to_all(settings: ControllerSettings) -> ClientConfig | None:
+    """None: it is not available, and may not be needed."""
+    if settings.all_access is None:
+        return None
     try:
-        return client_config(everywhere)
+        return client_config(settings.all_access)
     except KubeconfigError as error:
+        if ALL_WORKSPACES.isdisjoint(settings.controllers):
+            return None
         raise KubeconfigError(
             f"{error}: this controller needs access to all workspaces; select a context with it by "
             "--allclusters-context, like the one in the hub's admin.kubeconfig"
         ) from None
+
+
+async def placing_rights_of(
+    settings: ControllerSettings, servers: Servers, informers: SharedInformers, log: Logger
+) -> PlacingRights:
+    if await records_authors(servers.provider, informers.env, log):
+        if servers.everywhere is None:
+            raise KubeconfigError(
+                f"no context {ADMIN_CONTEXT}: this controller needs access to all workspaces, to review the rights of "
+                "authors; select a context with it by --sysadm-context, like the one in the hub's admin.kubeconfig"
+            )
+
+        def trouble(what: str, error: Exception) -> None:
+            log.error(error, what, controller=placing_rights.NAME)
+
+        return PlacingRights(AccessReviewer(servers.everywhere, informers, trouble), informers.env, log)
+    log.warning(
+        "the server records no authors of placements, so trusted workspaces may place on all Locations",
+        trustWorkspaces=",".join(settings.trusted),
+    )
+    trusted = TrustedWorkspaces(settings.trusted, servers.provider.workspace)
+    return PlacingRights(trusted, informers.env, log, by_workspace=True)
 
 
 async def _serve(
@@ -345,8 +383,12 @@ async def _join(
     targets = await view(WORKLOAD_GROUP, SCHEDULER, MAILBOXES, GLOBAL)
     provider = settings.options.provider or edge.path or PROVIDER
     informers = SharedInformers(env)
-    if SCHEDULER in settings.controllers:
-        scheduler = EdgeSchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)
+    rights = None
+    if not PLACING.isdisjoint(settings.controllers):
+        rights = await placing_rights_of(settings, servers, informers, log)
+        rights.join(manager)
+    if SCHEDULER in settings.controllers and rights is not None:
+        scheduler = EdgeSchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, rights, _now)
         EdgeScheduler(scheduler, settings.name, informers, log, workers=settings.workers_of(SCHEDULER)).join(manager)
     if MAILBOXES in settings.controllers:
         mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets, servers.everywhere)

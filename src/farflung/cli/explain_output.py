@@ -32,7 +32,7 @@ def printed(answer: PlacementExplanation, output: str, *, detailed: bool = False
         parts += map(_detailed, answer.locations)
     elif answer.locations:
         parts.append(table(_rows(answer.locations)))
-    parts.append("\n".join([_summary(answer), *_now(answer.now)]))
+    parts.append("\n".join([_summary(answer), _author(answer), *_now(answer.now), *answer.remarks]))
     return "\n\n".join(parts)
 
 
@@ -93,7 +93,16 @@ def _summary(answer: PlacementExplanation) -> str:
     chosen = f"{summary.chosen} of {count(summary.locations, 'Location')} chosen"
     wanted = "" if summary.wanted is UNSET else f", {summary.wanted} wanted"
     destinations = count(summary.destinations, "destination")
-    return f"EdgePlacement {name}: {chosen}, {summary.matching} matching{wanted}; {destinations}."
+    left_out = f", {summary.left_out} left out" if summary.left_out else ""
+    return f"EdgePlacement {name}: {chosen}, {summary.matching} matching{left_out}{wanted}; {destinations}."
+
+
+def _author(answer: PlacementExplanation) -> str:
+    author = answer.placement.author
+    if not author:
+        return "Author of the spec: not recorded"
+    where = f", in {author.workspace} only" if author.workspace else ""
+    return f"Author of the spec: {author.user}{where}"
 
 
 def _now(now: WrittenState) -> Iterator[str]:

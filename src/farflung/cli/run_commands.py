@@ -18,6 +18,7 @@ from farflung.cli.settings import (
     pass_settings,
     scheduler_files,
     stale_after,
+    trust_workspaces,
 )
 
 
@@ -91,16 +92,20 @@ def start(
     help="Name of the controller in log lines.",
 )
 @click.option("--log-only", is_flag=True, help="Only log changes of EdgePlacements; write nothing.")
+@trust_workspaces
 @click.option("--feature-gates", default="", hidden=True, help="Ignored; accepted for scripts of other schedulers.")
-def scheduler(options: ControllerOptions, name: str, log_only: bool, feature_gates: str) -> None:
+def scheduler(
+    options: ControllerOptions, name: str, log_only: bool, trusted: tuple[str, ...], feature_gates: str
+) -> None:
     """Run the edge scheduler until SIGTERM or ^C.
 
-    It resolves each EdgePlacement and writes its destinations to SinglePlacementSlices.  `farflung start` also runs it.
+    It resolves each EdgePlacement, by the rights of its author, and writes its destinations to SinglePlacementSlices.
+    `farflung start` also runs it.
     """
     from farflung.cli.controllers import SCHEDULER, read_settings, run
 
     settings = read_settings("farflung scheduler", (SCHEDULER,), options)
-    run(replace(settings, name=name, log_only=log_only))
+    run(replace(settings, name=name, log_only=log_only, trusted=trusted or ("root",)))
 
 
 @click.command()
@@ -146,7 +151,8 @@ def status_summarizer(options: ControllerOptions, stale_after: float) -> None:
 @click.command()
 @controller_options("espw", "root", "allclusters", verbosity=1, workers=32, provider="root:espw")
 @scheduler_files
-def global_scheduler(options: ControllerOptions, files: FileOptions) -> None:
+@trust_workspaces
+def global_scheduler(options: ControllerOptions, files: FileOptions, trusted: tuple[str, ...]) -> None:
     """Run the global scheduler until SIGTERM or ^C.
 
     It binds Allocations, and Pods that are virtual machines, to Clusters.  Only the holder of its Lease works.
@@ -159,7 +165,7 @@ def global_scheduler(options: ControllerOptions, files: FileOptions) -> None:
         # the global scheduler always elects a leader, by its own Lease
         options = replace(options, provider=options.provider or PROVIDER, leader_elect=False)
         settings = read_settings(command, (GLOBAL,), options, files)
-    run(settings)
+    run(replace(settings, trusted=trusted or ("root",)))
 
 
 @click.command(short_help="Run all controllers in one process.")
@@ -167,6 +173,7 @@ def global_scheduler(options: ControllerOptions, files: FileOptions) -> None:
 @pass_settings(WithdrawalOptions, "withdrawal")
 @stale_after
 @scheduler_files
+@trust_workspaces
 @click.option("--with-parent", is_flag=True, hidden=True, help="Stop when standard input is closed.")
 @click.option("--kept-files", hidden=True, default="", help="File with the last valid copy of the files of --conf.")
 def controllers(
@@ -174,6 +181,7 @@ def controllers(
     withdrawal: WithdrawalOptions,
     stale_after: float,
     files: FileOptions,
+    trusted: tuple[str, ...],
     with_parent: bool,
     kept_files: str,
 ) -> None:
@@ -183,7 +191,7 @@ def controllers(
     command, files = "farflung controllers", replace(files, kept=kept_files)
     with report_errors(command):
         settings = read_settings(command, ALL, options, files, withdrawal=withdrawal, with_parent=with_parent)
-    run(replace(settings, stale_after=stale_after))
+    run(replace(settings, stale_after=stale_after, trusted=trusted or ("root",)))
 
 
 @click.command(short_help="Apply a mailbox's objects to a cluster and report their status.")

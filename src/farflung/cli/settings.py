@@ -323,6 +323,16 @@ stale_after = click.option(
 )
 
 
+trust_workspaces = click.option(
+    "--trust-workspaces",
+    "trusted",
+    multiple=True,
+    metavar="PATH",
+    help="On a server that records no authors: workspaces that may place on all Locations, with those below them; "
+    "repeatable; by default root.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FileOptions:
     """The configuration files of the global scheduler."""

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from farflung.apis.edge.authors import Author
 from farflung.apis.edge.names import PROJECTED
 from farflung.apis.names import Collection
 from farflung.client.discovery import discover
@@ -17,6 +18,7 @@ from farflung.client.rest import Client, ListOptions
 from farflung.controllers.edge_scheduler import decide
 from farflung.inspect.hub import HubClient, Inventory, get_placement, read_inventory, slices_of, workspace_name
 from farflung.inspect.placement_model import observed_object
+from farflung.inspect.placing_rights import ReviewedRights
 from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
 from farflung.placement import resolve
@@ -70,6 +72,7 @@ class LocationVerdict(Result, frozen=True):
     cluster: str
     name: str
     chosen: bool
+    left_out: bool  #: it matches, and the author may not place on it
     reason: str | UnsetType
     sync_targets: list[TargetVerdict]
     labels: dict[str, str] | UnsetType = UNSET
@@ -81,10 +84,19 @@ class LocationVerdict(Result, frozen=True):
     not_asked: int | UnsetType = UNSET  #: SyncTargets that were not checked for withdrawals
 
 
+class PlacementAuthor(Result, frozen=True):
+    """The user who last wrote the spec."""
+
+    user: str
+    groups: list[str]
+    workspace: str | UnsetType  #: the only logical cluster where the user has permissions
+
+
 class PlacementName(Result, frozen=True):
     workspace: str
     name: str
     generation: int
+    author: PlacementAuthor | UnsetType  #: unset: not recorded
 
 
 class PlacementSummary(Result, frozen=True):
@@ -92,6 +104,7 @@ class PlacementSummary(Result, frozen=True):
     matching: int
     wanted: int | UnsetType
     chosen: int
+    left_out: int  #: Locations that match, and on which the author may not place
     destinations: int
 
 
@@ -127,6 +140,7 @@ class PlacementExplanation(Result, frozen=True):
     locations: list[LocationVerdict]
     summary: PlacementSummary
     now: WrittenState
+    remarks: list[str]
 
 
 ASKED: Final = 50  #: mailboxes per Location that are checked for withdrawals
@@ -137,20 +151,30 @@ async def explain(hub: HubClient, name: str, location: str = "") -> PlacementExp
     document = await get_placement(hub, name)
     if document is None:
         raise InspectError(f"EdgePlacement {name} not found in the workspace {workspace_name(hub)}")
-    known = await read_inventory(hub.root)
-    explained = ExplainedPlacement(document, parse_placement(document), known, await slices_of(hub.workspace, name))
+    known, rights = await read_inventory(hub.root), ReviewedRights(hub)
+    engine = known.engine()
+    observed, placement = await slices_of(hub.workspace, name), parse_placement(document)
+    placement = await rights.put(engine, placement, previous(placement, observed))
+    explained = ExplainedPlacement(document, placement, known, engine, observed)
     locations = list(explained.locations(location))
     if location and not locations and not explained.resolution.problem:
         raise InspectError(f"Location {location} not found")
     if location:
         locations = [await _with_withdrawn(hub, explained, one) for one in locations]
     return PlacementExplanation(
-        PlacementName(workspace_name(hub), name, explained.placement.generation),
+        PlacementName(workspace_name(hub), name, placement.generation, _author(placement.author)),
         explained.resolution.problem or UNSET,
         locations,
         explained.summary(),
         explained.now(),
+        rights.remarks,
     )
+
+
+def _author(author: Author | None) -> PlacementAuthor | UnsetType:
+    if author is None or not author.user:
+        return UNSET
+    return PlacementAuthor(author.user, list(author.groups), author.cluster or UNSET)
 
 
 async def _with_withdrawn(hub: HubClient, explained: ExplainedPlacement, one: LocationVerdict) -> LocationVerdict:
@@ -168,15 +192,16 @@ async def _with_withdrawn(hub: HubClient, explained: ExplainedPlacement, one: Lo
 
 
 class ExplainedPlacement:
-    """A placement and the objects that it depends on."""
+    """A placement and the objects that it depends on.  `engine` has the placement and the rights of its author."""
 
-    def __init__(self, document: Obj, placement: Placement, known: Inventory, observed: Sequence[Obj]) -> None:
+    def __init__(
+        self, document: Obj, placement: Placement, known: Inventory, engine: Resolver, observed: Sequence[Obj]
+    ) -> None:
         self.placement = placement
         self._document = document
         self._inventory = known
         self._observed = observed
-        self._engine: Resolver = known.engine()
-        self._engine.put_placement(placement)
+        self._engine = engine
         self._previous = previous(placement, observed)
         self.resolution: Resolution = self._engine.resolve(placement.key, self._previous)
 
@@ -197,6 +222,7 @@ class ExplainedPlacement:
             one.location.cluster,
             one.location.name,
             bool(one.destinations),
+            one.left_out,
             one.reason or UNSET,
             sorted([*chosen, *refused], key=lambda target: target.name),
         )
@@ -231,6 +257,7 @@ class ExplainedPlacement:
             self.resolution.matching,
             UNSET if self.placement.number is None else self.placement.number,
             self.resolution.chosen,
+            self.resolution.left_out,
             len(self.resolution.destinations),
         )
 

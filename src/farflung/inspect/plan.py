@@ -27,6 +27,7 @@ from farflung.inspect.customize import in_namespace
 from farflung.inspect.explain import DestinationEntry, entries
 from farflung.inspect.hub import HubClient, get_placement, read_inventory, slices_of, workspace_name
 from farflung.inspect.manifests import Manifest
+from farflung.inspect.placing_rights import ReviewedRights
 from farflung.inspect.plan_copies import CopyPlan, PlannedDestination
 from farflung.inspect.plan_machines import DryRunObject, is_machine_object
 from farflung.inspect.results import InspectError, Result
@@ -135,13 +136,14 @@ async def plan(
     known = await read_inventory(hub.root)
     copies = CopyPlan(placement_model.locations_of(known.locations), hub.root, hub.provider, cluster)
     await copies.read(hub.workspace, served, cluster)
-    engine = known.engine()
-    about_placements = [await _planned(hub, engine, copies, one, delete=delete) for one in placements]
+    rights, engine = ReviewedRights(hub), known.engine()
+    about_placements = [await _planned(hub, rights, engine, copies, one, delete=delete) for one in placements]
     dry_runs = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
     remarks = await _place_machines(hub, cluster, dry_runs, configured)
     destinations = await _destinations(copies)
     objects = [replace(one.result, goes_to=copies.goes_to(one.part)) if one.part else one.result for one in dry_runs]
-    return _result(hub, about_placements, objects, destinations, [*sorted(set(copies.remarks)), *remarks])
+    found = [*rights.remarks, *sorted(set(copies.remarks)), *remarks]
+    return _result(hub, about_placements, objects, destinations, found)
 
 
 def _needs_no_placements(served: ServedResources, wanted: Sequence[Manifest]) -> bool:
@@ -290,10 +292,10 @@ def _quotable(obj: Obj, error: Exception) -> str:
 
 
 async def _planned(
-    hub: HubClient, engine: Resolver, copies: CopyPlan, manifest: Manifest, *, delete: bool
+    hub: HubClient, rights: ReviewedRights, engine: Resolver, copies: CopyPlan, manifest: Manifest, *, delete: bool
 ) -> PlannedPlacement:
     try:
-        return await (_deletion(hub, copies, manifest) if delete else _change(hub, engine, copies, manifest))
+        return await (_deletion(hub, copies, manifest) if delete else _change(hub, rights, engine, copies, manifest))
     except (DryRunRefused, Refused) as error:
         return PlannedPlacement(manifest.obj["metadata"]["name"], manifest.source, str(error))
 
@@ -306,13 +308,15 @@ async def _deletion(hub: HubClient, copies: CopyPlan, manifest: Manifest) -> Pla
     return PlannedPlacement(name, manifest.source, UNSET, GONE, 0, 0, [], entries(before), [])
 
 
-async def _change(hub: HubClient, engine: Resolver, copies: CopyPlan, manifest: Manifest) -> PlannedPlacement:
+async def _change(
+    hub: HubClient, rights: ReviewedRights, engine: Resolver, copies: CopyPlan, manifest: Manifest
+) -> PlannedPlacement:
     what, document = await dry_run_placement(hub, manifest.obj)
     placement = parse_placement(document)
     if placement.problem:
         raise DryRunRefused(placement.problem)
     observed = await slices_of(hub.workspace, placement.key.name)
-    engine.put_placement(placement)
+    placement = await rights.put(engine, placement, previous(placement, observed))
     resolution = engine.resolve(placement.key, previous(placement, observed))
     if resolution.problem:
         raise DryRunRefused(resolution.problem)
@@ -330,7 +334,7 @@ async def _change(hub: HubClient, engine: Resolver, copies: CopyPlan, manifest: 
         added=entries(after - before),
         removed=entries(before - after),
         unchanged=entries(before & after),
-        warning=ready["message"] if ready.get("status") == "False" else UNSET,
+        warning=ready.get("message", UNSET),
     )
 
 

@@ -36,6 +36,7 @@ from farflung.inspect.hub import (
     read_inventory,
     workspace_name,
 )
+from farflung.inspect.placing_rights import ReviewedRights
 from farflung.inspect.results import InspectError, Result
 from farflung.inspect.trace_source import TracedPlacement, TraceSources, machine_conclusion, recorded_placements
 from farflung.inspect.trace_steps import (
@@ -48,7 +49,7 @@ from farflung.inspect.trace_steps import (
 )
 from farflung.machinery.errors import Obj
 from farflung.placement.names import THE_ONE, Category, GroupResource, Part, category, cluster_of, is_mailbox_name
-from farflung.placement.types import Route, parse_placement
+from farflung.placement.types import Route, parse_placement, previous
 from farflung.syncer.conversion import takes_status
 
 T = TypeVar("T")
@@ -205,7 +206,7 @@ class Tracer:
     async def _facts(self, sources: TraceSources, cluster: str, known: Inventory | None) -> list[ObservedDestination]:
         facts = {one.mailbox: one for one in sources.destinations(cluster)}
         if known is not None:
-            self._add_undecided(facts, sources, cluster, known)
+            await self._add_undecided(facts, sources, cluster, known)
         workspaces = await self._workspaces()
         left = self._left_over(facts, workspaces)
         if self._request.destination and not any(self._is_meant(one.place) for one in [*facts.values(), *left]):
@@ -229,12 +230,15 @@ class Tracer:
     def _is_meant(self, place: Route) -> bool:
         return self._request.destination in ("", place.target, *place.locations)
 
-    def _add_undecided(
+    async def _add_undecided(
         self, facts: dict[str, ObservedDestination], sources: TraceSources, cluster: str, known: Inventory
     ) -> None:
         """Destinations that the scheduler has not written yet."""
+        rights, engine = ReviewedRights(self._hub), known.engine()
         for key, document, slices in sources.selecting(cluster):
-            resolved = ExplainedPlacement(document, parse_placement(document), known, slices).resolution
+            placement = parse_placement(document)
+            placement = await rights.put(engine, placement, previous(placement, slices))
+            resolved = ExplainedPlacement(document, placement, known, engine, slices).resolution
             for mailbox, place in placement_model.places_of(resolved.destinations).items():
                 if mailbox not in facts:
                     facts[mailbox] = ObservedDestination(place, mailbox, (key.name,), changed=sources.changed(cluster))

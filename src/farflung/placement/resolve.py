@@ -1,4 +1,8 @@
-"""Resolve EdgePlacements to destinations: an index of Locations, SyncTargets and EdgePlacements."""
+"""Resolve EdgePlacements to destinations: an index of Locations, SyncTargets and EdgePlacements.
+
+A placement gets only destinations on whose Location its author may place.  While that is not known, it keeps its
+current destinations there and gets no new ones.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ import msgspec
 import orjson
 from pyroaring import BitMap
 
+from farflung.apis.edge.authors import Author
 from farflung.machinery.errors import go_quote
 from farflung.machinery.label_index import LabelIndex, SelectorIndex
 from farflung.machinery.selectors import Labels, LabelSelector, Requirement
@@ -25,6 +30,7 @@ from farflung.placement.types import (
     Effect,
     Location,
     Placement,
+    PlacingRight,
     ScheduledTarget,
     Taint,
     Toleration,
@@ -33,8 +39,10 @@ from farflung.placement.types import (
 
 class Resolution(msgspec.Struct, frozen=True):
     destinations: tuple[Destination, ...] = ()  #: sorted
-    matching: int = 0  #: Locations that the selectors match, whether chosen or not
+    matching: int = 0  #: Locations that the selectors match, whether chosen or not, except those left out
     chosen: int = 0  #: Locations that are in `destinations`
+    left_out: int = 0  #: Locations that the selectors match, and on which the author may not place
+    undecided: int = 0  #: Locations in `matching` of which that is not known
     problem: str = ""  #: why it cannot be resolved; then the other fields are empty
     failing: tuple[str, ...] = ()  #: objects of current destinations that could not be taken into account
 
@@ -51,8 +59,12 @@ class Explanation(msgspec.Struct, frozen=True):
     destinations: tuple[Destination, ...] = ()  #: of this Location
     reason: str = ""  #: why there are no destinations
     refused: tuple[Refusal, ...] = ()  #: SyncTargets of the Location that are not used
+    left_out: bool = False  #: the author may not place on it
 
 
+NOT_ALLOWED: Final = "the author may not place on it"
+NOT_KNOWN: Final = "it is not known whether the author may place on it"
+NO_AUTHOR: Final = "no author is recorded, so there are no new destinations"
 MOST_SELECTORS: Final = 3  #: that are named in a reason
 
 
@@ -231,6 +243,11 @@ class Pairs:
         self.order = f"{cluster}\0{name}"  #: sorts as the key does, and faster
         self.tainted = bool(location.taints) or any(target.taints for target in targets)
 
+    def limited(self, destinations: Set[Destination]) -> Pairs:
+        """Only those of these destinations."""
+        there = zip(self.destinations, self.targets, strict=True)
+        return Pairs(self.location, tuple([target for destination, target in there if destination in destinations]))
+
 
 class _CachedResult(NamedTuple):
     location: bytes
@@ -401,13 +418,56 @@ FEW: Final = 32  #: Locations whose placements are looked up one by one
 
 
 class _Inventory:
-    """The SyncTargets of one workspace, and the selectors of its Locations."""
+    """The SyncTargets of one workspace, and its Locations with their selectors."""
 
-    __slots__ = ("selectors", "targets")
+    __slots__ = ("locations", "selectors", "targets")
 
     def __init__(self) -> None:
         self.targets = LabelIndex()
+        self.locations = BitMap()
         self.selectors = SelectorIndex()  #: of Locations
+
+
+class _Permissions:
+    """On which Locations one author may place."""
+
+    __slots__ = ("allowed", "doubted", "known", "placements", "rights")
+
+    def __init__(self) -> None:
+        self.placements = BitMap()  #: of the author
+        self.rights: dict[str, PlacingRight] = {}  #: by workspace
+        self.doubted: set[str] = set()  #: workspaces whose right is being reviewed again
+        self.known = BitMap()  #: Locations whose right is known and not doubted
+        self.allowed = BitMap()  #: Locations on which the author may place, or might before a doubt
+
+    def add(self, number: int, location: ObjectKey) -> None:
+        right = self.rights.get(location.cluster)
+        _mark(self.known, number, right is not None and location.cluster not in self.doubted)
+        _mark(self.allowed, number, right is not None and right.allows(location.name))
+
+    def put(self, cluster: str, right: PlacingRight, locations: BitMap, named: BitMap) -> BitMap:
+        """Set the right in a workspace with these Locations; `named`: those that the right names.  Returns the
+        Locations that it changes."""
+        before = self.allowed & locations
+        is_new = cluster not in self.rights
+        self.rights[cluster] = right
+        self.doubted.discard(cluster)
+        self.known |= locations
+        self.allowed -= locations
+        self.allowed |= locations if right.everywhere else named
+        return locations if is_new else before ^ (self.allowed & locations)
+
+    def doubt(self, cluster: str, locations: BitMap) -> None:
+        self.doubted.add(cluster)
+        self.known -= locations
+
+    def remove(self, number: int) -> None:
+        self.known.discard(number)
+        self.allowed.discard(number)
+
+    @property
+    def may(self) -> BitMap:
+        return self.allowed & self.known
 
 
 class Resolver:
@@ -428,6 +488,7 @@ class Resolver:
         self._tainted = BitMap()  #: locations whose pairs have taints
         self._vacant = BitMap()  #: locations without SyncTargets
         self._known: dict[int, ResultCache] = {}  #: placement → results of its expression
+        self._permissions: dict[Author | None, _Permissions] = {}  #: of authors with placements
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -446,6 +507,43 @@ class Resolver:
     def placements(self) -> Iterator[Placement]:
         return map(self._placements.__getitem__, self._placements)
 
+    # --- permissions ------------------------------------------------------------------------------
+
+    def put_right(self, author: Author, cluster: str, right: PlacingRight) -> frozenset[ObjectKey]:
+        """Set the right of an author with placements; it is no longer doubted.  Returns the placements that it changes,
+        compared with the last known right."""
+        found = self._permissions.get(author)
+        if found is None:
+            return NO_PLACEMENTS
+        locations = self._locations_of(cluster)
+        numbers = (self._locations.number(ObjectKey(cluster, name)) for name in right.names)
+        named = BitMap([number for number in numbers if number is not None])
+        changed = found.put(cluster, right, locations, named)
+        return self._keys(BitMap([one for one in found.placements if self._matched[one].intersect(changed)]))
+
+    def doubt_right(self, author: Author, cluster: str) -> None:
+        """The right is being reviewed again: until then the author gets no new destinations in this workspace, and
+        keeps the others."""
+        if author in self._permissions:
+            self._permissions[author].doubt(cluster, self._locations_of(cluster))
+
+    def _locations_of(self, cluster: str) -> BitMap:
+        inventory = self._inventories.get(cluster)
+        return BitMap() if inventory is None else inventory.locations
+
+    def needs_right(self, author: Author, cluster: str) -> bool:
+        """Whether the author has placements, and the workspace Locations."""
+        return author in self._permissions and bool(self._locations_of(cluster))
+
+    def undecided(self, key: ObjectKey) -> frozenset[str]:
+        """Workspaces with Locations that the placement selects, in which the right of its author is not known."""
+        number = self._placements.number(key)
+        if number is None or self._placements[number].author is None:
+            return frozenset()
+        found = self._permissions[self._placements[number].author]
+        missing = self._matched[number] - found.known
+        return frozenset([self._locations[one].key.cluster for one in missing])
+
     # --- placements -------------------------------------------------------------------------------
 
     def put_placement(self, placement: Placement) -> frozenset[ObjectKey]:
@@ -453,6 +551,10 @@ class Resolver:
         if before == placement:
             return NO_PLACEMENTS
         number = self._placements.put(placement)
+        if before is None or before.author != placement.author:
+            if before is not None:
+                self._disown(number, before.author)
+            self._permissions.setdefault(placement.author, _Permissions()).placements.add(number)
         if before is None or before.selectors != placement.selectors:
             self._file(number, placement)
         if before is None or before.where != placement.where:
@@ -465,13 +567,20 @@ class Resolver:
         found = self._placements.pop(key)
         if found is None:
             return NO_PLACEMENTS
-        number = found[0]
+        number, placement = found
         self._unfile(number)
+        self._disown(number, placement.author)
         self._matched.pop(number)
         self._known.pop(number, None)
         self._spreading.discard(number)
         self._filtering.discard(number)
         return frozenset((key,))
+
+    def _disown(self, number: int, author: Author | None) -> None:
+        found = self._permissions[author]
+        found.placements.discard(number)
+        if not found.placements:
+            del self._permissions[author]
 
     def _file(self, number: int, placement: Placement) -> None:
         self._unfile(number)
@@ -507,6 +616,9 @@ class Resolver:
         if number == len(self._pairs):
             self._pairs.append(None)
         if before is None:
+            self._inventory(location.key.cluster).locations.add(number)
+            for permissions in self._permissions.values():
+                permissions.add(number, location.key)
             selecting = self._selecting(location.labels)
             self._labels.put(number, location.labels)
             for placement in selecting:
@@ -539,6 +651,9 @@ class Resolver:
         number, location = found
         self._labels.remove(number)
         self._pairs[number] = None
+        self._inventories[key.cluster].locations.discard(number)
+        for permissions in self._permissions.values():
+            permissions.remove(number)
         self._select_no_targets(number, key.cluster)
         concerned = self._selecting(location.labels)
         for placement in concerned:
@@ -628,7 +743,7 @@ class Resolver:
 
     def _forget_empty(self, cluster: str) -> None:
         inventory = self._inventories[cluster]
-        if not inventory.targets and not inventory.selectors:
+        if not inventory.targets and not inventory.locations:
             del self._inventories[cluster]
 
     # --- resolving --------------------------------------------------------------------------------
@@ -642,12 +757,16 @@ class Resolver:
         placement = self._placements[number]
         if problem := placement.find_problem():
             return Resolution(problem=problem)
-        matched = self._matched[number]
+        permissions, selected = self._permissions[placement.author], self._matched[number]
+        matched, undecided = selected & permissions.may, selected - permissions.known
+        left_out = len(selected) - len(matched) - len(undecided)
         pairs = self._sorted_pairs(matched)
-        if placement.number is None and placement.where is None and not matched.intersect(self._tainted):
+        if undecided:
+            pairs = sorted([*pairs, *self._kept(undecided, previous)], key=attrgetter("order"))
+        elif placement.number is None and placement.where is None and not matched.intersect(self._tainted):
             destinations = tuple(chain.from_iterable([one.destinations for one in pairs]))
-            matching = len(matched)
-            return Resolution(destinations, matching, matching - matched.intersection_cardinality(self._vacant))
+            chosen = len(matched) - matched.intersection_cardinality(self._vacant)
+            return Resolution(destinations, len(matched), chosen, left_out)
         resolver = self._resolver(number, placement, previous)
         try:
             resolution = resolver.resolve(pairs)
@@ -656,7 +775,17 @@ class Resolver:
             raise
         if placement.where is not None:
             self._known[number] = resolver.known
-        return resolution
+        if resolution.problem:
+            return resolution
+        matching = len(selected) - left_out
+        return msgspec.structs.replace(resolution, matching=matching, left_out=left_out, undecided=len(undecided))
+
+    def _kept(self, locations: BitMap, previous: Set[Destination]) -> Iterator[Pairs]:
+        """Current destinations at Locations of which it is not known whether the author may place on them."""
+        for pairs in self._sorted_pairs(locations):
+            kept = pairs.limited(previous)
+            if kept.targets:
+                yield kept
 
     def explain(self, key: ObjectKey, previous: Set[Destination] = frozenset()) -> Iterator[Explanation]:
         """One for each Location, sorted; none if the placement has a problem.  Raises KeyError if it does not exist."""
@@ -669,16 +798,21 @@ class Resolver:
         return self._explained(number, placement, previous)
 
     def _explained(self, number: int, placement: Placement, previous: Set[Destination]) -> Iterator[Explanation]:
-        matched = self._matched[number]
+        permissions, selected = self._permissions[placement.author], self._matched[number]
+        undecided = selected - permissions.known
+        pairs = [*self._sorted_pairs(selected & permissions.may), *self._kept(undecided, previous)]
         resolver = self._resolver(number, placement, previous)
-        explained = {one.location: one for one in resolver.explain(self._sorted_pairs(matched))}
-        for key in sorted(self._locations[location].key for location in self._locations):
-            found = explained.get(key)
-            if found is None:
-                location = self.location(key)
-                assert location is not None
-                found = Explanation(key, reason=mismatch(placement, location.labels))
-            yield found
+        explained = {one.location: one for one in resolver.explain(sorted(pairs, key=attrgetter("order")))}
+        for location in sorted(self._locations, key=lambda one: self._locations[one].key):
+            key, labels = self._locations[location].key, self._locations[location].labels
+            if key in explained:
+                yield explained[key]
+            elif location in undecided:
+                yield Explanation(key, reason=NO_AUTHOR if placement.author is None else NOT_KNOWN)
+            elif location in selected:
+                yield Explanation(key, reason=NOT_ALLOWED, left_out=True)
+            else:
+                yield Explanation(key, reason=mismatch(placement, labels))
 
     def _resolver(self, number: int, placement: Placement, previous: Set[Destination]) -> PlacementResolver:
         return PlacementResolver(placement, previous, self._known.get(number, {}))

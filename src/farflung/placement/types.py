@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
+from farflung.apis.edge.authors import Author, author_of
 from farflung.apis.edge.names import EDGE_PLACEMENTS, PROJECTED, PROJECTION, SOURCE_PLACEMENT, SYNC_TARGET_NAME
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, ExportReference
 from farflung.apis.names import LAST_APPLIED
@@ -92,6 +93,16 @@ class ScheduledTarget(msgspec.Struct, frozen=True, gc=False):
     document: bytes = EMPTY_DOCUMENT
 
 
+class PlacingRight(msgspec.Struct, frozen=True):
+    """On which Locations of one workspace an author may place."""
+
+    everywhere: bool = False
+    names: frozenset[str] = frozenset()
+
+    def allows(self, location: str) -> bool:
+        return self.everywhere or location in self.names
+
+
 class Placement(msgspec.Struct, frozen=True):
     """An EdgePlacement."""
 
@@ -109,6 +120,7 @@ class Placement(msgspec.Struct, frozen=True):
     alive: bool = True  #: it has no deletionTimestamp
     document: bytes = EMPTY_DOCUMENT  #: JSON
     created: str = ""
+    author: Author | None = None  #: None: not recorded
 
     def find_problem(self) -> str:
         """Why it is invalid; also looks into the expression, which takes longer.  Raises TurnOver if the current task
@@ -196,6 +208,7 @@ def parse_placement(obj: Obj | bytes, cluster: str = "") -> Placement:
         alive=found.metadata.deletion_timestamp is None,
         document=document,
         created=found.metadata.creation_timestamp or "",
+        author=author_of(found.metadata.annotations or NOTHING),
         **fields,
     )
 

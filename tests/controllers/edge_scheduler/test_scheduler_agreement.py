@@ -12,22 +12,26 @@ from fleet import EDGE, MASTER, OPERATOR, PROVIDER, SCHEDULING, FaultyTransport,
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.apis.edge.authors import Author
 from farflung.client.errors import Unreachable
 from farflung.client.transport import OutgoingRequest, Reply
 from farflung.controllers.edge_scheduler.controller import FORGIVEN, PACE, WritePace
+from farflung.controllers.placing_rights.controller import PlacingRights
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolver
-from farflung.placement.types import Destination, Effect, Location, Placement, ScheduledTarget, Taint
+from farflung.placement.types import Destination, Effect, Location, Placement, PlacingRight, ScheduledTarget, Taint
 
 P = ObjectKey("wmw", "p")
 TAINTS = st.sampled_from([(), (), *((Taint("old", "", effect),) for effect in Effect)])
 LABELS = st.fixed_dictionaries({}, optional={"region": st.sampled_from(["a", "b"])})
+ALICE = Author("alice")
 PLACEMENTS = st.builds(
     Placement,
     st.just(P),
+    author=st.just(ALICE),
     selectors=st.just((EVERYTHING,)),
     number=st.none() | st.integers(0, 4),
     spread_by=st.sampled_from([(), ("region",)]),
@@ -42,6 +46,9 @@ def engines(draw: st.DrawFn) -> Resolver:
     for number in range(draw(st.integers(1, 2))):
         engine.put_target(ScheduledTarget(ObjectKey("imw", f"t{number}"), "uid", taints=draw(TAINTS)))
     engine.put_placement(draw(PLACEMENTS))
+    names = draw(st.frozensets(st.sampled_from([f"l{number}" for number in range(6)])))
+    if draw(st.booleans()):
+        engine.put_right(ALICE, "imw", PlacingRight(draw(st.booleans()), names))
     return engine
 
 
@@ -111,8 +118,10 @@ async def chosen(one: Fleet, workload: str) -> list[str]:
 def rests(*fleets: Fleet) -> bool:
     """Nobody has anything to do, not even later."""
     managers = [one.manager for one in fleets if one.manager is not None]
-    queues = [controller.queue for manager in managers for controller in manager.controllers]
-    return len(managers) == len(fleets) and all(queue.idle and not len(queue) for queue in queues)
+    controllers = [one for manager in managers for one in manager.controllers]
+    return len(managers) == len(fleets) and all(
+        one.queue.idle and (not len(one.queue) or isinstance(one, PlacingRights)) for one in controllers
+    )  # rights are reviewed again after a while, which writes nothing
 
 
 def knows(one: Fleet, location: str) -> bool:

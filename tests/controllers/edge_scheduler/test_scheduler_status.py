@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from farflung.apis.edge.authors import Author
 from farflung.controllers.edge_scheduler.decide import desired, plan, plan_status, status
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution
 from farflung.placement.types import Destination, Placement
 from farflung.runtime.plan import Create, UpdateStatus
 
-PLACEMENT = Placement(ObjectKey("wmw", "all2all"), "uid", 2)
+ALICE = Author("alice")
+PLACEMENT = Placement(ObjectKey("wmw", "all2all"), "uid", 2, author=ALICE)
 SOMEWHERE = (Destination("imw", "l", "t", "u"),)
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 
@@ -57,7 +59,7 @@ def test_a_problem_is_reported_and_the_last_count_is_kept() -> None:
 
 
 def test_fewer_locations_than_wanted_are_a_warning() -> None:
-    few = Placement(PLACEMENT.key, number=5)
+    few = Placement(PLACEMENT.key, number=5, author=ALICE)
     (condition,) = written(few, Resolution(matching=4, chosen=3), None)["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "NotEnoughLocations")
     assert condition["message"] == "3 of 5 Locations can be used; 4 match"

@@ -12,6 +12,7 @@ from examples import examples
 from fleet import EDGE, FAULTS, PROVIDER, SCHEDULING, WORKLOAD, Fleet, fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from platform_harness import ALICE, OPERATOR
 from simulated_time import LONGER
 
 from farflung.client.transport import OutgoingRequest
@@ -23,12 +24,18 @@ Step = tuple[str, Any]
 
 
 class World:
-    """Two workspaces with Locations and SyncTargets, two with placements."""
+    """Two workspaces with Locations and SyncTargets, two with placements.  Those of the second are alice's, who may use
+    what she was granted."""
 
     def __init__(self, fleet: Fleet, inventories: list[str], workloads: list[str]) -> None:
         self.fleet = fleet
         self.inventories = inventories
         self.workloads = workloads
+        self.granted: dict[str, set[str] | None] = {}  #: names of Locations that alice may use; None: all
+
+    def may_place(self, placement: Obj, location: Obj) -> bool:
+        names = self.granted.get(cluster_of(location), set())
+        return cluster_of(placement) == self.workloads[0] or names is None or name_of(location) in names
 
     async def join(self) -> dict[tuple[str, str], Destinations]:
         """Where each placement should lead, by nested loops over what the API says now."""
@@ -46,6 +53,7 @@ class World:
                 for location in locations
                 for target in targets
                 if cluster_of(location) == cluster_of(target)
+                and self.may_place(placement, location)
                 and any(fits(one, location) for one in placement["spec"].get("locationSelectors") or ())
                 and fits(location["spec"]["instanceSelector"], target)
             )
@@ -89,9 +97,14 @@ async def world() -> AsyncIterator[World]:
         clusters = [await one.hub.workspace(name) for name in ("imw-1", "imw-2", "wmw-1", "wmw-2")]
         for cluster in clusters[2:]:
             await one.hub.bind(cluster, "edge", PROVIDER, "edge.kcp.io")
+        await one.hub.grant(clusters[3], "owner", ALICE, *ALL)
         yield World(one, clusters[:2], clusters[2:])
 
 
+ALL = (
+    {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+    {"nonResourceURLs": ["*"], "verbs": ["*"]},
+)
 LABELS = st.dictionaries(st.just("env"), st.sampled_from(["prod", "dev"]))
 EXPRESSIONS = st.sampled_from(
     [
@@ -111,6 +124,8 @@ STEPS = st.one_of(
     st.tuples(st.just("location"), st.tuples(WHICH, st.sampled_from(["l1", "l2"]), LABELS, SELECTORS)),
     st.tuples(st.just("target"), st.tuples(WHICH, st.sampled_from(["t1", "t2"]), LABELS)),
     st.tuples(st.just("placement"), st.tuples(WHICH, st.sampled_from(["p1", "p2"]), st.lists(SELECTORS, max_size=2))),
+    st.tuples(st.just("right"), st.tuples(WHICH, st.sampled_from([None, (), ("l1",), ("l2", "l3")]))),
+    st.tuples(st.just("no right"), WHICH),
     st.tuples(st.just("no location"), st.tuples(WHICH, st.sampled_from(["l1", "l2"]))),
     st.tuples(st.just("no target"), st.tuples(WHICH, st.sampled_from(["t1", "t2"]))),
     st.tuples(st.just("no placement"), st.tuples(WHICH, st.sampled_from(["p1", "p2"]))),
@@ -130,7 +145,17 @@ async def perform(world: World, step: Step) -> None:
         case "target":
             await fleet.target(inventory[how[0]], how[1], how[2])
         case "placement":
-            await fleet.placement(workload[how[0]], how[1], *how[2])
+            where = f"/clusters/{workload[how[0]]}{EDGE}/edgeplacements"
+            by = ALICE if how[0] else OPERATOR
+            await fleet.put(where, "EdgePlacement", how[1], by=by, spec={"locationSelectors": how[2]})
+        case "right":
+            allowed, names = how[1] is not None, how[1] or ()
+            world.granted[inventory[how[0]]] = (set(names) or None) if allowed else set()
+            await fleet.may_place(inventory[how[0]], ALICE, *names, allowed=allowed)
+        case "no right":
+            world.granted[inventory[how]] = set()
+            path = f"/clusters/{inventory[how]}/apis/rbac.authorization.k8s.io/v1"
+            await fleet.do("DELETE", f"{path}/clusterrolebindings/place-alice")
         case "no location":
             await fleet.do("DELETE", f"/clusters/{inventory[how[0]]}{SCHEDULING}/locations/{how[1]}")
         case "no target":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from farflung.apis.edge.authors import Author
 from farflung.controllers.edge_scheduler.triggers import MOST_TRIGGERS, ParsedSlice, Trigger, Triggers
+from farflung.controllers.placing_rights.decide import RightKey
 from farflung.machinery.selectors import EVERYTHING
 from farflung.placement.names import ObjectKey
-from farflung.placement.types import Location, Placement, ScheduledTarget
+from farflung.placement.types import Location, Placement, PlacingRight, ScheduledTarget
 from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
 
+ALICE = Author("alice")
+
 
 def seen(name: str, generation: int = 1) -> Placement:
-    return Placement(ObjectKey("wmw", name), "uid", generation, (EVERYTHING,))
+    return Placement(ObjectKey("wmw", name), "uid", generation, (EVERYTHING,), author=ALICE)
 
 
 def placement(name: str, old: Placement | None, new: Placement | None) -> CacheChange[Placement]:
@@ -36,6 +40,7 @@ def test_placements_that_are_listed_first_know_of_everything_that_is_listed_afte
     assert list(triggers.on_placement(placement("gone", seen("gone"), None))) == [ObjectKey("wmw", "gone")]
     triggers.begin()
     assert [(one.key.name, one.generation) for one in triggers.engine.placements()] == [("p", 2)]
+    assert list(triggers.on_right(RightKey(ALICE, "imw"), PlacingRight(everywhere=True))) == [ObjectKey("wmw", "p")]
     assert len(triggers.engine.resolve(ObjectKey("wmw", "p")).destinations) == 1
 
 

@@ -26,6 +26,8 @@ from farflung.controllers.edge_scheduler.triggers import (
     Triggers,
     location_triggers,
 )
+from farflung.controllers.placing_rights.controller import PlacingRights
+from farflung.controllers.placing_rights.decide import RightKey, workspace_author
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
@@ -35,6 +37,7 @@ from farflung.placement.resolve import Resolution
 from farflung.placement.types import (
     Destination,
     Placement,
+    PlacingRight,
     parse_location,
     parse_placement,
     parse_target,
@@ -103,6 +106,7 @@ class EdgeSchedulerSetting:
     edge_view: str  #: URL of the view with the edge API
     scheduling_view: str  #: with Locations
     workload_view: str  #: with SyncTargets
+    rights: PlacingRights
     now: Callable[[], datetime]
 
 
@@ -130,7 +134,8 @@ class EdgeScheduler:
             return informers.informer(client, collection, decode, self._trouble)
 
         edge = setting.provider.view(setting.edge_view)
-        self._placements = informer(edge, EDGE_PLACEMENTS, parse_placement)
+        parse = parse_by_workspace if setting.rights.by_workspace else parse_placement
+        self._placements = informer(edge, EDGE_PLACEMENTS, parse)
         self._slices = informer(edge, SINGLE_PLACEMENT_SLICES, decode_slice)
         self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, parse_location)
         self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, parse_target)
@@ -148,6 +153,7 @@ class EdgeScheduler:
         for kind, source, trigger in self._sources:
             source.subscribe(self.rebuilder.guarded(kind, self._enqueuing(kind, trigger)))
         self._placements.subscribe(self._log_placement)
+        setting.rights.subscribe(self)
 
     def join(self, manager: Manager) -> None:
         manager.add(self.controller, [self._placements, self._slices, self._locations, self._targets])
@@ -174,6 +180,27 @@ class EdgeScheduler:
             old, new = (None if one is None else orjson.loads(one.document) for one in (change.old, change.new))
             log_change(self._log, old, new, v=v)
 
+    # --- rights -----------------------------------------------------------------------------------
+
+    def needs_right(self, key: RightKey) -> bool:
+        return self._triggers.engine.needs_right(*key)
+
+    def doubt_right(self, key: RightKey) -> None:
+        self.rebuilder.attempt(key, lambda: self._triggers.engine.doubt_right(*key))
+
+    def put_right(self, key: RightKey, right: PlacingRight) -> None:
+        self.rebuilder.attempt(key, lambda: self.controller.queue.add_all(self._triggers.on_right(key, right)))
+
+    def fail_right(self, key: RightKey) -> None:
+        self.controller.queue.add_all(self._triggers.waiting(key))
+
+    def _waits_for_rights(self, placement: Placement) -> bool:
+        """Whether rights of the author are being reviewed, on which its destinations depend."""
+        for key in self._triggers.missing_rights(placement):
+            self._setting.rights.want(key)
+        missing = self._triggers.missing_rights(placement)
+        return not all(map(self._setting.rights.is_failing, missing))
+
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=self._name)
 
@@ -193,6 +220,8 @@ class EdgeScheduler:
             return None
         if (wait := self._pace.wait(key)) > 0:
             return wait
+        if self._waits_for_rights(placement):
+            return None  # enqueued again when they are known
         try:
             resolution = self._resolve(placement)
         except TurnOver:
@@ -319,6 +348,12 @@ WORDS: Final = {
     "Location": ("locationWorkspace", "location"),
     "SyncTarget": ("syncTargetWorkspace", "syncTarget"),
 }
+
+
+def parse_by_workspace(document: bytes) -> Placement:
+    """Of a server that records no authors."""
+    placement = parse_placement(document)
+    return msgspec.structs.replace(placement, author=workspace_author(placement.key.cluster))
 
 
 def decode_slice(document: bytes) -> ParsedSlice:

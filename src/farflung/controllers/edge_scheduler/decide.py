@@ -13,12 +13,14 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES, SOURCE_PLACEMENT
+from farflung.apis.edge.authors import Author
+from farflung.apis.edge.names import AUTHOR, EDGE_PLACEMENTS, PLACE, SINGLE_PLACEMENT_SLICES, SOURCE_PLACEMENT
+from farflung.apis.kcp.names import LOCATIONS
 from farflung.lib.words import count
 from farflung.machinery import names
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Obj, go_quote
 from farflung.placement.resolve import Resolution
 from farflung.placement.types import (
     DIGITS,
@@ -248,16 +250,66 @@ def _ready(placement: Placement, resolution: Resolution) -> Obj:
             f"destinations stay, because the edge scheduler fails to process {shown}; change or delete that object, "
             'and report the scheduler\'s log line "engine failed and will be rebuilt"',
         )
+    if placement.author is None:
+        return _condition(
+            "False",
+            "Warning",
+            "AuthorUnknown",
+            "its author is not recorded, so it keeps its destinations and gets no new ones; a user who may place on "
+            f"its Locations has to change its spec, or to run: {claim(placement.key.name)}",
+        )
+    if resolution.undecided:
+        return _condition(
+            "False",
+            "Error",
+            "AccessReviewFailed",
+            "it keeps its destinations and gets no new ones, because the edge scheduler cannot review on which "
+            "Locations its author may place; report the scheduler's log line \"placing-rights controller didn't sync\"",
+        )
+    return _ready_if_enough(placement, resolution)
+
+
+def _ready_if_enough(placement: Placement, resolution: Resolution) -> Obj:
     matching = resolution.matching
     match = "matches" if matching == 1 else "match"
+    left_out = _left_out(placement.author) if resolution.left_out and placement.author is not None else None
+    further = "" if left_out is None else f"; {left_out.message}"
     if placement.number is not None and resolution.chosen < placement.number:
-        found = f"{resolution.chosen} of {count(placement.number, 'Location')} can be used; {matching} {match}"
+        found = f"{resolution.chosen} of {count(placement.number, 'Location')} can be used; {matching} {match}{further}"
         return _condition("False", "Warning", "NotEnoughLocations", found)
     if not resolution.destinations:
+        if left_out is not None and not matching:
+            return _condition("False", "Warning", left_out.reason, left_out.message)
         nothing = "has no" if matching == 1 else "none of them has a"
         found = f"{count(matching, 'Location')} {match}, and {nothing} SyncTarget that can be used"
-        return _condition("False", "Warning", "NoDestinations", found if matching else "no Location matches")
-    return {"type": READY, "status": "True", "reason": "Resolved"}
+        return _condition(
+            "False", "Warning", "NoDestinations", f"{found}{further}" if matching else "no Location matches"
+        )
+    ready = {"type": READY, "status": "True", "reason": "Resolved"}
+    return ready if left_out is None else ready | {"message": left_out.message}
+
+
+class _LeftOut(NamedTuple):
+    reason: str
+    message: str
+
+
+def _left_out(author: Author) -> _LeftOut:
+    """Why matching Locations are left out.  Does not say which or how many, because they are other tenants'."""
+    if not author.user:
+        message = "the edge scheduler does not trust this workspace: name it with --trust-workspaces"
+        return _LeftOut("WorkspaceNotTrusted", message)
+    return _LeftOut(
+        "PlacingNotAllowed",
+        f"matching Locations are left out, because the author of the spec, {go_quote(author.user)}, may not place "
+        f'there; ask their owners for the verb "{PLACE}" on {LOCATIONS.plural}.{LOCATIONS.group} and for access to '
+        "their workspace",
+    )
+
+
+def claim(name: str) -> str:
+    """The command that makes its user the author of an EdgePlacement without one."""
+    return f"kubectl annotate edgeplacement {name} {AUTHOR}=me"
 
 
 def _condition(status: str, severity: str, reason: str, message: str) -> Obj:

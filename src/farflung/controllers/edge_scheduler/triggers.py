@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from farflung.controllers.placing_rights.decide import RightKey
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution, Resolver
-from farflung.placement.types import Location, Placement, ScheduledTarget
+from farflung.placement.types import Location, Placement, PlacingRight, ScheduledTarget
 from farflung.runtime import cache
 from farflung.runtime.cache import CacheChange
 
@@ -42,6 +43,7 @@ class Triggers:
         self._waiting: dict[ObjectKey, Placement] | None = {}  #: None after `begin`
         self._pending: dict[ObjectKey, dict[Trigger, None]] = {}
         self._slices: dict[ObjectKey, set[cache.Key]] = {}  #: the slices of a placement, which need not exist
+        self._waiting_for: dict[RightKey, set[ObjectKey]] = {}  #: placements that were not resolved without that right
 
     @property
     def has_begun(self) -> bool:
@@ -99,6 +101,28 @@ class Triggers:
         named = sorted(ObjectKey(cluster, name) for name in before | after)
         concerned = [key for key in named if self.engine.placement(key) is not None]
         yield from self._because(SLICE, ObjectKey(cluster, change.key.name), concerned)
+
+    # --- rights of authors ------------------------------------------------------------------------
+
+    def missing_rights(self, placement: Placement) -> list[RightKey]:
+        """The rights that are not known and decide its destinations.  `waiting` has the placement until they are."""
+        author = placement.author
+        found = (
+            [] if author is None else [RightKey(author, one) for one in sorted(self.engine.undecided(placement.key))]
+        )
+        for key in found:
+            self._waiting_for.setdefault(key, set()).add(placement.key)
+        return found
+
+    def waiting(self, key: RightKey) -> Iterable[ObjectKey]:
+        return sorted(self._waiting_for.get(key, ()))
+
+    def on_right(self, key: RightKey, right: PlacingRight) -> Iterator[ObjectKey]:
+        """Placements that waited keep their trigger."""
+        waiting = self._waiting_for.pop(key, set())
+        concerned = self.engine.put_right(*key, right)
+        yield from sorted(waiting)
+        yield from self._because("PlacingRight", ObjectKey(key.cluster, key.author.user), concerned - waiting)
 
     def _because(self, kind: str, key: ObjectKey, concerned: Iterable[ObjectKey]) -> Iterator[ObjectKey]:
         trigger = Trigger(kind, text(key))
