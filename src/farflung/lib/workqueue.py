@@ -20,18 +20,24 @@ class FairKeys(Generic[K]):
     def __init__(self, group_of: Callable[[K], str]) -> None:
         self._group_of = group_of
         self._queue: FairQueue[K] = FairQueue({})
+        self._groups: dict[K, str] = {}  #: of keys that are queued, or were not charged yet
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def append(self, key: K) -> None:
-        self._queue.push((self._group_of(key),), key)
+        group = self._groups[key] = self._group_of(key)
+        self._queue.push((group,), key)
 
     def popleft(self) -> K:
         return self._queue.pop()
 
     def charge(self, key: K, seconds: float) -> None:
-        self._queue.charge((self._group_of(key),), seconds)
+        self._queue.charge((self._groups.get(key, ""),), seconds)
+
+    def forget(self, key: K) -> None:
+        """The key was charged, and is not queued again."""
+        self._groups.pop(key, None)
 
 
 class WorkQueue(Generic[K]):
@@ -101,6 +107,7 @@ class WorkQueue(Generic[K]):
         finally:
             if self._fair is not None:
                 self._fair.charge(key, self._monotonic() - began)
+                self._fair.forget(key)
             self._held.discard(key)
             if key in self._wanted:
                 self._waiting.append(key)

@@ -53,7 +53,6 @@ class CopyQueue:
     def __init__(self, workspace_of: Callable[[Copy], str]) -> None:
         self._copies: set[Copy] = set()
         self._turns: FairKeys[Copy] = FairKeys(workspace_of)
-        self.charge = self._turns.charge
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -67,6 +66,12 @@ class CopyQueue:
         copy = self._turns.popleft()
         self._copies.remove(copy)
         return copy
+
+    def charge(self, copy: Copy, seconds: float) -> None:
+        """The time that a popped copy took."""
+        self._turns.charge(copy, seconds)
+        if copy not in self._copies:
+            self._turns.forget(copy)
 
 
 class StatusSummarizer:
@@ -238,7 +243,10 @@ class StatusSummarizer:
 
     def _workspace_of(self, copy: Copy) -> str:
         """Of one of its sources."""
-        request = next(iter(self._known.engine.requests(copy.mailbox, copy.part)), None)
+        try:
+            request = next(iter(self._known.engine.requests(copy.mailbox, copy.part)), None)
+        except Exception:  # digesting the copy fails in the same way, and has the engine rebuilt
+            return ""
         return "" if request is None else request.placement.cluster
 
     def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
