@@ -19,9 +19,9 @@ from platform_harness import ALICE, APIS, BOB, MASTER, OPERATOR, RBAC, PlatformH
 from seed_machine import MACHINE
 
 from farflung.apis.edge.names import PROJECTED
+from farflung.hub.auth import virtual_machines as machines
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
-from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machines.object_readers import SubjectDecoder
 from farflung.syncer.manifest import HOME, policy_objects

@@ -10,7 +10,7 @@ from hub_harness import ADMIN_TOKEN, STRATEGIC_PATCH, TABLE, USER_TOKEN, Answer
 from seed_machine import MACHINE
 from workspaces_harness import LocalWorkspaces
 
-from farflung.hub.tenancy import virtual_machines as machines
+from farflung.hub.auth import virtual_machines as machines
 from farflung.machinery.errors import Obj
 
 BINDINGS = "/apis/apis.kcp.io/v1alpha1/apibindings"

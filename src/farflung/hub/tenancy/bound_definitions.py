@@ -15,12 +15,12 @@ from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.globalscheduler.pods import machine_cells
 from farflung.apis.kcp import compute
 from farflung.apis.resource import ALL_VERBS, Resource, Subresource
+from farflung.hub.auth import virtual_machines as machines
+from farflung.hub.auth.virtual_machines import PODS, machine_rules
 from farflung.hub.catalog.custom_kinds import Definition
 from farflung.hub.catalog.kinds import Kind, shape_of
-from farflung.hub.tenancy import virtual_machines as machines
 from farflung.hub.tenancy.bound_rules import KCP_ACCEPTS, with_builtin_rules
 from farflung.hub.tenancy.resource_schemas import as_definition
-from farflung.hub.tenancy.virtual_machines import PODS, machine_rules
 from farflung.machinery.errors import Obj
 from farflung.store.base import Revision
 

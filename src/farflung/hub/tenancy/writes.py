@@ -14,6 +14,7 @@ from farflung.apis.kcp.names import (
     TENANCY_GROUP,
     ExportReference,
 )
+from farflung.hub.auth import virtual_machines as machines
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import CHANGES, CREATE, DELETE, UPDATE, WRITES, Applies, Stage, Step, Write
@@ -24,7 +25,6 @@ from farflung.hub.tenancy import guards
 from farflung.hub.tenancy import initializer_views as initializing
 from farflung.hub.tenancy import placement_authors as authors
 from farflung.hub.tenancy import resource_schemas as schemas
-from farflung.hub.tenancy import virtual_machines as machines
 from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.home_workspaces import NAME as HOME
