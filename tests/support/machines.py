@@ -17,6 +17,7 @@ from farflung.client.transport import OutgoingRequest
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.machines.engine.values import Flavor
+from farflung.machines.failover import FailoverOptions
 
 GROUP = "globalscheduler.com"
 CLUSTERS = f"/apis/{GROUP}/v1/namespaces/default/clusters"
@@ -54,7 +55,9 @@ def allocation(name: str, *stacks: dict[str, int], replicas: int = 1, selector: 
 
 
 class Machines:
-    def __init__(self, fleet: Fleet, home: str, shop: str) -> None:
+    def __init__(self, fleet: Fleet, home: str, shop: str, tolerated: float) -> None:
+        """`tolerated`: seconds for which new machines tolerate an unhealthy Cluster."""
+        self._tolerated = tolerated
         self.fleet = fleet
         self.home = home
         self.shop = shop
@@ -105,6 +108,9 @@ class Machines:
         await self.of_home("PATCH", f"{CLUSTERS}/{name}/status", {"status": {"phase": phase}}, content_type=MERGE_PATCH)
 
     async def machine(self, name: str, *flavors: str, **how: Any) -> Obj:
+        tolerated = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": int(self._tolerated)}
+        taints = ("not-ready", "unreachable")
+        how.setdefault("tolerations", [{"key": f"node.kubernetes.io/{taint}", **tolerated} for taint in taints])
         return await self.of_shop("POST", PODS, machine(name, *flavors, **how))
 
     async def pod(self, name: str) -> Obj:
@@ -194,7 +200,8 @@ async def machines(*, start: bool = True, **setting: Any) -> AsyncIterator[Machi
             for export in ("kubernetes", GROUP):
                 await one.hub.bind(cluster, export, "root:compute", export, by=OPERATOR)
             found.append(cluster)
-        world = Machines(one, *found)
+        home, shop = found
+        world = Machines(one, home, shop, setting.get("failover", FailoverOptions()).tolerated)
         for cluster in found:
             await one.eventually(partial(is_served, one, cluster), "the APIs")
         if start:

@@ -192,6 +192,8 @@ def _bare_pod(pod: Section) -> Obj:
     if not spec:
         return {**pod}
     bare = _without(spec, ["nodeName"])
+    if "virtualMachine" in spec and not spec.get("priority"):
+        bare.pop("priority", None)  # the cluster has a default of its own
     if injected := _injected(spec):
         names = {one["name"] for one in injected}
         _put(bare, "volumes", [one for one in spec["volumes"] if one not in injected])

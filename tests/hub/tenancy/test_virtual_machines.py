@@ -10,7 +10,7 @@ from hub_harness import ADMIN_TOKEN, STRATEGIC_PATCH, TABLE, USER_TOKEN, Answer
 from seed_machine import MACHINE
 from workspaces_harness import LocalWorkspaces
 
-from farflung.hub.auth import virtual_machines as machines
+from farflung.apis.globalscheduler.machines import machine_update_errors
 from farflung.machinery.errors import Obj
 
 BINDINGS = "/apis/apis.kcp.io/v1alpha1/apibindings"
@@ -59,6 +59,12 @@ spec:
     operator: globalscheduler
     strategy: {location_strategy: discrete}
 """
+
+
+TOLERATIONS: list[Obj] = [
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for taint in ("not-ready", "unreachable")
+]
 
 
 def demo(name: str = "demovm", **machine: Any) -> Obj:
@@ -134,7 +140,51 @@ async def shop() -> Shop:
 async def test_the_demo_is_created_as_it_is(shop: Shop) -> None:
     answer = await shop.create(yaml.safe_load(MACHINE))
     assert answer.status == 201, answer.body
-    assert answer.json["spec"] == yaml.safe_load(MACHINE)["spec"]
+    assert answer.json["spec"] == {**yaml.safe_load(MACHINE)["spec"], "priority": 0, "tolerations": TOLERATIONS}
+    assert answer.json["status"] == {"phase": "Pending"}
+    [entry] = answer.json["metadata"]["managedFields"]
+    assert entry["fieldsV1"]["f:spec"].keys() == {".", "f:virtualMachine"}
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "added"),
+    [
+        ([], TOLERATIONS),
+        ([{"key": "a", "operator": "Exists"}], TOLERATIONS),
+        ([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 7}], TOLERATIONS[1:]),
+        ([{"operator": "Exists"}], []),
+    ],
+)
+async def test_a_machine_tolerates_an_unhealthy_cluster_for_five_minutes(
+    shop: Shop, tolerations: list[Obj], added: list[Obj]
+) -> None:
+    pod = demo()
+    pod["spec"] |= {"priority": -3, "tolerations": tolerations}
+    spec = (await shop.create(pod)).json["spec"]
+    assert (spec["priority"], spec["tolerations"]) == (-3, [*tolerations, *added])
+
+
+@pytest.mark.parametrize("tolerations", ["all", [7], {"a": 1}])
+async def test_tolerations_of_another_type_are_refused(shop: Shop, tolerations: Any) -> None:
+    pod = demo()
+    pod["spec"]["tolerations"] = tolerations
+    answer = await shop.create(pod)
+    assert (answer.status, "spec.tolerations" in answer.message) == (422, True)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"edge.kcp.io/projected": "yes"}},
+        {"annotations": {"edge.kcp.io/upsynced": "Pod/default/demovm"}},
+    ],
+)
+async def test_copies_of_machines_are_left_as_they_are(shop: Shop, metadata: Obj) -> None:
+    pod = demo()
+    pod["metadata"] |= metadata
+    answer = await shop.create(pod)
+    assert answer.json["spec"] == demo()["spec"]
+    assert "status" not in answer.json
 
 
 async def test_everything_that_a_machine_may_say_is_kept(shop: Shop) -> None:
@@ -178,7 +228,7 @@ async def test_everything_that_a_machine_may_say_is_kept(shop: Shop) -> None:
     pod["spec"] |= {"resourceType": "vm", "nics": [{"name": "private"}], "priority": 5}
     answer = await shop.create(pod)
     assert answer.status == 201, answer.body
-    assert answer.json["spec"] == pod["spec"]
+    assert answer.json["spec"] == {**pod["spec"], "tolerations": TOLERATIONS}
     status = {
         "phase": "Pending",
         "assignedScheduler": {"name": "scheduler1"},
@@ -262,9 +312,9 @@ async def test_what_a_cluster_was_chosen_by_stays_while_a_machine_is_bound(shop:
 
 def test_what_was_wrong_before_may_stay_so() -> None:
     old = {**containers("x"), "spec": {**demo()["spec"], "containers": [{"name": "a", "image": "b"}]}}
-    assert not machines.machine_update_errors({**old, "metadata": {"labels": {"a": "b"}}}, old)
+    assert not machine_update_errors({**old, "metadata": {"labels": {"a": "b"}}}, old)
     worse = {**old, "spec": {**old["spec"], "initContainers": [{"name": "a"}]}}
-    assert [str(one) for one in machines.machine_update_errors(worse, old)] == [
+    assert [str(one) for one in machine_update_errors(worse, old)] == [
         "spec.initContainers: Forbidden: may not be set if virtualMachine is"
     ]
 

@@ -19,7 +19,7 @@ from farflung.apis.core.pod_context import PodContext
 from farflung.apis.core.resources import check_amounts, check_pod_requirements, default_requests, service_class
 from farflung.apis.core.security import OPERATING_SYSTEM, POD_SECURITY, check_host_processes, containers_of
 from farflung.apis.core.volumes import check_volumes, default_volume
-from farflung.apis.names import POD_SCHEDULED
+from farflung.apis.names import NO_EXECUTE, NOT_READY_TAINT, POD_SCHEDULED, UNREACHABLE_TAINT
 from farflung.apis.rows import (
     ITSELF,
     Always,
@@ -78,6 +78,8 @@ PLAIN: Final = frozenset(
     }
 )  # fmt: skip
 DEFAULT_GRACE: Final = 30
+TOLERATED: Final = (NOT_READY_TAINT, UNREACHABLE_TAINT)
+TOLERATION_SECONDS: Final = 300
 IMMUTABLE_SPEC: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -537,6 +539,23 @@ def _warnings(new: Obj, old: Obj | None) -> list[str]:
     if old is not None and old.get("spec") == new.get("spec"):
         return []
     return pod_spec_warnings(spec_of(new), "spec")
+
+
+# --- tolerations ----------------------------------------------------------------------------------
+
+
+def add_tolerations(pod: Obj) -> None:
+    """A pod tolerates a node that is not ready or not reachable for five minutes, unless it has such tolerations."""
+    spec = pod["spec"]
+    tolerations = spec.get("tolerations") or []
+    handled = {t.get("key", "") for t in tolerations if t.get("effect", "") in (NO_EXECUTE, "")}
+    missing = [key for key in TOLERATED if key not in handled and "" not in handled]
+    if missing:
+        spec["tolerations"] = [*tolerations, *map(_toleration, missing)]
+
+
+def _toleration(key: str) -> Obj:
+    return {"key": key, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": TOLERATION_SECONDS}
 
 
 POD_RULES: Final = Rules(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.names import NO_EXECUTE, NOT_READY_TAINT, UNREACHABLE_TAINT
+from farflung.apis.core.pods import add_tolerations
 from farflung.apis.validation import spec_of
 from farflung.machinery.errors import ApiError, Obj, forbidden
 
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105
 TOKEN_VOLUME: Final = "kube-api-access-"  # noqa: S105
 TOKEN_SECONDS: Final = 3607
-TOLERATED: Final = (NOT_READY_TAINT, UNREACHABLE_TAINT)
-TOLERATION_SECONDS: Final = 300
 
 
 def account_name(pod: Obj) -> str:
@@ -80,21 +78,6 @@ def _token_volume(name: str) -> Obj:
         {"downwardAPI": {"items": [namespace]}},
     ]
     return {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}
-
-
-def add_tolerations(pod: Obj) -> None:
-    """A pod tolerates a node that is not ready or not reachable for five minutes, unless it has such tolerations.
-    This holds for updates too."""
-    spec = pod["spec"]
-    tolerations = spec.get("tolerations") or []
-    handled = {t.get("key", "") for t in tolerations if t.get("effect", "") in (NO_EXECUTE, "")}
-    missing = [key for key in TOLERATED if key not in handled and "" not in handled]
-    if missing:
-        spec["tolerations"] = [*tolerations, *map(_toleration, missing)]
-
-
-def _toleration(key: str) -> Obj:
-    return {"key": key, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": TOLERATION_SECONDS}
 
 
 def add_priority(pod: Obj, priority_class: Obj | None) -> None:

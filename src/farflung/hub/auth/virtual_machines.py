@@ -12,26 +12,20 @@ status.  Users with permission to delete EdgePlacements may delete deliveries, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from farflung.apis.edge.names import EDGE_GROUP, PROJECTED
+from farflung.apis.globalscheduler.machines import BINDING_FIELDS, is_virtual_machine
 from farflung.apis.globalscheduler.names import DELIVERS_TO, DELIVERY_PREFIX, GLOBALSCHEDULER_GROUP
 from farflung.apis.resource import Resource
-from farflung.apis.validation import Rules
+from farflung.apis.validation import spec_of
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import User
-from farflung.machinery.errors import FieldError, Obj, field_forbidden, forbidden, invalid_value, required
+from farflung.machinery.errors import Obj, forbidden
 
 PODS: Final = ("", "pods")
 BINDING: Final = "binding"
-#: fields that only Pods with containers have
-CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
-#: fields that the scheduler used to choose a Cluster: of the machine, and of the Pod
-SCHEDULED_MACHINE_FIELDS: Final = ("flavors", "needEIP", "resourceCommonInfo")
-SCHEDULED_POD_FIELDS: Final = ("nodeSelector",)
-BINDING_FIELDS: Final = ("nodeName", "clusterName")
 SCHEDULER_PREFIX: Final = f"{GLOBALSCHEDULER_GROUP}/"  #: prefix of labels and annotations that the scheduler writes
 FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: phases without reserved capacity
 MOST_SHOWN: Final = 8  #: paths in a message
@@ -39,66 +33,6 @@ PLACEMENTS: Final = (EDGE_GROUP, "edgeplacements")
 ALLOCATIONS: Final = (GLOBALSCHEDULER_GROUP, "allocations")
 #: the permission to bind machines and Allocations
 BINDING_PERMISSION: Final = {PODS: ("create", BINDING), ALLOCATIONS: ("update", "status")}
-
-
-# --- validation -----------------------------------------------------------------------------------
-
-
-def machine_rules(rules: Rules) -> Rules:
-    """Validate machines after the schema's rules."""
-    return replace(
-        rules,
-        validate_create=lambda new: rules.validate_create(new) or machine_errors(new),
-        validate_update=lambda new, old: rules.validate_update(new, old) or machine_update_errors(new, old),
-    )
-
-
-def spec_of(pod: Obj) -> Obj:
-    return pod.get("spec") or {}
-
-
-def machine_errors(pod: Obj) -> list[FieldError]:
-    """A Pod has either containers or a virtual machine."""
-    spec = spec_of(pod)
-    if "virtualMachine" not in spec:
-        empty = not spec.get("containers")
-        return [required("spec.containers", "a Pod has containers, or is a virtualMachine")] if empty else []
-    why = "may not be set if virtualMachine is"
-    found = [field_forbidden(f"spec.{field}", why) for field in CONTAINER_FIELDS if spec.get(field)]
-    if spec.get("resourceType") not in (None, "", "vm"):
-        found.append(
-            invalid_value("spec.resourceType", spec["resourceType"], "must be vm or empty for a virtual machine")
-        )
-    return found
-
-
-def machine_update_errors(new: Obj, old: Obj) -> list[FieldError]:
-    """Errors that the old object had are accepted."""
-    found = machine_errors(new)
-    if found:
-        known = machine_errors(old)
-        found = [one for one in found if one not in known]
-    return found or list(_changed_decision_fields(spec_of(new), spec_of(old)))
-
-
-def _changed_decision_fields(spec: Obj, before: Obj) -> Iterator[FieldError]:
-    """Errors for changes of fields that the scheduler based its decision on."""
-    machine, was = spec.get("virtualMachine"), before.get("virtualMachine")
-    if (machine is None) != (was is None):
-        yield field_forbidden("spec.virtualMachine", "a Pod may not become a virtual machine, or cease to be one")
-    if machine is None or was is None or not (is_bound(spec) and is_bound(before)):
-        return
-    why = "may not be changed while the virtual machine is bound"
-    for field in SCHEDULED_MACHINE_FIELDS:
-        if machine.get(field) != was.get(field):
-            yield field_forbidden(f"spec.virtualMachine.{field}", why)
-    for field in SCHEDULED_POD_FIELDS:
-        if spec.get(field) != before.get(field):
-            yield field_forbidden(f"spec.{field}", why)
-
-
-def is_bound(spec: Obj) -> bool:
-    return any(spec.get(field) for field in BINDING_FIELDS)
 
 
 # --- bindings -------------------------------------------------------------------------------------
@@ -115,7 +49,7 @@ def binding_fields(pod: Obj) -> dict[str, Any]:
     metadata, spec = pod["metadata"], spec_of(pod)
     labels = metadata.get("labels") or {}
     found = _noted("labels", labels)
-    if spec.get("virtualMachine") is None:
+    if not is_virtual_machine(pod):
         return found
     found |= _noted("annotations", metadata.get("annotations") or {})
     found |= {f"spec.{field}": spec[field] for field in BINDING_FIELDS if spec.get(field)}
@@ -185,10 +119,9 @@ def check_priority(
 
 def priority_of(obj: Obj) -> int:
     """The priority of a machine or an Allocation; 0 for other Pods."""
-    spec = obj.get("spec") or {}
-    if obj.get("kind") == "Pod" and spec.get("virtualMachine") is None:
+    if obj.get("kind") == "Pod" and not is_virtual_machine(obj):
         return 0
-    return spec.get("priority") or 0
+    return spec_of(obj).get("priority") or 0
 
 
 # --- deliveries -----------------------------------------------------------------------------------

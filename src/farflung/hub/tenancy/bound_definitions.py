@@ -12,11 +12,12 @@ import orjson
 
 from farflung.apis.apiextensions import kinds
 from farflung.apis.builtin.kinds import BUILTIN
+from farflung.apis.globalscheduler.machines import machine_rules
 from farflung.apis.globalscheduler.pods import machine_cells
 from farflung.apis.kcp import compute
 from farflung.apis.resource import ALL_VERBS, Resource, Subresource
 from farflung.hub.auth import virtual_machines as machines
-from farflung.hub.auth.virtual_machines import PODS, machine_rules
+from farflung.hub.auth.virtual_machines import PODS
 from farflung.hub.catalog.custom_kinds import Definition
 from farflung.hub.catalog.kinds import Kind, shape_of
 from farflung.hub.tenancy.bound_rules import KCP_ACCEPTS, with_builtin_rules

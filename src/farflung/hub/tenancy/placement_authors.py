@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from farflung.apis.edge.authors import Author
 from farflung.apis.edge.names import AUTHOR, EDGE_GROUP, PLACE, PROJECTED
+from farflung.apis.globalscheduler.machines import BINDING_FIELDS
 from farflung.apis.kcp.names import SCHEDULING_GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.auth.virtual_machines import BINDING_FIELDS, is_machine, is_placement
+from farflung.hub.auth.virtual_machines import is_machine, is_placement
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import Write
 from farflung.hub.request.attributes import Attributes
