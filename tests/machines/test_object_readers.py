@@ -483,3 +483,23 @@ def test_whatever_comes_is_read_or_refused(obj: Any) -> None:
         else:
             assert all(item.flavors and item.number >= 1 for item in request.items)
             hash((request.items, request.selector))
+
+
+# --- the Cluster in annotations -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "site"),
+    [
+        ("clouds|default/az1", SiteKey("clouds", "default", "az1")),
+        ("az1", SiteKey("", "", "az1")),
+        ("|/az1", SiteKey("", "", "az1")),  # as earlier versions wrote the site of a file
+        ("", None),
+        ("|", None),
+        ("clouds|default/", None),
+        ("default/az1", None),
+    ],
+)
+def test_the_cluster_of_a_binding_is_read_from_its_annotation(text: str, site: SiteKey | None) -> None:
+    assert SiteKey.parse(text) == site
+    assert site is None or SiteKey.parse(site.annotation) == site

@@ -133,9 +133,9 @@ def bound_pod_status(obj: Obj, reason: str, message: str, now: str) -> Obj | Non
 
 def is_bound(obj: Obj) -> bool:
     """Whether this scheduler bound it."""
-    noted, spec = (obj["metadata"].get("annotations") or {}).get(BOUND_CLUSTER, ""), obj.get("spec") or {}
-    name = spec.get("nodeName") or spec.get("clusterName")
-    return bool(name) and noted.endswith(f"/{name}")
+    site = SiteKey.parse((obj["metadata"].get("annotations") or {}).get(BOUND_CLUSTER, ""))
+    spec = obj.get("spec") or {}
+    return site is not None and site.name == (spec.get("nodeName") or spec.get("clusterName"))
 
 
 def is_returned(annotations: Mapping[str, str] | None) -> bool:

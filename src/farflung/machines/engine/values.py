@@ -37,15 +37,15 @@ class SiteKey(NamedTuple):
 
     @property
     def annotation(self) -> str:
-        """The text in annotations: `<logical cluster>|<namespace>/<name>`."""
-        return f"{self.cluster}|{self.namespace}/{self.name}"
+        """The text in annotations: `<logical cluster>|<namespace>/<name>`; of a site from a file the name."""
+        return f"{self.cluster}|{self.namespace}/{self.name}" if self.cluster or self.namespace else self.name
 
     @classmethod
     def parse(cls, annotation: str) -> SiteKey | None:
         """None if the text is invalid."""
-        cluster, bar, rest = annotation.partition("|")
-        namespace, _, name = rest.rpartition("/")
-        return cls(cluster, namespace, name) if bar and name else None
+        cluster, bar, rest = annotation.rpartition("|")
+        namespace, slash, name = rest.rpartition("/")
+        return cls(cluster, namespace, name) if name and (bar or not slash) else None
 
 
 class Geo(Struct, frozen=True, gc=False):
