@@ -43,6 +43,7 @@ class PlacementTranslator:
         self.controller: Controller[WorkKey] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
+        self.controller.queue.share(self._workspace_of)  # copies and customizations of one may be many and expensive
         self._statuses: Controller[StatusKey] = Controller(
             f"{NAME}-status", self._write_status, workers=2, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
@@ -94,6 +95,19 @@ class PlacementTranslator:
         for work in works:
             if isinstance(work, StatusKey):
                 self._on_status(work)
+
+    def _workspace_of(self, work: WorkKey) -> str:
+        """Of one source of a copy; empty: the work of no workspace."""
+        match work:
+            case Copy():
+                try:
+                    request = next(iter(self._known.engine.requests(work.mailbox, work.part)), None)
+                except Exception:  # writing the copy fails in the same way, and has the engine rebuilt
+                    return ""
+                return "" if request is None else request.placement.cluster
+            case DiscoveryKey():
+                return work.cluster
+        return ""
 
     def _on_status(self, status: StatusKey) -> None:
         if status.placement in self._known.placements:
