@@ -141,14 +141,15 @@ class OpenAPI:
         return respond(request, self._document(name, media), media, tag, forever)
 
     def _url(self, prefix: str, name: str) -> str:
+        """Raises TurnOver if the current task has an allowance, and made another document in this turn."""
+        if (name, JSON) not in self._kept:
+            spend(TURN_WORK)
         return f"{prefix}/openapi/v3/{quote(name)}?hash={self._document(name, JSON).tag}"
 
     def _document(self, name: str, media: str) -> Document:
-        """A version 3 document by its name; without a name the version 2 document.  Raises TurnOver if the current task
-        has an allowance, and made another document in this turn."""
+        """A version 3 document by its name; without a name the version 2 document."""
         document = self._kept.get((name, media))
         if document is None:
-            spend(TURN_WORK)
             resources = documents.resources_of(self._catalog, name) if name else tuple(self._catalog)
             document = self._shelf.get(name, media, resources, lambda: self._made(name, media, resources))
             self._kept[name, media] = document
