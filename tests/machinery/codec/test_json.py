@@ -163,6 +163,32 @@ def test_duplicates_are_found_just_when_there_are_any(text: str) -> None:
     assert parsed.value == twin.value
 
 
+@pytest.mark.parametrize("depth", [300, 500, 1000, 100_000])
+def test_a_duplicate_may_hide_any_depth(depth: int) -> None:
+    """The value that replaces it is shallow."""
+    body = b'{"a":%b%b,"a":1}' % (b"[" * depth, b"]" * depth)
+    try:
+        assert parse(body).value == {"a": 1}
+    except Malformed as refused:
+        assert refused.why == "exceeded max depth"
+
+
+def test_the_first_duplicates_are_described_and_not_at_any_length() -> None:
+    few = b",".join(b'"k%d":1,"k%d":2' % (at, at) for at in range(5_000))
+    assert parse(b'{"a":{%b}}' % few).problems == [f'duplicate field "a.k{at}"' for at in range(100)]
+    problems = parse(b'{"%b":{%b}}' % (b"k" * 50_000, few)).problems
+    assert len(problems) == 6
+    assert problems[0].endswith('k.k0"')
+
+
+def test_many_duplicates_of_a_large_object_cost_as_much_as_the_text_is_long() -> None:
+    """If each copied the object, this would take an hour."""
+    large = b",".join(b'"k%d":1' % at for at in range(100_000))
+    value = parse(b'{"a":{%b}%b,"a":{"k0":2}}' % (large, b',"a":{}' * 200_000)).value
+    assert len(value["a"]) == 100_000
+    assert value["a"]["k0"] == 2
+
+
 @given(st.binary() | st.text(alphabet='{}[]:,"\\u0123aetrufalsn .-+eE').map(str.encode))
 def test_any_bytes_are_json_or_refused(body: bytes) -> None:
     try:

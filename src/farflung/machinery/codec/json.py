@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from farflung.machinery.errors import Malformed, go_quote
+from farflung.machinery.schema.walk import MOST_PROBLEM_TEXT, MOST_PROBLEMS, Path, path_text, steps_of
 
 DEEPEST: Final = 254  #: levels; orjson cannot write more
 TOO_DEEP: Final = "exceeded max depth"
@@ -41,9 +42,12 @@ def parse(body: bytes, *, typed: bool = True) -> Parsed:
         raise Malformed(TOO_DEEP) from None
     if _has_distinct_keys(body, value):
         return Parsed(value, [])
-    pairs = json.loads(body, object_pairs_hook=_Pairs, parse_int=_number, parse_float=float)
-    problems: dict[str, None] = {}
-    return Parsed(_united(pairs, "", problems, typed), list(problems))
+    duplicates = _Duplicates(typed)
+    try:
+        pairs = json.loads(body, object_pairs_hook=_Pairs, parse_int=_number, parse_float=float)
+        return Parsed(duplicates.united(pairs, None), list(duplicates.problems))
+    except RecursionError:  # in a value that a duplicate replaces
+        raise Malformed(TOO_DEEP) from None
 
 
 def parse_object(body: bytes, *, typed: bool = False) -> Parsed:
@@ -90,25 +94,45 @@ def _number(digits: str) -> int | float:
     return exact if -(2**63) <= exact < 2**64 else number
 
 
-def _united(value: Any, path: str, problems: dict[str, None], typed: bool) -> Any:
-    if type(value) is list:
-        return [_united(item, f"{path}[{index}]", problems, typed) for index, item in enumerate(value)]
-    if type(value) is not _Pairs:
-        return value
-    united: dict[str, Any] = {}
-    for name, item in value:
-        inner = f"{path}.{name}" if path else name
-        if name in united:
-            problems[f"duplicate field {go_quote(inner)}"] = None
-        new = _united(item, inner, problems, typed)
-        united[name] = _merged(united.get(name), new) if typed else new
-    return united
+class _Duplicates:
+    """Makes objects of pairs, and describes the first duplicate fields."""
+
+    def __init__(self, typed: bool) -> None:
+        self._typed = typed
+        self._described = 0  #: characters
+        self.problems: dict[str, None] = {}
+
+    def united(self, value: Any, path: Path) -> Any:
+        if type(value) is list:
+            return [self.united(item, (path, index)) for index, item in enumerate(value)]
+        if type(value) is not _Pairs:
+            return value
+        united: dict[str, Any] = {}
+        for name, item in value:
+            inner = (path, name)
+            if name in united:
+                self._describe(inner)
+            new = self.united(item, inner)
+            if not (self._typed and type(united.get(name)) is dict and type(new) is dict):
+                united[name] = new
+            else:
+                _merge(united[name], new)
+        return united
+
+    def _describe(self, path: Path) -> None:
+        if self._described < MOST_PROBLEM_TEXT and len(self.problems) < MOST_PROBLEMS:
+            problem = f"duplicate field {go_quote(path_text(steps_of(path)))}"
+            self._described += len(problem)
+            self.problems[problem] = None
 
 
-def _merged(old: Any, new: Any) -> Any:
-    if type(old) is not dict or type(new) is not dict:
-        return new
-    return {**old, **{name: _merged(old.get(name), item) for name, item in new.items()}}
+def _merge(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Into the old one, which may be large, while there may be many new ones."""
+    for name, item in new.items():
+        if type(old.get(name)) is dict and type(item) is dict:
+            _merge(old[name], item)
+        else:
+            old[name] = item
 
 
 # --- what orjson does not read ------------------------------------------------------------------------

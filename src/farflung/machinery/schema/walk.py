@@ -18,7 +18,8 @@ Problems = list[tuple[Path, str]]  #: unknown fields: the path of an object, and
 Convert = Callable[[Any, Path, Problems], Any]  #: the conversion of a value that is not null
 Make = Callable[[], Any]  #: makes the value of an unset field
 
-MOST_PROBLEMS: Final = 100
+MOST_PROBLEMS: Final = 100  #: that are described …
+MOST_PROBLEM_TEXT: Final = 256 * 1024  #: … until they have so many characters together
 MOST_PLANS: Final = 512  #: of one type …
 LARGEST_PLAN: Final = 64  #: … with so many fields: clients choose which fields they set, and must not fill the memory
 
