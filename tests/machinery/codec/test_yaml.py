@@ -126,6 +126,13 @@ def test_aliases_do_not_explode() -> None:
     assert why(bomb()) == "yaml: document contains excessive aliasing"
 
 
+@pytest.mark.parametrize("alias", ["*a", "{*a : 1}", "[{b: *a}]"])
+def test_aliases_of_a_long_text_do_not_explode(alias: str) -> None:
+    text = f"a: &a {'x' * 10_000}\nb: [{f'{alias}, ' * 1_000}]"
+    assert why(text) == "yaml: document contains excessive aliasing"
+    assert len(read(text.replace(f"{alias}, " * 999, ""))["a"]) == 10_000
+
+
 @pytest.mark.parametrize("opening", ["[", "- ", "{a: ", "a: &a [", "? - "])
 def test_what_is_too_deep_is_refused(opening: str) -> None:
     with pytest.raises(Malformed):

@@ -174,16 +174,15 @@ class _Reader:
         value = self._anchors[anchor]
         if value is UNFINISHED:
             raise Malformed(f"yaml: anchor '{anchor}' value contains itself")
-        if type(value) is not dict and type(value) is not list:
-            return value
+        copied = type(value) is dict or type(value) is list
         try:
-            encoded = orjson.dumps(value)
+            encoded = orjson.dumps(value) if copied or type(value) is str else b""
         except orjson.JSONEncodeError:
             raise Malformed(TOO_DEEP) from None
         self._aliased += len(encoded)
         if self._aliased > MOST_ALIASED:
             raise Malformed("yaml: document contains excessive aliasing")
-        return orjson.loads(encoded)
+        return orjson.loads(encoded) if copied else value
 
 
 # --- scalars ------------------------------------------------------------------------------------------
