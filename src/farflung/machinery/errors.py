@@ -165,7 +165,9 @@ CAUSES: Final[Mapping[str, str]] = {
     "Too many": "FieldValueTooMany",
     "Internal error": "InternalError",
 }
-MOST_ERRORS: Final = 500  #: of one object: a response must not be fifty times as large as its request
+#: of one object: a response must not be fifty times as large as its request
+MOST_ERRORS: Final = 500
+MOST_ERROR_TEXT: Final = 256 * 1024  #: characters
 WITHOUT_VALUE: Final = frozenset({"Required value", "Forbidden", "Too long", "Internal error"})
 
 
@@ -264,11 +266,24 @@ def too_many(field: str, actual: int, limit: int) -> FieldError:
     return FieldError("Too many", field, actual, f"must have at most {limit} {unit}")
 
 
+def first_errors(errors: Iterable[FieldError], most: int = 1000) -> list[FieldError]:
+    """As many as may be in a response.  There may be millions in a large object, each with a path of a megabyte."""
+    found: list[FieldError] = []
+    length = 0
+    for error in errors:
+        found.append(error)
+        length += len(str(error))
+        if len(found) == most or length > MOST_ERROR_TEXT:
+            break
+    return found
+
+
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422: the object is invalid.  Lists each error once, and at most MOST_ERRORS."""
-    omitted, errors = len(errors) - MOST_ERRORS, errors[:MOST_ERRORS]
+    """422: the object is invalid.  Lists the first errors, each once."""
+    shown_errors = first_errors(errors, MOST_ERRORS)
+    omitted, errors = len(errors) - len(shown_errors), shown_errors
     distinct = list(dict.fromkeys(map(str, errors)))
-    if omitted > 0:
+    if omitted:
         distinct.append(f"and {omitted} errors more")
     listed = distinct[0] if len(distinct) == 1 else "[" + ", ".join(distinct) + "]"
     details = object_details(group, kind, name)

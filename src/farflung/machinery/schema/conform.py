@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from farflung.machinery import quantity, times
 from farflung.machinery.codec.json import NAMES, TOO_DEEP
-from farflung.machinery.errors import Malformed, Obj, go_quote
+from farflung.machinery.errors import Malformed, Obj
 from farflung.machinery.schema.model import (
     ANY,
     BOOLEAN,
@@ -31,7 +31,6 @@ from farflung.machinery.schema.model import (
     Schema,
 )
 from farflung.machinery.schema.walk import (
-    MOST_PROBLEMS,
     Convert,
     FieldWalk,
     Items,
@@ -42,9 +41,9 @@ from farflung.machinery.schema.walk import (
     Problems,
     list_walk,
     map_walk,
-    path_text,
     steps_of,
     unchanged,
+    unknown_fields,
 )
 from farflung.machinery.structs import GoField
 
@@ -382,4 +381,4 @@ def _described(obj: Obj, unknown: Problems) -> list[str]:
         return place
 
     ordered = sorted(unknown, key=place) if len(unknown) > 1 else unknown
-    return [f"unknown field {go_quote(path_text((*steps_of(path), name)))}" for path, name in ordered[:MOST_PROBLEMS]]
+    return unknown_fields(ordered)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import Any, Final, NamedTuple
 
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Obj, go_quote
 
 #: the path above and a step: a field, a key of a map or an index
 Path = tuple["Path", "str | int"] | None
@@ -161,6 +161,19 @@ def map_walk(values: Items, misfit: Convert, *, sort: bool) -> Convert:
 
 def unchanged(value: Any, path: Path, problems: Problems) -> Any:
     return value
+
+
+def unknown_fields(problems: Sequence[tuple[Path, str]]) -> list[str]:
+    """`unknown field "spec.x"`: the first ones, each once."""
+    found: dict[str, None] = {}
+    described = 0
+    for path, name in problems:
+        problem = f"unknown field {go_quote(path_text((*steps_of(path), name)))}"
+        found[problem] = None
+        described += len(problem)
+        if len(found) == MOST_PROBLEMS or described > MOST_PROBLEM_TEXT:
+            break
+    return list(found)
 
 
 def steps_of(path: Path) -> list[str | int]:

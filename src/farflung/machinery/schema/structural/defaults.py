@@ -68,7 +68,7 @@ def _value_errors(node: SchemaNode, field: str, metadata: MetadataRules) -> list
     if unknown:
         errors.append(invalid_value(field, ordered(node.default), "must not have unknown fields"))
     find = finder(node, lambda one: one.embedded) or no_values
-    found = list(find(_copy(node.default), field))
+    found = list(find(_copy(node.default), (None, field)))
     try:
         for embedded in found:
             conform_embedded(embedded, metadata)
@@ -81,7 +81,7 @@ def _value_errors(node: SchemaNode, field: str, metadata: MetadataRules) -> list
 def _identity_errors(
     node: SchemaNode, field: str, metadata: MetadataRules, root: SchemaNode, wrap: Wrap
 ) -> list[FieldError]:
-    embedded = NodeValue(root, {**PLAIN, **wrap(_copy(node.default))}, "")
+    embedded = NodeValue(root, {**PLAIN, **wrap(_copy(node.default))}, None)
     try:
         conform_embedded(embedded, metadata)
         wrong = embedded_errors(embedded, metadata)

@@ -148,13 +148,35 @@ ANYTHING: Final = SchemaNode(nullable=True, preserving=True)
 # --- values of nodes ----------------------------------------------------------------------------
 
 
+#: A place in an object: the place above, and what its path adds, `.name` or `[0]`.  Only paths of errors are written
+#: out, because there may be a million values below a key of a million characters.
+Place = tuple["Place", str] | None
+
+
+def place_text(place: Place) -> str:
+    """`spec.list[0].x`"""
+    parts: list[str] = []
+    while place is not None:
+        place, part = place
+        parts.append(part)
+    return "".join(reversed(parts))
+
+
+def member(place: Place, name: str) -> Place:
+    return place, name if place is None else f".{name}"
+
+
 class NodeValue(NamedTuple):
     node: SchemaNode
     value: Any
-    path: str  #: `spec.list[0].x`
+    place: Place
+
+    @property
+    def path(self) -> str:
+        return place_text(self.place)
 
 
-Find = Callable[[Any, str], Iterator[NodeValue]]
+Find = Callable[[Any, Place], Iterator[NodeValue]]
 
 
 def finder(node: SchemaNode, wanted: Callable[[SchemaNode], bool]) -> Find | None:
@@ -166,23 +188,23 @@ def finder(node: SchemaNode, wanted: Callable[[SchemaNode], bool]) -> Find | Non
     if not (here or fields or values or items):
         return None
 
-    def find(value: Any, path: str) -> Iterator[NodeValue]:
+    def find(value: Any, place: Place) -> Iterator[NodeValue]:
         if here:
-            yield NodeValue(node, value, path)
+            yield NodeValue(node, value, place)
         if type(value) is dict and (fields or values):
             for name, item in value.items():
                 if name in fields:
-                    yield from fields[name](item, below(path, name))
+                    yield from fields[name](item, member(place, name))
                 elif values is not None and name not in node.properties:
-                    yield from values(item, f"{path}[{name}]")
+                    yield from values(item, (place, f"[{name}]"))
         elif type(value) is list and items is not None:
             for index, item in enumerate(value):
-                yield from items(item, f"{path}[{index}]")
+                yield from items(item, (place, f"[{index}]"))
 
     return find
 
 
-def no_values(value: Any, path: str) -> Iterator[NodeValue]:
+def no_values(value: Any, place: Place) -> Iterator[NodeValue]:
     return iter(())
 
 

@@ -19,14 +19,15 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from farflung.machinery.errors import FieldError, Obj, go_quote
+from farflung.machinery.errors import FieldError, Obj, first_errors
 from farflung.machinery.schema.model import Lookup, Schema
-from farflung.machinery.schema.structural.embedded import MetadataRules, conform_embedded, embedded_errors
+from farflung.machinery.schema.structural.embedded import MetadataRules, conform_embedded, embedded_errors, located
 from farflung.machinery.schema.structural.json_values import canonical_number, canonicalize_numbers
 from farflung.machinery.schema.structural.node import ANYTHING, IDENTITY, SchemaNode, finder, no_values, read
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 from farflung.machinery.schema.structural.report import UNKNOWN, ErrorReport, duplicates
 from farflung.machinery.schema.walk import (
+    MOST_PROBLEM_TEXT,
     MOST_PROBLEMS,
     Convert,
     FieldWalk,
@@ -37,9 +38,9 @@ from farflung.machinery.schema.walk import (
     Problems,
     list_walk,
     map_walk,
-    path_text,
     steps_of,
     unchanged,
+    unknown_fields,
 )
 
 STATUS: Final = "status"
@@ -93,10 +94,13 @@ class Structural:
         obj.update(converted)
         problems: list[str] = []
         if unknown:
-            names = sorted({path_text((*steps_of(path), name)) for path, name in unknown})
-            problems = [f"unknown field {go_quote(name)}" for name in names[:MOST_PROBLEMS]]
-        for embedded in self._embedded(obj, ""):
-            problems += conform_embedded(embedded, self._metadata)
+            problems = unknown_fields(sorted(unknown, key=alphabetical))
+        described = 0
+        for embedded in self._embedded(obj, None):
+            for problem in conform_embedded(embedded, self._metadata):
+                if len(problems) < MOST_PROBLEMS and described < MOST_PROBLEM_TEXT:
+                    problems.append(located(problem, embedded))
+                    described += len(problems[-1])
         return problems
 
     # --- validation -------------------------------------------------------------------------------
@@ -120,7 +124,9 @@ class Structural:
 
     def _embedded_errors(self, obj: Obj) -> list[FieldError]:
         """Kubernetes refuses updates for errors that the stored object already has, too."""
-        return [error for embedded in self._embedded(obj, "") for error in embedded_errors(embedded, self._metadata)]
+        return first_errors(
+            error for embedded in self._embedded(obj, None) for error in embedded_errors(embedded, self._metadata)
+        )
 
     def _new_duplicates(self, new: Obj, old: Obj | None) -> list[FieldError]:
         """The duplicates in lists of type set or map, unless the stored object has duplicates, too."""
@@ -128,7 +134,7 @@ class Structural:
         return [] if errors and old is not None and self._duplicates(old) else errors
 
     def _duplicates(self, obj: Obj) -> list[FieldError]:
-        return [error for found in self._keyed_lists(obj, "") for error in duplicates(found)]
+        return first_errors(error for found in self._keyed_lists(obj, None) for error in duplicates(found))
 
 
 def compile_structural(schema: Any, metadata: MetadataRules) -> Structural:
@@ -151,6 +157,10 @@ def apply_schema(schema: Any, lookup: Lookup) -> Schema:
     }
     known = {**(properties if isinstance(properties, dict) else {}), **identity}
     return Schema({**definition, "type": "object", "properties": known}, lookup)
+
+
+def alphabetical(problem: tuple[Path, str]) -> list[str]:
+    return [step if isinstance(step, str) else f"[{step}]" for step in (*steps_of(problem[0]), problem[1])]
 
 
 # --- pruning, nulls and defaults ----------------------------------------------------------------------
