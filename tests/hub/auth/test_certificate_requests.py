@@ -234,6 +234,16 @@ def test_a_request_in_which_others_may_read_another_one_is_not_signed(text: byte
         parse_request(base64.b64encode(text).decode())
 
 
+def test_a_request_of_another_version_is_not_signed() -> None:
+    lines = base64.b64decode(requested()).splitlines()[1:-1]
+    version = base64.b64decode(b"".join(lines)).replace(b"\x02\x01\x00", b"\x02\x01\x5b", 1)
+    text = b"-----BEGIN CERTIFICATE REQUEST-----\n%b-----END CERTIFICATE REQUEST-----\n" % base64.encodebytes(version)
+    changed = base64.b64encode(text).decode()
+    assert not requests_administrator({"signerName": CLIENT, "request": changed})
+    with pytest.raises(SigningRefused, match="cannot be used"):
+        parse_request(changed)
+
+
 def test_a_request_may_have_a_text_before_it() -> None:
     text = b"Certificate Request:\n    Data:\n" + pem_of(requested("ann"))
     assert signed(base64.b64encode(text).decode()).subject.rfc4514_string() == "CN=ann,O=dev"

@@ -90,7 +90,7 @@ def read_request(encoded: str) -> x509.CertificateSigningRequest:
         request = x509.load_pem_x509_csr(base64.b64decode(encoded))
         request.public_key()
         request.subject  # noqa: B018  # it is read when it is first asked for
-    except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error):
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, binascii.Error):
         raise SigningRefused("x509: the request or its public key cannot be used") from None
     return request
 
