@@ -21,6 +21,7 @@ SUFFIX_WRONG: Final = "unable to parse quantity's suffix"
 LONGEST: Final = 256  #: characters; beyond it a text is refused before any arithmetic
 LARGEST_EXPONENT: Final = 1000
 NANO: Final = -9
+BEYOND: Final = 10 ** (LARGEST_EXPONENT + 2 - NANO)  #: nanos; the canonical form of more may have a larger exponent
 ONE: Final = 10**9  #: one, in nanos
 LARGEST_BINARY: Final = 2**63 - 1  #: binary quantities stop here, silently
 
@@ -123,6 +124,8 @@ def _read(text: str) -> _Read:
     power, notation = _power(suffix)
     power -= len(fraction or "")
     nanos = _scaled(int(digits), power)
+    if nanos >= BEYOND:
+        raise QuantityError(SUFFIX_WRONG)
     quantity = Quantity(-nanos if negative else nanos, notation)
     tidy = power >= NANO and power % 3 == 0 and len(digits) <= 18 and digits[0] != "0" and digits[-3:] != "000"
     return _Read(quantity, keep=tidy)

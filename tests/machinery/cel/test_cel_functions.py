@@ -191,6 +191,7 @@ def test_it_is_true(text: str) -> None:
         ("timestamp('x' + '')", 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'),
         ("duration('1x' + '')", 'time: unknown unit "x" in duration "1x"'),
         ("timestamp(0).getHours('nowhere')", "unknown time zone nowhere"),
+        (f"timestamp(0).getHours('{'a/' * 2000}b')", f"unknown time zone {'a/' * 50}"),
         ("{'a': 1}.transformMap(k, v, {k: v}).a.b", "no such key: b"),
         ("['a', 'b'].transformMapEntry(i, v, {'x': i})", "insert failed: key x already exists"),
         ("[1].slice(0, 2)", "cannot slice(0, 2), list is length 1"),

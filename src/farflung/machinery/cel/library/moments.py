@@ -33,6 +33,7 @@ _TIMESTAMP: Final = re.compile(
 )
 _DATE: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _OFFSET: Final = re.compile(r"([+-]?)(\d{1,2}):(\d{2})", re.ASCII)
+_ZONE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+_-]*(?:/[A-Za-z0-9+_-]+){0,2}", re.ASCII)
 _DURATION: Final = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
 _PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _NUMBER: Final = re.compile(r"(?:\d+\.?\d*|\.\d+)([^.\d]{0,100})", re.ASCII)
@@ -159,9 +160,11 @@ def zone_of(name: str) -> tzinfo:
     if name in ("", "UTC", "Z"):
         return UTC
     try:
-        return ZoneInfo(name)
+        if len(name) <= _LONGEST and _ZONE.fullmatch(name):  # others would be looked up as modules, however long
+            return ZoneInfo(name)
     except (OSError, ValueError, LookupError):
-        raise EvaluationError(f"unknown time zone {name[:_LONGEST]}") from None
+        pass
+    raise EvaluationError(f"unknown time zone {name[:_LONGEST]}")
 
 
 def in_zone(moment: Timestamp, zone: tzinfo) -> datetime:
