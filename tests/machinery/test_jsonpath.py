@@ -125,6 +125,33 @@ def test_the_evaluation_of_a_path_with_exponentially_many_results_ends(path: str
         assert isinstance(jsonpath.compile(path).find([value] * 50), list)
 
 
+class Counted(str):
+    """Counts the characters that are copied or searched."""
+
+    read = 0
+
+    def __getitem__(self, key: Any) -> str:
+        found = super().__getitem__(key)
+        self.read += len(found)
+        return found
+
+    def find(self, sub: str, *limits: Any) -> int:
+        found = super().find(sub, *limits)
+        self.read += (found if found >= 0 else len(self)) - limits[0]
+        return found
+
+
+@pytest.mark.parametrize("ending", ["", '"', '\n"'])
+def test_a_string_of_many_escapes_is_read_once(ending: str) -> None:
+    text = Counted('"' + '\\"' * 1_000 + ending)
+    try:
+        assert jsonpath.compile(text).find({}) == ['"' * 1_000]
+    except PathError as refused:
+        assert ending != '"'
+        assert str(refused) == "unterminated quoted string"
+    assert text.read < 10 * len(text)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -196,10 +196,10 @@ class _Parser:
 
     def _quoted(self, quote: str) -> str:
         start = self._at
-        end = start
+        end, line_end = start, self._text.find("\n", start)
         while True:
             end = self._text.find(quote, end + 1)
-            if end < 0 or "\n" in self._text[start:end]:
+            if end < 0 or 0 <= line_end < end:
                 raise PathError("unterminated quoted string")
             if self._text[end - 1] != "\\" or end - 1 == start:
                 break

@@ -133,6 +133,16 @@ def test_aliases_of_a_long_text_do_not_explode(alias: str) -> None:
     assert len(read(text.replace(f"{alias}, " * 999, ""))["a"]) == 10_000
 
 
+def test_many_directives_are_refused() -> None:
+    """The parser in C compares each with all others, which takes a minute for the largest body."""
+    many = "".join(f"%TAG !a{at}! tag:b\n" for at in range(50_000))
+    for text in (f"{many}---\na: 1", f"a: 1\n...\n{many}---\nb: 1"):
+        assert why(text) == "yaml: document has more than 100 %TAG directives"
+    with pytest.raises(Malformed, match="more than 100 %TAG"):
+        parse(f"{many}---\na: 1".encode("utf-16"))
+    assert read("%TAG !a! tag:b\n---\na: |\n" + "  %TAG !a! b\n" * 200) == {"a": "%TAG !a! b\n" * 200}
+
+
 @pytest.mark.parametrize("opening", ["[", "- ", "{a: ", "a: &a [", "? - "])
 def test_what_is_too_deep_is_refused(opening: str) -> None:
     with pytest.raises(Malformed):

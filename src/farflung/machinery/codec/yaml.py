@@ -48,6 +48,10 @@ INTEGER: Final = re.compile(
 BASES: Final = {"hex": 16, "binary": 2, "octal": 8, "decimal": 10}
 FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 LONGEST_NUMBER: Final = 400
+#: a %TAG directive; libyaml compares each with all others
+TAG_DIRECTIVE: Final = re.compile(rb"(?:\A|[\n\r\x85\xa8\xa9])(?:\xef\xbb\xbf)?%TAG")
+MOST_DIRECTIVES: Final = 100
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 TAG: Final = "tag:yaml.org,2002:"
 UNFINISHED: Final = object()  #: the value of an anchor that is still being read
@@ -65,6 +69,9 @@ def parse(body: bytes) -> Parsed:
                 return parsed
         except Malformed:
             pass  # flow YAML starts like JSON, too
+    readable = body.replace(b"\0", b"") if body.startswith(UTF_16) else body
+    if b"%TAG" in readable and len(TAG_DIRECTIVE.findall(readable)) > MOST_DIRECTIVES:
+        raise Malformed(f"yaml: document has more than {MOST_DIRECTIVES} %TAG directives")
     try:
         return _Reader(yaml.parse(body, LOADER)).document()
     except yaml.YAMLError as error:
