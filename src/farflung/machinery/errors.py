@@ -266,6 +266,32 @@ def too_many(field: str, actual: int, limit: int) -> FieldError:
     return FieldError("Too many", field, actual, f"must have at most {limit} {unit}")
 
 
+#: A place in an object: the place above, and what its path adds, `.name` or `[0]`.  Only paths of errors are written
+#: out, because there may be a million values below a key of a million characters.
+Place = tuple["Place", str] | None
+
+
+def place_text(place: Place) -> str:
+    """`spec.list[0].x`"""
+    parts: list[str] = []
+    while place is not None:
+        place, part = place
+        parts.append(part)
+    return "".join(reversed(parts))
+
+
+def first_texts(texts: Iterable[str]) -> list[str]:
+    """As many as may be in a response."""
+    found: list[str] = []
+    length = 0
+    for text in texts:
+        found.append(text)
+        length += len(text)
+        if length > MOST_ERROR_TEXT:
+            break
+    return found
+
+
 def first_errors(errors: Iterable[FieldError], most: int = 1000) -> list[FieldError]:
     """As many as may be in a response.  There may be millions in a large object, each with a path of a megabyte."""
     found: list[FieldError] = []

@@ -101,6 +101,13 @@ def test_lists_are_looked_into(applied: dict[str, Any], problem: str) -> None:
     assert untypable(applied, POD) == problem
 
 
+def test_problems_below_a_long_key_are_listed_until_there_are_enough() -> None:
+    env = [{"name": f"e{at}", "value": 1} for at in range(5_000)]
+    found = untypable({"spec": {"containers": [{"name": "k" * 100_000, "env": env}]}}, POD)
+    assert found.count("expected string") == 3
+    assert len(found) < 400_000
+
+
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [

@@ -145,6 +145,19 @@ def test_another_value_is_a_conflict_that_names_field_and_owner() -> None:
     }
 
 
+def test_conflicts_below_a_long_key_are_listed_until_there_are_enough() -> None:
+    def configured(value: str) -> Obj:
+        env = [{"name": f"e{at}", "value": value} for at in range(1_000)]
+        pod = {"metadata": {}, "spec": {"containers": [{"name": "k" * 100_000, "env": env}]}}
+        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {"template": pod}}
+
+    error = refused(applied(None, configured("1"), "one", schema=DEPLOYMENT), configured("2"), "two", schema=DEPLOYMENT)
+    assert error.message.startswith('Apply failed with 1000 conflicts: conflicts with "one":\n- .spec.template.spec.')
+    assert error.message.endswith('"].value\nand 997 conflicts more')
+    assert error.details is not None
+    assert len(error.details["causes"]) == 3
+
+
 def test_several_conflicts_are_listed_by_owner() -> None:
     live = applied(None, config_map({"x": "1", "y": "1"}), "one")
     live = updated(live, {**live, "data": {**live["data"], "z": "1"}}, "two")

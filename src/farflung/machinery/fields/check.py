@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from farflung.machinery import go_text
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Obj, Place, first_texts, place_text
 from farflung.machinery.fields.sets import MAX_DEPTH, element_text
 from farflung.machinery.fields.shapes import (
     LEAF,
@@ -25,8 +25,8 @@ from farflung.machinery.schema.model import BOOLEAN, INTEGER, NUMBER, STRING, Sc
 
 
 def untypable(applied: Obj, schema: Schema) -> str:
-    """The type errors of a configuration, in one text; empty if it has none."""
-    found = list(_object_errors(applied, schema))
+    """The first type errors of a configuration, in one text; empty if it has none."""
+    found = first_texts(_object_errors(applied, schema))
     if len(found) < 2:
         return "".join(found)
     return "\n".join(["errors:", *(f"  {error}" for error in found)])
@@ -34,42 +34,42 @@ def untypable(applied: Obj, schema: Schema) -> str:
 
 def _object_errors(applied: Obj, schema: Schema) -> Iterator[str]:
     if not describes_metadata(schema):
-        yield from _errors(applied.get("metadata"), OBJECT_META, ".metadata", MAX_DEPTH)
+        yield from _errors(applied.get("metadata"), OBJECT_META, (None, ".metadata"), MAX_DEPTH)
         applied = {name: value for name, value in applied.items() if name not in ("apiVersion", "kind", "metadata")}
-    yield from _container_errors(applied, schema, "", MAX_DEPTH)
+    yield from _container_errors(applied, schema, None, MAX_DEPTH)
 
 
-def _errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
+def _errors(value: Any, schema: Schema, place: Place, depth: int) -> Iterator[str]:
     if value is None or not depth:
         return
     match schema.kind:
         case "object" | "map":
-            yield from _container_errors(value, schema, path, depth)
+            yield from _container_errors(value, schema, place, depth)
         case "list":
-            yield from _list_errors(value, schema, path, depth)
+            yield from _list_errors(value, schema, place, depth)
         case kind:
-            yield from _scalar_errors(value, kind, path)
+            yield from _scalar_errors(value, kind, place)
 
 
-def _scalar_errors(value: Any, kind: str, path: str) -> Iterator[str]:
+def _scalar_errors(value: Any, kind: str, place: Place) -> Iterator[str]:
     if kind == STRING and not isinstance(value, str):
-        yield f"{path}: expected string, got &value.valueUnstructured{{Value:{go_text.syntax(value)}}}"
+        yield f"{place_text(place)}: expected string, got &value.valueUnstructured{{Value:{go_text.syntax(value)}}}"
     elif kind in (INTEGER, NUMBER) and type(value) not in (int, float):
-        yield f"{path}: expected numeric (int or float), got {go_text.type_name(value)}"
+        yield f"{place_text(place)}: expected numeric (int or float), got {go_text.type_name(value)}"
     elif kind == BOOLEAN and type(value) is not bool:
-        yield f"{path}: expected boolean, got {go_text.wrapped(value)}"
+        yield f"{place_text(place)}: expected boolean, got {go_text.wrapped(value)}"
 
 
-def _container_errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
+def _container_errors(value: Any, schema: Schema, place: Place, depth: int) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{path}: expected map, got {go_text.wrapped(value)}"
+        yield f"{place_text(place)}: expected map, got {go_text.wrapped(value)}"
         return
     for name, item in value.items():
         child = _child(schema, name)
         if child is None:
-            yield f"{path}.{name}: field not declared in schema"
+            yield f"{place_text(place)}.{name}: field not declared in schema"
             return
-        yield from _errors(item, child, f"{path}.{name}", depth - 1)
+        yield from _errors(item, child, (place, f".{name}"), depth - 1)
 
 
 _ANYTHING: Final = Schema({}, no_reference)
@@ -84,9 +84,9 @@ def _child(schema: Schema, name: str) -> Schema | None:
     return child
 
 
-def _list_errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
+def _list_errors(value: Any, schema: Schema, place: Place, depth: int) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f"{path}: expected list, got {go_text.wrapped(value)}"
+        yield f"{place_text(place)}: expected list, got {go_text.wrapped(value)}"
         return
     items = schema.items
     keyed = _keyed(schema)
@@ -97,13 +97,13 @@ def _list_errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[
             try:
                 element = keyed.element(item)
             except Unkeyed as error:
-                yield f"{path}: element {index}: {error}"
+                yield f"{place_text(place)}: element {index}: {error}"
                 return
             text = element_text(element)
             if element in seen:
-                yield f"{path}: duplicate entries for key {text}"
+                yield f"{place_text(place)}: duplicate entries for key {text}"
             seen.add(element)
-        yield from _errors(item, items, path + text, depth - 1)
+        yield from _errors(item, items, (place, text), depth - 1)
 
 
 @lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.machinery.errors import bad_request, go_quote
+from farflung.machinery.errors import Place, bad_request, go_quote, place_text
 
 Fields = dict[str, Any]  #: a set, or a node in one
 
@@ -209,15 +209,19 @@ def is_scalar(value: Any) -> bool:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
+def paths(fields: Fields) -> Iterator[str]:
     """The paths as text, `.spec.ports[port=80].name`, parents first."""
+    return map(place_text, places(fields))
+
+
+def places(fields: Fields, place: Place = None) -> Iterator[Place]:
     elements = sorted((key for key in fields if key != SELF), key=_order)
     for key in elements:
         if is_member(fields[key]):
-            yield prefix + element_text(key)
+            yield place, element_text(key)
     for key in elements:
         if fields[key]:
-            yield from paths(fields[key], prefix + element_text(key))
+            yield from places(fields[key], (place, element_text(key)))
 
 
 def _order(key: str) -> tuple[int, str]:

@@ -11,14 +11,15 @@ owner.  Afterwards `managed.ignore_time_changes` drops a change that consists of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import orjson
 
-from farflung.machinery.errors import ApiError, Obj, bad_request, go_quote
+from farflung.machinery.errors import ApiError, Obj, bad_request, first_texts, go_quote
 from farflung.machinery.fields.check import untypable
 from farflung.machinery.fields.managed import APPLY, UPDATE, Entries, arranged, entry, identity_of
-from farflung.machinery.fields.sets import Fields, difference, intersection, paths, union, without_trees
+from farflung.machinery.fields.sets import Fields, difference, intersection, paths, places, union, without_trees
 from farflung.machinery.fields.shapes import METADATA, UNOWNED_METADATA, Emptied, Root, Unkeyed, shape_of
 from farflung.machinery.schema.model import Schema
 
@@ -212,21 +213,25 @@ def _with_owners(obj: Obj, live: Obj | None, entries: Entries) -> Obj:
 
 def _refusal(conflicts: list[tuple[Obj, Fields]]) -> ApiError:
     ordered = sorted(conflicts, key=lambda conflict: orjson.dumps(identity_of(conflict[0])))
-    listed = [(_manager_text(one), list(paths(fields))) for one, fields in ordered]
-    causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": field}
-        for manager, fields in listed
-        for field in fields
-    ]
-    if len(causes) == 1:
+    counts = [sum(1 for _ in places(fields)) for _, fields in ordered]
+    shown = iter(first_texts(path for _, fields in ordered for path in paths(fields)))
+    causes: list[Obj] = []
+    lines: list[str] = []
+    for (one, _), count in zip(ordered, counts, strict=True):
+        manager = _manager_text(one)
+        found = [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": field}
+            for field in islice(shown, count)
+        ]
+        if found:
+            lines += [f"conflicts with {manager}:", *(f"- {cause['field']}" for cause in found)]
+        causes += found
+    if len(causes) < sum(counts):
+        lines.append(f"and {sum(counts) - len(causes)} conflicts more")
+    if sum(counts) == 1:
         message = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
     else:
-        lines = [
-            line
-            for manager, fields in listed
-            for line in (f"conflicts with {manager}:", *(f"- {field}" for field in fields))
-        ]
-        message = f"{len(causes)} conflicts: " + "\n".join(lines)
+        message = f"{sum(counts)} conflicts: " + "\n".join(lines)
     return ApiError(409, "Conflict", f"Apply failed with {message}", {"causes": causes})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Obj, Place, place_text
 from farflung.machinery.schema.structural import formats
 from farflung.machinery.schema.structural.formats import SchemaPattern
 from farflung.machinery.schema.structural.json_values import is_number
@@ -146,20 +146,6 @@ ANYTHING: Final = SchemaNode(nullable=True, preserving=True)
 
 
 # --- values of nodes ----------------------------------------------------------------------------
-
-
-#: A place in an object: the place above, and what its path adds, `.name` or `[0]`.  Only paths of errors are written
-#: out, because there may be a million values below a key of a million characters.
-Place = tuple["Place", str] | None
-
-
-def place_text(place: Place) -> str:
-    """`spec.list[0].x`"""
-    parts: list[str] = []
-    while place is not None:
-        place, part = place
-        parts.append(part)
-    return "".join(reversed(parts))
 
 
 def member(place: Place, name: str) -> Place:

@@ -16,10 +16,12 @@ from farflung.machinery.errors import (
     MOST_ERROR_TEXT,
     FieldError,
     Obj,
+    Place,
     duplicate,
     go_quote,
     invalid_value,
     not_supported,
+    place_text,
     required,
     too_long,
     too_many,
@@ -39,7 +41,7 @@ from farflung.machinery.schema.structural.json_values import (
     same,
     unchanged,
 )
-from farflung.machinery.schema.structural.node import NodeValue, Place, SchemaNode, member, place_text
+from farflung.machinery.schema.structural.node import NodeValue, SchemaNode, member
 from farflung.machinery.schema.structural.quick_check import QuickCheck
 
 UNKNOWN: Final = object()  #: the old value is unknown
