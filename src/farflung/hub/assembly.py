@@ -20,6 +20,7 @@ from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.edge.names import STALE_AFTER
 from farflung.http.certificates import CertificateHolder
 from farflung.http.flow_control import FlowControl, FlowLimits
+from farflung.hub.admission.machine_admission import MachineAdmission
 from farflung.hub.admission.plugins import Plugins
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.admission.quota_tracker import Quotas
@@ -32,6 +33,7 @@ from farflung.hub.auth.flows import JOB_SHARES, SHARES, Flows
 from farflung.hub.auth.service_account_tokens import ServiceAccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import StaticTokens, token_hash
+from farflung.hub.catalog.machine_pods import MACHINES, machine_resources
 from farflung.hub.catalog.served import ClusterKinds, kinds_in
 from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS
 from farflung.hub.controllers.manager import ControllerManager, ManagerDependencies, ManagerOptions
@@ -62,6 +64,12 @@ CONTROLLER_MANAGER: Final = User(
 def builtin_kinds() -> ClusterKinds:
     """The kinds of a hub without workspaces.  All hubs of a process share them, so each is compiled once."""
     return ClusterKinds(BUILTIN)
+
+
+@cache
+def machine_kinds() -> ClusterKinds:
+    """The same, and Pods may be virtual machines."""
+    return ClusterKinds(machine_resources(), extended=MACHINES)
 
 
 def utc_now() -> datetime:
@@ -126,7 +134,8 @@ class Assembly:
         self._authorization = f"Bearer {own_token}"
         self.workspaces: WorkspaceServices | None = None
         if options.url is None:
-            self.kinds, self.authorizer = kinds_in(store, builtin_kinds()), Authorizer(store)
+            served = machine_kinds() if dependencies.nodes is None else builtin_kinds()
+            self.kinds, self.authorizer = kinds_in(store, served), Authorizer(store)
         else:
             from farflung.hub.tenancy.direct_writes import CreationContext
             from farflung.hub.tenancy.platform import assemble_workspaces, workspace_kinds
@@ -150,8 +159,11 @@ class Assembly:
         #: a computation in `workers` may wait for one of these, so they are not the same
         self.evaluators = WorkerPool(weights=JOB_SHARES)
         admission = Plugins(self.authorizer, ClusterPools(store), self.quotas, self.policies, self.evaluators)
-        of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
-        self.pipeline = Pipeline((*STEPS, *admission.steps, *of_workspaces))
+        if self.workspaces is None:
+            more_steps = MachineAdmission(self.authorizer).steps
+        else:
+            more_steps = self.workspaces.writes.steps
+        self.pipeline = Pipeline((*STEPS, *admission.steps, *more_steps))
         self.workers = WorkerPool(weights=JOB_SHARES)
         known = StaticTokens(
             {**dependencies.tokens, token_hash(own_token): CONTROLLER_MANAGER}, dependencies.tokens_file

@@ -12,6 +12,7 @@ from farflung.apis.apiextensions.conditions import with_status
 from farflung.apis.certificates import validation as certificates
 from farflung.apis.core import validation as core
 from farflung.apis.core.services import allocate_service, give_back
+from farflung.apis.globalscheduler.machines import is_virtual_machine
 from farflung.apis.names import CERTIFICATES_GROUP, POLICIES_GROUP, RBAC_GROUP
 from farflung.hub.admission import limit_ranges, pod_admission
 from farflung.hub.admission.policies.matcher import CREATE as CREATE_OPERATION
@@ -63,10 +64,14 @@ def limit_ranges_of(call: Call) -> list[Obj]:
 
 
 def set_default_limits(write: Write) -> None:
+    if is_virtual_machine(write.new):
+        return
     limit_ranges.default_pod(write.new, limit_ranges_of(write.call))
 
 
 def check_pod_limits(write: Write) -> None:
+    if is_virtual_machine(write.new):
+        return
     limit_ranges.check_pod(write.new, limit_ranges_of(write.call))
 
 
@@ -80,6 +85,8 @@ def check_claim_limits(write: Write) -> None:
 async def inject_service_account(write: Write) -> None:
     """The ServiceAccount of a Pod, its token volume and its image pull secrets; its priority and tolerations."""
     call, pod = write.call, write.new
+    if is_virtual_machine(pod):
+        return
     spec = pod.setdefault("spec", {})
     account = await service_account(call, pod_admission.account_name(pod))
     if account is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from farflung.apis.builtin.catalog import Catalog, Path
@@ -33,6 +33,16 @@ Changed = tuple[str, str, str]
 Definitions = tuple[Definition, ...]
 
 
+class ExtendedKind(NamedTuple):
+    """A built-in kind with further fields."""
+
+    kind: Callable[[], Kind]
+    openapi: Callable[[], Own]  #: its definitions, by name
+
+
+NONE_EXTENDED: Final[Mapping[Path, ExtendedKind]] = {}
+
+
 class ClusterKinds:
     """The kinds of one cluster, each compiled when it is first used, and the documents that describe them."""
 
@@ -43,11 +53,13 @@ class ClusterKinds:
         base: ClusterKinds | None = None,
         *,
         open_ended: bool = False,
+        extended: Mapping[Path, ExtendedKind] = NONE_EXTENDED,
     ) -> None:
         """`base`: has the kinds and documents of the built-in resources, to share them; `open_ended`: kinds may be
-        added by APIBindings."""
+        added by APIBindings; `extended`: built-in kinds with further fields."""
         self._base = base
         self._open_ended: bool = base._open_ended if base else open_ended
+        self._extended: Mapping[Path, ExtendedKind] = base._extended if base else extended
         self._definitions: Mapping[Path, Definition] = {
             path_of(resource): definition for definition in definitions for resource in definition.resources
         }
@@ -77,7 +89,7 @@ class ClusterKinds:
         if resource is None:
             return None
         if self._base is None:
-            return builtin_kind(resource, self.catalog)
+            return self._extended[path].kind() if path in self._extended else builtin_kind(resource, self.catalog)
         kind = self._base.find(*path)
         return kind if kind is None or kind.resource is resource else replace(kind, resource=resource)
 
@@ -97,7 +109,10 @@ class ClusterKinds:
         if resource is None:
             return None
         definition = self._definitions.get(path_of(resource))
-        return shape_of(resource) if definition is None else definition.kind(resource.version).shape
+        if definition is not None:
+            return definition.kind(resource.version).shape
+        extended = self._extended.get(path_of(resource))
+        return shape_of(resource) if extended is None else extended.kind().shape
 
     @cached_property
     def _types(self) -> Mapping[tuple[str, str], Resource]:
@@ -120,6 +135,8 @@ class ClusterKinds:
         return OpenAPI(self.catalog, self._brought, self._shelf)
 
     def _brought(self, resource: Resource) -> Own:
+        if extended := self._extended.get(path_of(resource)):
+            return extended.openapi()
         definition = self._definitions.get(path_of(resource))
         return {} if definition is None else definition.openapi(resource.version)
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from farflung.apis.globalscheduler.machines import is_virtual_machine
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.names import POD_SCHEDULED
 from farflung.apis.validation import check_labels
@@ -96,9 +97,14 @@ async def bind(call: Call) -> Answer:
     options = write_options("CreateOptions", call.request.query)
     body = received(call, binding_shape(), options)
     check_name(call, "Binding", body.obj)
-    check_binding(body.obj, clusters=call.resource.custom)
+    check_binding(body.obj, clusters=may_be_machines(call.kind))
     await admit(call, binding_shape(), body, options)
     return await done(assign(call, body.obj, options), body.warnings)
+
+
+def may_be_machines(kind: Kind) -> bool:
+    spec = kind.schema.member("spec")
+    return kind.resource.custom or (spec is not None and spec.member("virtualMachine") is not None)
 
 
 def check_binding(binding: Obj, *, clusters: bool) -> None:
@@ -133,7 +139,7 @@ async def assign(call: Call, binding: Obj, options: WriteOptions) -> None:
         entry = call.found()
         pod = call.kind.renewed(entry)
         check_assignable(pod, binding)
-        new = assigned(pod, binding, scheduled(call))
+        new = assigned(pod, binding, scheduled(call, pod))
         if call.resource.custom:
             old = objects.decode(entry)
             if (call.kind.rules.another_generation or differs_in_spec)(new, old):
@@ -173,9 +179,9 @@ def is_for_cluster(binding: Obj) -> bool:
     return bool((binding.get("target") or {}).get("kind") == CLUSTER)
 
 
-def scheduled(call: Call) -> Obj:
-    """The condition PodScheduled.  A custom resource has no null values."""
-    probed = {} if call.resource.custom else {"lastProbeTime": None}
+def scheduled(call: Call, pod: Obj) -> Obj:
+    """The condition PodScheduled.  A custom resource and a virtual machine have no null values."""
+    probed = {} if call.resource.custom or is_virtual_machine(pod) else {"lastProbeTime": None}
     return {"type": POD_SCHEDULED, "status": "True", **probed, "lastTransitionTime": call.now()}
 
 

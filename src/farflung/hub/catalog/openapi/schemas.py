@@ -8,6 +8,7 @@ in both versions of OpenAPI.  A resource may have definitions of its own, in ter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,6 +59,13 @@ V3: Final = Dialect(
 )
 
 Own = Mapping[str, Obj]  #: definitions beside the built-in ones
+EXTENDS: Final = "x-extends"  #: in such a definition: the built-in one that it has further fields than
+
+
+def without_mark(own: Obj) -> Obj:
+    """A copy of a definition that extends a built-in one, whose fields may be restored."""
+    rest = {name: value for name, value in own.items() if name != EXTENDS}
+    return {**rest, "properties": deepcopy(own["properties"])}
 
 
 class Schemas:
@@ -89,7 +97,9 @@ class Schemas:
     def _rendered(self, name: str, refer: Callable[[str], None]) -> Obj:
         renderer = Renderer(self._dialect, refer)
         if name in self._own:
-            return renderer.node(self._own[name])
+            own = self._own[name]
+            base = own.get(EXTENDS)
+            return renderer.node(own) if base is None else renderer.built_in(base, without_mark(own))
         union = self._dialect.unions.get(name)
         if union is not None:
             return {"description": DESCRIPTIONS[name], **union}
