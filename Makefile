@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 # folders of tests that start no controller, syncer, node or command
 UNITS := apis client http hub inspect lib machinery placement runtime store tools
+SECONDS ?= 600
 SEED := $(shell date +%s)
 # keep bytecode, whatever the environment says: tests start hundreds of processes, and each would compile every module anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install setup demo test long lint check conformance floors sbom bench docs manifests format lock clean
+.PHONY: help install setup demo test long lint check conformance floors fuzz sbom bench docs manifests format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -32,6 +33,7 @@ long: setup  ## the long ones: many random examples, every kubectl there is, mor
 	@echo "Hypothesis explores from seed $(SEED); \`make long SEED=$(SEED)\` repeats it"
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "long or hypothesis" --hypothesis-profile=explore --hypothesis-seed=$(SEED)
 	$(BIN)/python tools/floors.py
+	$(MAKE) fuzz
 
 lint: setup  ## format, lint, types, import rules
 	$(BIN)/ruff format --check src tests bench tools
@@ -53,6 +55,10 @@ else
 	$(BIN)/python tests/conformance/kcp.py
 	$(BIN)/python tests/conformance/plugin_transcripts.py
 endif
+
+fuzz:  ## fuzz each parser for SECONDS (600), two at a time; PARSERS names some of them
+	@$(PYTHON) tools/setup.py --dev --fuzz
+	$(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS) $(PARSERS)
 
 floors:  ## run tests with the lowest version of each dependency that pyproject.toml allows
 	@$(PYTHON) tools/setup.py --dev
@@ -83,5 +89,5 @@ lock: setup  ## write the lock files anew, as pyproject.toml says; UPGRADE=1 tak
 	@$(PYTHON) tools/setup.py --lock $(if $(UPGRADE),--upgrade)
 
 clean:  ## remove the environment and every cache
-	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis bench/.bin
+	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz bench/.bin
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,6 +5,7 @@
     tools/setup.py --dev        and what tests and checks need (requirements-dev.lock)
     tools/setup.py --docs       and what the site of the documents needs (requirements-docs.lock)
     tools/setup.py --bench      and what the benchmarks need (requirements-bench.lock)
+    tools/setup.py --fuzz       and what the fuzzers need (requirements-fuzz.lock)
     tools/setup.py --lock       write the lock files anew, after --dev; --upgrade takes the newest versions
 
 Nothing is installed again until a lock file or the project's part of pyproject.toml changes.  Packages that no
@@ -35,13 +36,14 @@ PYTHON = ENVIRONMENT / "bin/python"
 STAMP = ENVIRONMENT / ".installed"
 OLDEST = (3, 11)
 RUNNING, DEVELOPMENT = "requirements.lock", "requirements-dev.lock"
-DOCUMENTS, BENCHMARKS = "requirements-docs.lock", "requirements-bench.lock"
+DOCUMENTS, BENCHMARKS, FUZZERS = "requirements-docs.lock", "requirements-bench.lock", "requirements-fuzz.lock"
 #: what each lock file covers, as arguments of `uv pip compile`
 LOCKS = {
     RUNNING: ["pyproject.toml", "--group", "build"],
     DEVELOPMENT: ["pyproject.toml", "--group", "build", "--group", "dev", "--constraint", RUNNING],
     DOCUMENTS: ["--group", "docs", "--constraint", DEVELOPMENT],
     BENCHMARKS: ["--group", "bench", "--constraint", RUNNING],
+    FUZZERS: ["--group", "fuzz", "--constraint", DEVELOPMENT],
 }
 COMPILE = ["pip", "compile", "--universal", "--python-version", "3.11", "--generate-hashes", "--quiet", "--no-annotate"]
 PIP = ["-m", "pip", "--disable-pip-version-check", "--no-input"]
@@ -64,6 +66,7 @@ def main() -> int:
         ("--dev", "add what tests and checks need"),
         ("--docs", "add what the site of the documents needs"),
         ("--bench", "add what the benchmarks need"),
+        ("--fuzz", "add what the fuzzers need"),
         ("--lock", "write the lock files anew"),
         ("--upgrade", "with --lock: take the newest versions"),
     ):
@@ -74,7 +77,8 @@ def main() -> int:
         if wanted.lock:
             lock(upgrade=wanted.upgrade)
         else:
-            locks = [DEVELOPMENT if wanted.dev else RUNNING] + [DOCUMENTS] * wanted.docs + [BENCHMARKS] * wanted.bench
+            chosen = {DOCUMENTS: wanted.docs, BENCHMARKS: wanted.bench, FUZZERS: wanted.fuzz}
+            locks = [DEVELOPMENT if wanted.dev else RUNNING, *(name for name, is_wanted in chosen.items() if is_wanted)]
             with_turn(lambda: install(locks))
     except Failed as failure:
         return refuse(str(failure))

@@ -40,6 +40,7 @@ LOCKED = {
     "requirements-dev.lock": [*PROJECT["project"]["dependencies"], *GROUPS["build"], *GROUPS["dev"]],
     "requirements-docs.lock": GROUPS["docs"],
     "requirements-bench.lock": GROUPS["bench"],
+    "requirements-fuzz.lock": GROUPS["fuzz"],
 }
 
 
