@@ -1,7 +1,7 @@
 """The walk that users of the global scheduler know, as printed: a virtual machine gets its cluster.
 
-`Tenant` is not printed, because workspaces stand for tenants, and tolerations are those that the Pod says.  The
-scheduler is started by the script of that name, with the files that it had then, or comes with the hub.
+`Tenant` is not printed, because kubectl does not know it.  The scheduler is started by the script of that name, with
+the files that it had then: on a hub with one API, as there, or in workspaces; or it comes with the hub.
 """
 
 from __future__ import annotations
@@ -46,6 +46,44 @@ pod/demovm created
 """
 
 
+#: as the walk prints it, but for `Tenant`; `Annotations` and `Events` are compared apart
+DESCRIBED = """\
+Name:         demovm
+Namespace:    default
+Priority:     0
+Node:         az1/
+Labels:       <none>
+Status:       Pending
+IP:
+Containers: <none>
+Conditions:
+  Type           Status
+  PodScheduled   True
+Volumes:         <none>
+QoS Class:       BestEffort
+Node-Selectors:  <none>
+Tolerations:     node.kubernetes.io/not-ready:NoExecute for 300s
+                 node.kubernetes.io/unreachable:NoExecute for 300s
+"""
+KUBECTLS_OWN = ("IPs: ",)  #: lines that kubectl did not print then
+#: kubectl hides the annotation of `apply` by now; these say what the scheduler chose
+ANNOTATIONS = ["cluster: …", "flavor-id: c6.large.2", "score: …", "site-id: region1--az1"]
+
+
+def check_all_of_the_description(said: str, *more_annotations: str) -> None:
+    """Line by line, without the widths of columns, and without the operator that kubectl prints by now."""
+    lines = [" ".join(line.replace(" op=Exists", "").split()) for line in said.splitlines()]
+    lines = lines[: next(at for at, line in enumerate(lines) if line.startswith("Events:"))]
+    first = next(at for at, line in enumerate(lines) if line.startswith("Annotations: "))
+    end = next(at for at, line in enumerate(lines) if line.startswith("Status: "))
+    notes = [line.removeprefix("Annotations: ").removeprefix("globalscheduler.com/") for line in lines[first:end]]
+    shown = [re.sub(r"^(cluster|score|edge\.kcp\.io/author|kcp\.io/cluster): .*", r"\1: …", note) for note in notes]
+    assert sorted(shown) == sorted([*more_annotations, *ANNOTATIONS])
+    rest = [line for line in (*lines[:first], *lines[end:]) if not f"{line} ".startswith(KUBECTLS_OWN)]
+    assert rest == [" ".join(line.split()) for line in DESCRIBED.splitlines()]
+    assert "|/" not in said
+
+
 def waited(session: Session, name: str, status: str = "True") -> None:
     """Until the scheduler has said something; kubectl watches, which costs less than to ask all the time."""
     session.run(f"kubectl wait pod/{name} --for=condition=PodScheduled={status} --timeout={PATIENCE:.0f}s")
@@ -72,6 +110,35 @@ def check_description(said: str) -> None:
     assert re.search(r"globalscheduler.com/site-id: +region1--az1$", said, re.MULTILINE)
 
 
+AS_TYPED = """\
+$ hack/gs-scheduler-up.sh
+...
+I1128 10:53:00.261128   29786 controller.go:201] "starting controller" controller="global-scheduler"
+"""
+
+
+@pytest.mark.parametrize(
+    "binary", [pytest.param(kubectls()[-1:]), pytest.param(kubectls()[:1], marks=pytest.mark.long)], ids=["new", "old"]
+)
+def test_the_walk_goes_as_printed_on_a_hub_with_one_api(hub: HubProcess, binary: list[Path], tmp_path: Path) -> None:
+    if not binary:
+        pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
+    session = Session(Directory(tmp_path), binary[0], hub)
+    for name in ("conf", "hack"):
+        (session.path / name).symlink_to(ROOT / name)
+    (session.path / "vm.yaml").write_text(MACHINE)
+    session.export(CONFIG_BASE=str(session.path / "conf"))
+    try:
+        session.type(AS_TYPED + CREATED)
+        check_all_of_the_description(described(session))
+        assert session.run("kubectl apply -f vm.yaml") == "pod/demovm unchanged\n"
+        session.interrupt()
+    finally:
+        session.kill()
+        session.run("kubectl delete pod demovm --ignore-not-found")
+        session.run("kubectl delete lease global-scheduler --ignore-not-found")
+
+
 def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(start: Callable[..., Session]) -> None:
     session = start()
     for name in ("conf", "hack"):
@@ -83,6 +150,7 @@ def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(start: Cal
     session.type(SCHEDULER)
     session.type(CREATED)
     check_description(described(session))
+    check_all_of_the_description(described(session), "edge.kcp.io/author: …", "kcp.io/cluster: …")
     explained = session.run("farflung explain pod demovm")
     assert "placed on az1 with c6.large.2" in explained
     assert re.search(r"^az2 +region2 +az2 +0 +- +no +wrong region$", explained, re.MULTILINE)

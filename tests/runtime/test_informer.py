@@ -377,3 +377,72 @@ async def test_nothing_is_remembered_of_a_collection_that_no_informer_watches() 
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert not shared._reflectors
+
+
+# --- kinds that a server need not serve -----------------------------------------------------------
+
+
+def listed(*names: str) -> Scripted:
+    items = [{"metadata": {"name": name, "resourceVersion": "7"}} for name in names]
+    return said({"metadata": {"resourceVersion": "7"}, "items": items})
+
+
+class Script:
+    """Answers in turn, and then without end the last one.  `told`: what the informer had before each request."""
+
+    def __init__(self, *answers: Scripted, lenient: bool = True) -> None:
+        self._answers = list(answers)
+        self.told: list[tuple[bool, list[str]]] = []
+        self.troubles: list[str] = []
+        self.informer = informer(Client(ScriptedServer(self._answer), lenient=lenient), self.troubles)
+
+    def _answer(self, request: OutgoingRequest) -> Scripted:
+        made = self.informer
+        self.told.append((made.synced.is_set(), [key.name for key in made.cache]))
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+    async def run(self, requests: int) -> None:
+        running = asyncio.create_task(self.informer.run())
+        async with asyncio.timeout(PATIENCE):
+            while len(self.told) < requests:
+                await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_kind_counts_as_empty_until_the_server_serves_it() -> None:
+    script = Script(failure(404, "NotFound"), failure(404, "NotFound"), listed("a"), failure(500))
+    await script.run(4)
+    assert script.told == [(False, []), (True, []), (True, []), (True, ["a"])]
+    assert "cannot list configmaps" not in script.troubles
+
+
+async def test_a_kind_that_was_served_once_is_never_emptied() -> None:
+    script = Script(listed("a"), failure(404, "NotFound"))
+    await script.run(5)
+    assert [names for _, names in script.told[1:]] == [["a"]] * 4
+    assert "cannot watch configmaps" in script.troubles
+    assert "cannot list configmaps" in script.troubles
+
+
+@pytest.mark.parametrize(("code", "lenient"), [(404, False), (403, True), (500, True)])
+async def test_no_other_failure_counts_as_an_empty_kind(code: int, lenient: bool) -> None:
+    script = Script(failure(code), lenient=lenient)
+    await script.run(4)
+    assert not script.informer.synced.is_set()
+
+
+async def test_an_informer_that_must_wait_does_not_share_the_watch_of_one_that_need_not() -> None:
+    shared = SharedInformers(OUTSIDE)
+    server = ScriptedServer(lambda request: failure(404, "NotFound"))
+    ignore = lambda what, error: None  # noqa: E731
+    strict, lenient = [
+        shared.informer(Client(server, lenient=one), MAPS, orjson.loads, ignore) for one in (False, True)
+    ]
+    running = [asyncio.create_task(one.run()) for one in (strict, lenient)]
+    async with asyncio.timeout(PATIENCE):
+        await lenient.synced.wait()
+    assert not strict.synced.is_set()
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

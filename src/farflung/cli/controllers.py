@@ -21,8 +21,9 @@ from farflung.apis.edge.names import EDGE_GROUP, STALE_AFTER
 from farflung.apis.kcp.names import SCHEDULING_GROUP, WORKLOAD_GROUP
 from farflung.cli.connection import describe_error
 from farflung.cli.settings import PROVIDER, AccessOptions, ControllerOptions, FileOptions, WithdrawalOptions
-from farflung.client.errors import KubeconfigError
+from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import ClientConfig, load
+from farflung.client.plain import NOTHING, PlainClient, has_workspaces
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler, EdgeSchedulerSetting
 from farflung.controllers.edge_scheduler.observe import observe
@@ -66,6 +67,10 @@ READING_PLACEMENTS: Final = frozenset({SCHEDULER, TRANSLATOR, SUMMARIZER})
 PLACING: Final = frozenset(
     {SCHEDULER, GLOBAL}
 )  #: check the rights of authors, which needs it if the server records them
+NEEDS_ALL: Final = (
+    "this controller needs access to all workspaces; select a context with it by --allclusters-context, like the one "
+    "in the hub's admin.kubeconfig"
+)
 NO_FILES: Final = FileOptions()
 ADMIN_CONTEXT: Final = "system:admin"  #: context with access to all workspaces
 WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8, GLOBAL: 32}
@@ -227,10 +232,11 @@ class Servers:
     provider: Client
     root: Client
     everywhere: Client | None = None  #: all workspaces
+    whole: Client | None = None  #: the API of the kubeconfig's context, for a server that may have no workspaces
 
     def through(self, gate: Callable[[Client], Client]) -> Servers:
         everywhere = None if self.everywhere is None else gate(self.everywhere)
-        return Servers(gate(self.provider), gate(self.root), everywhere)
+        return Servers(gate(self.provider), gate(self.root), everywhere, self.whole and gate(self.whole))
 
 
 @contextlib.asynccontextmanager
@@ -240,7 +246,7 @@ async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
     whole = _access_to_all(settings)
     async with contextlib.AsyncExitStack() as stack:
         transport = await stack.enter_async_context(access.transport())
-        provider = Client(transport, access.prefix, manager)
+        own = provider = Client(transport, access.prefix, manager)
         if settings.options.provider:
             provider = provider.workspace(settings.options.provider)
         root = provider.workspace("root")
@@ -250,22 +256,21 @@ async def _servers(settings: ControllerSettings) -> AsyncIterator[Servers]:
         everywhere = None
         if whole is not None:
             everywhere = Client(await stack.enter_async_context(whole.transport()), "", manager).workspace("*")
-        yield Servers(provider, root, everywhere)
+        yield Servers(provider, root, everywhere, own)
 
 
 def _access_to_all(settings: ControllerSettings) -> ClientConfig | None:
-    """None: it is not available, and may not be needed."""
+    """None: it is not available, and may not be needed: a server may have one API."""
     if settings.all_access is None:
         return None
     try:
         return client_config(settings.all_access)
     except KubeconfigError as error:
+        if settings.controllers == (GLOBAL,) and settings.all_access.context == ADMIN_CONTEXT:
+            return None
         if ALL_WORKSPACES.isdisjoint(settings.controllers):
             return None
-        raise KubeconfigError(
-            f"{error}: this controller needs access to all workspaces; select a context with it by "
-            "--allclusters-context, like the one in the hub's admin.kubeconfig"
-        ) from None
+        raise KubeconfigError(f"{error}: {NEEDS_ALL}") from None
 
 
 async def placing_rights_of(
@@ -349,6 +354,15 @@ async def run_controllers(
     log: Logger,
 ) -> None:
     """Find the views and run the controllers; again whenever a view moves."""
+    whole = servers.whole
+    if whole is not None and servers.everywhere is None and settings.controllers == (GLOBAL,):
+        await _require_one_api(whole, env, log)
+        with status.manager(log) as manager:
+            plain = PlainClient(whole.transport, whole.prefix, whole.manager, lenient=True)
+            clients = SchedulerClients(NOTHING, plain, plain, "", "", has_workspaces=False)
+            workers = settings.workers_of(GLOBAL)
+            elected.join(clients, files, identity, manager, SharedInformers(env), log, workers=workers)
+            await manager.run()
     while True:
         with status.manager(log) as manager:
             edge = await find_view(servers.provider, EDGE_GROUP, env, log)
@@ -362,6 +376,21 @@ async def run_controllers(
                 await until_gone(servers.provider, EDGE_GROUP, edge, lambda: manager.troubles, env, log)
                 running.cancel()
     await observe(servers.provider.view(edge.url), env, log)
+
+
+async def _require_one_api(client: Client, env: Environment, log: Logger) -> None:
+    """Wait until the server answers.  Raises KubeconfigError if it has workspaces."""
+    failures = 0
+    while True:
+        try:
+            if await has_workspaces(client):
+                raise KubeconfigError(f"no context {ADMIN_CONTEXT}: {NEEDS_ALL}")
+        except ClientError as error:
+            failures += 1
+            log.error(error, "cannot find out whether the server has workspaces")
+            await env.sleep(env.backoff.delay(failures, error.retry_after))
+        else:
+            return
 
 
 async def _join(

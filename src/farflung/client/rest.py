@@ -101,6 +101,7 @@ class Client:
     prefix: str = ""
     manager: str = ""  #: field manager
     dry_run: bool = False  #: writes are validated but not persisted
+    lenient: bool = False  #: informers count a kind as empty until the server serves it
 
     def with_dry_run(self) -> Client:
         """A client whose writes are dry runs with strict field validation."""

@@ -41,6 +41,7 @@ class SchedulerClients:
     everywhere: Client
     edge: str  #: URL of the view of the edge API
     targets: str  #: URL of the view of SyncTargets
+    has_workspaces: bool = True  #: otherwise the server has one API, and the clients are the same
 
     def through(self, gate: Callable[[Client], Client]) -> SchedulerClients:
         return replace(self, provider=gate(self.provider), root=gate(self.root), everywhere=gate(self.everywhere))
@@ -121,9 +122,8 @@ def join(
     allowed = clients.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:
-        pods, clusters = [
-            (await find_view(compute, name, env, log)).url for name in (COMPUTE_EXPORT, GLOBALSCHEDULER_GROUP)
-        ]
+        exports = (COMPUTE_EXPORT, GLOBALSCHEDULER_GROUP) if clients.has_workspaces else ()
+        pods, clusters = [(await find_view(compute, name, env, log)).url for name in exports] or ("", "")
         setting = GlobalSchedulerSetting(
             allowed.everywhere,
             allowed.provider,

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 Listener = Callable[[CacheChange[T]], None]
 Trouble = Callable[[str, Exception], None]
-ReflectorKey = tuple[int, str, str, str, str]
+ReflectorKey = tuple[int, str, bool, str, str, str]
 
 
 def _ignore() -> None:
@@ -53,7 +53,8 @@ class Informer(Generic[T]):
     def share(self, reflectors: dict[ReflectorKey, Reflector[Any]]) -> None:
         """Use the reflector of another informer of the same collection, if there is one."""
         client, collection = self._client, self.collection
-        key = id(unguarded(client.transport)), client.prefix, collection.group, collection.version, collection.plural
+        server = id(unguarded(client.transport)), client.prefix, client.lenient
+        key = *server, collection.group, collection.version, collection.plural
         found = reflectors.setdefault(key, self._reflector)
         if found is not self._reflector:
             found.add(self._decode, self)

@@ -23,6 +23,7 @@ from farflung.client.errors import (
     ClientError,
     Expired,
     InvalidResponse,
+    NotFound,
     Refused,
     TooMany,
     Unauthorized,
@@ -35,6 +36,7 @@ from farflung.runtime.cache import CachedObject, Key
 T = TypeVar("T")
 
 SHORT: Final = 1.0  #: seconds; a watch that ends sooner without an event is a failure
+UNSERVED_PAUSE: Final = 5.0  #: seconds until a kind that the server does not serve is listed again
 LONG: Final = 30.0  #: seconds; a watch that fails later than this is retried without further backoff
 WATCH_SECONDS: Final = (300, 600)
 EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
@@ -66,6 +68,7 @@ class _Reader(Generic[T]):
     decode: Callable[[bytes], T]
     sink: ReflectorSink[T]
     listed: bool = False  #: whether the sink has a list, so that it can get changes
+    is_empty: bool = False  #: whether the sink has an empty list, because the server does not serve the kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ class Reflector(Generic[T]):
         self._decoded: tuple[bytes, Callable[[bytes], Any], Any] | None = None  #: document, decoder, value
         self._failures = 0  #: in a row
         self._lists = 0  #: lists since the last watch that worked
+        self._was_served = False
         self._turn: asyncio.Timeout | None = None  #: of a list or watch; expires when a sink is added
         self._running = asyncio.Lock()
 
@@ -173,6 +177,13 @@ class Reflector(Generic[T]):
 
     async def _pause(self, error: ClientError) -> None:
         verb = "watch" if self._can_watch() else "list"
+        if isinstance(error, NotFound) and self._client.lenient and not self._was_served:
+            for reader in self._readers:
+                if not reader.is_empty:
+                    reader.is_empty = True
+                    reader.sink.replace([], 0)
+            await self._env.sleep(UNSERVED_PAUSE)
+            return
         if isinstance(error, Refused) and (error.is_future_version or _is_final(error)):
             self._since = ""
         self._failures += 1
@@ -195,7 +206,7 @@ class Reflector(Generic[T]):
         if not version:
             raise InvalidResponse("a list without a resourceVersion")
         revision = number(version)
-        self._since, self._failures = version, self._lists
+        self._since, self._failures, self._was_served = version, self._lists, True
         self._lists += 1
         for reader, known in zip(readers, found, strict=True):
             if reader in self._readers:
