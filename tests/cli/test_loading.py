@@ -22,7 +22,7 @@ LATER = {
         "prometheus_client",
     ),
     "farflung.cli.edge_process": (CEL, "farflung.hub.tenancy", "farflung.machines.engine", "jwt", "prometheus_client"),
-    "farflung.cli.syncer": (CEL, "farflung.hub", "cryptography", "http.client", "prometheus_client"),
+    "farflung.cli.syncer": (CEL, "farflung.hub", "http.client", "prometheus_client"),
     "farflung.inspect.explain": (CEL, "farflung.hub", "cryptography", "http.client", "prometheus_client"),
     "farflung.cli.tokens": ("asyncio", "cryptography", "farflung.http"),
     "farflung.cli.plugins.workspace": ("asyncio", "click", "msgspec", "yaml", "farflung.client"),

@@ -34,7 +34,8 @@ def words(path: tuple[str, ...]) -> list[str]:
     spoken = ["pods/a" for one in parameters if isinstance(one, click.Argument)]
     files = ["-f", "object.yaml"] if any("--filename" in one.opts for one in parameters) else []
     place = ["--location", "a"] if any("--location" in one.opts for one in parameters) else []
-    return [*path, *spoken, *files, *place]
+    cluster = ["--from", "object.yaml"] if any("--from" in one.opts for one in parameters) else []
+    return [*path, *spoken, *files, *place, *cluster]
 
 
 def said(path: tuple[str, ...], kubeconfig: Path) -> Result:
