@@ -29,6 +29,8 @@ def import_kinds(
     """`names`: like `jobs.batch`; none: all CustomResourceDefinitions of the cluster."""
 
     async def run(workspace: Client) -> list[Obj]:
+        if not dry_run:
+            await workspace.raw(f"/apis/{API_EXPORTS.api_version}")  # is it there? ask before the cluster is read
         async with open_kubeconfig(source, context) as cluster:
             schemas = await read_schemas(cluster, names)
         return schemas if dry_run else await offer(workspace, export, schemas)
