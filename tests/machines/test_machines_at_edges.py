@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet import EDGE, Fleet, fleet
-from house import House
+from house import House, SilentNodes
 from hub_harness import MERGE_PATCH
 from platform_harness import MASTER, OPERATOR
 from syncing import Link, mailbox_path
@@ -164,7 +164,7 @@ async def is_gone(edge: MachineRoom, name: str) -> bool:
 async def test_a_machine_that_its_edge_refuses_says_so_and_goes_elsewhere_and_does_not_come_back(
     tmp_path: Path,
 ) -> None:
-    async with House() as edge, linked_machines(tmp_path, edge) as (one, _):
+    async with House(nodes=SilentNodes()) as edge, linked_machines(tmp_path, edge) as (one, _):
         await one.machine("a")
         assert await one.bound("a") == "az1"
 
@@ -275,7 +275,7 @@ async def taking(one: Machines) -> Obj:
 async def test_a_cluster_that_took_none_of_several_machines_is_avoided_by_all_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    async with House() as edge, linked_machines(tmp_path, edge, room=9) as (one, _):
+    async with House(nodes=SilentNodes()) as edge, linked_machines(tmp_path, edge, room=9) as (one, _):
         for name in ("a", "b", "c"):
             await one.machine(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient
 from farflung.hub.controllers.namespaces import Pace
+from farflung.hub.endpoints.logs import LogOptions, Nodes
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
@@ -34,21 +36,31 @@ KINDS = {
 }
 
 
+class SilentNodes:
+    """Nodes whose pods write no logs."""
+
+    async def logs(self, node: str, wanted: LogOptions, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+        return
+        yield b""
+
+
 class House:
     """The store outlives the hub: `restart` is a crash and a new start."""
 
-    def __init__(self, store: MemoryStore | None = None, pace: Pace = AT_ONCE) -> None:
+    def __init__(self, store: MemoryStore | None = None, pace: Pace = AT_ONCE, nodes: Nodes | None = None) -> None:
+        """`nodes`: of a cluster that runs pods, and so no virtual machines."""
         self.store = store or MemoryStore(stamp=objects.stamp)
         self.keys = SigningKeys.new()
         self.ahead = timedelta(0)  #: of the real time
         self._pace = pace
+        self._nodes = nodes
         self._build()
 
     def _build(self) -> None:
         users = hashed({TOKEN: User("admin", (ADMINISTRATORS,))})
         options, sources = Options(pace=self._pace), Sources(clock=self.clock, new_uid=NEW_UID)
         self.certificates = CertificateHolder(authority())
-        dependencies = HubDependencies(self.store, self.keys, self.certificates, users)
+        dependencies = HubDependencies(self.store, self.keys, self.certificates, users, nodes=self._nodes)
         self.assembly = Assembly(dependencies, options, sources)
         self.hub, self.controllers = self.assembly.hub, self.assembly.controllers
         self.client = LoopbackClient(self.hub, f"Bearer {TOKEN}", "test/1.0")

@@ -18,6 +18,10 @@ import orjson
 
 Obj = dict[str, Any]  #: a Kubernetes object, or a part of one, as plain JSON values
 
+TOO_DEEP: Final = "exceeded max depth"  #: of a document
+#: the names of types in Go's messages
+NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+
 
 class ApiError(Exception):
     """A failure Status.  Raised below the app, which responds with it."""

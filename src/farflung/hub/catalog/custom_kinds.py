@@ -23,8 +23,7 @@ from farflung.apis.metadata import OBJECT_META
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.custom_rules import CustomScaling, rules_of
 from farflung.hub.catalog.kinds import NEVER, Conversion, Kind, Shape, same
-from farflung.machinery.codec.json import NAMES
-from farflung.machinery.errors import Malformed, Obj
+from farflung.machinery.errors import NAMES, Malformed, Obj
 from farflung.machinery.schema.conform import Conformed
 from farflung.machinery.schema.structural.structural import Structural, apply_schema, compile_structural
 from farflung.machinery.turns import Paced, Steps

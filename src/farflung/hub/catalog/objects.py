@@ -16,8 +16,7 @@ import orjson
 
 from farflung.apis.edge.names import PROJECTION
 from farflung.apis.resource import Resource
-from farflung.machinery.codec.json import TOO_DEEP
-from farflung.machinery.errors import Obj, bad_request
+from farflung.machinery.errors import TOO_DEEP, Obj, bad_request
 from farflung.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, LabelSelector
 from farflung.store.base import Entry, Revision
 

@@ -23,6 +23,8 @@ from farflung.machinery import go_text
 from farflung.machinery.codec import json, protobuf, yaml
 from farflung.machinery.codec.protobuf import summary
 from farflung.machinery.errors import (
+    NAMES,
+    TOO_DEEP,
     ApiError,
     Malformed,
     Obj,
@@ -103,7 +105,7 @@ def _read(request: Request, shape: Shape) -> tuple[Obj, list[str]]:
         target = (
             'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
         )
-        why = f"json: cannot unmarshal {json.NAMES[type(value)]} into Go value of type {target}"
+        why = f"json: cannot unmarshal {NAMES[type(value)]} into Go value of type {target}"
         raise _unrecognized(request, shape, NO_KIND + why)
     return value, problems
 
@@ -223,9 +225,7 @@ def conform_patched(document: Any, shape: Shape, context: PatchContext, patch: O
         return invalid("", "", "", [invalid_value("patch", go_text.plain(patch), _unrestorable(why))])
 
     if not isinstance(document, dict):
-        raise refused(
-            f"json: cannot unmarshal {json.NAMES.get(type(document), 'null')} into Go value of type {shape.kind}"
-        )
+        raise refused(f"json: cannot unmarshal {NAMES.get(type(document), 'null')} into Go value of type {shape.kind}")
     document = {name: document[name] for name in sorted(document)}
     _check_patched_type(document, shape, context, refused)
     try:
@@ -285,7 +285,7 @@ def _as_text(document: Any) -> str:
     try:
         encoded = orjson.dumps(document)
     except orjson.JSONEncodeError:
-        return json.TOO_DEEP
+        return TOO_DEEP
     text = orjson.loads(encoded)
     try:
         for entry in text["metadata"]["managedFields"]:
@@ -300,7 +300,7 @@ def _sorted_text(document: Any) -> str:
     try:
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
     except orjson.JSONEncodeError:
-        return json.TOO_DEEP
+        return TOO_DEEP
 
 
 def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj:
@@ -314,7 +314,7 @@ def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj
         raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
     value = parsed.value if parsed.value is not None else {}
     if not isinstance(value, dict):
-        why = f"json: cannot unmarshal {json.NAMES[type(value)]} into Go value of type map[string]interface {{}}"
+        why = f"json: cannot unmarshal {NAMES[type(value)]} into Go value of type map[string]interface {{}}"
         raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
     _check_applied_type(shape, value)
     return value

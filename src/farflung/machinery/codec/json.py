@@ -9,15 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from farflung.machinery.errors import Malformed, go_quote
+from farflung.machinery.errors import NAMES, TOO_DEEP, Malformed, go_quote
 from farflung.machinery.schema.walk import MOST_PROBLEM_TEXT, MOST_PROBLEMS, Path, path_text, steps_of
 
 DEEPEST: Final = 254  #: levels; orjson cannot write more
-TOO_DEEP: Final = "exceeded max depth"
 END: Final = "unexpected end of JSON input"
-
-#: the names of types in Go's messages
-NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
 class Parsed(NamedTuple):

@@ -22,7 +22,6 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from farflung.machinery.codec import json
 from farflung.machinery.codec.protobuf_bytes import (
     CUT_SHORT,
     DELIMITED,
@@ -41,7 +40,7 @@ from farflung.machinery.codec.protobuf_bytes import (
     wrong_wire,
 )
 from farflung.machinery.codec.protobuf_values import SPECIAL_READERS, SPECIAL_WRITERS, ReadValue, WriteValue
-from farflung.machinery.errors import ApiError, Malformed, Obj, bad_request
+from farflung.machinery.errors import TOO_DEEP, ApiError, Malformed, Obj, bad_request
 from farflung.machinery.structs import EXTENSIONS, LIST, MAP, SCALARS, SPECIAL, GoField
 
 MAGIC: Final = b"k8s\x00"
@@ -418,7 +417,7 @@ def check_writable(obj: Obj) -> None:
     try:
         orjson.dumps(obj)
     except orjson.JSONEncodeError:
-        raise Malformed(json.TOO_DEEP) from None
+        raise Malformed(TOO_DEEP) from None
 
 
 def unhandled(kind: str, version: str, expected: str, why: str) -> ApiError:

@@ -27,8 +27,8 @@ from yaml.events import (
 )
 
 from farflung.machinery.codec import json
-from farflung.machinery.codec.json import DEEPEST, TOO_DEEP, Parsed
-from farflung.machinery.errors import Malformed, Obj, go_quote
+from farflung.machinery.codec.json import DEEPEST, Parsed
+from farflung.machinery.errors import TOO_DEEP, Malformed, Obj, go_quote
 
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.machinery.codec.json import NAMES
-from farflung.machinery.errors import ApiError, bad_request
+from farflung.machinery.errors import NAMES, ApiError, bad_request
 
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED: Final = 3 * 1024 * 1024  #: bytes, of all copies of a patch together: a few dozen could fill any memory

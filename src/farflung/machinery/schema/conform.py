@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 from farflung.machinery import quantity, times
-from farflung.machinery.codec.json import NAMES, TOO_DEEP
-from farflung.machinery.errors import Malformed, Obj
+from farflung.machinery.errors import NAMES, TOO_DEEP, Malformed, Obj
 from farflung.machinery.schema.model import (
     ANY,
     BOOLEAN,

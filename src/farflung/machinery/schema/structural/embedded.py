@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from farflung.machinery import names
-from farflung.machinery.codec.json import NAMES
-from farflung.machinery.errors import FieldError, Malformed, Obj, go_quote, invalid_value, required
+from farflung.machinery.errors import NAMES, FieldError, Malformed, Obj, go_quote, invalid_value, required
 from farflung.machinery.schema.conform import Conformed
 from farflung.machinery.schema.structural.node import NodeValue, below
 
