@@ -204,3 +204,19 @@ async def test_a_placement_without_an_author_gets_the_one_who_annotates_it(works
     assert await workspace.author() == Author("bob", ("system:authenticated",))
     assert (await workspace.of(ALICE, "PATCH", path, forged, content_type=MERGE_PATCH)).status == 200
     assert await workspace.author() == Author("bob", ("system:authenticated",))
+
+
+async def test_a_binding_writes_neither_the_author_nor_the_logical_cluster_of_a_pod(workspace: Workspace) -> None:
+    spec = {"virtualMachine": {"image": "debian", "flavors": [{"flavorID": "small"}]}}
+    for name, target in (("vm", {"kind": "Cluster", "name": "c"}), ("other", {"kind": "Node", "name": "n"})):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        assert (await workspace.of(ALICE, "POST", PODS, pod)).status == 201
+        noted = {**FORGED, "kcp.io/cluster": "another", "example.org/note": "yes"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": noted}}
+        bound = await workspace.of(MASTER, "POST", f"{PODS}/{name}/binding", {**binding, "target": target})
+        assert bound.status == 201, bound.body
+        annotations = (await workspace.of(MASTER, "GET", f"{PODS}/{name}")).json["metadata"]["annotations"]
+        author = author_of(annotations)
+        assert author is not None and author.user == "alice"
+        assert annotations["kcp.io/cluster"] == workspace.cluster
+        assert annotations["example.org/note"] == "yes"

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from farflung.apis.edge.names import AUTHOR
 from farflung.apis.globalscheduler.machines import is_virtual_machine
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
+from farflung.apis.kcp.names import CLUSTER_ANNOTATION
 from farflung.apis.names import POD_SCHEDULED
 from farflung.apis.validation import check_labels
 from farflung.http.messages import Answer
@@ -40,6 +42,8 @@ from farflung.machinery.selectors import selector_of
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Conflict, Entry
 
+#: annotations that in workspaces only the hub writes
+SERVER_ANNOTATIONS: Final = frozenset({AUTHOR, CLUSTER_ANNOTATION})
 SEVERAL_BUDGETS: Final = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 )
@@ -99,7 +103,15 @@ async def bind(call: Call) -> Answer:
     check_name(call, "Binding", body.obj)
     check_binding(body.obj, clusters=may_be_machines(call.kind))
     await admit(call, binding_shape(), body, options)
+    if call.tools.annotates:
+        drop_server_annotations(body.obj["metadata"])
     return await done(assign(call, body.obj, options), body.warnings)
+
+
+def drop_server_annotations(metadata: Obj) -> None:
+    """Those of a Binding become annotations of its Pod."""
+    for name in SERVER_ANNOTATIONS & (metadata.get("annotations") or {}).keys():
+        del metadata["annotations"][name]
 
 
 def may_be_machines(kind: Kind) -> bool:
