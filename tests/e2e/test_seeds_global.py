@@ -163,6 +163,22 @@ def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(start: Cal
     assert "placed on az" in session.run("farflung explain pod other")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("options", [["--bare"], ["--controllers"], ["--bare", "--controllers"]], ids=" ".join)
+def test_a_scheduler_by_hand_works_without_the_edge_api_and_takes_over_from_the_hubs_own(
+    start: Callable[..., Session], options: list[str]
+) -> None:
+    session = start(*options)
+    for name in ("conf", "hack"):
+        (session.path / name).symlink_to(ROOT / name)
+    (session.path / "vm.yaml").write_text(MACHINE)
+    session.type(AT_HOME)
+    kubeconfig = session.home / ".farflung" / "admin.kubeconfig"
+    session.export(HUB_KUBECONFIG=str(kubeconfig), CONFIG_BASE=str(session.path / "conf"))
+    session.type(SCHEDULER + CREATED)
+    check_all_of_the_description(described(session), "edge.kcp.io/author: …", "kcp.io/cluster: …")
+
+
 def rename_regions(conf: Path, **names: str) -> None:
     """In all files at once, as a ConfigMap that is mounted changes."""
     changed = conf.with_name("changed")

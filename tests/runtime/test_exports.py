@@ -11,7 +11,7 @@ from scripted_server import Scripted, ScriptedServer, failure, said
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.exports import View, find_view, report_unbound, until_gone
+from farflung.runtime.exports import View, find_view, is_missing, report_unbound, until_gone, until_there
 from farflung.runtime.reflector import Environment
 
 URL = "https://hub.example/services/apiexport/root/edge.kcp.io"
@@ -50,6 +50,31 @@ async def test_a_view_that_is_there_is_found_at_once() -> None:
     assert view == View(URL, "root:espw")
     assert lines == [f'"Found APIExport view" exportName="edge.kcp.io" serverURL="{URL}"']
     assert pauses == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "missing"),
+    [
+        (failure(404, "NotFound"), True),
+        (failure(403, "Forbidden"), True),
+        (failure(500), False),
+        (READY, False),
+        (export(), False),
+    ],
+)
+async def test_an_export_is_missing_only_if_the_server_says_so(answer: Scripted, missing: bool) -> None:
+    assert await is_missing(Client(ScriptedServer(lambda request: answer)), "edge.kcp.io") == missing
+
+
+async def test_an_export_is_awaited() -> None:
+    answers, pauses = iter([failure(404, "NotFound"), failure(403, "Forbidden"), READY]), []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    env = Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+    await until_there(Client(ScriptedServer(lambda request: next(answers))), "edge.kcp.io", env)
+    assert pauses == [2.0, 2.0]
 
 
 @pytest.mark.parametrize(

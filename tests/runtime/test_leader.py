@@ -27,7 +27,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.leader import Candidate, LeaseRef, Terms
+from farflung.runtime.leader import Candidate, LeaseRef, Precedence, Terms
 from farflung.runtime.reflector import Environment
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/work"
@@ -52,6 +52,7 @@ class Election:
     terms: Iterator[int] = field(default_factory=itertools.count)
     log: io.StringIO = field(default_factory=io.StringIO)
     said: dict[str, str] = field(default_factory=dict)  #: by each of them who leads
+    precedences: dict[str, Precedence] = field(default_factory=dict)  #: by name; others are equal
 
     def join(self, name: str) -> Process:
         process = self.world.process(name)
@@ -67,9 +68,9 @@ class Election:
         env = Environment(process.loop.time, asyncio.sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
         identity = process.name if self.remembered else f"{process.name}-{next(self.terms)}"
         client, log = Client(process), Logger(self.log)
-        candidate = Candidate(
-            LeaseRef(client, "default", "work", lambda: dict(self.said)), identity, env, process.clock, log
-        )
+        precedence = self.precedences.get(process.name, Precedence.EQUAL)
+        lease = LeaseRef(client, "default", "work", lambda: dict(self.said), precedence)
+        candidate = Candidate(lease, identity, env, process.clock, log)
         process.start(lambda: candidate.lead(lambda: self._work(process, candidate)))
 
     async def _work(self, process: Process, candidate: Candidate) -> None:
@@ -132,7 +133,7 @@ async def _empty() -> Any:
 
 
 @contextmanager
-def election(*names: str, remembered: bool = False) -> Iterator[Election]:
+def election(*names: str, remembered: bool = False, **precedences: Precedence) -> Iterator[Election]:
     hub = LocalHub.in_memory()
 
     async def ask(request: OutgoingRequest) -> tuple[int, bytes]:
@@ -147,7 +148,7 @@ def election(*names: str, remembered: bool = False) -> Iterator[Election]:
             "POST", "/api/v1/namespaces", {"Content-Type": "application/json"}, b'{"metadata":{"name":"default"}}'
         )
     )
-    made = Election(World(server), hub, server, remembered)
+    made = Election(World(server), hub, server, remembered, precedences=precedences)
     try:
         for name in names:
             made.join(name)
@@ -343,6 +344,65 @@ def test_labels_on_the_lease_do_not_prevent_its_release() -> None:
         assert made.lease()["metadata"]["labels"] == {"a": "b"}
 
 
+# --- precedence -------------------------------------------------------------------------------------
+
+REQUESTED_BY = "farflung.io/requested-by"
+FIRST, LAST = Precedence.FIRST, Precedence.LAST
+
+
+def requested_by(made: Election) -> str | None:
+    found: str | None = (made.lease()["metadata"].get("annotations") or {}).get(REQUESTED_BY)
+    return found
+
+
+def test_the_last_leaves_the_lease_to_the_first_and_takes_it_back() -> None:
+    with election("own", own=LAST, hand=FIRST) as made:
+        made.pass_time(SETTLED)
+        assert made.leaders == ["own"]
+        hand = made.join("hand")
+        made.pass_time(TERMS.renewal + 4 * TERMS.pause)
+        assert made.leaders == ["hand"]
+        assert requested_by(made) is None
+        made.pass_time(SETTLED)
+        assert made.leaders == ["hand"], "the last one asks for nothing"
+        hand.stop()
+        made.pass_time(3 * TERMS.pause)
+        assert made.leaders == ["own"]
+
+
+def test_a_lease_that_its_requester_never_takes_is_taken_back() -> None:
+    with election("own", own=LAST) as made:
+        made.pass_time(SETTLED)
+        lease = made.lease()
+        lease["metadata"]["annotations"] = {REQUESTED_BY: "died", "a": "b"}
+        assert made.tell("PUT", lease) == 200
+        made.pass_time(TERMS.renewal + TERMS.pause)
+        assert made.leaders == []
+        made.pass_time(SETTLED)
+        assert made.leaders == ["own"]
+        assert made.lease()["metadata"]["annotations"] == {"a": "b"}
+
+
+@pytest.mark.parametrize("holder", [FIRST, Precedence.EQUAL])
+def test_no_other_holder_leaves_the_lease_to_a_requester(holder: Precedence) -> None:
+    with election("a", a=holder, b=FIRST) as made:
+        made.pass_time(SETTLED)
+        made.join("b")
+        made.pass_time(2 * SETTLED)
+        assert made.leaders == ["a"]
+        assert len(set(made.acts)) == 1
+
+
+def test_several_requesters_do_not_make_a_dead_holder_look_alive() -> None:
+    with election("own", own=LAST, b=FIRST, c=FIRST) as made:
+        made.pass_time(SETTLED)
+        named(made, "own").kill()
+        made.join("b")
+        made.join("c")
+        made.pass_time(SETTLED)
+        assert len(made.leaders) == 1
+
+
 # --- any story --------------------------------------------------------------------------------------
 
 DELAYS = st.sampled_from([0.0, 0.5, 3.0, 8.0, 12.0, 20.0, None])
@@ -378,9 +438,11 @@ def happen(made: Election, what: str, process: Process, how: Any) -> None:
 
 
 @settings(max_examples=examples(60))
-@given(STORIES, st.booleans())
-def test_in_any_history_at_most_one_candidate_leads_and_finally_one_does(story: Any, remembered: bool) -> None:
-    with election("a", "b", remembered=remembered) as made:
+@given(STORIES, st.booleans(), st.sampled_from(Precedence), st.sampled_from(Precedence))
+def test_in_any_history_at_most_one_candidate_leads_and_finally_one_does(
+    story: Any, remembered: bool, a: Precedence, b: Precedence
+) -> None:
+    with election("a", "b", remembered=remembered, a=a, b=b) as made:
         for (what, name, how), seconds in story:
             happen(made, what, named(made, name), how)
             made.pass_time(seconds)
@@ -391,6 +453,9 @@ def test_in_any_history_at_most_one_candidate_leads_and_finally_one_does(story: 
         made.restart_who_ended()
         made.pass_time(SETTLED)
         assert len(made.leaders) == 1
+        if {a, b} == {FIRST, LAST}:
+            made.pass_time(SETTLED)
+            assert made.leaders == ["a" if a is FIRST else "b"]
 
 
 # --- the work, and servers that say odd things ------------------------------------------------------

@@ -74,6 +74,7 @@ SERVICE_ACCOUNT: Final = "system:serviceaccount:"  #: prefix of the name of a Se
 
 # --- labels and annotations -----------------------------------------------------------------------
 
+REQUESTED_BY: Final = "farflung.io/requested-by"  #: of Leases: the candidate that asks the holder to release it
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 NAME_LABEL: Final = "kubernetes.io/metadata.name"  #: of every Namespace: its name
 SERVICE_ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"  #: annotation of a token's Secret

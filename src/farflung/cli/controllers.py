@@ -47,11 +47,11 @@ from farflung.machines.files.scheduler_files import SchedulerFiles, SchedulerFil
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import USUAL, WithdrawalLimits
 from farflung.runtime.environment import report_unless_closed, system_environment
-from farflung.runtime.exports import View, find_view, report_unbound, until_gone
+from farflung.runtime.exports import View, find_view, is_missing, report_unbound, until_gone, until_there
 from farflung.runtime.health import served
 from farflung.runtime.identity import identity
 from farflung.runtime.informer import SharedInformers
-from farflung.runtime.leader import Candidate, LeaseRef
+from farflung.runtime.leader import Candidate, LeaseRef, Precedence
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
@@ -105,6 +105,13 @@ class ControllerSettings:
     loaded: LoadedConfiguration = field(
         default_factory=lambda: LoadedConfiguration(SchedulerConfiguration(), _now())
     )  #: their content
+
+    @property
+    def precedence(self) -> Precedence:
+        """Of the global scheduler for its Lease."""
+        if self.with_parent:
+            return Precedence.LAST
+        return Precedence.FIRST if self.controllers == (GLOBAL,) else Precedence.EQUAL
 
     def workers_of(self, controller: str) -> int:
         return self.options.concurrency or WORKERS[controller]
@@ -354,16 +361,25 @@ async def run_controllers(
     log: Logger,
 ) -> None:
     """Find the views and run the controllers; again whenever a view moves."""
+
+    def join_alone(clients: SchedulerClients, manager: Manager) -> None:
+        workers = settings.workers_of(GLOBAL)
+        elected.join(clients, files, identity, manager, SharedInformers(env), log, workers=workers)
+
     whole = servers.whole
     if whole is not None and servers.everywhere is None and settings.controllers == (GLOBAL,):
         await _require_one_api(whole, env, log)
         with status.manager(log) as manager:
             plain = PlainClient(whole.transport, whole.prefix, whole.manager, lenient=True)
-            clients = SchedulerClients(NOTHING, plain, plain, "", "", has_workspaces=False)
-            workers = settings.workers_of(GLOBAL)
-            elected.join(clients, files, identity, manager, SharedInformers(env), log, workers=workers)
+            join_alone(SchedulerClients(NOTHING, plain, plain, "", "", has_workspaces=False), manager)
             await manager.run()
     while True:
+        may_schedule = servers.everywhere is not None and GLOBAL in settings.controllers
+        if may_schedule and await is_missing(servers.provider, EDGE_GROUP):
+            with status.manager(log) as manager:
+                join = partial(join_alone, manager=manager)
+                await _schedule_without_edge_api(settings, servers, join, manager, env, log)
+            continue
         with status.manager(log) as manager:
             edge = await find_view(servers.provider, EDGE_GROUP, env, log)
             if not settings.with_parent and READING_PLACEMENTS.intersection(settings.controllers):
@@ -376,6 +392,25 @@ async def run_controllers(
                 await until_gone(servers.provider, EDGE_GROUP, edge, lambda: manager.troubles, env, log)
                 running.cancel()
     await observe(servers.provider.view(edge.url), env, log)
+
+
+async def _schedule_without_edge_api(
+    settings: ControllerSettings,
+    servers: Servers,
+    join: Callable[[SchedulerClients], None],
+    manager: Manager,
+    env: Environment,
+    log: Logger,
+) -> None:
+    """Run the global scheduler until the edge API exists: it binds machines, and delivers none."""
+    assert servers.everywhere is not None
+    log.info("No edge API, so virtual machines are bound and not delivered", at=servers.provider.prefix)
+    targets = (await find_view(servers.root, WORKLOAD_GROUP, env, log)).url
+    join(SchedulerClients(NOTHING, servers.root, servers.everywhere, "", targets, precedence=settings.precedence))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(manager.run(), name="manager")
+        await until_there(servers.provider, EDGE_GROUP, env)
+        running.cancel()
 
 
 async def _require_one_api(client: Client, env: Environment, log: Logger) -> None:
@@ -424,7 +459,9 @@ async def _join(
         MailboxController(mailboxes, informers, log, workers=settings.workers_of(MAILBOXES)).join(manager)
     if GLOBAL in settings.controllers and servers.everywhere is not None:
         home = servers.provider.workspace(provider)
-        clients = SchedulerClients(home, servers.root, servers.everywhere, edge.url, targets)
+        clients = SchedulerClients(
+            home, servers.root, servers.everywhere, edge.url, targets, precedence=settings.precedence
+        )
         workers = settings.workers_of(GLOBAL)
         elected.join(clients, files, identity, manager, informers, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.controllers):

@@ -22,7 +22,7 @@ from farflung.machines.files.reloader import Reloader
 from farflung.runtime.controller import Controller
 from farflung.runtime.exports import find_view
 from farflung.runtime.informer import Informer, SharedInformers
-from farflung.runtime.leader import Candidate, LeaseRef, Terms
+from farflung.runtime.leader import Candidate, LeaseRef, Precedence, Terms
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 
@@ -42,6 +42,7 @@ class SchedulerClients:
     edge: str  #: URL of the view of the edge API
     targets: str  #: URL of the view of SyncTargets
     has_workspaces: bool = True  #: otherwise the server has one API, and the clients are the same
+    precedence: Precedence = Precedence.FIRST  #: the hub's own scheduler leaves the Lease to one that a user starts
 
     def through(self, gate: Callable[[Client], Client]) -> SchedulerClients:
         return replace(self, provider=gate(self.provider), root=gate(self.root), everywhere=gate(self.everywhere))
@@ -117,7 +118,8 @@ def join(
 ) -> None:
     """`identity`: unique."""
     env, compute = informers.env, clients.root.workspace(COMPUTE)
-    lease = LeaseRef(compute, "default", NAME, lambda: {FILES_ANNOTATION: files.lease_annotation()})
+    notes = lambda: {FILES_ANNOTATION: files.lease_annotation()}  # noqa: E731
+    lease = LeaseRef(compute, "default", NAME, notes, clients.precedence)
     candidate = Candidate(lease, identity, env, _now, log, TERMS)
     allowed = clients.through(candidate.guarded)
 

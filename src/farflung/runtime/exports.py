@@ -49,6 +49,22 @@ async def find_view(client: Client, name: str, env: Environment, log: Logger, *,
         await env.sleep(PAUSE * (0.5 + env.random()))
 
 
+async def is_missing(client: Client, name: str) -> bool:
+    """Whether the server says that there is no such APIExport, or that it is not for this user."""
+    try:
+        await client.get(API_EXPORTS, name)
+    except (NotFound, Forbidden):
+        return True
+    except ClientError:
+        return False
+    return False
+
+
+async def until_there(client: Client, name: str, env: Environment) -> None:
+    while await is_missing(client, name):
+        await env.sleep(PAUSE * (0.5 + env.random()))
+
+
 async def report_unbound(view: Client, export: str, path: str, log: Logger) -> None:
     """Log it if no workspace binds the export.  `view`: of the export; `path`: of its workspace."""
     try:

@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Final
 
 import msgspec
 
-from farflung.apis.names import LEASES
+from farflung.apis.names import LEASES, REQUESTED_BY
 from farflung.client.errors import AlreadyExists, ClientError, InvalidResponse, NotFound, Unreachable, UpdateConflict
 from farflung.client.rest import Client
 from farflung.client.transport import OutgoingRequest, Reply, Transport
@@ -26,6 +27,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 
+ATTEMPTS: Final = 3  #: to write a request for the Lease, beside renewals of its holder
 LONGEST_HOLDER: Final = 253  #: characters of its identity in log lines
 
 
@@ -49,8 +51,17 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     acquire_time: str | None = None
 
 
+class Precedence(Enum):
+    """Between the candidates for a Lease."""
+
+    EQUAL = "equal"  #: the holder keeps it
+    FIRST = "first"  #: asks holders that are LAST to release it
+    LAST = "last"  #: releases it to one that is FIRST
+
+
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -61,6 +72,11 @@ class Lease(msgspec.Struct, frozen=True):
     def holder(self) -> str:
         return "" if self.spec is None else self.spec.holder_identity or ""
 
+    @property
+    def requested_by(self) -> str:
+        """The candidate that asks for it; empty: none."""
+        return (self.metadata.annotations or {}).get(REQUESTED_BY, "")
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseRef:
@@ -70,6 +86,7 @@ class LeaseRef:
     namespace: str
     name: str
     annotations: Callable[[], Mapping[str, str]] = dict  #: written at each renewal; one without a value is removed
+    precedence: Precedence = Precedence.EQUAL
 
 
 class Candidate:
@@ -94,6 +111,7 @@ class Candidate:
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
         self._terms = terms
         self._annotations = lease.annotations
+        self._precedence = lease.precedence
         self._seen = Lease()  #: as last read
         self._since = 0.0  #: when this version was first read
         self._written = datetime.min  #: the last time written to the Lease
@@ -155,7 +173,7 @@ class Candidate:
             if self._left(renewed) <= 0:
                 return
             is_ours = await self._try(self._left(renewed))
-            if not is_ours and self._seen.holder != self._identity:
+            if not is_ours and (self._seen.holder != self._identity or self._yields()):
                 return
             wait = self._terms.renewal if is_ours else self._terms.pause
 
@@ -181,7 +199,32 @@ class Candidate:
         except NotFound:
             return not self._is_held() and await self._written_as(self._client.create, self._fresh(), self._namespace)
         self._observe(found)
-        return not self._is_held() and await self._written_as(self._client.update, self._mine(found))
+        if self._is_held():
+            await self._request(found)
+            return False
+        return not self._yields() and await self._written_as(self._client.update, self._mine(found))
+
+    async def _request(self, found: Obj) -> None:
+        """Ask the holder for the Lease, unless another candidate does: each request would make a dead holder look
+        alive."""
+        for _ in range(ATTEMPTS):
+            if self._precedence is not Precedence.FIRST or self._seen.requested_by or not self._is_held():
+                return
+            metadata = found["metadata"]
+            annotations = {**(metadata.get("annotations") or {}), REQUESTED_BY: self._identity}
+            try:
+                written = {**found, "metadata": {**metadata, "annotations": annotations}}
+                self._observe(await self._client.update(LEASES, written))
+            except UpdateConflict:  # with a renewal, perhaps every time, if both have the same rhythm
+                found = await self._client.get(LEASES, self._name, self._namespace)
+                self._observe(found)
+
+    def _yields(self) -> bool:
+        """Whether this candidate leaves the Lease to the one that asks for it.  That one may have died, so the Lease
+        is only left to it for a while once it is free."""
+        if self._precedence is not Precedence.LAST or self._seen.requested_by in ("", self._identity):
+            return False
+        return self._renewed is not None or self._env.monotonic() - self._since < self._terms.lasting
 
     def _is_held(self) -> bool:
         """Whether another candidate may hold it; also if it was deleted, because its holder may not have noticed.  A
@@ -234,6 +277,9 @@ class Candidate:
         else:
             kept = {"leaseTransitions": transitions + 1}
         metadata = {**(found.get("metadata") or {}), "name": self._name, "namespace": self._namespace}
+        if before.holder_identity != self._identity:
+            known = metadata.get("annotations") or {}
+            metadata["annotations"] = {name: value for name, value in known.items() if name != REQUESTED_BY}
         return {**found, **fresh, "metadata": self._annotated(metadata), "spec": {**fresh["spec"], **kept}}
 
     def _annotated(self, metadata: Obj) -> Obj:
