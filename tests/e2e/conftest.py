@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -134,8 +134,8 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
     with ExitStack() as hubs:
 
-        def one(*arguments: str, root_directory: str = ".farflung") -> Session:
-            directory = Directory(tmp_path)
+        def one(*arguments: str, root_directory: str = ".farflung", ports: Mapping[str, str] | None = None) -> Session:
+            directory = Directory(tmp_path, ports)
             place = directory.home / root_directory
             place.parent.mkdir(exist_ok=True)
             hub = HubProcess(place, command="start", arguments=["--no-controllers", *arguments])

@@ -1,5 +1,6 @@
 """The scenario of two edge clusters and two workloads, typed as printed: its first stage, the inventory and the
-mailboxes, its second, the workloads and where they go, and its third, what gets into the mailboxes.
+mailboxes, its second, the workloads and where they go, and its third, what gets into the mailboxes; with more of what
+there is to see than the document itself shows (`test_seed_documents.py` types that).
 
 Left out is `kind`; `go run ./cmd/…` is `farflung …`, or nothing at all, as a new hub has the provider and runs the
 controllers.  Its sentence that the destination of the special workload is florin is a slip: it is guilder.  A slice is
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from seed_mailboxes import FLORIN, GUILDER, find_mailboxes
 from seed_session import Session
 from seed_transcripts import (
@@ -168,6 +170,7 @@ root:espw:edge.kcp.io Bound
 """  # noqa: E501
 
 
+@pytest.mark.long
 def test_the_scenario_goes_as_printed_with_controllers_run_by_hand(start: Callable[..., Session]) -> None:
     """They need not run longer than it takes them."""
     session = start("--bare")
