@@ -12,6 +12,7 @@ SCRIPT = """
 import asyncio, sys
 import click
 from farflung.cli import demo_stage
+from farflung.cli.settings import DemoOptions
 
 async def play(where):
     (where.directory / "played").touch()
@@ -22,7 +23,7 @@ async def play(where):
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    demo_stage.run(play, "demo", keep=False, replace=False, advice=str)
+    demo_stage.run(play, "demo", DemoOptions(), str)
 except click.ClickException as error:
     print(error.message)
     sys.exit(3)

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from farflung.cli.settings import ManifestOptions, ServerOptions, connection, output, pass_settings, root_directory
+from farflung.cli.settings import (
+    ImportOptions,
+    ManifestOptions,
+    ServerOptions,
+    connection,
+    output,
+    pass_settings,
+    root_directory,
+)
 
 
 @click.command(short_help="Print the manifest of a SyncTarget's syncer.")
@@ -38,16 +46,9 @@ def syncer_revoke(name: str, connection: ServerOptions) -> None:
 
 @click.command("import-kinds", short_help="Export kinds of a cluster in a workspace.")
 @click.argument("kinds", nargs=-1, metavar="[RESOURCE.GROUP]...")
-@click.option("--from", "source", required=True, metavar="FILE", help="Kubeconfig of the cluster that has the kinds.")
-@click.option(
-    "--from-context", "source_context", default="", help="Context of that kubeconfig; by default the current one."
-)
-@click.option("--export", default="imported", show_default=True, help="Name of the APIExport.")
-@click.option("--dry-run", is_flag=True, help="Print the objects as YAML, and write nothing.")
+@pass_settings(ImportOptions, "options")
 @connection("APIExport", provider=None)
-def import_kinds(
-    kinds: tuple[str, ...], source: str, source_context: str, export: str, dry_run: bool, connection: ServerOptions
-) -> None:
+def import_kinds(kinds: tuple[str, ...], options: ImportOptions, connection: ServerOptions) -> None:
     """Offer kinds of a cluster in a workspace, so that other workspaces can bind them and place their objects.
 
     Without arguments, all kinds of the cluster's CustomResourceDefinitions.  Others are named, like `jobs.batch`;
@@ -55,7 +56,7 @@ def import_kinds(
     """
     from farflung.cli import kind_import
 
-    kind_import.import_kinds(kinds, source, source_context, export, dry_run=dry_run, connection=connection)
+    kind_import.import_kinds(kinds, options, connection)
 
 
 @click.group()
@@ -77,14 +78,7 @@ def token() -> None:
     show_default=True,
     help="Lifetime of the token, like 12h or 30d; `never` is unlimited.",
 )
-@click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["token", "kubeconfig"]),
-    default="token",
-    show_default=True,
-    help="What to print.",
-)
+@output("token", "kubeconfig")
 @root_directory
 def create_token(name: str, groups: tuple[str, ...], lifetime: str, output: str, root_directory: Path) -> None:
     """Print a new token for the user NAME.  The hub stores only its hash, so it cannot be shown again."""

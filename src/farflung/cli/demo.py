@@ -19,6 +19,7 @@ from farflung.cli import demo_stage
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_stage import Demo, DemoDirectory, DemoError, command_name, listed
 from farflung.cli.output import show_progress
+from farflung.cli.settings import DemoOptions
 from farflung.client.rest import Client
 from farflung.edge.ports import PortUnavailable, check_ports
 from farflung.inspect.manifests import manifests
@@ -86,16 +87,16 @@ SPECIAL: Final = DemoWorkload(
 PAGES: Final = (("florin", COMMON), ("guilder", SPECIAL), ("guilder", COMMON))
 
 
-def run(*, keep: bool, replace: bool, runtime: str, first_port: int) -> None:
-    """Removes everything at the end, unless `keep`.  Raises click.ClickException."""
+def run(options: DemoOptions) -> None:
+    """Raises click.ClickException."""
 
     async def play(where: DemoDirectory) -> None:
-        await _play(where, runtime, first_port)
+        await _play(where, options.runtime, options.first_port)
 
     def advice(where: DemoDirectory) -> str:
-        return _advice(where, first_port)
+        return _advice(where, options.first_port)
 
-    demo_stage.run(play, "demo", keep=keep, replace=replace, advice=advice)
+    demo_stage.run(play, "demo", options, advice)
 
 
 def _advice(where: DemoDirectory, first_port: int) -> str:

@@ -17,6 +17,7 @@ from farflung.cli import demo_stage
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_stage import Demo, DemoDirectory, command_name, listed
 from farflung.cli.output import show_progress
+from farflung.cli.settings import DemoOptions
 from farflung.client.rest import Client
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -31,9 +32,9 @@ STACKS: Final = 6  #: replicas of the Allocation
 MESSAGE: Final = """kubectl get pod render2 -o jsonpath='{.status.conditions[?(@.type=="PodScheduled")].message}'"""
 
 
-def run(*, keep: bool, replace: bool) -> None:
-    """Removes everything at the end, unless `keep`.  Raises click.ClickException."""
-    demo_stage.run(_play, "demo global", keep=keep, replace=replace, advice=_advice)
+def run(options: DemoOptions) -> None:
+    """Raises click.ClickException."""
+    demo_stage.run(_play, "demo global", options, _advice)
 
 
 def _advice(where: DemoDirectory) -> str:

@@ -23,6 +23,7 @@ from farflung.apis.names import Collection
 from farflung.cli.background import Background, Process
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.output import ProgressReporter, table
+from farflung.cli.settings import DemoOptions
 from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
@@ -89,23 +90,21 @@ def farflung(*words: str) -> list[str]:
 def run(
     play: Callable[[DemoDirectory], Coroutine[None, None, None]],
     command: str,
-    *,
-    keep: bool,
-    replace: bool,
+    options: DemoOptions,
     advice: Callable[[DemoDirectory], str],
 ) -> None:
-    """Play a demo and remove everything at the end, unless `keep`.  Raises click.ClickException.
+    """Play a demo and remove everything at the end, unless it is kept.  Raises click.ClickException.
 
-    `command`: for messages; `replace`: first remove an earlier demo; `advice`: commands to try, if it is kept.
+    `command`: for messages; `advice`: commands to try, if it is kept.
     """
     where = place()
-    if replace and clean(where):
+    if options.replace and clean(where):
         click.echo("Stopped and removed the earlier demo.", err=True)
     _make(where, command)
     kept = False
     try:
         asyncio.run(_interruptible(play(where)))
-        kept = keep
+        kept = options.keep
     except (DemoError, PortUnavailable, ClientError, OSError) as error:
         raise click.ClickException(f"{error}{_logs(where)}") from None
     except KeyboardInterrupt:
@@ -117,7 +116,7 @@ def run(
                     with contextlib.suppress(OSError):  # the terminal may be closed
                         click.echo("Stopping the demo …", err=True)
                 clean(where)
-    if keep:
+    if options.keep:
         click.echo(advice(where))
     else:
         click.echo(f"Stopped and removed the demo. `{command_name()} {command} --keep` leaves it running.", err=True)

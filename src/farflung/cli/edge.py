@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from farflung.cli.settings import output
+from farflung.cli.settings import RUNTIME, option, output, pass_settings
 
 if TYPE_CHECKING:
     from farflung.edge.cluster import EdgeManager
@@ -77,48 +78,37 @@ def _names(words: tuple[str, ...], named: str) -> tuple[str, ...]:
     return (named,)
 
 
+@dataclass(frozen=True, slots=True)
+class CreateOptions:
+    """Of `farflung edge create`."""
+
+    config: Path | None = option(
+        "Configuration file of kind; its extraPortMappings forward local ports to pods.",
+        None,
+        click.Path(path_type=Path, dir_okay=False, exists=True, allow_dash=True),
+    )
+    runtime: str = option(
+        "Runtime of pods: podman runs their images, process runs local processes instead of known images; auto "
+        "prefers podman.",
+        "auto",
+        RUNTIME,
+    )
+    allow_local_commands: bool = option(
+        "With --runtime process: run commands of pods on this machine, without isolation.", False
+    )
+    kubeconfig: str = option(
+        "Kubeconfig that gets the context; by default $KUBECONFIG or ~/.kube/config.", value="FILE"
+    )
+    context_name: str = option("Name of the context; by default kind-NAME.", value="NAME")
+    no_kubeconfig: bool = option("Do not write a context.", False)
+
+
 @edge.command()
 @click.argument("name", default="")
 @name_option
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True, allow_dash=True),
-    help="Configuration file of kind; its extraPortMappings forward local ports to pods.",
-)
-@click.option(
-    "--runtime",
-    type=click.Choice(["auto", "podman", "process"]),
-    default="auto",
-    show_default=True,
-    help="Runtime of pods: podman runs their images, process runs local processes instead of known images; auto "
-    "prefers podman.",
-)
-@click.option(
-    "--allow-local-commands",
-    "local_commands",
-    is_flag=True,
-    help="With --runtime process: run commands of pods on this machine, without isolation.",
-)
-@click.option(
-    "--kubeconfig",
-    default="",
-    metavar="FILE",
-    help="Kubeconfig that gets the context; by default $KUBECONFIG or ~/.kube/config.",
-)
-@click.option("--context-name", default="", metavar="NAME", help="Name of the context; by default kind-NAME.")
-@click.option("--no-kubeconfig", is_flag=True, help="Do not write a context.")
+@pass_settings(CreateOptions, "options")
 @wait_option
-def create(
-    name: str,
-    named: str,
-    config: Path | None,
-    runtime: str,
-    local_commands: bool,
-    kubeconfig: str,
-    context_name: str,
-    no_kubeconfig: bool,
-    seconds: float,
-) -> None:
+def create(name: str, named: str, options: CreateOptions, seconds: float) -> None:
     """Create the edge NAME, and wait until it is ready.
 
     The command writes the context kind-NAME to the kubeconfig and makes it the current one.
@@ -128,19 +118,20 @@ def create(
 
     given = _names((name,) if name else (), named)
     with edge_manager() as manager:
-        cluster_name, wanted = _edge_spec(config, runtime, local_commands=local_commands)
+        cluster_name, wanted = _edge_spec(options)
         name = next(iter(given), cluster_name) or "edge"
-        if not no_kubeconfig:
+        if not options.no_kubeconfig:
             import msgspec
 
-            file = contexts.file_of(os.environ, kubeconfig).absolute()
-            wanted = msgspec.structs.replace(wanted, context=context_name or f"kind-{name}", kubeconfig=str(file))
+            file = contexts.file_of(os.environ, options.kubeconfig).absolute()
+            context = options.context_name or f"kind-{name}"
+            wanted = msgspec.structs.replace(wanted, context=context, kubeconfig=str(file))
         click.echo(f"Creating edge {name} …", err=True)
         made = manager.create(name, wanted, seconds)
     click.echo(_hint(made, wanted), err=True)
 
 
-def _edge_spec(config: Path | None, runtime: str, *, local_commands: bool) -> tuple[str, EdgeSpec]:
+def _edge_spec(options: CreateOptions) -> tuple[str, EdgeSpec]:
     """The name in the configuration file, if any, and the requested edge."""
     import sys
     from dataclasses import replace
@@ -150,14 +141,15 @@ def _edge_spec(config: Path | None, runtime: str, *, local_commands: bool) -> tu
     from farflung.edge.ports import free_port
     from farflung.edge.registry import EdgeError, EdgeSpec
 
+    config = options.config
     try:
         text = b"" if config is None else sys.stdin.buffer.read() if str(config) == "-" else config.read_bytes()
         cluster = kind_config.KindCluster() if config is None else kind_config.read(text)
         ports = tuple(one if one.port else replace(one, port=free_port(one.address)) for one in cluster.mappings)
     except (kind_config.ConfigError, OSError) as error:
         raise EdgeError(f"{config}: {error}") from None
-    spec = EdgeSpec(datetime.now(UTC), runtime, local_commands, cluster.api_address, cluster.api_port, ports)
-    return cluster.name, spec
+    now, local_commands = datetime.now(UTC), options.allow_local_commands
+    return cluster.name, EdgeSpec(now, options.runtime, local_commands, cluster.api_address, cluster.api_port, ports)
 
 
 def _hint(made: EmbeddedEdge, spec: EdgeSpec) -> str:

@@ -174,7 +174,7 @@ def audit_lines(settings: HubSettings, *, silent: bool) -> logs.LogLines:
         return logs.LogLines(sys.stderr, silent=silent)
     if path == "-":
         return logs.EventLines(sys.stderr, silent=silent)
-    rotation = Rotation(settings.audit_log_megabytes, settings.audit_log_backups, settings.audit_log_days)
+    rotation = Rotation(settings.audit_log_maxsize, settings.audit_log_maxbackup, settings.audit_log_maxage)
     try:
         file = RotatedFile(Path(path), rotation, logs.lost_events)
     except OSError as error:
@@ -185,10 +185,10 @@ def audit_lines(settings: HubSettings, *, silent: bool) -> logs.LogLines:
 
 def flow_limits(settings: HubSettings) -> FlowLimits:
     return FlowLimits(
-        reading=settings.max_reading,
-        mutating=settings.max_mutating,
-        queued=settings.max_queued,
-        streams=settings.max_watches,
+        reading=settings.max_requests_inflight,
+        mutating=settings.max_mutating_requests_inflight,
+        queued=settings.max_queued_requests_per_user,
+        streams=settings.max_watches_per_user,
     )
 
 
@@ -234,12 +234,14 @@ async def _running(settings: HubSettings, sockets: list[socket.socket], nodes: N
         options = Options(
             url if settings.workspaces else None,
             settings.bare,
-            settings.event_seconds,
+            settings.event_ttl,
             stale_after=settings.stale_after,
-            token_seconds=settings.token_seconds,
+            token_seconds=settings.service_account_max_token_expiration,
             flows=flow_limits(settings),
-            storage=StorageLimits(objects=settings.max_objects, size=settings.max_megabytes * 1024 * 1024),
-            home_workspaces=settings.max_home_workspaces,
+            storage=StorageLimits(
+                objects=settings.max_objects_per_workspace, size=settings.max_megabytes_per_workspace * 1024 * 1024
+            ),
+            home_workspaces=settings.max_workspaces_per_home,
         )
         assembly = Assembly(dependencies, options, Sources())
         await assembly.start()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from farflung.cli.settings import (
+    NUMBER_OR_NONE,
     Command,
     Decorator,
     FileOptions,
     ServerOptions,
     connection,
+    option,
     output,
     pass_settings,
     scheduler_files,
@@ -27,27 +29,17 @@ if TYPE_CHECKING:
 FORMATS: Final = ("table", "json", "yaml")
 
 
-def namespace_option(content: str) -> Decorator:
-    return click.option(
-        "--namespace", "-n", default="default", show_default=True, metavar="NAME", help=f"Namespace of {content}."
-    )
+def namespace_option(content: str) -> Any:
+    return option(f"Namespace of {content}.", "default", "NAME", names="--namespace -n")
 
 
-def limit_option(content: str) -> Decorator:
-    return click.option(
-        "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="NUMBER", help=f"Number of {content}"
-    )
+def limit_option(content: str) -> Any:
+    return option(f"Number of {content}", 20, NUMBER_OR_NONE, names="--limit")
 
 
-files_option: Decorator = click.option(
-    "--filename",
-    "-f",
-    "names",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="File or directory with objects, or - for standard input; repeatable.",
-)
+def objects_option() -> Any:
+    text = "File or directory with objects, or - for standard input; repeatable."
+    return option(text, (), "FILE", names="--filename -f", required=True)
 
 
 def read_configuration(files: FileOptions) -> SchedulerConfiguration:
@@ -145,72 +137,81 @@ def explain_placement(name: str, location: str, output: str, connection: ServerO
     click.echo(printed(answer, output, detailed=bool(location)))
 
 
-def machine_options(command: Command) -> Command:
-    """The object, and the files of the global scheduler."""
-    for one in (
-        output(*FORMATS),
-        connection("object", provider=None),
-        scheduler_files,
-        limit_option("Clusters to list, the best first; 0 lists all."),
-        namespace_option("the object"),
-    ):
-        command = one(command)
-    return command
+@dataclass(frozen=True, slots=True)
+class MachineOptions:
+    """Of `farflung explain pod` and `farflung explain allocation`."""
+
+    namespace: str = namespace_option("the object")
+    limit: int = limit_option("Clusters to list, the best first; 0 lists all.")
 
 
-def explain_machine(
-    kind: str, name: str, namespace: str, limit: int, files: FileOptions, connection: ServerOptions, output: str
-) -> None:
-    from farflung.cli.connection import query
-    from farflung.cli.machine_output import printed
-    from farflung.inspect.explain_machines import explain
+def explain_machine(kind: str) -> Decorator:
+    """A command whose body is its help."""
 
-    configured = read_configuration(files)
-    answer = query(connection, lambda hub: explain(hub, kind, name, namespace, configured))
-    click.echo(printed(answer, output, limit=limit))
+    def decorate(described: Command) -> Command:
+        def command(
+            name: str, options: MachineOptions, files: FileOptions, connection: ServerOptions, output: str
+        ) -> None:
+            from farflung.cli.connection import query
+            from farflung.cli.machine_output import printed
+            from farflung.inspect.explain_machines import explain
+
+            configured = read_configuration(files)
+            answer = query(connection, lambda hub: explain(hub, kind, name, options.namespace, configured))
+            click.echo(printed(answer, output, limit=options.limit))
+
+        command.__doc__ = described.__doc__
+        for one in (
+            output(*FORMATS),
+            connection("object", provider=None),
+            scheduler_files,
+            pass_settings(MachineOptions, "options"),
+            click.argument("name"),
+        ):
+            command = one(command)
+        return command
+
+    return decorate
 
 
 @explain.command("pod", short_help="Explain to which Cluster a virtual machine is bound.")
-@click.argument("name")
-@machine_options
-def explain_pod(
-    name: str, namespace: str, limit: int, files: FileOptions, connection: ServerOptions, output: str
-) -> None:
+@explain_machine("Pod")
+def explain_pod() -> None:
     """Explain to which Cluster the global scheduler binds the Pod NAME, a virtual machine: for each Cluster whether it
     fits, or why not, and its score.
 
     The command also compares the result with the Pod; the scheduler may be behind.
     """
-    explain_machine("Pod", name, namespace, limit, files, connection, output)
 
 
 @explain.command("allocation", short_help="Explain to which Clusters an Allocation's replicas are bound.")
-@click.argument("name")
-@machine_options
-def explain_allocation(
-    name: str, namespace: str, limit: int, files: FileOptions, connection: ServerOptions, output: str
-) -> None:
+@explain_machine("Allocation")
+def explain_allocation() -> None:
     """Explain to which Clusters the global scheduler binds the replicas of the Allocation NAME: for each Cluster
     whether it fits, or why not, how many replicas it has room for, and its score.
 
     The command also compares the result with the Allocation; the scheduler may be behind.
     """
-    explain_machine("Allocation", name, namespace, limit, files, connection, output)
 
 
 # --- objects --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class UpsyncOptions:
+    """Of `farflung list-upsynced`."""
+
+    namespace: str = option("Only this namespace; by default all.", value="NAME", names="--namespace -n")
+    labels: str = option("Only objects with these labels.", value="SELECTOR", names="--selector -l")
+
+
 @click.command(short_help="List objects that placements upsync from edges.")
 @click.argument("kind")
-@click.option("--namespace", "-n", default="", metavar="NAME", help="Only this namespace; by default all.")
-@click.option("--selector", "-l", "labels", default="", metavar="SELECTOR", help="Only objects with these labels.")
+@pass_settings(UpsyncOptions, "options")
 @click.option("--json", "as_json", is_flag=True, help="Same as -o json.")
 @connection("placements")
 @output(*FORMATS)
-def list_upsynced(
-    kind: str, namespace: str, labels: str, as_json: bool, output: str, connection: ServerOptions
-) -> None:
+def list_upsynced(kind: str, options: UpsyncOptions, as_json: bool, output: str, connection: ServerOptions) -> None:
     """List objects of KIND that were created at edges and that EdgePlacements of the workspace select in `spec.upsync`,
     from all their destinations.
 
@@ -222,7 +223,7 @@ def list_upsynced(
     from farflung.cli.upsynced_output import printed
     from farflung.inspect.upsynced import UpsyncQuery, upsynced
 
-    answer = query(connection, lambda hub: upsynced(hub, UpsyncQuery(kind, namespace, labels)))
+    answer = query(connection, lambda hub: upsynced(hub, UpsyncQuery(kind, options.namespace, options.labels)))
     click.echo(printed(answer, "json" if as_json else output, datetime.now(UTC)))
 
 
@@ -234,16 +235,21 @@ def split_reference(words: Sequence[str]) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """Of `farflung trace`."""
+
+    namespace: str = namespace_option("the object")
+    destination: str = option("Only Locations and SyncTargets of this name.", value="NAME", names="--destination -d")
+    limit: int = limit_option("destinations to print, those with problems first; 0 prints all.")
+
+
 @click.command(short_help="Trace an object to all its destinations, and show what is stuck.")
 @click.argument("words", nargs=-1, required=True, metavar="TYPE/NAME")
-@namespace_option("the object")
-@click.option("--destination", "-d", default="", metavar="NAME", help="Only Locations and SyncTargets of this name.")
-@limit_option("destinations to print, those with problems first; 0 prints all.")
+@pass_settings(TraceOptions, "options")
 @connection("placements")
 @output(*FORMATS)
-def trace(
-    words: tuple[str, ...], namespace: str, destination: str, limit: int, output: str, connection: ServerOptions
-) -> None:
+def trace(words: tuple[str, ...], options: TraceOptions, output: str, connection: ServerOptions) -> None:
     """Trace one object through placement, slice, mailbox and edge to its status, for each destination.
 
     The command shows the time of each step, the age of that information, and the first step that is stuck.  It only
@@ -254,7 +260,7 @@ def trace(
     from farflung.inspect.hub import server_time
     from farflung.inspect.trace import Trace, TraceRequest, trace
 
-    question = TraceRequest(*split_reference(words), namespace, destination, limit)
+    question = TraceRequest(*split_reference(words), **asdict(options))
 
     async def traced(hub: HubClient) -> tuple[Trace, datetime]:
         now = await server_time(hub)
@@ -283,25 +289,23 @@ class DetailedExitCodeCommand(click.Command):
             raise UsageErrorExitingWith1(error.format_message(), error.ctx) from None
 
 
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Of `farflung plan`."""
+
+    names: tuple[str, ...] = objects_option()
+    delete: bool = option("Preview `kubectl delete` instead.", False)
+    namespace: str = namespace_option("objects without one in their file")
+    detailed: bool = option("Exit with 2 if something would change.", False, names="--detailed-exitcode")
+    verbose: bool = option("Print unchanged destinations too.", False, names="--verbose -v")
+
+
 @click.command(cls=DetailedExitCodeCommand, short_help="Preview what `kubectl apply` changes at every destination.")
-@files_option
-@click.option("--delete", is_flag=True, help="Preview `kubectl delete` instead.")
-@namespace_option("objects without one in their file")
-@click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit with 2 if something would change.")
-@click.option("--verbose", "-v", is_flag=True, help="Print unchanged destinations too.")
+@pass_settings(PlanOptions, "options")
 @scheduler_files
 @connection("placements")
 @output(*FORMATS)
-def plan(
-    names: tuple[str, ...],
-    delete: bool,
-    namespace: str,
-    detailed: bool,
-    verbose: bool,
-    files: FileOptions,
-    connection: ServerOptions,
-    output: str,
-) -> None:
+def plan(options: PlanOptions, files: FileOptions, connection: ServerOptions, output: str) -> None:
     """Preview `kubectl apply`: the destinations that EdgePlacements gain and lose, the copies that are created, changed
     or deleted at each destination, and the Clusters to which virtual machines are bound.
 
@@ -312,47 +316,37 @@ def plan(
     from farflung.inspect.manifests import manifests
     from farflung.inspect.plan import check, plan
 
-    wanted = check(manifests(names), namespace)
+    wanted = check(manifests(options.names), options.namespace)
     configured = read_configuration(files)
-    answer = query(connection, lambda hub: plan(hub, wanted, delete=delete, configured=configured))
-    click.echo(printed(answer, output, verbose=verbose))
+    answer = query(connection, lambda hub: plan(hub, wanted, delete=options.delete, configured=configured))
+    click.echo(printed(answer, output, verbose=options.verbose))
     if answer.summary.errors:
         raise click.ClickException("some objects cannot be planned; see the errors above")
-    if detailed and answer.is_change:
+    if options.detailed and answer.is_change:
         raise click.exceptions.Exit(2)
 
 
+@dataclass(frozen=True, slots=True)
+class CustomizeOptions:
+    """Of `farflung customize`."""
+
+    names: tuple[str, ...] = objects_option()
+    location: str = option("Location, in any workspace.", value="[WORKSPACE:]NAME")
+    location_file: str = option("File with the Location, instead of --location.", value="FILE")
+    customizer_files: tuple[str, ...] = option(
+        "File with Customizers; by default those of the workspace; repeatable.", (), "FILE", names="--customizer-file"
+    )
+    target: str = option(
+        "SyncTarget; by default the only one that the Location selects.", value="NAME", names="--sync-target"
+    )
+    namespace: str = namespace_option("objects and Customizers without one in their file")
+
+
 @click.command(short_help="Print objects as customized for a Location.")
-@files_option
-@click.option("--location", default="", metavar="[WORKSPACE:]NAME", help="Location, in any workspace.")
-@click.option("--location-file", default="", metavar="FILE", help="File with the Location, instead of --location.")
-@click.option(
-    "--customizer-file",
-    "customizer_files",
-    multiple=True,
-    metavar="FILE",
-    help="File with Customizers; by default those of the workspace; repeatable.",
-)
-@click.option(
-    "--sync-target",
-    "target",
-    default="",
-    metavar="NAME",
-    help="SyncTarget; by default the only one that the Location selects.",
-)
-@namespace_option("objects and Customizers without one in their file")
+@pass_settings(CustomizeOptions, "options")
 @output("yaml", "json")
 @connection("Customizers")
-def customize(
-    names: tuple[str, ...],
-    location: str,
-    location_file: str,
-    customizer_files: tuple[str, ...],
-    target: str,
-    namespace: str,
-    output: str,
-    connection: ServerOptions,
-) -> None:
+def customize(options: CustomizeOptions, output: str, connection: ServerOptions) -> None:
     """Print objects as customized for a Location: with its parameters and the replacements of their Customizer.
 
     The command only reads.  With --location-file and --customizer-file it needs no server.
@@ -362,12 +356,12 @@ def customize(
     from farflung.inspect import customize
     from farflung.inspect.manifests import manifests
 
-    if bool(location) == bool(location_file):
+    if bool(options.location) == bool(options.location_file):
         raise click.UsageError("give either --location or --location-file")
-    objects = customize.objects(manifests(names))
-    wanted = customize.CustomizeRequest(objects, location, location_file, customizer_files, target, namespace)
-    place = customize.location_in_file(wanted) if location_file else None
-    known: customize.Customizers | None = customize.customizers_in_files(wanted) if customizer_files else None
+    given = asdict(options)
+    wanted = customize.CustomizeRequest(customize.objects(manifests(given.pop("names"))), **given)
+    place = customize.location_in_file(wanted) if wanted.location_file else None
+    known: customize.Customizers | None = customize.customizers_in_files(wanted) if wanted.customizer_files else None
     if place is None or (known is None and customize.named(wanted)):
         place, known = query(connection, lambda hub: customize.read_missing(hub, wanted, place, known))
     answer = customize.customize_objects(wanted, place, known or {})

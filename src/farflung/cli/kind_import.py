@@ -13,7 +13,7 @@ from farflung.apis.kcp.names import API_EXPORTS, API_RESOURCE_SCHEMAS
 from farflung.apis.names import CUSTOM_RESOURCE_DEFINITIONS
 from farflung.cli.connection import modify, open_kubeconfig
 from farflung.cli.output import yaml_text
-from farflung.cli.settings import ServerOptions
+from farflung.cli.settings import ImportOptions, ServerOptions
 from farflung.client.discovery import DiscoveredResource, ServedResources, discover
 from farflung.client.errors import AlreadyExists, NotFound
 from farflung.client.rest import Client
@@ -23,25 +23,23 @@ from farflung.machinery.errors import Obj
 STATUS: Final = "status"
 
 
-def import_kinds(
-    names: tuple[str, ...], source: str, context: str, export: str, *, dry_run: bool, connection: ServerOptions
-) -> None:
+def import_kinds(names: tuple[str, ...], options: ImportOptions, connection: ServerOptions) -> None:
     """`names`: like `jobs.batch`; none: all CustomResourceDefinitions of the cluster."""
 
     async def run(workspace: Client) -> list[Obj]:
-        if not dry_run:
+        if not options.dry_run:
             await workspace.raw(f"/apis/{API_EXPORTS.api_version}")  # is it there? ask before the cluster is read
-        async with open_kubeconfig(source, context) as cluster:
+        async with open_kubeconfig(options.source, options.from_context) as cluster:
             schemas = await read_schemas(cluster, names)
-        return schemas if dry_run else await offer(workspace, export, schemas)
+        return schemas if options.dry_run else await offer(workspace, options.export, schemas)
 
     documents = modify(connection, run)
-    if dry_run:
-        click.echo("---\n".join(map(yaml_text, [*documents, export_of(export, None, documents)])), nl=False)
+    if options.dry_run:
+        click.echo("---\n".join(map(yaml_text, [*documents, export_of(options.export, None, documents)])), nl=False)
         return
     for document in documents:
         click.echo(f"{document['kind'].lower()}.apis.kcp.io/{document['metadata']['name']} {document['written']}")
-    click.echo(f"Bind them in a workspace: kubectl kcp bind apiexport WORKSPACE:{export}", err=True)
+    click.echo(f"Bind them in a workspace: kubectl kcp bind apiexport WORKSPACE:{options.export}", err=True)
 
 
 # --- the cluster ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import click
 from farflung.cli.settings import (
     PROVIDER,
     ControllerOptions,
+    DemoOptions,
     FileOptions,
     KeyOptions,
     ServingOptions,
@@ -220,24 +221,8 @@ def syncer(options: SyncerSettings, keys: KeyOptions, qps: float | None, burst: 
 
 @click.command(short_help="Place two workloads on two small clusters, and fetch their pages.")
 @click.argument("story", type=click.Choice(["edges", "global"]), default="edges")
-@click.option("--keep", is_flag=True, help="Leave the demo running, and print commands to try.")
-@click.option("--stop", is_flag=True, help="Stop and remove a demo that --keep left running.")
-@click.option("--replace", is_flag=True, help="First stop and remove an earlier demo.")
-@click.option(
-    "--runtime",
-    type=click.Choice(["auto", "podman", "process"]),
-    default="process",
-    show_default=True,
-    help="Runtime of pods: podman runs their images, process runs local processes instead of them.",
-)
-@click.option(
-    "--first-port",
-    type=click.IntRange(1, 65533),
-    default=8081,
-    show_default=True,
-    help="Local port of the first page; the others are at the next two ports.",
-)
-def demo(story: str, keep: bool, stop: bool, replace: bool, runtime: str, first_port: int) -> None:
+@pass_settings(DemoOptions, "options")
+def demo(story: str, options: DemoOptions) -> None:
     """Start a hub, two small clusters and their syncers, place two web sites on them, and fetch their pages.
 
     The pages use three local ports, which must be free.  The demo needs no other software and removes everything that
@@ -247,9 +232,9 @@ def demo(story: str, keep: bool, stop: bool, replace: bool, runtime: str, first_
     """
     from farflung.cli import demo, demo_global, demo_stage
 
-    if stop:
+    if options.stop:
         demo_stage.stop()
     elif story == "global":
-        demo_global.run(keep=keep, replace=replace)
+        demo_global.run(options)
     else:
-        demo.run(keep=keep, replace=replace, runtime=runtime, first_port=first_port)
+        demo.run(options)

@@ -22,9 +22,17 @@ PROVIDER: Final = "root:espw"  #: the workspace that exports the edge API, unles
 _OPTION: Final = "option"
 
 
-def option(*names: str, default: Any = "", **settings: Any) -> Any:
-    """A field that is an option with these names.  `--help` shows its default, unless that is empty."""
-    return field(default=default, metadata={_OPTION: (names, settings)})
+def option(
+    help: str, default: Any = "", value: str | click.ParamType[Any] = "", names: str = "", **settings: Any
+) -> Any:
+    """A field that is an option.  `--help` shows its default, unless that is empty.
+
+    `value`: name or type of its value; `names`: like `--output -o`, by default the name of the field.  A default of
+    False makes a flag, and () an option that can be repeated.
+    """
+    settings |= {"help": help, "is_flag": default is False, "multiple": default == ()}
+    settings |= {"metavar": value} if isinstance(value, str) and value else {"type": value} if value else {}
+    return field(default=default, metadata={_OPTION: (names.split(), settings)})
 
 
 def _decorator(one: Field[Any], changes: Mapping[str, Any]) -> Decorator:
@@ -33,7 +41,7 @@ def _decorator(one: Field[Any], changes: Mapping[str, Any]) -> Decorator:
     settings.setdefault("show_default", settings["default"] not in ("", (), False, None))
     if settings.get("required"):
         settings = {name: value for name, value in settings.items() if name not in ("default", "show_default")}
-    return click.option(*names, one.name, **settings)
+    return click.option(*(names or [f"--{one.name.replace('_', '-')}"]), one.name, **settings)
 
 
 def pass_settings(kind: type, name: str, **changes: Mapping[str, Any] | None) -> Decorator:
@@ -58,7 +66,7 @@ def pass_settings(kind: type, name: str, **changes: Mapping[str, Any] | None) ->
 class PercentType(click.ParamType[int]):
     """A percentage, like `50%`."""
 
-    name = "percentage"
+    name = "PERCENT"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         from farflung.placement.guard import parse_share
@@ -72,7 +80,7 @@ class PercentType(click.ParamType[int]):
 class ResourcesType(click.ParamType[tuple[str, ...]]):
     """Resources as in Kubernetes' EncryptionConfiguration, like `configmaps,*.apps`."""
 
-    name = "resources"
+    name = "RESOURCE,…"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         from farflung.store.encryption import ResourcePatterns
@@ -88,9 +96,29 @@ class ResourcesType(click.ParamType[tuple[str, ...]]):
 class Level(click.types.IntParamType):
     """A number; also `-v=2`, as Go programs accept it."""
 
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "LEVEL"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         number: Any = value.removeprefix("=") if isinstance(value, str) else value
         return super().convert(number, param, ctx)
+
+
+class Number(click.IntRange):
+    """A number of some unit."""
+
+    def __init__(self, unit: str, least: int, most: int | None = None) -> None:
+        super().__init__(least, most)
+        self._unit = unit
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return self._unit
+
+
+NUMBER: Final = Number("NUMBER", 1)
+NUMBER_OR_NONE: Final = Number("NUMBER", 0)
+SECONDS: Final = Number("SECONDS", 1)
+RUNTIME: Final = click.Choice(["auto", "podman", "process"])  #: of pods
 
 
 # --- servers --------------------------------------------------------------------------------------
@@ -100,14 +128,10 @@ class Level(click.types.IntParamType):
 class ServerOptions:
     """Selects hub, workspace and user; empty fields as kubectl does."""
 
-    workspace: str = option("--workspace", metavar="PATH", help="")
-    kubeconfig: str = option(
-        "--kubeconfig", metavar="FILE", help="Kubeconfig of the hub; by default the one that kubectl would use."
-    )
-    context: str = option("--context", help="Context of the kubeconfig; by default the current one.")
-    provider: str = option(
-        "--provider-path", default=PROVIDER, metavar="PATH", help="Workspace that exports the edge API."
-    )
+    workspace: str = option("", "", "PATH")
+    kubeconfig: str = option("Kubeconfig of the hub; by default the one that kubectl would use.", "", "FILE")
+    context: str = option("Context of the kubeconfig; by default the current one.")
+    provider: str = option("Workspace that exports the edge API.", PROVIDER, "PATH", names="--provider-path")
     anywhere: bool = False  #: any workspace will do; `root` by default
 
 
@@ -143,16 +167,16 @@ class KeyOptions:
     """The encryption keys of a hub's store."""
 
     path: Path | None = option(
-        "--encryption-key-file",
-        default=None,
-        type=FILE,
-        metavar="FILE",
-        help="File with the keys that encrypt Secrets in the store; by default encryption.key in the root directory.",
+        "File with the keys that encrypt Secrets in the store; by default encryption.key in the root directory.",
+        None,
+        FILE,
+        names="--encryption-key-file",
     )
     command: str = option(
-        "--encryption-command",
-        metavar="COMMAND",
-        help="Command that wraps and unwraps the keys in that file: COMMAND wrap, COMMAND unwrap.",
+        "Command that wraps and unwraps the keys in that file: COMMAND wrap, COMMAND unwrap.",
+        "",
+        "COMMAND",
+        names="--encryption-command",
     )
 
 
@@ -161,132 +185,52 @@ class ServingOptions:
     """Of `farflung hub` and `farflung start`."""
 
     root_directory: Path = option(
-        "--root-directory",
-        default=ROOT_DIRECTORY,
-        type=DIRECTORY,
-        help="Directory for the hub's data, certificates and admin.kubeconfig.",
+        "Directory for the hub's data, certificates and admin.kubeconfig.", ROOT_DIRECTORY, DIRECTORY
     )
-    bind_address: str = option("--bind-address", default="127.0.0.1", help="Address to listen on.")
-    port: int = option(
-        "--port", default=6443, type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one."
-    )
+    bind_address: str = option("Address to listen on.", "127.0.0.1")
+    port: int = option("Port to listen on; 0 picks a free one.", 6443, click.IntRange(0, 65535))
     hostnames: tuple[str, ...] = option(
-        "--external-hostname",
-        default=(),
-        multiple=True,
-        help="Additional host name or IP address for the serving certificate; repeatable.",
+        "Additional host name or IP address for the serving certificate; repeatable.", (), names="--external-hostname"
     )
-    history: int = option(
-        "--history",
-        default=3600,
-        type=click.IntRange(1),
-        metavar="SECONDS",
-        help="Seconds of history that the store keeps, so that clients can resume watches.",
-    )
-    event_seconds: int = option(
-        "--event-ttl",
-        default=3600,
-        type=click.IntRange(1),
-        metavar="SECONDS",
-        help="Seconds until the hub deletes an Event after its last write.",
-    )
-    token_seconds: int = option(
-        "--service-account-max-token-expiration",
-        default=90 * 86400,
-        type=click.IntRange(600),
-        metavar="SECONDS",
-        help="Longest lifetime of a ServiceAccount's token; a request for a longer one gets a shorter one.",
+    history: int = option("Seconds of history that the store keeps, so that clients can resume watches.", 3600, SECONDS)
+    event_ttl: int = option("Seconds until the hub deletes an Event after its last write.", 3600, SECONDS)
+    service_account_max_token_expiration: int = option(
+        "Longest lifetime of a ServiceAccount's token; a request for a longer one gets a shorter one.",
+        90 * 86400,
+        Number("SECONDS", 600),
     )
     audit_policy_file: Path | None = option(
-        "--audit-policy-file",
-        default=None,
-        type=FILE,
-        metavar="FILE",
-        help="Policy of the audit log, as of Kubernetes; by default writes and requests for Secrets are logged.",
+        "Policy of the audit log, as of Kubernetes; by default writes and requests for Secrets are logged.", None, FILE
     )
     audit_log_path: str = option(
-        "--audit-log-path",
-        metavar="FILE",
-        help="Write audit events as lines of JSON to FILE, - for standard error, instead of lines of text to the log.",
+        "Write audit events as lines of JSON to FILE, - for standard error, instead of lines of text to the log.",
+        "",
+        "FILE",
     )
-    audit_log_megabytes: int = option(
-        "--audit-log-maxsize",
-        default=100,
-        type=click.IntRange(1),
-        metavar="MEGABYTES",
-        help="Size of the audit log at which it is rotated.",
+    audit_log_maxsize: int = option("Size of the audit log at which it is rotated.", 100, Number("MEGABYTES", 1))
+    audit_log_maxbackup: int = option("Number of rotated audit logs to keep; 0 keeps all.", 10, NUMBER_OR_NONE)
+    audit_log_maxage: int = option("Days to keep rotated audit logs; 0 keeps them forever.", 0, Number("DAYS", 0))
+    max_requests_inflight: int = option("Reads in progress at once; further ones are queued.", 400, NUMBER)
+    max_mutating_requests_inflight: int = option("Writes in progress at once; further ones are queued.", 200, NUMBER)
+    max_queued_requests_per_user: int = option(
+        "Requests of one user that may wait for their turn; further ones are refused with 429.", 500, NUMBER
     )
-    audit_log_backups: int = option(
-        "--audit-log-maxbackup",
-        default=10,
-        type=click.IntRange(0),
-        metavar="NUMBER",
-        help="Number of rotated audit logs to keep; 0 keeps all.",
+    max_watches_per_user: int = option("Open watches of one user; further ones are refused with 429.", 1000, NUMBER)
+    max_objects_per_workspace: int = option(
+        "Objects of one workspace; further ones are refused with 403.", 200_000, NUMBER
     )
-    audit_log_days: int = option(
-        "--audit-log-maxage",
-        default=0,
-        type=click.IntRange(0),
-        metavar="DAYS",
-        help="Days to keep rotated audit logs; 0 keeps them forever.",
+    max_megabytes_per_workspace: int = option(
+        "Size of all objects of one workspace; writes beyond it are refused with 403.", 1024, Number("MEBIBYTES", 1)
     )
-    max_reading: int = option(
-        "--max-requests-inflight",
-        default=400,
-        type=click.IntRange(1),
-        metavar="NUMBER",
-        help="Reads in progress at once; further ones are queued.",
-    )
-    max_mutating: int = option(
-        "--max-mutating-requests-inflight",
-        default=200,
-        type=click.IntRange(1),
-        metavar="NUMBER",
-        help="Writes in progress at once; further ones are queued.",
-    )
-    max_queued: int = option(
-        "--max-queued-requests-per-user",
-        default=500,
-        type=click.IntRange(1),
-        metavar="NUMBER",
-        help="Requests of one user that may wait for their turn; further ones are refused with 429.",
-    )
-    max_watches: int = option(
-        "--max-watches-per-user",
-        default=1000,
-        type=click.IntRange(1),
-        metavar="NUMBER",
-        help="Open watches of one user; further ones are refused with 429.",
-    )
-    max_objects: int = option(
-        "--max-objects-per-workspace",
-        default=200_000,
-        type=click.IntRange(1),
-        metavar="NUMBER",
-        help="Objects of one workspace; further ones are refused with 403.",
-    )
-    max_megabytes: int = option(
-        "--max-megabytes-per-workspace",
-        default=1024,
-        type=click.IntRange(1),
-        metavar="MEBIBYTES",
-        help="Size of all objects of one workspace; writes beyond it are refused with 403.",
-    )
-    max_home_workspaces: int = option(
-        "--max-workspaces-per-home",
-        default=100,
-        type=click.IntRange(1),
-        metavar="NUMBER",
-        help="Workspaces below one home workspace; further ones are refused with 403.",
+    max_workspaces_per_home: int = option(
+        "Workspaces below one home workspace; further ones are refused with 403.", 100, NUMBER
     )
     encryption_resources: tuple[str, ...] = option(
-        "--encryption-resources",
-        default=(),
-        type=ResourcesType(),
-        metavar="RESOURCE,…",
-        help="Resources to encrypt beside Secrets: configmaps, widgets.example.org, *.apps, or *.* for all.",
+        "Resources to encrypt beside Secrets: configmaps, widgets.example.org, *.apps, or *.* for all.",
+        (),
+        ResourcesType(),
     )
-    verbose: bool = option("--verbose", "-v", default=False, is_flag=True, help="Log in more detail.")
+    verbose: bool = option("Log in more detail.", False, names="--verbose -v")
 
 
 # --- controllers ----------------------------------------------------------------------------------
@@ -297,19 +241,13 @@ class WithdrawalOptions:
     """Limits of withdrawals that need no confirmation."""
 
     max_withdraw: int = option(
-        "--max-withdraw",
-        default="50%",
-        type=PercentType(),
-        metavar="PERCENT",
-        help="Hold withdrawals that affect more than PERCENT of a placement's destinations and more than "
+        "Hold withdrawals that affect more than PERCENT of a placement's destinations and more than "
         "--max-withdraw-number, until confirmed.",
+        "50%",
+        PercentType(),
     )
     max_withdraw_number: int = option(
-        "--max-withdraw-number",
-        default=10,
-        type=click.IntRange(0),
-        metavar="NUMBER",
-        help="Hold withdrawals only if they affect more than NUMBER destinations; see --max-withdraw.",
+        "Hold withdrawals only if they affect more than NUMBER destinations; see --max-withdraw.", 10, NUMBER_OR_NONE
     )
 
 
@@ -338,16 +276,16 @@ class FileOptions:
     """The configuration files of the global scheduler."""
 
     conf: str = option(
-        "--conf",
-        metavar="DIR",
+        "Directory with conf.yaml, flavors, sites and policy of the global scheduler; default $CONFIG_BASE.",
+        "",
+        "DIR",
         envvar="CONFIG_BASE",
-        help="Directory with conf.yaml, flavors, sites and policy of the global scheduler; default $CONFIG_BASE.",
     )
     policy_file: str = option(
-        "--policy-file",
-        metavar="FILE",
-        help="File with the scheduling policy (predicates and priorities); by default the one that conf.yaml names, "
+        "File with the scheduling policy (predicates and priorities); by default the one that conf.yaml names, "
         "or the default policy.",
+        "",
+        "FILE",
     )
     kept: str = ""  #: file with the last valid copy of the files
 
@@ -386,33 +324,25 @@ class ControllerOptions:
     """Of every process of controllers."""
 
     kubeconfig: str = option(
-        "--kubeconfig",
-        "--kcp-kubeconfig",
-        metavar="FILE",
-        help="Kubeconfig of the hub; by default the one that kubectl would use.",
+        "Kubeconfig of the hub; by default the one that kubectl would use.",
+        "",
+        "FILE",
+        names="--kubeconfig --kcp-kubeconfig",
     )
-    context: str = option("--context", help="Context of the kubeconfig; by default the current one.")
-    provider: str = option("--provider-path", "--espw-path", metavar="PATH", help="")
-    concurrency: int | None = option("--concurrency", default=None, type=click.IntRange(1), help="")
+    context: str = option("Context of the kubeconfig; by default the current one.")
+    provider: str = option("", "", "PATH", names="--provider-path --espw-path")
+    concurrency: int | None = option("", None, click.IntRange(1))
     bind_address: str = option(
-        "--server-bind-address",
-        metavar="HOST:PORT",
-        help="Serve /healthz, /readyz and /metrics at this address; by default not at all.",
+        "Serve /healthz, /readyz and /metrics at this address; by default not at all.",
+        "",
+        "HOST:PORT",
+        names="--server-bind-address",
     )
-    leader_elect: bool = option(
-        "--leader-elect",
-        default=False,
-        is_flag=True,
-        help="Work only while this process holds the Lease of its kind.",
-    )
+    leader_elect: bool = option("Work only while this process holds the Lease of its kind.", False)
     identity_file: str = option(
-        "--identity-file",
-        metavar="FILE",
-        help="File with this process's Lease identity; a restarted process takes over without waiting.",
+        "File with this process's Lease identity; a restarted process takes over without waiting.", "", "FILE"
     )
-    verbosity: int = option(
-        "-v", "--v", "--verbosity", default=2, type=Level(), show_default=True, metavar="LEVEL", help="Log level."
-    )
+    verbosity: int = option("Log level.", 2, Level(), names="-v --v --verbosity", show_default=True)
     accesses: Mapping[str, AccessOptions] = field(default_factory=dict)  #: options of kcp's and KubeStellar's names
 
 
@@ -456,40 +386,29 @@ def controller_options(
 class SyncerSettings:
     """Of `farflung syncer`."""
 
-    from_kubeconfig: str = option("--from-kubeconfig", required=True, metavar="FILE", help="Kubeconfig of the mailbox.")
-    from_context: str = option(
-        "--from-context", metavar="NAME", help="Context of that kubeconfig; by default the current one."
-    )
-    from_cluster: str = option(
-        "--from-cluster", metavar="PATH", help="Path of the mailbox, if the context is of another workspace."
-    )
-    to_kubeconfig: str = option(
-        "--to-kubeconfig", metavar="FILE", help="Kubeconfig of the cluster; in a Pod, by default the Pod's cluster."
-    )
-    to_context: str = option(
-        "--to-context", metavar="NAME", help="Context of that kubeconfig; by default the current one."
-    )
-    name: str = option("--sync-target-name", required=True, metavar="NAME", help="SyncTarget of the cluster.")
-    uid: str = option("--sync-target-uid", required=True, metavar="UID", help="UID of the SyncTarget.")
+    from_kubeconfig: str = option("Kubeconfig of the mailbox.", "", "FILE", required=True)
+    from_context: str = option("Context of that kubeconfig; by default the current one.", "", "NAME")
+    from_cluster: str = option("Path of the mailbox, if the context is of another workspace.", "", "PATH")
+    to_kubeconfig: str = option("Kubeconfig of the cluster; in a Pod, by default the Pod's cluster.", "", "FILE")
+    to_context: str = option("Context of that kubeconfig; by default the current one.", "", "NAME")
+    name: str = option("SyncTarget of the cluster.", "", "NAME", names="--sync-target-name", required=True)
+    uid: str = option("UID of the SyncTarget.", "", "UID", names="--sync-target-uid", required=True)
     state: Path = option(
-        "--state-directory",
-        default=STATE_DIRECTORY,
-        type=DIRECTORY,
-        help="Directory of the journal, from which the syncer works without the hub; only one syncer can use it.",
+        "Directory of the journal, from which the syncer works without the hub; only one syncer can use it.",
+        STATE_DIRECTORY,
+        DIRECTORY,
+        names="--state-directory",
     )
     adopt: str = option(
-        "--adopt",
-        default="if-identical",
-        type=click.Choice(["never", "if-identical", "always"]),
-        help="Take over objects that exist in the cluster without this syncer: never, if identical, always.",
+        "Take over objects that exist in the cluster without this syncer: never, if identical, always.",
+        "if-identical",
+        click.Choice(["never", "if-identical", "always"]),
     )
-    token_secret: str = option(
-        "--token-secret", metavar="NAMESPACE/NAME", help="Secret in the cluster that stores a renewed token."
-    )
+    token_secret: str = option("Secret in the cluster that stores a renewed token.", "", "NAMESPACE/NAME")
     bind_address: str = option(
-        "--server-bind-address", metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics at this address."
+        "Serve /healthz, /readyz and /metrics at this address.", "", "HOST:PORT", names="--server-bind-address"
     )
-    verbosity: int = option("-v", "--v", "--verbosity", default=0, show_default=True, help="Log level, 0 to 5.")
+    verbosity: int = option("Log level, 0 to 5.", 0, names="-v --v --verbosity", show_default=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,63 +416,58 @@ class ManifestOptions:
     """Of `farflung syncer-gen`, as typed."""
 
     output: str = option(
-        "--output",
-        "-o",
-        default="-",
-        metavar="FILE",
-        help="File to write, - for standard output; a token in FILE is kept while it is valid for long enough.",
+        "File to write, - for standard output; a token in FILE is kept while it is valid for long enough.",
+        "-",
+        "FILE",
+        names="--output -o",
     )
     syncer_kubeconfig: str = option(
-        "--syncer-kubeconfig",
-        metavar="FILE",
-        help="Write only a kubeconfig, to run `farflung syncer` outside of the cluster.",
+        "Write only a kubeconfig, to run `farflung syncer` outside of the cluster.", "", "FILE"
     )
-    server: str = option(
-        "--server", metavar="URL", help="URL of the hub as seen from the cluster; by default the one of the kubeconfig."
-    )
+    server: str = option("URL of the hub as seen from the cluster; by default the one of the kubeconfig.", "", "URL")
     image: str = option(
-        "--syncer-image",
-        metavar="IMAGE",
-        help="Image of the syncer; by default farflung-syncer with this version as tag.",
+        "Image of the syncer; by default farflung-syncer with this version as tag.", "", "IMAGE", names="--syncer-image"
     )
-    replicas: int = option(
-        "--replicas", default=1, type=click.IntRange(0, 1), help="Replicas of the Deployment, 0 or 1."
-    )
+    replicas: int = option("Replicas of the Deployment, 0 or 1.", 1, click.IntRange(0, 1))
     namespace: str = option(
-        "--namespace", "-n", metavar="NAME", help="Namespace of the syncer in the cluster; by default its own."
+        "Namespace of the syncer in the cluster; by default its own.", "", "NAME", names="--namespace -n"
     )
-    labels: tuple[str, ...] = option(
-        "--labels",
-        default=(),
-        multiple=True,
-        metavar="KEY=VALUE,…",
-        help="Labels of every object in the manifest; repeatable.",
-    )
-    lifetime: str = option(
-        "--lifetime", default="30d", metavar="DURATION", help="Lifetime of the token, like 12h or 30d."
-    )
-    everything: bool = option(
-        "--all-resources", default=False, is_flag=True, help="Allow every resource, also future ones."
-    )
-    allowed: tuple[str, ...] = option(
-        "--allow",
-        default=(),
-        multiple=True,
-        metavar="GROUP/RESOURCE,…",
-        help="Allow downsync of this resource too.",
-    )
+    labels: tuple[str, ...] = option("Labels of every object in the manifest; repeatable.", (), "KEY=VALUE,…")
+    lifetime: str = option("Lifetime of the token, like 12h or 30d.", "30d", "DURATION")
+    everything: bool = option("Allow every resource, also future ones.", False, names="--all-resources")
+    allowed: tuple[str, ...] = option("Allow downsync of this resource too.", (), "GROUP/RESOURCE,…", names="--allow")
     allowed_up: tuple[str, ...] = option(
-        "--allow-upsync",
-        default=(),
-        multiple=True,
-        metavar="GROUP/RESOURCE,…",
-        help="Allow upsync of this resource.",
+        "Allow upsync of this resource.", (), "GROUP/RESOURCE,…", names="--allow-upsync"
     )
-    claim: str = option("--state-claim", metavar="NAME", help="PersistentVolumeClaim for the journal.")
+    claim: str = option("PersistentVolumeClaim for the journal.", "", "NAME", names="--state-claim")
     seconds: float = option(
-        "--timeout",
-        default=60,
-        type=click.FloatRange(0),
-        metavar="SECONDS",
-        help="Seconds to wait for the mailbox.",
+        "Seconds to wait for the mailbox.", 60, click.FloatRange(0), metavar="SECONDS", names="--timeout"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """Of `farflung import-kinds`."""
+
+    source: str = option("Kubeconfig of the cluster that has the kinds.", "", "FILE", names="--from", required=True)
+    from_context: str = option("Context of that kubeconfig; by default the current one.")
+    export: str = option("Name of the APIExport.", "imported")
+    dry_run: bool = option("Print the objects as YAML, and write nothing.", False)
+
+
+# --- demos -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """Of `farflung demo`."""
+
+    keep: bool = option("Leave the demo running, and print commands to try.", False)
+    stop: bool = option("Stop and remove a demo that --keep left running.", False)
+    replace: bool = option("First stop and remove an earlier demo.", False)
+    runtime: str = option(
+        "Runtime of pods: podman runs their images, process runs local processes instead of them.", "process", RUNTIME
+    )
+    first_port: int = option(
+        "Local port of the first page; the others are at the next two ports.", 8081, click.IntRange(1, 65533)
     )
