@@ -37,7 +37,7 @@ from farflung.controllers.status_summarizer.decide import Summaries
 from farflung.controllers.status_summarizer.health import SummarySubject
 from farflung.machinery.errors import Obj
 from farflung.placement.guard import WithdrawalLimits
-from farflung.placement.index import Copy
+from farflung.placement.index import CopyKey
 from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.project import projected
 from farflung.placement.state import PlacementState
@@ -268,7 +268,7 @@ def world(count: int) -> tuple[PlacementState, Summaries]:
     first = copy_at(0, 1)
     for name, _ in places:
         known.on_object(name, PART, first)
-        summaries.look(Copy(name, PART))
+        summaries.look(CopyKey(name, PART))
     return known, summaries
 
 
@@ -280,7 +280,7 @@ def engine_alone(figures: Figures, count: int) -> None:
         started = time.process_time()
         known.on_object(name, PART, after)
         between = time.process_time()
-        summaries.look(Copy(name, PART))
+        summaries.look(CopyKey(name, PART))
         ended = time.process_time()
         heard, looked = heard + between - started, looked + ended - between
     each = f"{looked / EVENTS * 1e6:.1f} µs"

@@ -33,7 +33,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement.feeds import FeedViews, PlacementFeed
 from farflung.placement.guard import WithdrawalLimits, Withdrawals
-from farflung.placement.index import Copy, CopyIndex, ObjectIndex, PlacementIndex, ServedKinds
+from farflung.placement.index import CopyIndex, CopyKey, ObjectIndex, PlacementIndex, ServedKinds
 from farflung.placement.keepers import Keepers
 from farflung.placement.names import (
     BINDINGS,
@@ -450,7 +450,7 @@ async def test_copies_are_not_withdrawn_because_the_engine_fails_with_an_object(
     ]
     for version, (name, obj) in enumerate(history, 1):
         deliver(informers[name], obj, version, deleted=False)
-    copy = Copy(f"inv-mb-{UID.format(1)}", Part(DEPLOYMENTS, "shop", "web"))
+    copy = CopyKey(f"inv-mb-{UID.format(1)}", Part(DEPLOYMENTS, "shop", "web"))
     method = getattr(PlacementState, failing_method)
 
     def fails(self: PlacementState, *args: Any) -> Any:

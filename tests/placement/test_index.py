@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.placement.index import ConfigKey, Copy, ObjectIndex, PlacementIndex, ServedKinds
+from farflung.placement.index import ConfigKey, CopyKey, ObjectIndex, PlacementIndex, ServedKinds
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import ObservedObject, Route
@@ -128,9 +128,9 @@ class Twin:
             if mailbox in self.places.get(key, {}) and part in self.parts(key)
         ]
 
-    def copies(self) -> dict[Copy, Any]:
+    def copies(self) -> dict[CopyKey, Any]:
         """All that decides about a copy."""
-        found = {Copy(mailbox, part): self.wanted(mailbox, part) for mailbox in MAILBOXES for part in PARTS}
+        found = {CopyKey(mailbox, part): self.wanted(mailbox, part) for mailbox in MAILBOXES for part in PARTS}
         return {
             copy: [(one, self.objects.get((one[0].cluster, copy.part))) for one in wanted]
             for copy, wanted in found.items()
@@ -154,29 +154,29 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
     engine = PlacementIndex(world, ServedKinds({}))
     copies, configs = twin.copies(), twin.configs()
     for what, *how in [*BEGINNING, *steps]:
-        outputs: set[Any]
+        keys: set[Any]
         match what:
             case "object":
                 cluster, part, new = how
                 twin.objects[cluster, part] = new
-                outputs = engine.object_changed(cluster, part, world.put(cluster, part, new), new)
+                keys = engine.object_changed(cluster, part, world.put(cluster, part, new), new)
             case "no object":
                 cluster, part = how
                 twin.objects.pop((cluster, part), None)
-                outputs = engine.object_changed(cluster, part, world.remove(cluster, part), None)
+                keys = engine.object_changed(cluster, part, world.remove(cluster, part), None)
             case "placement":
                 key, spec = how
                 twin.whats[key] = parse_workload_selector({"metadata": {"name": key.name}, "spec": spec})
-                outputs = engine.put_placement(key, twin.whats[key])
+                keys = engine.put_placement(key, twin.whats[key])
             case "no placement":
                 twin.whats.pop(how[0], None)
-                outputs = engine.remove_placement(how[0])
+                keys = engine.remove_placement(how[0])
             case _:
                 twin.places[how[0]] = how[1]
-                outputs = engine.put_routes(how[0], how[1])
+                keys = engine.put_routes(how[0], how[1])
         after, config = twin.copies(), twin.configs()
-        assert {copy for copy in {*copies, *after} if copies.get(copy) != after.get(copy)} <= outputs
-        assert {one for one in {*configs, *config} if configs.get(one) != config.get(one)} <= outputs
+        assert {copy for copy in {*copies, *after} if copies.get(copy) != after.get(copy)} <= keys
+        assert {one for one in {*configs, *config} if configs.get(one) != config.get(one)} <= keys
         copies, configs = after, config
         for mailbox in MAILBOXES:
             for part in PARTS:

@@ -11,7 +11,7 @@ import orjson
 from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
-from farflung.placement.index import Copy, ObjectIndex, Output, PlacementIndex, ServedKinds, by_mailbox
+from farflung.placement.index import CopyKey, MailboxKey, ObjectIndex, PlacementIndex, ServedKinds, by_mailbox
 from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
@@ -52,15 +52,15 @@ class PlacementModel:
 
     # --- objects --------------------------------------------------------------------------------------
 
-    def put_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[Output]:
-        """The affected outputs."""
+    def put_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[MailboxKey]:
+        """The affected keys."""
         before = self._world.remove(cluster, part) if after is None else self._world.put(cluster, part, after)
-        outputs = self.engine.object_changed(cluster, part, before, after)
+        keys = self.engine.object_changed(cluster, part, before, after)
         if part.kind in (BINDINGS, DEFINITIONS) and self._offers.changed(cluster, part, after):
-            outputs |= self.engine.served_kinds_changed(cluster)
-        return outputs
+            keys |= self.engine.served_kinds_changed(cluster)
+        return keys
 
-    def put_placement(self, key: PlacementKey, document: Obj | None) -> set[Output]:
+    def put_placement(self, key: PlacementKey, document: Obj | None) -> set[MailboxKey]:
         """None: deleted.  An invalid one changes nothing."""
         if document is None:
             self.placements.discard(key)
@@ -69,17 +69,17 @@ class PlacementModel:
         what = parse_workload_selector(document)
         return set() if what.problem else self.engine.put_placement(key, what)
 
-    def put_routes(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[Output]:
+    def put_routes(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[MailboxKey]:
         return self.engine.put_routes(key, places_of(destinations))
 
-    def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[Output]:
+    def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[MailboxKey]:
         """`name`: namespace/name."""
         self._customizers.pop((cluster, name), None)
         if document is not None:
             self._customizers[cluster, name] = parse_customizer(document)
         concerned = [part for part, one in self._world.parts(cluster).items() if one.customizer == name]
         return {
-            Copy(mailbox, part)
+            CopyKey(mailbox, part)
             for part in concerned
             for key in self.placements
             if key.cluster == cluster and part in self.engine.selected(key)
@@ -96,7 +96,7 @@ class PlacementModel:
 
     # --- mailboxes ------------------------------------------------------------------------------------
 
-    def desired(self, copy: Copy) -> Desired:
+    def desired(self, copy: CopyKey) -> Desired:
         wanted = self.engine.reasons(*copy)
         clusters = sorted({one.placement.cluster for one in wanted})
         return desired(copy.part, wanted, self._sources(copy.part, clusters), self._customizers_of, self._location)

@@ -33,7 +33,7 @@ from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
 from farflung.placement.feeds import copied_kinds
-from farflung.placement.index import Copy, Output
+from farflung.placement.index import CopyKey, MailboxKey
 from farflung.placement.names import FOREIGN, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
@@ -105,8 +105,8 @@ class CopyPlan:
         self._provider = provider
         self.cluster = cluster
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._outputs: set[Output] = set()
-        self._observed: dict[Copy, ObservedObject] = {}
+        self._affected: set[MailboxKey] = set()
+        self._observed: dict[CopyKey, ObservedObject] = {}
         self._guessed = False  #: mailboxes are not visible: assume that they have what they should
         self._documents: dict[PlacementKey, Obj] = {}  #: after the change
         self._served: dict[str, dict[GroupResource, DiscoveredResource]] = {}  #: by workspace: kinds that are placed
@@ -156,19 +156,19 @@ class CopyPlan:
     def place(self, name: str, document: Obj | None, destinations: Iterable[Destination]) -> None:
         """A placement with its new destinations; None: deleted."""
         key = PlacementKey(self.cluster, name)
-        self._outputs |= self.after.put_placement(key, document)
+        self._affected |= self.after.put_placement(key, document)
         if document is not None:
             self._documents[key] = document
-            self._outputs |= self.after.put_routes(key, destinations)
+            self._affected |= self.after.put_routes(key, destinations)
 
     def change(self, collection: Collection, obj: Obj, *, deleted: bool) -> Part:
         kind = GroupResource(collection.group, collection.plural)
         part = _part(kind, obj)
         if (collection.group, collection.plural) == (CUSTOMIZERS.group, CUSTOMIZERS.plural):
             name = f"{part.namespace}/{part.name}"
-            self._outputs |= self.after.put_customizer(self.cluster, name, None if deleted else obj)
+            self._affected |= self.after.put_customizer(self.cluster, name, None if deleted else obj)
         else:
-            self._outputs |= self.after.put_object(self.cluster, part, None if deleted else observed_object(kind, obj))
+            self._affected |= self.after.put_object(self.cluster, part, None if deleted else observed_object(kind, obj))
         return part
 
     def goes_to(self, part: Part) -> list[str]:
@@ -211,7 +211,7 @@ class CopyPlan:
 
     async def copy_changes(self) -> dict[str, list[CopyChange]]:
         """Changed copies by mailbox."""
-        copies = sorted(one for one in self._outputs if isinstance(one, Copy))
+        copies = sorted(one for one in self._affected if isinstance(one, CopyKey))
         await self._observe(copies)
         decided = {copy: self._fate(copy) for copy in copies}
         self._hold(decided)
@@ -223,7 +223,7 @@ class CopyPlan:
 
     def changed_syncer_configs(self, copy_changes: dict[str, list[CopyChange]]) -> dict[str, list[SyncerConfigChange]]:
         """Changes of SyncerConfigs by mailbox.  Held copies stay in them."""
-        mailboxes = {one.mailbox for one in self._outputs} | copy_changes.keys()
+        mailboxes = {one.mailbox for one in self._affected} | copy_changes.keys()
         found = {
             mailbox: self._changed_syncer_config(mailbox, copy_changes.get(mailbox, []))
             for mailbox in sorted(mailboxes)
@@ -246,7 +246,7 @@ class CopyPlan:
         versions = {kind: one.collection.version for served in self._served.values() for kind, one in served.items()}
         return spec._replace(versions={**versions, **spec.versions})
 
-    async def _observe(self, copies: list[Copy]) -> None:
+    async def _observe(self, copies: list[CopyKey]) -> None:
         try:
             known = {one["metadata"]["name"] for one in await self._server.workspace(self._provider).list(WORKSPACES)}
         except ClientError as error:
@@ -257,7 +257,7 @@ class CopyPlan:
         await asyncio.gather(*(self._read_copies(*one) for one in kinds if one[0] in known and one[2]))
         await self._read_others()
 
-    def _version(self, copy: Copy) -> str:
+    def _version(self, copy: CopyKey) -> str:
         """Version of the API in which the copy is written."""
         for world in (self.after, self.before):
             obj = world.desired(copy).obj
@@ -268,7 +268,7 @@ class CopyPlan:
     async def _read_copies(self, mailbox: str, kind: GroupResource, version: str) -> None:
         client = self._server.workspace(f"{self._provider}:{mailbox}")
         for obj in await self._listed(client, Collection(kind.group, version, kind.resource, "")):
-            self._observed[Copy(mailbox, _part(kind, obj))] = observed_object(kind, obj)
+            self._observed[CopyKey(mailbox, _part(kind, obj))] = observed_object(kind, obj)
 
     async def _read_others(self) -> None:
         """Read other workspaces with sources of the same copies."""
@@ -282,7 +282,7 @@ class CopyPlan:
                     f"placements of {cluster} select some of these objects, and are not visible: {error}"
                 )
 
-    def _fate(self, copy: Copy) -> CopyChange:
+    def _fate(self, copy: CopyKey) -> CopyChange:
         before, after = self.before.desired(copy), self.after.desired(copy)
         observed = self._observed_copy(copy, before)
         change = CopyChange(copy.part)
@@ -306,16 +306,16 @@ class CopyPlan:
             change.problem = "; ".join([*map(str, after.conflicts), *filter(None, [after.ambiguity])])
         return change
 
-    def _is_needed(self, copy: Copy) -> bool:
+    def _is_needed(self, copy: CopyKey) -> bool:
         """Whether no placement selects it: it is only the namespace or definition of others."""
         return all(one.selected is None for one in self.after.engine.reasons(*copy))
 
-    def _observed_copy(self, copy: Copy, before: Desired) -> ObservedObject | None:
+    def _observed_copy(self, copy: CopyKey, before: Desired) -> ObservedObject | None:
         if not self._guessed:
             return self._observed.get(copy)
         return None if before.obj is None else observed_object(copy.part.kind, before.obj)
 
-    def _would_be_deleted(self, copy: Copy, observed: ObservedObject) -> bool:
+    def _would_be_deleted(self, copy: CopyKey, observed: ObservedObject) -> bool:
         """Whether an undesired copy would be deleted."""
         unknown = observed.placements - self.before.placements
         if not observed.ours or any(key.cluster != self.cluster for key in unknown):
@@ -327,7 +327,7 @@ class CopyPlan:
             other.part.namespace == copy.part.name and not one.ours and not one.system for other, one in inside
         )
 
-    def _hold(self, decided: dict[Copy, CopyChange]) -> None:
+    def _hold(self, decided: dict[CopyKey, CopyChange]) -> None:
         """Mark the deletions that the translator would hold with the default limits.  Deletions of sources are not
         held."""
         for key in sorted(self.after.placements):
@@ -343,7 +343,7 @@ class CopyPlan:
             verdict = guard.check_withdrawal(losses, len(self.before.engine.routes(key)), confirmed=confirmed)
             for mailbox, parts in verdict.held.items():
                 for part in parts:
-                    decided[Copy(mailbox, part)].held = True
+                    decided[CopyKey(mailbox, part)].held = True
 
 
 def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Difference]:

@@ -26,7 +26,7 @@ from farflung.machinery.errors import Obj
 from farflung.machines.statuses import PLACED
 from farflung.machines.subjects import POD
 from farflung.placement import names
-from farflung.placement.index import Copy
+from farflung.placement.index import CopyKey
 from farflung.placement.keepers import unit_of
 from farflung.placement.names import DEFINITIONS, NAMESPACES, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
@@ -214,7 +214,7 @@ class TraceSources:
 
     def with_desired_copy(self, facts: ObservedDestination, cluster: str) -> ObservedDestination:
         """With the desired copy, and the problems that placements report."""
-        copy = Copy(facts.mailbox, self._part)
+        copy = CopyKey(facts.mailbox, self._part)
         wanted = self._imagined.engine.reasons(*copy)
         desired = self._imagined.desired(copy)
         recorded = recorded_placements(self._part.kind, facts.copy)
@@ -251,7 +251,7 @@ class TraceSources:
         problems = [one for document in documents if document is not None for one in _problems(document)]
         return next((one.message for one in problems if one.reason == names.WITHDRAWAL_HELD), "")
 
-    def _complaints(self, copy: Copy, cluster: str) -> tuple[str, ...]:
+    def _complaints(self, copy: CopyKey, cluster: str) -> tuple[str, ...]:
         """Problems of this copy in conditions of placements."""
         heads = tuple(f"{part} in {copy.mailbox}: " for part in (copy.part, unit_of(copy.part)))
         return tuple(

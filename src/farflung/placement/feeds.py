@@ -21,7 +21,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement import guard
 from farflung.placement.customize import parse_customizer
-from farflung.placement.index import Copy, kinds_from
+from farflung.placement.index import CopyKey, kinds_from
 from farflung.placement.keepers import parse_parent
 from farflung.placement.names import (
     BINDINGS,
@@ -258,7 +258,7 @@ class Subscriber(Protocol):
     def reset(self, known: PlacementState) -> None:
         """Use this state, and forget everything derived from an earlier one."""
 
-    def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
+    def notify(self, affected: AbstractSet[WorkKey], assumed: CopyKey | None) -> None:
         """Reconcile these keys.  `assumed`: a copy with the desired content: the translator just wrote it, or only its
         status changed."""
 
@@ -438,18 +438,20 @@ class PlacementFeed:
             self._listened = frozenset(wanted)
             self.feeds.want(self._group, {*self.known.offers.builtin(), *wanted})
 
-    def _notify(self, works: AbstractSet[WorkKey], assumed: Copy | None = None) -> None:
+    def _notify(self, affected: AbstractSet[WorkKey], assumed: CopyKey | None = None) -> None:
         for one in self._subscribers:
-            one.notify(works, assumed)
+            one.notify(affected, assumed)
 
     # --- changes ----------------------------------------------------------------------------------
 
     def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
         before = self.known.world.get(cluster, part)
-        works = self.known.on_object(cluster, part, after)
-        copy = Copy(self.known.mailbox_of(cluster) or "", part)
-        reports = before is not None and after is not None and before.differs_only_in_status(after) and works == {copy}
-        self._notify(works, copy if reports or self.feeds.is_assuming else None)
+        affected = self.known.on_object(cluster, part, after)
+        copy = CopyKey(self.known.mailbox_of(cluster) or "", part)
+        reports = (
+            before is not None and after is not None and before.differs_only_in_status(after) and affected == {copy}
+        )
+        self._notify(affected, copy if reports or self.feeds.is_assuming else None)
         for listener in self._object_listeners:
             listener(cluster, part, after)
         if part.kind in (BINDINGS, DEFINITIONS) and self._started:

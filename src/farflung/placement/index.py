@@ -66,7 +66,7 @@ class ObjectIndex:
 _NOTHING: Final[dict[Part, ObservedObject]] = {}
 
 
-class Copy(NamedTuple):
+class CopyKey(NamedTuple):
     """The key of one object of one mailbox."""
 
     mailbox: str
@@ -79,7 +79,7 @@ class ConfigKey(NamedTuple):
     mailbox: str
 
 
-Output: TypeAlias = Copy | ConfigKey
+MailboxKey: TypeAlias = CopyKey | ConfigKey
 
 
 def by_mailbox(pairs: Iterable[tuple[str, Route]]) -> dict[str, Route]:
@@ -203,7 +203,7 @@ class PlacementIndex:
 
     # --- placements -------------------------------------------------------------------------------
 
-    def put_placement(self, key: PlacementKey, workload: WorkloadSelector) -> set[Output]:
+    def put_placement(self, key: PlacementKey, workload: WorkloadSelector) -> set[MailboxKey]:
         placement = self._placements.setdefault(key, _Placement())
         before, placement.workload = placement.workload, workload
         self._in_cluster.setdefault(key.cluster, set()).add(key)
@@ -211,19 +211,19 @@ class PlacementIndex:
             return set()
         return self._select_all(key, placement) | _configs(placement)
 
-    def remove_placement(self, key: PlacementKey) -> set[Output]:
+    def remove_placement(self, key: PlacementKey) -> set[MailboxKey]:
         placement = self._placements.get(key)
         if placement is None or placement.workload is None:
             return set()
         placement.workload = None
-        outputs = self._select_all(key, placement) | _configs(placement)
+        keys = self._select_all(key, placement) | _configs(placement)
         self._in_cluster[key.cluster].discard(key)
         if not self._in_cluster[key.cluster]:
             del self._in_cluster[key.cluster]
         self._forget(key, placement)
-        return outputs
+        return keys
 
-    def put_routes(self, key: PlacementKey, routes: Mapping[str, Route]) -> set[Output]:
+    def put_routes(self, key: PlacementKey, routes: Mapping[str, Route]) -> set[MailboxKey]:
         """Set the destinations of a placement, by mailbox."""
         placement = self._placements.setdefault(key, _Placement())
         before, placement.routes = placement.routes, dict(routes)
@@ -236,83 +236,85 @@ class PlacementIndex:
                 if not self._at[mailbox]:
                     del self._at[mailbox]
         parts = placement.parts() if moved else set()
-        outputs: set[Output] = {Copy(mailbox, part) for mailbox in moved for part in parts}
-        outputs |= {ConfigKey(mailbox) for mailbox in moved}
+        keys: set[MailboxKey] = {CopyKey(mailbox, part) for mailbox in moved for part in parts}
+        keys |= {ConfigKey(mailbox) for mailbox in moved}
         self._forget(key, placement)
-        return outputs
+        return keys
 
     def _forget(self, key: PlacementKey, placement: _Placement) -> None:
         """Remove the entry once both the placement and its slices are deleted."""
         if placement.workload is None and not placement.routes:
             del self._placements[key]
 
-    def _select_all(self, key: PlacementKey, placement: _Placement) -> set[Output]:
-        outputs: set[Output] = set()
+    def _select_all(self, key: PlacementKey, placement: _Placement) -> set[MailboxKey]:
+        keys: set[MailboxKey] = set()
         parts = self._world.parts(key.cluster)
         for part in [part for part in placement.selected if part not in parts]:
-            outputs |= self._select(key, placement, part, None)
+            keys |= self._select(key, placement, part, None)
         for part, seen in parts.items():
-            outputs |= self._select(key, placement, part, seen)
+            keys |= self._select(key, placement, part, seen)
         for name in [name for name in placement.whole if Part(NAMESPACES, "", name) not in parts]:
-            outputs |= self._set_whole(key, placement, name, whole=False)
-        return outputs
+            keys |= self._set_whole(key, placement, name, whole=False)
+        return keys
 
     # --- objects ----------------------------------------------------------------------------------
 
     def object_changed(
         self, cluster: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
-    ) -> set[Output]:
+    ) -> set[MailboxKey]:
         """`world` has `after` already."""
-        outputs: set[Output] = set()
+        keys: set[MailboxKey] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
-            outputs |= self._select(key, placement, part, after)
+            keys |= self._select(key, placement, part, after)
             if part in placement.selected or part in placement.needed:
-                outputs |= _copies(placement, part)
+                keys |= _copies(placement, part)
             if part.kind == DEFINITIONS and part in placement.needed and (before is None) != (after is None):
-                outputs |= _configs(placement)
+                keys |= _configs(placement)
             if part.kind == NAMESPACES and _labels(before) != _labels(after):
                 for inside in list(self._world.inside(cluster, part.name)):
-                    outputs |= self._select(key, placement, inside, self._world.get(cluster, inside))
-        return outputs
+                    keys |= self._select(key, placement, inside, self._world.get(cluster, inside))
+        return keys
 
-    def served_kinds_changed(self, cluster: str) -> set[Output]:
+    def served_kinds_changed(self, cluster: str) -> set[MailboxKey]:
         """`offers` has the change already."""
-        outputs: set[Output] = set()
+        keys: set[MailboxKey] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
             for kind in list(placement.kinds):
-                outputs |= self._bind(key, placement, kind)
-        return outputs
+                keys |= self._bind(key, placement, kind)
+        return keys
 
-    def _select(self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None) -> set[Output]:
+    def _select(
+        self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None
+    ) -> set[MailboxKey]:
         """Update the selection of one part."""
-        outputs: set[Output] = set()
+        keys: set[MailboxKey] = set()
         if part.kind == NAMESPACES:
             labels = _labels(seen)
             workload = placement.workload
             whole = workload is not None and labels is not None and workload.selects_namespace(labels)
-            outputs |= self._set_whole(key, placement, part.name, whole=whole)
+            keys |= self._set_whole(key, placement, part.name, whole=whole)
         before, after = placement.selected.get(part), self._chosen(key, placement, part, seen)
         if before == after:
-            return outputs
+            return keys
         if after is None:
             del placement.selected[part]
         else:
             placement.selected[part] = after
-        outputs |= _copies(placement, part)
+        keys |= _copies(placement, part)
         if not (_is_unlisted(before) and _is_unlisted(after)):
-            outputs |= _configs(placement)
+            keys |= _configs(placement)
         self._hold(key, placement, part)
         if (before is None) != (after is None):
             more = 1 if before is None else -1
             for needed in _needs(part):
-                outputs |= self._need(key, placement, needed, more)
+                keys |= self._need(key, placement, needed, more)
             placement.kinds[part.kind] += more
             if not placement.kinds[part.kind]:
                 del placement.kinds[part.kind]
-            outputs |= self._bind(key, placement, part.kind)
-        return outputs
+            keys |= self._bind(key, placement, part.kind)
+        return keys
 
     def _chosen(
         self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None
@@ -326,13 +328,13 @@ class PlacementIndex:
         namespace = self._world.get(key.cluster, Part(NAMESPACES, "", part.namespace)) if part.namespace else None
         return placement.workload.selects(part, seen.labels, _labels(namespace))
 
-    def _set_whole(self, key: PlacementKey, placement: _Placement, name: str, *, whole: bool) -> set[Output]:
+    def _set_whole(self, key: PlacementKey, placement: _Placement, name: str, *, whole: bool) -> set[MailboxKey]:
         if whole == (name in placement.whole):
             return set()
         (placement.whole.add if whole else placement.whole.discard)(name)
         return self._need(key, placement, Part(NAMESPACES, "", name), 1 if whole else -1) | _configs(placement)
 
-    def _bind(self, key: PlacementKey, placement: _Placement, kind: GroupResource) -> set[Output]:
+    def _bind(self, key: PlacementKey, placement: _Placement, kind: GroupResource) -> set[MailboxKey]:
         """Need the binding of a kind of the selected objects."""
         before = placement.bindings.pop(kind, None)
         after = self._offers.binding(key.cluster, kind) if kind in placement.kinds else None
@@ -340,10 +342,10 @@ class PlacementIndex:
             placement.bindings[kind] = after
         if before == after:
             return set()
-        outputs = self._need(key, placement, after, 1) if after is not None else set()
-        return outputs | self._need(key, placement, before, -1) if before is not None else outputs
+        keys = self._need(key, placement, after, 1) if after is not None else set()
+        return keys | self._need(key, placement, before, -1) if before is not None else keys
 
-    def _need(self, key: PlacementKey, placement: _Placement, part: Part, more: int) -> set[Output]:
+    def _need(self, key: PlacementKey, placement: _Placement, part: Part, more: int) -> set[MailboxKey]:
         placement.needed[part] += more
         if placement.needed[part] == 0:
             del placement.needed[part]
@@ -379,11 +381,11 @@ def _needs(part: Part) -> Iterator[Part]:
         yield Part(DEFINITIONS, "", f"{part.kind.resource}.{part.kind.group}")
 
 
-def _copies(placement: _Placement, part: Part) -> set[Output]:
-    return {Copy(mailbox, part) for mailbox in placement.routes}
+def _copies(placement: _Placement, part: Part) -> set[MailboxKey]:
+    return {CopyKey(mailbox, part) for mailbox in placement.routes}
 
 
-def _configs(placement: _Placement) -> set[Output]:
+def _configs(placement: _Placement) -> set[MailboxKey]:
     return {ConfigKey(mailbox) for mailbox in placement.routes}
 
 

@@ -14,10 +14,10 @@ from farflung.placement.customize import Customizer
 from farflung.placement.guard import GuardedIndexes, Withdrawals
 from farflung.placement.index import (
     ConfigKey,
-    Copy,
     CopyIndex,
+    CopyKey,
+    MailboxKey,
     ObjectIndex,
-    Output,
     PlacementIndex,
     ServedKinds,
     by_mailbox,
@@ -104,7 +104,7 @@ class StatusKey(NamedTuple):
 
 
 CONTAINER_KINDS: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: kinds whose deletion deletes other objects
-WorkKey: TypeAlias = Copy | ConfigKey | DiscoveryKey | StatusKey
+WorkKey: TypeAlias = CopyKey | ConfigKey | DiscoveryKey | StatusKey
 PlacementRoute: TypeAlias = tuple[PlacementKey, str]  #: a placement and one of its mailboxes
 
 
@@ -142,28 +142,27 @@ class PlacementState:
     def begin(self) -> set[WorkKey]:
         """The state is complete.  Withdrawals are decided only from now on."""
         self._complete = True
-        works: set[WorkKey] = set()
+        affected: set[WorkKey] = set()
         for mailbox, cluster in self.mailboxes.items():
             for part, seen in self.world.parts(cluster).items():
                 if _made_for(seen) and not self.engine.is_desired(mailbox, part):
-                    works |= self._recheck(mailbox, part)
-        return works
+                    affected |= self._recheck(mailbox, part)
+        return affected
 
     # --- objects ----------------------------------------------------------------------------------
 
     def on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
         before = self.world.remove(cluster, part) if after is None else self.world.put(cluster, part, after)
-        outputs = self.engine.object_changed(cluster, part, before, after)
-        works = self._with_withdrawals(outputs)
+        affected = self._with_withdrawals(self.engine.object_changed(cluster, part, before, after))
         if self._complete and cluster in self.engine.sources() and _is_alive(before) != _is_alive(after):
-            works |= self._source_changed(cluster, part)
+            affected |= self._source_changed(cluster, part)
         if part.kind in (BINDINGS, DEFINITIONS):
-            works |= self._on_serving_object(cluster, part, after)
+            affected |= self._on_serving_object(cluster, part, after)
         self._track_customized(cluster, part, after)
         name = self._names.get(cluster)
         if name is not None:
-            works |= self._on_copy(name, part, before, after)
-        return works
+            affected |= self._on_copy(name, part, before, after)
+        return affected
 
     def _on_copy(
         self, mailbox: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
@@ -171,45 +170,45 @@ class PlacementState:
         """A copy changed."""
         were, are = _made_for(before), _made_for(after)
         self.copies.put(mailbox, part, were, are)
-        works: set[WorkKey] = {Copy(mailbox, part)}
+        affected: set[WorkKey] = {CopyKey(mailbox, part)}
         was_contested = self.keepers.is_contested(mailbox)
         if self.keepers.on_copy(mailbox, part, after) and (was_contested or self.keepers.is_contested(mailbox)):
-            works |= self.keeper_changed(mailbox, unit_of(part))
+            affected |= self.keeper_changed(mailbox, unit_of(part))
         cluster = self.mailboxes[mailbox]
         if not _is_alive(after):
-            works |= {Copy(mailbox, one) for one in self.neighbors.of(cluster, part)}
+            affected |= {CopyKey(mailbox, one) for one in self.neighbors.of(cluster, part)}
         if part.kind in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
-            works |= {Copy(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, part)}
-        return works | self._recheck(mailbox, part) | self._review(were - are)
+            affected |= {CopyKey(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, part)}
+        return affected | self._recheck(mailbox, part) | self._review(were - are)
 
     def keeper_changed(self, mailbox: str, unit: Part) -> set[WorkKey]:
         """Another family may have a unit now, or none."""
-        works: set[WorkKey] = {ConfigKey(mailbox)}
+        affected: set[WorkKey] = {ConfigKey(mailbox)}
         cluster = self.mailboxes.get(mailbox, "")
         parts = {unit, *(self.world.inside(cluster, unit.name) if unit.kind == NAMESPACES else ())}
         for key in [key for key in self.engine.holders(unit) if mailbox in self.engine.routes(key)]:
             parts.update(self.world.inside(key.cluster, unit.name) if unit.kind == NAMESPACES else ())
         for part in parts:
-            works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
-        return works
+            affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
+        return affected
 
     def _keepers_changed(self, mailbox: str) -> set[WorkKey]:
         """The families in a mailbox changed, or whether they may share names."""
         parts = self.engine.parts_at(mailbox)
         parts |= {part for part, seen in self.world.parts(self.mailboxes.get(mailbox, "")).items() if seen.ours}
-        works: set[WorkKey] = {ConfigKey(mailbox)}
+        affected: set[WorkKey] = {ConfigKey(mailbox)}
         for part in parts:
-            works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
-        return works
+            affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
+        return affected
 
     def on_logical_cluster(self, cluster: str, parent: str | None) -> set[WorkKey]:
         """`parent`: by `parse_parent`; None: the workspace was deleted."""
-        works: set[WorkKey] = set()
+        affected: set[WorkKey] = set()
         if self.keepers.set_parent(cluster, parent):
             for key in [key for key in self.placements if key.cluster == cluster]:
                 for mailbox in self.engine.routes(key):
-                    works |= self._keepers_changed(mailbox)
-        return works
+                    affected |= self._keepers_changed(mailbox)
+        return affected
 
     def _on_serving_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
         """A binding or a definition changed."""
@@ -219,10 +218,10 @@ class PlacementState:
         if cluster in self._tracked:
             for source in before ^ set(self.offers.of(cluster)):
                 self._count(source, -1 if source in before else 1)
-        works: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.engine.sources() else set()
-        works |= self._with_withdrawals(self.engine.served_kinds_changed(cluster))
+        affected: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.engine.sources() else set()
+        affected |= self._with_withdrawals(self.engine.served_kinds_changed(cluster))
         name = self._names.get(cluster)
-        return works if name is None else works | self._keepers_changed(name)
+        return affected if name is None else affected | self._keepers_changed(name)
 
     def _track_customized(self, cluster: str, part: Part, seen: ObservedObject | None) -> None:
         if seen is not None and (seen.customizer or seen.expands):
@@ -236,19 +235,19 @@ class PlacementState:
         if seen is not None and not seen.alive:
             seen = None
         before = self.placements.pop(key, None)
-        works: set[WorkKey] = {StatusKey(key)}
+        affected: set[WorkKey] = {StatusKey(key)}
         if seen is None:
-            works |= self._with_withdrawals(self.engine.remove_placement(key))
+            affected |= self._with_withdrawals(self.engine.remove_placement(key))
         else:
             self.placements[key] = seen
             if key.cluster not in self.engine.sources():
-                works.add(DiscoveryKey(key.cluster))
+                affected.add(DiscoveryKey(key.cluster))
             if not seen.workload.problem:
-                works |= self._with_withdrawals(self.engine.put_placement(key, seen.workload))
+                affected |= self._with_withdrawals(self.engine.put_placement(key, seen.workload))
         self._track_sources(key.cluster)
         if _decisive(before) != _decisive(seen):
-            works |= self._update_routes(key) | self._unwanted(key)
-        return works
+            affected |= self._update_routes(key) | self._unwanted(key)
+        return affected
 
     def on_slice(
         self, cluster: str, name: str, before: PlacementSlice | None, after: PlacementSlice | None
@@ -260,10 +259,10 @@ class PlacementState:
                 del self._slices[key]
         if after is not None:
             self._slices.setdefault(PlacementKey(cluster, after.placement), {})[name] = after
-        works: set[WorkKey] = set()
+        affected: set[WorkKey] = set()
         for key in keys:
-            works |= self._update_routes(key) | self._unwanted(key)
-        return works
+            affected |= self._update_routes(key) | self._unwanted(key)
+        return affected
 
     def _own_slices(self, key: PlacementKey) -> list[PlacementSlice]:
         seen = self.placements.get(key)
@@ -285,14 +284,14 @@ class PlacementState:
                 del self._routes_through[location]
         for location, route in _by_location(key, routes):
             self._routes_through.setdefault(location, set()).add(route)
-        outputs = self.engine.put_routes(key, routes)
+        changed = self.engine.put_routes(key, routes)
         for mailbox in moved:
             self.keepers.routes_changed(mailbox)
-        works = self._with_withdrawals(outputs)
+        affected = self._with_withdrawals(changed)
         for mailbox in moved:
             if mailbox in contested or self.keepers.is_contested(mailbox):
-                works |= self._keepers_changed(mailbox)
-        return works
+                affected |= self._keepers_changed(mailbox)
+        return affected
 
     def is_undecided(self, key: PlacementKey) -> bool:
         """Whether the objects or destinations of a placement are not known yet: then its copies are not withdrawn."""
@@ -314,20 +313,20 @@ class PlacementState:
         before = self.mailboxes.get(name, "")
         if cluster == before:
             return set()
-        works: set[WorkKey] = set()
+        affected: set[WorkKey] = set()
         if before:
             self.keepers.forget_mailbox(name, before)
             del self.mailboxes[name], self._names[before]
             self._track_sources(before)
-            works |= self._review(self.copies.forget_mailbox(name))
-        works |= {Copy(name, part) for part in self.engine.parts_at(name)}
+            affected |= self._review(self.copies.forget_mailbox(name))
+        affected |= {CopyKey(name, part) for part in self.engine.parts_at(name)}
         if cluster:
             self.mailboxes[name], self._names[cluster] = cluster, name
             self._track_sources(cluster)
-            works.add(ConfigKey(name))
+            affected.add(ConfigKey(name))
             for part, seen in self.world.parts(cluster).items():
-                works |= self._on_copy(name, part, None, seen)
-        return works
+                affected |= self._on_copy(name, part, None, seen)
+        return affected
 
     def mailbox_of(self, cluster: str) -> str | None:
         return self._names.get(cluster)
@@ -338,16 +337,16 @@ class PlacementState:
             self.locations[cluster, name] = seen
         if _parameters(before) == _parameters(seen):
             return set()
-        works: set[WorkKey] = {
-            Copy(mailbox, part)
+        affected: set[WorkKey] = {
+            CopyKey(mailbox, part)
             for key, mailbox in self.routes_through(cluster, name)
             for part in self._customized.get(key.cluster, ())
             if self.engine.is_desired_by(key, mailbox, part)
         }
         if permissions_of(before) != permissions_of(seen):
             for mailbox in {mailbox for _, mailbox in self.routes_through(cluster, name)}:
-                works |= self._keepers_changed(mailbox)
-        return works
+                affected |= self._keepers_changed(mailbox)
+        return affected
 
     def routes_through(self, cluster: str, location: str) -> Iterable[PlacementRoute]:
         """Placements and mailboxes that a Location connects."""
@@ -358,23 +357,23 @@ class PlacementState:
         self.customizers.pop((cluster, name), None)
         if customizer is not None:
             self.customizers[cluster, name] = customizer
-        affected = [
+        customized = [
             part
             for part in self._customized.get(cluster, ())
             if (seen := self.world.get(cluster, part)) is not None and seen.customizer == name
         ]
         return {
-            Copy(mailbox, part)
+            CopyKey(mailbox, part)
             for key in self.placements
             if key.cluster == cluster
-            for part in affected
+            for part in customized
             for mailbox in self.engine.routes(key)
             if self.engine.is_desired_by(key, mailbox, part)
         }
 
     # --- copies -----------------------------------------------------------------------------------
 
-    def copy_state(self, copy: Copy) -> CopyState | None:
+    def copy_state(self, copy: CopyKey) -> CopyState | None:
         """None if there is no such mailbox."""
         cluster = self.mailboxes.get(copy.mailbox)
         if cluster is None:
@@ -395,17 +394,17 @@ class PlacementState:
         refused = tuple((key, reason) for key, reason in asked if reason)
         return CopyState(part, cluster, reasons, served, observed, placements, kept, sources, families, refused)
 
-    def is_occupied(self, copy: Copy, cluster: str) -> bool:
+    def is_occupied(self, copy: CopyKey, cluster: str) -> bool:
         """Whether the deletion of a namespace, definition or binding would delete other objects."""
         if not all(self._is_listed(source) for source in self.offers.of(cluster)):
             return True
         return any(True for _ in self._within(copy, cluster))
 
-    def is_being_emptied(self, copy: Copy, cluster: str) -> bool:
+    def is_being_emptied(self, copy: CopyKey, cluster: str) -> bool:
         """Whether there are copies to delete in it first."""
         return any(seen.ours and seen.alive for seen in self._within(copy, cluster))
 
-    def _within(self, copy: Copy, cluster: str) -> Iterator[ObservedObject]:
+    def _within(self, copy: CopyKey, cluster: str) -> Iterator[ObservedObject]:
         """Objects in a namespace, or of the kinds of a definition or binding."""
         part = copy.part
         if part.kind == NAMESPACES:
@@ -424,20 +423,20 @@ class PlacementState:
         for key in self.placements:
             if mailbox in self.copies.lost(key) and self.withdrawals.is_held(key):
                 return True
-            affected = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.routes(key)
-            if affected and self.is_undecided(key):
+            reached = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.routes(key)
+            if reached and self.is_undecided(key):
                 return True
         return False
 
-    def _with_withdrawals(self, outputs: set[Output]) -> set[WorkKey]:
+    def _with_withdrawals(self, changed: set[MailboxKey]) -> set[WorkKey]:
         """The changed copies, and the keys affected by their withdrawals."""
-        works: set[WorkKey] = set(outputs)
-        for one in outputs if self._complete else ():
-            if isinstance(one, Copy):
-                works |= self._recheck(*one)
+        affected: set[WorkKey] = set(changed)
+        for one in changed if self._complete else ():
+            if isinstance(one, CopyKey):
+                affected |= self._recheck(*one)
                 if one.part == unit_of(one.part) and self.keepers.is_contested(one.mailbox):
-                    works |= self.keeper_changed(*one)
-        return works
+                    affected |= self.keeper_changed(*one)
+        return affected
 
     def _recheck(self, mailbox: str, part: Part) -> set[WorkKey]:
         """A copy may have become wanted or unwanted."""
@@ -449,31 +448,33 @@ class PlacementState:
 
     def _review(self, keys: Iterable[PlacementKey]) -> set[WorkKey]:
         """If the withdrawals of a placement are held from now on, or no longer, reconcile all of them."""
-        works: set[WorkKey] = set()
+        affected: set[WorkKey] = set()
         for key in keys if self._complete else ():
             if self.withdrawals.needs_status_update(key):
-                works.add(StatusKey(key))
+                affected.add(StatusKey(key))
             if self.withdrawals.held_changed(key):
-                works |= {Copy(mailbox, part) for mailbox, parts in self.copies.lost(key).items() for part in parts}
-                works |= {ConfigKey(mailbox) for mailbox in self.copies.mailboxes(key)}
-        return works
+                affected |= {
+                    CopyKey(mailbox, part) for mailbox, parts in self.copies.lost(key).items() for part in parts
+                }
+                affected |= {ConfigKey(mailbox) for mailbox in self.copies.mailboxes(key)}
+        return affected
 
     def _source_changed(self, cluster: str, part: Part) -> set[WorkKey]:
         """The deletion of the source confirms the withdrawal of its copies."""
-        works: set[WorkKey] = set()
+        affected: set[WorkKey] = set()
         for key in self.placements:
             for mailbox in self.copies.having(key, part) if key.cluster == cluster else ():
-                works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
-        return works
+                affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
+        return affected
 
     def _unwanted(self, key: PlacementKey) -> set[WorkKey]:
         """Unwanted copies of a placement, and the SyncerConfigs of its mailboxes."""
-        works: set[WorkKey] = {StatusKey(key)}
-        works |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.routes(key)}}
+        affected: set[WorkKey] = {StatusKey(key)}
+        affected |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.routes(key)}}
         for mailbox, part in list(self.copies.made(key)):
             if not self.engine.is_desired_by(key, mailbox, part):
-                works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
-        return works
+                affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
+        return affected
 
     # --- sources ----------------------------------------------------------------------------------
 
@@ -494,11 +495,11 @@ class PlacementState:
     def on_source(self, source: Source) -> set[WorkKey]:
         """A source has its first list, or was stopped."""
         clusters = [source.cluster] if source.cluster else [*self._tracked]
-        works: set[WorkKey] = set()
+        affected: set[WorkKey] = set()
         for cluster in clusters:
             if self.offers.source(cluster, source.kind) in (source, None):
-                works |= self._all_of(cluster, source.kind)
-        return works
+                affected |= self._all_of(cluster, source.kind)
+        return affected
 
     def is_unlisted(self, cluster: str, kind: GroupResource) -> bool:
         """Whether the first list of a kind of this workspace is missing."""
@@ -508,16 +509,16 @@ class PlacementState:
         return source in self.sources or source in self.offers.builtin()
 
     def _all_of(self, cluster: str, kind: GroupResource) -> set[WorkKey]:
-        works: set[WorkKey] = set()
+        affected: set[WorkKey] = set()
         for key in self.placements if cluster in self.engine.sources() else ():
             if key.cluster == cluster:
-                works |= self._unwanted(key)
+                affected |= self._unwanted(key)
         name = self._names.get(cluster)
         if name is not None:
             ours = (part for part, seen in self.world.parts(cluster).items() if seen.ours)
-            works |= {Copy(name, part) for part in ours if not self.engine.is_desired(name, part)}
-            works |= {Copy(name, part) for part in self.engine.parts_at(name) if part.kind == kind}
-        return works
+            affected |= {CopyKey(name, part) for part in ours if not self.engine.is_desired(name, part)}
+            affected |= {CopyKey(name, part) for part in self.engine.parts_at(name) if part.kind == kind}
+        return affected
 
 
 def _by_location(key: PlacementKey, routes: Mapping[str, Route]) -> Iterator[tuple[tuple[str, str], PlacementRoute]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from farflung.controllers.status_summarizer.controller import CopyQueue
-from farflung.placement.index import Copy
+from farflung.placement.index import CopyKey
 from farflung.placement.names import GroupResource, Part
 
 MAPS = GroupResource("", "configmaps")
 
 
-def copy(workspace: str, number: int) -> Copy:
-    return Copy("mailbox", Part(MAPS, workspace, str(number)))
+def copy(workspace: str, number: int) -> CopyKey:
+    return CopyKey("mailbox", Part(MAPS, workspace, str(number)))
 
 
 def test_a_copy_of_another_workspace_waits_for_one_copy_with_expensive_queries() -> None:

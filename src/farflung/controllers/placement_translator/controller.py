@@ -15,7 +15,7 @@ from farflung.controllers.placement_translator.writers import (
     TranslatorContext,
 )
 from farflung.placement.feeds import DiscoveryCache, PlacementFeed
-from farflung.placement.index import ConfigKey, Copy
+from farflung.placement.index import ConfigKey, CopyKey
 from farflung.placement.names import THE_ONE, PlacementKey
 from farflung.placement.state import DiscoveryKey, PlacementState, StatusKey, WorkKey
 from farflung.runtime.cache import CacheChange
@@ -82,24 +82,26 @@ class PlacementTranslator:
         self._caught_up = False
         self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._enqueue_status)
         report = self._status_writer.report
-        self._copier = Copier(context, feed.feeds, self._discovery, report, lambda works: self.notify(works, None))
+        self._copier = Copier(
+            context, feed.feeds, self._discovery, report, lambda affected: self.notify(affected, None)
+        )
         self._config_writer = SyncerConfigWriter(context, self._discovery, feed.configs)
 
-    def notify(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
+    def notify(self, affected: AbstractSet[WorkKey], assumed: CopyKey | None) -> None:
         """An own write needs no reconcile; other changes of the copy have their own events."""
-        keys = [work for work in works if work != assumed and not isinstance(work, StatusKey)]
+        keys = [work for work in affected if work != assumed and not isinstance(work, StatusKey)]
         if any(isinstance(work, ConfigKey) for work in keys):
             self._config_writer.forget()
         if keys:
             self.controller.queue.add_all(keys)
-        for work in works:
+        for work in affected:
             if isinstance(work, StatusKey):
                 self._on_status(work)
 
     def _workspace_of(self, work: WorkKey) -> str:
         """Of one source of a copy; empty: the work of no workspace."""
         match work:
-            case Copy():
+            case CopyKey():
                 try:
                     request = next(iter(self._known.engine.requests(work.mailbox, work.part)), None)
                 except Exception:  # writing the copy fails in the same way, and has the engine rebuilt
@@ -131,7 +133,7 @@ class PlacementTranslator:
     async def reconcile(self, work: WorkKey, worker: int) -> float | None:
         await self._feed.rebuilder.clean.wait()
         match work:
-            case Copy():
+            case CopyKey():
                 return await self._copier.copy(work)
             case ConfigKey():
                 return await self._config_writer.configure(work.mailbox)

@@ -34,7 +34,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.placement import names, project
 from farflung.placement.feeds import DiscoveryCache, FeedViews, ObjectFeeds
-from farflung.placement.index import Copy, CopyReason
+from farflung.placement.index import CopyKey, CopyReason
 from farflung.placement.keepers import SHARED_KINDS, unit_of
 from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, Part, PlacementKey, Source
 from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agreed
@@ -66,7 +66,7 @@ class SourceReader:
         self._projector = projector
         self._agreed: dict[tuple[str, GroupResource], str] = {}  #: versions, by mailbox
 
-    async def read(self, copy: Copy, observed: list[tuple[str, ObservedObject]]) -> tuple[list[SourceObject], str]:
+    async def read(self, copy: CopyKey, observed: list[tuple[str, ObservedObject]]) -> tuple[list[SourceObject], str]:
         """The objects, and why others are left out.  `observed`: by cluster.  Raises ClientError."""
         kind = copy.part.kind
         offers: list[ServedVersions] = []
@@ -97,7 +97,7 @@ class SourceReader:
         return self._projector.remember(cluster, part, seen.version, version, obj)
 
 
-Report = Callable[[Copy, Mapping[PlacementKey, list[PlacementProblem]]], None]
+Report = Callable[[CopyKey, Mapping[PlacementKey, list[PlacementProblem]]], None]
 NOT_FOUND: Final = 404
 TRANSIENT: Final = (401, 409, 410, 429)  #: statuses that do not depend on the object
 SECRETS: Final = GroupResource("", "secrets")
@@ -123,12 +123,12 @@ class Copier:
         self._failing_objects = context.failing_objects
         self._now = context.now
         self._log = context.log
-        self._ending: dict[Copy, asyncio.Event] = {}  #: namespaces with a deletion in flight
+        self._ending: dict[CopyKey, asyncio.Event] = {}  #: namespaces with a deletion in flight
 
-    async def copy(self, copy: Copy) -> float | None:
+    async def copy(self, copy: CopyKey) -> float | None:
         """Seconds after which to reconcile again, or None.  Raises ClientError, without values of Secrets."""
         if copy.part.namespace:  # the deletion of its namespace would delete a new copy too
-            while ending := self._ending.get(Copy(copy.mailbox, Part(NAMESPACES, "", copy.part.namespace))):
+            while ending := self._ending.get(CopyKey(copy.mailbox, Part(NAMESPACES, "", copy.part.namespace))):
                 await ending.wait()
         state = self._known.copy_state(copy)
         if state is None:
@@ -138,7 +138,7 @@ class Copier:
         except Refused as error:
             raise type(error)(error.status, error.reason, _message(copy, error), None, error.retry_after) from None
 
-    async def _copy(self, copy: Copy, state: CopyState) -> float | None:
+    async def _copy(self, copy: CopyKey, state: CopyState) -> float | None:
         sources, conflict = None, ""
         if state.has_several_versions:
             sources, conflict = await self._reader.read(copy, state.sources)
@@ -169,7 +169,7 @@ class Copier:
                 self._report(copy, state, found)
         return None
 
-    def _report(self, copy: Copy, state: CopyState, found: list[PlacementProblem]) -> None:
+    def _report(self, copy: CopyKey, state: CopyState, found: list[PlacementProblem]) -> None:
         """Of all placements of a copy, without names of workspaces of other families."""
         by_placement = {
             key: [one._replace(message=self._without_strangers(one.message, key, state)) for one in found]
@@ -188,7 +188,7 @@ class Copier:
                     message = re.sub(rf"\b{re.escape(other)}\b", "a workspace with another parent", message)
         return message
 
-    def _report_unserved(self, copy: Copy, state: CopyState) -> float | None:
+    def _report_unserved(self, copy: CopyKey, state: CopyState) -> float | None:
         """Report the kind, unless a binding or definition may still serve it."""
         kind, sources = copy.part.kind, sorted({one.cluster for one in state.placements})
         left = self._known.neighbors.serving_delay(copy.mailbox, state.cluster, kind, sources, self._now())
@@ -198,7 +198,7 @@ class Copier:
 
     # --- create and update ------------------------------------------------------------------------
 
-    async def _put(self, copy: Copy, state: CopyState, served: Source, wanted: Obj) -> None:
+    async def _put(self, copy: CopyKey, state: CopyState, served: Source, wanted: Obj) -> None:
         observed, client = state.observed, self._everywhere.workspace(state.cluster)
         collection = served.collection_in(wanted["apiVersion"])
         try:
@@ -217,7 +217,7 @@ class Copier:
                 raise
             await self._delete(copy, state.cluster, served, observed)  # the event of the deletion creates it again
 
-    async def _create(self, copy: Copy, state: CopyState, served: Source, wanted: Obj) -> None:
+    async def _create(self, copy: CopyKey, state: CopyState, served: Source, wanted: Obj) -> None:
         """Nothing if its namespace, or the object that serves its kind, is terminating, or if another family keeps its
         name by now: an event follows."""
         part, keepers, client = copy.part, self._known.keepers, self._everywhere.workspace(state.cluster)
@@ -228,7 +228,7 @@ class Copier:
         try:
             namespace = Part(NAMESPACES, "", part.namespace)
             if part.namespace and self._known.world.get(state.cluster, namespace) is None:
-                await self.copy(Copy(copy.mailbox, namespace))
+                await self.copy(CopyKey(copy.mailbox, namespace))
             answer = await client.create(served.collection_in(wanted["apiVersion"]), wanted, part.namespace)
             self._log_write("Created", copy)
             self._feeds.assume(served, answer)
@@ -236,7 +236,7 @@ class Copier:
             if keepers.end_creation(copy.mailbox, part):
                 self._enqueue(self._known.keeper_changed(copy.mailbox, unit_of(part)))
 
-    async def _can_be_replaced(self, copy: Copy, client: Client, collection: Collection, wanted: Obj) -> bool:
+    async def _can_be_replaced(self, copy: CopyKey, client: Client, collection: Collection, wanted: Obj) -> bool:
         """Whether a copy with immutable fields can be deleted and created again.  A dry run of the creation
         validates the object before it answers AlreadyExists."""
         left_alone = wanted["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER
@@ -250,7 +250,7 @@ class Copier:
 
     # --- withdraw ---------------------------------------------------------------------------------
 
-    async def _withdraw(self, copy: Copy, state: CopyState) -> None:
+    async def _withdraw(self, copy: CopyKey, state: CopyState) -> None:
         observed, cluster, known = state.observed, state.cluster, self._known
         if observed is None or not observed.ours or not observed.alive:
             return
@@ -273,7 +273,7 @@ class Copier:
             return {}
         return {key: found for key in observed.placements if (found := self._failing_objects(key.cluster))}
 
-    async def _delete(self, copy: Copy, cluster: str, served: Source, observed: ObservedObject) -> None:
+    async def _delete(self, copy: CopyKey, cluster: str, served: Source, observed: ObservedObject) -> None:
         part, client, collection = copy.part, self._everywhere.workspace(cluster), served.collection_in(served.version)
         ending = self._ending[copy] = asyncio.Event()
         try:
@@ -291,30 +291,30 @@ class Copier:
         else:
             self._feeds.forget(served, Key(cluster, part.namespace, part.name), observed.version)
 
-    def _log_write(self, what: str, copy: Copy) -> None:
+    def _log_write(self, what: str, copy: CopyKey) -> None:
         self._log.info(f"{what} object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))
 
 
 # --- problems -------------------------------------------------------------------------------------
 
 
-def _at(copy: Copy) -> str:
+def _at(copy: CopyKey) -> str:
     return names.located(copy.part, copy.mailbox)
 
 
-def _message(copy: Copy, error: Refused) -> str:
+def _message(copy: CopyKey, error: Refused) -> str:
     """The message of the server may quote values, so that of Secrets is left out."""
     return error.reason or str(error.status) if copy.part.kind == SECRETS else str(error)
 
 
-def _not_a_copy(copy: Copy, wanted: list[CopyReason]) -> list[PlacementProblem]:
+def _not_a_copy(copy: CopyKey, wanted: list[CopyReason]) -> list[PlacementProblem]:
     """No problem if the object is needed only as a dependency, like a namespace."""
     if all(one.selected is None for one in wanted):
         return []
     return [PlacementProblem(names.CONFLICT, f"{_at(copy)}{names.FOREIGN}")]
 
 
-def refusal(copy: Copy, reason: str, route: Route) -> str:
+def refusal(copy: CopyKey, reason: str, route: Route) -> str:
     """Names only objects of the placement's own workspace, and its Location."""
     if reason == names.KIND_IN_USE:
         return (
@@ -357,7 +357,7 @@ def _failure(failing: dict[PlacementKey, list[str]]) -> PlacementProblem:
     return PlacementProblem(names.TRANSLATOR_FAILED, message)
 
 
-def _remarks(copy: Copy, want: Desired, conflict: str) -> list[PlacementProblem]:
+def _remarks(copy: CopyKey, want: Desired, conflict: str) -> list[PlacementProblem]:
     found = [PlacementProblem(names.CONFLICT, f"{_at(copy)}{one}") for one in want.conflicts]
     if conflict:
         found.append(PlacementProblem(names.CONFLICT, f"{_at(copy)}{conflict}"))
@@ -365,7 +365,7 @@ def _remarks(copy: Copy, want: Desired, conflict: str) -> list[PlacementProblem]
     return found + [PlacementProblem(names.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}{one}") for one in want.remarks]
 
 
-def _ambiguities(copy: Copy, want: Desired) -> list[PlacementProblem]:
+def _ambiguities(copy: CopyKey, want: Desired) -> list[PlacementProblem]:
     return [PlacementProblem(names.AMBIGUOUS, f"{_at(copy)}{want.ambiguity}")] if want.ambiguity else []
 
 
@@ -391,7 +391,7 @@ class StatusWriter:
         self._problems = PlacementProblems()
         self._news: dict[PlacementKey, list[PlacementProblem]] = {}  #: problems without an Event
 
-    def report(self, copy: Copy, problems: Mapping[PlacementKey, list[PlacementProblem]]) -> None:
+    def report(self, copy: CopyKey, problems: Mapping[PlacementKey, list[PlacementProblem]]) -> None:
         """Set all problems of a copy, by placement."""
         for key, found in problems.items():
             if found:

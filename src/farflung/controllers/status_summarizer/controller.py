@@ -24,7 +24,7 @@ from farflung.controllers.status_summarizer.status_writer import (
 from farflung.lib.workqueue import FairKeys
 from farflung.placement import state
 from farflung.placement.feeds import PlacementFeed
-from farflung.placement.index import Copy
+from farflung.placement.index import CopyKey
 from farflung.placement.names import THE_ONE, Part, Source
 from farflung.placement.state import PlacementState, StatusKey
 from farflung.placement.types import Location, ObservedObject
@@ -50,24 +50,24 @@ class CopyQueue:
     """Copies to digest, each once, in the order of the time that their workspaces used: the queries of one workspace
     may be expensive."""
 
-    def __init__(self, workspace_of: Callable[[Copy], str]) -> None:
-        self._copies: set[Copy] = set()
-        self._turns: FairKeys[Copy] = FairKeys(workspace_of)
+    def __init__(self, workspace_of: Callable[[CopyKey], str]) -> None:
+        self._copies: set[CopyKey] = set()
+        self._turns: FairKeys[CopyKey] = FairKeys(workspace_of)
 
     def __len__(self) -> int:
         return len(self._copies)
 
-    def add(self, copy: Copy) -> None:
+    def add(self, copy: CopyKey) -> None:
         if copy not in self._copies:
             self._copies.add(copy)
             self._turns.append(copy)
 
-    def pop(self) -> Copy:
+    def pop(self) -> CopyKey:
         copy = self._turns.popleft()
         self._copies.remove(copy)
         return copy
 
-    def charge(self, copy: Copy, seconds: float) -> None:
+    def charge(self, copy: CopyKey, seconds: float) -> None:
         """The time that a popped copy took."""
         self._turns.charge(copy, seconds)
         if copy not in self._copies:
@@ -171,7 +171,7 @@ class StatusSummarizer:
                 self._caught_up = True
                 await self._news.wait()
 
-    def _digest(self, copy: Copy) -> None:
+    def _digest(self, copy: CopyKey) -> None:
         try:
             affected: list[Work] = [*self._summaries.digest_copy(copy), *self._returner.affected(copy)]
         except Exception as error:
@@ -226,22 +226,22 @@ class StatusSummarizer:
         rebuilder = self._feed.rebuilder
         rebuilder.replay(SYNCER_CONFIGS.kind, self._feed.configs.cache, self._on_config)
 
-    def notify(self, works: AbstractSet[state.WorkKey], assumed: Copy | None) -> None:
-        for work in works:
-            if isinstance(work, Copy):
+    def notify(self, affected: AbstractSet[state.WorkKey], assumed: CopyKey | None) -> None:
+        for work in affected:
+            if isinstance(work, CopyKey):
                 self._enqueue_copies([work])
             elif isinstance(work, StatusKey):
                 self._enqueue_copies(self._summaries.on_placement(work.placement))
                 for one in self._returner.requested_by(work.placement):
                     self._schedule(one)
 
-    def _enqueue_copies(self, copies: Iterable[Copy]) -> None:
+    def _enqueue_copies(self, copies: Iterable[CopyKey]) -> None:
         for copy in copies:
             self._dirty.add(copy)
         if self._dirty:
             self._news.set()
 
-    def _workspace_of(self, copy: Copy) -> str:
+    def _workspace_of(self, copy: CopyKey) -> str:
         """Of one of its sources."""
         try:
             request = next(iter(self._known.engine.requests(copy.mailbox, copy.part)), None)

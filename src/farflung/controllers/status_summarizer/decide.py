@@ -38,7 +38,7 @@ from farflung.controllers.status_summarizer.health import (
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, dns_label, dns_subdomain, label_value
-from farflung.placement.index import Copy
+from farflung.placement.index import CopyKey
 from farflung.placement.names import SUMMARY_NAMESPACE, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.state import PlacementState
 from farflung.placement.types import ObservedObject, Route
@@ -284,7 +284,7 @@ class Summaries:
 
     # --- copies -----------------------------------------------------------------------------------
 
-    def digest_copy(self, copy: Copy) -> set[SummarySubject]:
+    def digest_copy(self, copy: CopyKey) -> set[SummarySubject]:
         """Digest a copy.  Returns the summaries that it affects."""
         mailbox, part = copy
         wanted = {
@@ -306,7 +306,7 @@ class Summaries:
             touched.add(SummarySubject(key, part))
         return touched
 
-    def _seen(self, copy: Copy) -> ObservedObject | None:
+    def _seen(self, copy: CopyKey) -> ObservedObject | None:
         cluster = self._known.mailboxes.get(copy.mailbox)
         seen = None if cluster is None else self._known.world.get(cluster, copy.part)
         return seen if seen is not None and seen.ours and seen.alive else None
@@ -363,7 +363,7 @@ class Summaries:
     def _how(self, key: PlacementKey, part: Part) -> Summarized:
         return is_summarized(part.kind, self._annotations.get(key), builtin=part.kind in self._builtin)
 
-    def on_placement(self, key: PlacementKey) -> set[Copy]:
+    def on_placement(self, key: PlacementKey) -> set[CopyKey]:
         """Its annotations may have changed, or it was deleted.  Returns the copies to digest, as all `on_…` do."""
         placement = self._known.placements.get(key)
         annotation = None if placement is None else placement.annotations.get(SUMMARIZE)
@@ -374,14 +374,14 @@ class Summaries:
             del self._annotations[key]
         return self._all_of(key)
 
-    def _all_of(self, key: PlacementKey) -> set[Copy]:
+    def _all_of(self, key: PlacementKey) -> set[CopyKey]:
         engine = self._known.engine
         parts = {*engine.selected(key), *self._of.get(key, ())}
-        return {Copy(mailbox, part) for part in parts for mailbox in engine.routes(key)}
+        return {CopyKey(mailbox, part) for part in parts for mailbox in engine.routes(key)}
 
     # --- reports of syncers -----------------------------------------------------------------------
 
-    def on_report(self, cluster: str, report: SyncerReport) -> set[Copy]:
+    def on_report(self, cluster: str, report: SyncerReport) -> set[CopyKey]:
         """The report of a syncer changed."""
         before = self._reports.get(cluster, NOTHING)
         if report == NOTHING:
@@ -394,7 +394,7 @@ class Summaries:
         others = report.differences(before)
         kinds = {part.kind for part in others if part.name == ANY}
         of_kinds = {part for part in self._known.engine.parts_at(mailbox) if part.kind in kinds} if kinds else set()
-        return {Copy(mailbox, part) for part in others | of_kinds}
+        return {CopyKey(mailbox, part) for part in others | of_kinds}
 
     def report(self, cluster: str) -> SyncerReport:
         return self._reports.get(cluster, NOTHING)
@@ -403,7 +403,7 @@ class Summaries:
         """The logical clusters of mailboxes with a report."""
         return list(self._reports)
 
-    def set_stale(self, cluster: str, problem: CopyProblem | None) -> set[Copy]:
+    def set_stale(self, cluster: str, problem: CopyProblem | None) -> set[CopyKey]:
         """The report of a mailbox became stale, or current again."""
         if self._stale.get(cluster) == problem:
             return set()
@@ -413,36 +413,36 @@ class Summaries:
             self._stale[cluster] = problem
         mailbox = self._known.mailbox_of(cluster)
         parts = set() if mailbox is None else self._known.engine.parts_at(mailbox)
-        return {Copy(mailbox or "", part) for part in parts}
+        return {CopyKey(mailbox or "", part) for part in parts}
 
     # --- collectors -------------------------------------------------------------------------------
 
-    def on_query(self, key: CollectorKey, query: CollectorQuery | None) -> set[Copy]:
+    def on_query(self, key: CollectorKey, query: CollectorQuery | None) -> set[CopyKey]:
         """`query`: None if it is invalid."""
         if key in self._queries and self._queries[key] == query:
             return set()
         self._queries[key] = query
         return self._queried_copies(key)
 
-    def on_query_deleted(self, key: CollectorKey) -> set[Copy]:
+    def on_query_deleted(self, key: CollectorKey) -> set[CopyKey]:
         """The collector was deleted."""
         self._queries.pop(key, None)
         return self._queried_copies(key)
 
-    def _queried_copies(self, key: CollectorKey) -> set[Copy]:
-        copies: set[Copy] = set()
+    def _queried_copies(self, key: CollectorKey) -> set[CopyKey]:
+        copies: set[CopyKey] = set()
         for placement in [one for one in self._of if one.cluster == key.cluster]:
             for part, selected in self._known.engine.selected(placement).items():
                 if key.name in selected.collectors and part in self._of[placement]:
-                    copies |= {Copy(mailbox, part) for mailbox in self._known.engine.routes(placement)}
+                    copies |= {CopyKey(mailbox, part) for mailbox in self._known.engine.routes(placement)}
         return copies
 
-    def on_location(self, cluster: str, name: str) -> set[Copy]:
+    def on_location(self, cluster: str, name: str) -> set[CopyKey]:
         """Queries may use its labels."""
-        copies: set[Copy] = set()
+        copies: set[CopyKey] = set()
         for placement, mailbox in self._known.routes_through(cluster, name):
             selected = self._known.engine.selected(placement)
-            copies |= {Copy(mailbox, part) for part, how in selected.items() if how.collectors}
+            copies |= {CopyKey(mailbox, part) for part, how in selected.items() if how.collectors}
         return copies
 
     def _update_collectors(self, summary: _Summary, key: PlacementKey, part: Part) -> None:

@@ -17,7 +17,7 @@ from farflung.client.rest import Client, ListOptions, PatchType
 from farflung.controllers.status_summarizer.health import sentence
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.placement.index import Copy
+from farflung.placement.index import CopyKey
 from farflung.placement.names import (
     BINDINGS,
     DEFINITIONS,
@@ -168,7 +168,7 @@ class StatusReturner:
         self._marked_in: dict[str, set[Part]] = {}  #: the same by cluster
         self._refused: dict[WorkspaceObject, tuple[str, bytes]] = {}  #: refused writes, by version
 
-    def affected(self, copy: Copy) -> set[WorkspaceObject]:
+    def affected(self, copy: CopyKey) -> set[WorkspaceObject]:
         """The objects whose status may change because of a copy."""
         wanted = self._known.engine.reasons(copy.mailbox, copy.part)
         requesting = {one.placement.cluster for one in wanted if _requests_status(one.selected, copy.part)}
