@@ -42,10 +42,10 @@ from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.project import projected
 from farflung.placement.state import PlacementState
 from farflung.placement.types import (
+    CopyDestination,
     ObjectMeta,
     ObservedObject,
     PlacementSlice,
-    Route,
     Workspace,
     WorkspaceSpec,
     WorkspaceStatus,
@@ -257,16 +257,18 @@ def world(count: int) -> tuple[PlacementState, Summaries]:
     selecting = placement()
     selecting["metadata"]["uid"] = "p"
     known.on_placement(KEY, parse_placement(orjson.dumps(selecting)))
-    places = tuple((mailbox(number), Route("inventory", "default", f"t{number:05}")) for number in range(count))
-    for name, place in places:
-        metadata = ObjectMeta(name=name, annotations={SYNC_TARGET_NAME: place.target})
+    destinations = tuple(
+        (mailbox(number), CopyDestination("inventory", "default", f"t{number:05}")) for number in range(count)
+    )
+    for name, destination in destinations:
+        metadata = ObjectMeta(name=name, annotations={SYNC_TARGET_NAME: destination.target})
         known.on_workspace(name, Workspace(metadata, WorkspaceSpec(name), WorkspaceStatus("Ready")))
-    known.on_slice(CLUSTER, "p", None, PlacementSlice("p", "p", places))
+    known.on_slice(CLUSTER, "p", None, PlacementSlice("p", "p", destinations))
     known.begin()
     summaries = Summaries(known)
     summaries.on_placement(KEY)
     first = copy_at(0, 1)
-    for name, _ in places:
+    for name, _ in destinations:
         known.on_object(name, PART, first)
         summaries.look(CopyKey(name, PART))
     return known, summaries

@@ -294,11 +294,18 @@ def feed_state(feed: PlacementFeed, translator: PlacementTranslator, summarizer:
     wanted = {
         (mailbox, part): (sorted(known.engine.reasons(mailbox, part), key=str), known.withdrawals.is_held(key))
         for key in known.placements
-        for mailbox in known.engine.routes(key)
+        for mailbox in known.engine.destinations(key)
         for part in known.engine.parts_at(mailbox)
     }
     made = {key: sorted(known.copies.made(key)) for key in known.placements}
-    index = known.placements, known.locations, known.customizers, known.mailboxes, known.sources, known._routes_through
+    index = (
+        known.placements,
+        known.locations,
+        known.customizers,
+        known.mailboxes,
+        known.sources,
+        known._placements_through,
+    )
     subjects = {
         key: {part: summaries.summary(SummarySubject(key, part)) for part in parts}
         for key, parts in summaries._of.items()

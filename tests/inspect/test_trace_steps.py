@@ -26,7 +26,7 @@ from farflung.inspect.trace_steps import (
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
 from farflung.placement.project import Desired, projected
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 DAY, HOUR, MINUTES, RECENT, LATELY = (
@@ -38,7 +38,7 @@ DAY, HOUR, MINUTES, RECENT, LATELY = (
 )
 PART = Part(GroupResource("apps", "deployments"), "shop", "web")
 SUBJECT = TracedObject(PART)
-PLACE = Route("imw", "north", "florin")
+PLACE = CopyDestination("imw", "north", "florin")
 WANTED = projected(
     {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3}}
 )
@@ -385,7 +385,7 @@ def test_the_time_of_a_write_is_not_that_of_the_syncer_or_of_the_status() -> Non
 
 
 def at(target: str, **facts: Any) -> DestinationTrace:
-    return found(place=Route("imw", "north", target), mailbox=target, **facts)
+    return found(destination=CopyDestination("imw", "north", target), mailbox=target, **facts)
 
 
 CONCLUSIONS: dict[str, tuple[list[DestinationTrace], tuple[StepState, str]]] = {
@@ -422,8 +422,8 @@ def test_the_first_thing_that_is_stuck_is_concluded(case: str) -> None:
 
 
 def test_a_destination_is_named_by_all_locations_that_lead_there() -> None:
-    assert found(place=Route("imw", "north", "florin", ("south",))).name == "north, south / florin"
-    assert found(place=Route("imw", "", "florin")).name == "florin"
+    assert found(destination=CopyDestination("imw", "north", "florin", ("south",))).name == "north, south / florin"
+    assert found(destination=CopyDestination("imw", "", "florin")).name == "florin"
 
 
 # --- reports that anybody may have written -----------------------------------------------------------

@@ -39,7 +39,10 @@ def test_places_are_those_of_placements_that_bring_something_back() -> None:
         {"metadata": {}, "destinations": [None]},
     ]
     found = upsync_routes(some, slices)
-    assert {name: way.place.locations for name, way in found.items()} == {"c-mb-1": ("l1", "l2"), "c-mb-2": ("l2",)}
+    assert {name: way.destination.locations for name, way in found.items()} == {
+        "c-mb-1": ("l1", "l2"),
+        "c-mb-2": ("l2",),
+    }
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_two_placements_bring_back_together_what_each_does() -> None:
         True,
         False,
     ]
-    assert way.place.locations == ("l", "m")
+    assert way.destination.locations == ("l", "m")
 
 
 def test_a_placement_that_nobody_understands_brings_nothing_back() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from farflung.placement.index import ConfigKey, CopyKey, ObjectIndex, PlacementIndex, ServedKinds
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
-from farflung.placement.types import ObservedObject, Route
+from farflung.placement.types import CopyDestination, ObservedObject
 
 MAPS, WIDGETS, EVENTS = (
     GroupResource("", "configmaps"),
@@ -39,7 +39,7 @@ WHATS = [
         "nonNamespacedObjects": [{"apiGroup": "", "resources": ["namespaces"], "resourceNames": ["one"]}],
     },
 ]
-PLACES = [Route("imw", "l1", "t1"), Route("imw", "l2", "t1")]
+PLACES = [CopyDestination("imw", "l1", "t1"), CopyDestination("imw", "l2", "t1")]
 
 keys = st.builds(PlacementKey, st.sampled_from(CLUSTERS), st.sampled_from(["p1", "p2"]))
 seen = st.builds(
@@ -80,7 +80,7 @@ class Twin:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, Part], ObservedObject] = {}
         self.whats: dict[PlacementKey, WorkloadSelector] = {}
-        self.places: dict[PlacementKey, dict[str, Route]] = {}
+        self.places: dict[PlacementKey, dict[str, CopyDestination]] = {}
 
     def namespace(self, cluster: str, name: str) -> Any:
         found = self.objects.get((cluster, Part(NAMESPACES, "", name)))
@@ -173,7 +173,7 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
                 keys = engine.remove_placement(how[0])
             case _:
                 twin.places[how[0]] = how[1]
-                keys = engine.put_routes(how[0], how[1])
+                keys = engine.put_destinations(how[0], how[1])
         after, config = twin.copies(), twin.configs()
         assert {copy for copy in {*copies, *after} if copies.get(copy) != after.get(copy)} <= keys
         assert {one for one in {*configs, *config} if configs.get(one) != config.get(one)} <= keys

@@ -11,20 +11,22 @@ from farflung.placement.index import CopyReason, by_mailbox
 from farflung.placement.names import GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import Selected
-from farflung.placement.types import Location, Route
+from farflung.placement.types import CopyDestination, Location
 
 PART = Part(GroupResource("", "configmaps"), "shop", "prices")
 EXPANDED = {"edge.kcp.io/expand-parameters": "true"}
 
 
-def made(text: str, annotations: dict[str, str], tones: dict[str, str], *places: Route) -> Desired:
+def made(text: str, annotations: dict[str, str], tones: dict[str, str], *places: CopyDestination) -> Desired:
     """`tones`: of the Locations."""
     metadata: Obj = {"name": "prices", "namespace": "shop", "annotations": annotations}
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": text}}
-    wanted = [CopyReason(PlacementKey("wmw", f"p{at}"), Selected(), place) for at, place in enumerate(places)]
+    wanted = [
+        CopyReason(PlacementKey("wmw", f"p{at}"), Selected(), destination) for at, destination in enumerate(places)
+    ]
 
-    def location(place: Route) -> Location:
-        return Location(PlacementKey(place.cluster, place.location), {"tone": tones[place.location]})
+    def location(destination: CopyDestination) -> Location:
+        return Location(PlacementKey(destination.cluster, destination.location), {"tone": tones[destination.location]})
 
     def no_customizers(_: str) -> Customizer | None:
         return None
@@ -49,12 +51,12 @@ def test_the_smallest_name_counts_and_another_is_named_if_it_would_make_somethin
 ) -> None:
     """`ways`: Locations, and placements that use them."""
     places = [
-        by_mailbox(("box", Route("imw", location, "t")) for location, other in ways if other == placement)
+        by_mailbox(("box", CopyDestination("imw", location, "t")) for location, other in ways if other == placement)
         for placement in sorted({placement for _, placement in ways})
     ]
     want = made(text, annotations, tones, *(one["box"] for one in places))
     names = sorted({location for location, _ in ways})
-    alone = {name: text_of(made(text, annotations, tones, Route("imw", name, "t"))) for name in names}
+    alone = {name: text_of(made(text, annotations, tones, CopyDestination("imw", name, "t"))) for name in names}
     assert text_of(want) == alone[names[0]]
     different = [name for name in names if alone[name] != alone[names[0]]]
     assert bool(want.ambiguity) == bool(different)

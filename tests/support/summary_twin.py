@@ -19,7 +19,7 @@ from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
 from farflung.placement.project import COUNT
-from farflung.placement.types import Route, projection_of
+from farflung.placement.types import CopyDestination, projection_of
 
 DEPLOYMENTS, WIDGETS = GroupResource("apps", "deployments"), GroupResource("example.org", "widgets")
 PATHS = {DEPLOYMENTS: "/apis/apps/v1/deployments", WIDGETS: "/apis/example.org/v1/widgets"}
@@ -34,7 +34,7 @@ class Copy(NamedTuple):
     """One destination of a part, and what is known of it."""
 
     mailbox: str
-    place: Route
+    destination: CopyDestination
     there: Obj | None  #: the copy, if there is one that was made for the placement
     refused: tuple[str, str] | None  #: reason and message
     stale: tuple[str, str, str] | None  #: and since when
@@ -120,28 +120,28 @@ class Twin:
                 collectors |= set(clause.get("statusCollectors") or ())
         return How(tuple(sorted(collectors)), bool(spec.get("wantSingletonReportedState"))) if found else None
 
-    def places(self, cluster: str, placement: Obj) -> dict[str, Route]:
+    def places(self, cluster: str, placement: Obj) -> dict[str, CopyDestination]:
         """By mailbox."""
-        found: dict[str, Route] = {}
+        found: dict[str, CopyDestination] = {}
         for one in self.slices[cluster]:
             if all(owner["uid"] != placement["metadata"]["uid"] for owner in one["metadata"]["ownerReferences"]):
                 continue
             for to in sorted(one.get("destinations") or (), key=lambda to: str(to["locationName"])):
-                place = Route(to["cluster"], to["locationName"], to["syncTargetName"])
-                found.setdefault(f"{to['cluster']}-mb-{to['syncTargetUID']}", place)
+                destination = CopyDestination(to["cluster"], to["locationName"], to["syncTargetName"])
+                found.setdefault(f"{to['cluster']}-mb-{to['syncTargetUID']}", destination)
         return found
 
     def copies(self, cluster: str, placement: Obj, part: Part) -> list[Copy]:
         """As they are listed."""
         found = []
-        for mailbox, place in self.places(cluster, placement).items():
-            copy = self.parts[self.world.boxes[place.target]].get(part)
+        for mailbox, destination in self.places(cluster, placement).items():
+            copy = self.parts[self.world.boxes[destination.target]].get(part)
             key = f"{cluster}|{placement['metadata']['name']}"
             is_ours = copy is not None and is_there(copy) and labels_of(copy).get(PROJECTED) == "yes"
             there = copy if copy is not None and is_ours and key in projection_of(copy).sources else None
             stale = self.stale(mailbox) or self.unreturned(mailbox, part)
-            found.append(Copy(mailbox, place, there, self.problem(mailbox, part, "down"), stale))
-        return sorted(found, key=lambda one: (one.place[:3], one.mailbox))
+            found.append(Copy(mailbox, destination, there, self.problem(mailbox, part, "down"), stale))
+        return sorted(found, key=lambda one: (one.destination[:3], one.mailbox))
 
     def problem(self, mailbox: str, part: Part, direction: str) -> tuple[str, str] | None:
         """An object by its name, or all of a kind."""
@@ -249,16 +249,16 @@ class Twin:
         return answering.body()
 
     def row(self, cluster: str, part: Part, copy: Copy, digest: Digest | None) -> DestinationRow:
-        location = self.locations.get(copy.place.location) or {"metadata": {}}
+        location = self.locations.get(copy.destination.location) or {"metadata": {}}
         source = {name: value for name, value in self.parts[cluster][part].items() if name != "status"}
         returned = None if copy.there is None else copy.there.get("status")
         propagation: Obj = {"stale": copy.stale is not None}
         if digest is not None and digest.observed:
             propagation["lastReturnedUpdateTimestamp"] = digest.observed
         inventory = {
-            "name": copy.place.target,
-            "location": copy.place.location,
-            "cluster": copy.place.cluster,
+            "name": copy.destination.target,
+            "location": copy.destination.location,
+            "cluster": copy.destination.cluster,
             "labels": labels_of(location),
             "annotations": annotations_of(location),
         }
@@ -268,7 +268,7 @@ class Twin:
             "returned": {} if returned is None else {"status": returned},
             "propagation": propagation,
         }
-        return DestinationRow(copy.place, given)
+        return DestinationRow(copy.destination, given)
 
     # --- what came back ---------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class Twin:
         if not status:
             return str(len(copies)), None, {}
         [copy] = copies.values()
-        return "1", copy.place.target, status
+        return "1", copy.destination.target, status
 
     # --- what is there ----------------------------------------------------------------------------
 
@@ -335,7 +335,11 @@ def broken_of(copy: Copy, digest: Digest | None) -> Obj | None:
     if verdict is None:
         return None
     words = dict(zip(("reason", "message", "since"), verdict, strict=False))
-    place = {"cluster": copy.place.cluster, "locationName": copy.place.location, "syncTargetName": copy.place.target}
+    place = {
+        "cluster": copy.destination.cluster,
+        "locationName": copy.destination.location,
+        "syncTargetName": copy.destination.target,
+    }
     return place | {name: text for name, text in words.items() if text}
 
 

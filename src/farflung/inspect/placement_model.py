@@ -16,7 +16,7 @@ from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, Part,
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
-from farflung.placement.types import Destination, Location, ObservedObject, Route, parse_object
+from farflung.placement.types import CopyDestination, Destination, Location, ObservedObject, parse_object
 
 NEWEST: Final = str(2**62)  #: resourceVersion of unwritten objects
 Locations = Mapping[tuple[str, str], Location]  #: by cluster and name
@@ -26,8 +26,8 @@ def mailbox_of(destination: Destination) -> str:
     return f"{destination.cluster}-mb-{destination.uid}"
 
 
-def places_of(destinations: Iterable[Destination]) -> dict[str, Route]:
-    return by_mailbox((mailbox_of(one), Route(one.cluster, one.location, one.target)) for one in destinations)
+def destinations_by_mailbox(destinations: Iterable[Destination]) -> dict[str, CopyDestination]:
+    return by_mailbox((mailbox_of(one), CopyDestination(one.cluster, one.location, one.target)) for one in destinations)
 
 
 def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], Location]:
@@ -64,13 +64,13 @@ class PlacementModel:
         """None: deleted.  An invalid one changes nothing."""
         if document is None:
             self.placements.discard(key)
-            return self.engine.remove_placement(key) | self.put_routes(key, ())
+            return self.engine.remove_placement(key) | self.put_destinations(key, ())
         self.placements.add(key)
         what = parse_workload_selector(document)
         return set() if what.problem else self.engine.put_placement(key, what)
 
-    def put_routes(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[MailboxKey]:
-        return self.engine.put_routes(key, places_of(destinations))
+    def put_destinations(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[MailboxKey]:
+        return self.engine.put_destinations(key, destinations_by_mailbox(destinations))
 
     def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[MailboxKey]:
         """`name`: namespace/name."""
@@ -83,7 +83,7 @@ class PlacementModel:
             for part in concerned
             for key in self.placements
             if key.cluster == cluster and part in self.engine.selected(key)
-            for mailbox in self.engine.routes(key)
+            for mailbox in self.engine.destinations(key)
         }
 
     def get(self, cluster: str, part: Part) -> ObservedObject | None:
@@ -112,5 +112,5 @@ class PlacementModel:
     def _customizers_of(self, cluster: str) -> Callable[[str], Customizer | None]:
         return lambda name: self._customizers.get((cluster, name))
 
-    def _location(self, place: Route) -> Location | None:
-        return self._locations.get((place.cluster, place.location))
+    def _location(self, destination: CopyDestination) -> Location | None:
+        return self._locations.get((destination.cluster, destination.location))

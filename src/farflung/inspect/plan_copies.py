@@ -37,7 +37,7 @@ from farflung.placement.index import CopyKey, MailboxKey
 from farflung.placement.names import FOREIGN, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
-from farflung.placement.types import Destination, ObservedObject, Route, destinations_of
+from farflung.placement.types import CopyDestination, Destination, ObservedObject, destinations_of
 
 T = TypeVar("T")
 
@@ -135,10 +135,10 @@ class CopyPlan:
         for obj in await self._listed(client, EDGE_PLACEMENTS):
             key = PlacementKey(cluster, obj["metadata"]["name"])
             self._documents[key] = obj
-            places = [one for some in slices if _is_of(some, obj) for one in destinations_of(some)]
+            destinations = [one for some in slices if _is_of(some, obj) for one in destinations_of(some)]
             for world in (self.before, self.after):
                 world.put_placement(key, obj)
-                world.put_routes(key, places)
+                world.put_destinations(key, destinations)
 
     async def _listed(self, client: Client, collection: Collection) -> list[Obj]:
         """Empty if not visible, with a remark."""
@@ -159,7 +159,7 @@ class CopyPlan:
         self._affected |= self.after.put_placement(key, document)
         if document is not None:
             self._documents[key] = document
-            self._affected |= self.after.put_routes(key, destinations)
+            self._affected |= self.after.put_destinations(key, destinations)
 
     def change(self, collection: Collection, obj: Obj, *, deleted: bool) -> Part:
         kind = GroupResource(collection.group, collection.plural)
@@ -174,22 +174,22 @@ class CopyPlan:
     def goes_to(self, part: Part) -> list[str]:
         """Mailboxes that get it."""
         engine = self.after.engine
-        pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.routes(key))
+        pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.destinations(key))
         return sorted({mailbox for key, mailbox in pairs if engine.is_desired_by(key, mailbox, part)})
 
     def destination(
         self, mailbox: str, copy_changes: list[CopyChange], syncer_config: list[SyncerConfigChange]
     ) -> PlannedDestination:
-        place = self._place(mailbox)
+        destination = self._destination(mailbox)
         created, changed, deleted, withdrawn = (
             [change.result() for change in copy_changes if change.what == what]
             for what in (CREATED, CHANGED, DELETED, WITHDRAWN)
         )
         return PlannedDestination(
-            place.cluster if place else "",
-            place.location if place else "",
-            place.target if place else "",
-            mailbox.rpartition("-mb-")[2] if place else "",
+            destination.cluster if destination else "",
+            destination.location if destination else "",
+            destination.target if destination else "",
+            mailbox.rpartition("-mb-")[2] if destination else "",
             mailbox,
             created,
             changed,
@@ -199,12 +199,12 @@ class CopyPlan:
             syncer_config,
         )
 
-    def _place(self, mailbox: str) -> Route | None:
+    def _destination(self, mailbox: str) -> CopyDestination | None:
         """The first destination with this mailbox."""
         for world in (self.after, self.before):
             for key in sorted(world.placements):
-                if (place := world.engine.routes(key).get(mailbox)) is not None:
-                    return place
+                if (destination := world.engine.destinations(key).get(mailbox)) is not None:
+                    return destination
         return None
 
     # --- result -----------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class CopyPlan:
             metadata = self._documents[key]["metadata"]
             generation = metadata.get("generation") or 0
             confirmed = guard.is_confirmed(metadata.get("annotations") or {}, generation, len(losses))
-            verdict = guard.check_withdrawal(losses, len(self.before.engine.routes(key)), confirmed=confirmed)
+            verdict = guard.check_withdrawal(losses, len(self.before.engine.destinations(key)), confirmed=confirmed)
             for mailbox, parts in verdict.held.items():
                 for part in parts:
                     decided[CopyKey(mailbox, part)].held = True

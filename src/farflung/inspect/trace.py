@@ -49,7 +49,7 @@ from farflung.inspect.trace_steps import (
 )
 from farflung.machinery.errors import Obj
 from farflung.placement.names import THE_ONE, Category, GroupResource, Part, category, cluster_of, is_mailbox_name
-from farflung.placement.types import Route, parse_placement, previous
+from farflung.placement.types import CopyDestination, parse_placement, previous
 from farflung.syncer.conversion import takes_status
 
 T = TypeVar("T")
@@ -209,9 +209,9 @@ class Tracer:
             await self._add_undecided(facts, sources, cluster, known)
         workspaces = await self._workspaces()
         left = self._left_over(facts, workspaces)
-        if self._request.destination and not any(self._is_meant(one.place) for one in [*facts.values(), *left]):
+        if self._request.destination and not any(self._is_meant(one.destination) for one in [*facts.values(), *left]):
             raise InspectError(f"destination {self._request.destination} not found")
-        asked = [one for one in [*facts.values(), *left] if self._is_meant(one.place)]
+        asked = [one for one in [*facts.values(), *left] if self._is_meant(one.destination)]
         conditions = _conditions(known)
         with self._progress(len(asked)):
             reports = await self._reports() if len(asked) >= MANY else None
@@ -227,8 +227,8 @@ class Tracer:
             for one in kept
         ]
 
-    def _is_meant(self, place: Route) -> bool:
-        return self._request.destination in ("", place.target, *place.locations)
+    def _is_meant(self, destination: CopyDestination) -> bool:
+        return self._request.destination in ("", destination.target, *destination.locations)
 
     async def _add_undecided(
         self, facts: dict[str, ObservedDestination], sources: TraceSources, cluster: str, known: Inventory
@@ -239,9 +239,11 @@ class Tracer:
             placement = parse_placement(document)
             placement = await rights.put(engine, placement, previous(placement, slices))
             resolved = ExplainedPlacement(document, placement, known, engine, slices).resolution
-            for mailbox, place in placement_model.places_of(resolved.destinations).items():
+            for mailbox, destination in placement_model.destinations_by_mailbox(resolved.destinations).items():
                 if mailbox not in facts:
-                    facts[mailbox] = ObservedDestination(place, mailbox, (key.name,), changed=sources.changed(cluster))
+                    facts[mailbox] = ObservedDestination(
+                        destination, mailbox, (key.name,), changed=sources.changed(cluster)
+                    )
 
     async def _workspaces(self) -> dict[str, Obj] | HiddenObject:
         """Workspaces below the provider's, by name."""
@@ -263,7 +265,7 @@ class Tracer:
             self._remarks.append(f"{some} not checked for old copies")
         targets = {name: workspaces[name]["metadata"].get("annotations") or {} for name in names}
         return [
-            ObservedDestination(Route(cluster_of(name), "", targets[name].get(SYNC_TARGET_NAME, "")), name)
+            ObservedDestination(CopyDestination(cluster_of(name), "", targets[name].get(SYNC_TARGET_NAME, "")), name)
             for name in names[:LEFT_OVER]
         ]
 
@@ -347,11 +349,11 @@ class Tracer:
 
 def _destination(one: DestinationTrace) -> TracedDestination:
     return TracedDestination(
-        one.place.cluster,
-        one.place.location,
-        one.place.target,
+        one.destination.cluster,
+        one.destination.location,
+        one.destination.target,
         _target_of(one.mailbox),
-        list(one.place.others) or UNSET,
+        list(one.destination.others) or UNSET,
         one.mailbox,
         list(one.placements),
         one.state,

@@ -104,8 +104,8 @@ class TraceSources:
         for name, placement in source.placements.items():
             key = PlacementKey(cluster, name)
             self._imagined.put_placement(key, placement)
-            places = [one for some in self._slices_of(cluster, name) for one in destinations_of(some)]
-            self._imagined.put_routes(key, places)
+            destinations = [one for some in self._slices_of(cluster, name) for one in destinations_of(some)]
+            self._imagined.put_destinations(key, destinations)
 
     def hide(self, cluster: str) -> None:
         """The workspace is not visible."""
@@ -167,14 +167,14 @@ class TraceSources:
         for name, document in sorted(source.placements.items()):
             what = parse_workload_selector(document)
             if name in selecting or what.problem:
-                places = self._imagined.engine.routes(PlacementKey(cluster, name))
+                destinations = self._imagined.engine.destinations(PlacementKey(cluster, name))
                 found.append(
                     TracedPlacement(
                         name,
                         name in selecting,
                         self._clauses(source, document, what) if name in selecting else [],
                         written_to(document),
-                        len(places),
+                        len(destinations),
                         [self._about(one) for one in _problems(document)],
                         what.problem or UNSET,
                     )
@@ -206,8 +206,8 @@ class TraceSources:
         changed = self.changed(cluster)
         for key, _, slices in self.selecting(cluster):
             listing = _listing(slices)
-            for mailbox, place in self._imagined.engine.routes(key).items():
-                before = found.get(mailbox) or ObservedDestination(place, mailbox, slices={}, changed=changed)
+            for mailbox, destination in self._imagined.engine.destinations(key).items():
+                before = found.get(mailbox) or ObservedDestination(destination, mailbox, slices={}, changed=changed)
                 names = (*before.placements, key.name)
                 found[mailbox] = replace(before, placements=names, slices={**(before.slices or {}), **listing[mailbox]})
         return list(found.values())

@@ -28,7 +28,7 @@ from farflung.placement import project
 from farflung.placement.names import FOREIGN, Part
 from farflung.placement.project import NOTHING, Desired
 from farflung.placement.syncer_config import moment, parse_heartbeat
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 from farflung.syncer.report import LONGEST
 
 SILENCE: Final = timedelta(seconds=STALE_AFTER)  #: without a heartbeat, if the hub does not tell
@@ -207,7 +207,7 @@ class TracedObject:
 class ObservedDestination:
     """The objects of one destination."""
 
-    place: Route
+    destination: CopyDestination
     mailbox: str
     placements: tuple[str, ...] = ()  #: that select it for this destination; empty: none any more
     slices: Mapping[str, str] | None = None  #: with this destination → when they were written
@@ -228,7 +228,7 @@ class ObservedDestination:
 
 @dataclass(frozen=True, slots=True)
 class DestinationTrace:
-    place: Route
+    destination: CopyDestination
     mailbox: str
     placements: tuple[str, ...]
     steps: tuple[TraceStep, ...]
@@ -244,15 +244,15 @@ class DestinationTrace:
 
     @property
     def name(self) -> str:
-        return " / ".join(filter(None, [", ".join(filter(None, self.place.locations)), self.place.target]))
+        return " / ".join(filter(None, [", ".join(filter(None, self.destination.locations)), self.destination.target]))
 
     @property
     def rank(self) -> tuple[int, str, str, str]:
-        return ORDER.index(self.state), self.place.location, self.place.target, self.mailbox
+        return ORDER.index(self.state), self.destination.location, self.destination.target, self.mailbox
 
 
 def find(subject: TracedObject, facts: ObservedDestination, now: datetime) -> DestinationTrace:
-    return DestinationTrace(facts.place, facts.mailbox, facts.placements, tuple(_steps(subject, facts, now)))
+    return DestinationTrace(facts.destination, facts.mailbox, facts.placements, tuple(_steps(subject, facts, now)))
 
 
 def _steps(subject: TracedObject, facts: ObservedDestination, now: datetime) -> Iterator[TraceStep]:
@@ -417,12 +417,13 @@ def _at_edge(
     if isinstance(report, HiddenObject):
         return TraceStep("edge", StepState.UNKNOWN, f"the syncer's report is not visible: {report.why}")
     if report.heard is None:
-        advice = f"`farflung syncer-gen {facts.place.target} --workspace {facts.place.cluster}` prints its manifest"
+        target, cluster = facts.destination.target, facts.destination.cluster
+        advice = f"`farflung syncer-gen {target} --workspace {cluster}` prints its manifest"
         return TraceStep("edge", StepState.STUCK, "no syncer has ever reported", "", advice)
     heard = times.format_seconds(report.heard)
     ago = f"heartbeat {age(heard, now)} ago"
     if not is_alive(report, facts.conditions, now):
-        advice = f"is the syncer of {facts.place.target} running and connected to the hub?"
+        advice = f"is the syncer of {facts.destination.target} running and connected to the hub?"
         return TraceStep(
             "edge", StepState.STUCK, f"the last heartbeat of the syncer was {age(heard, now)} ago", heard, advice
         )

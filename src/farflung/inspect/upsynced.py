@@ -16,13 +16,13 @@ from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, ListOptions
 from farflung.inspect import fields
 from farflung.inspect.hub import HubClient, find_resource, get_placement, workspace_name
-from farflung.inspect.placement_model import mailbox_of, places_of
+from farflung.inspect.placement_model import destinations_by_mailbox, mailbox_of
 from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
 from farflung.placement.select import UpsyncSet, parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec
-from farflung.placement.types import Destination, Route, destinations_of, owners
+from farflung.placement.types import CopyDestination, Destination, destinations_of, owners
 from farflung.syncer import sync_scope
 from farflung.syncer.conversion import is_upsynced
 from farflung.syncer.sync_scope import SyncScope
@@ -125,9 +125,9 @@ class UpsyncReader:
                 self._hidden[mailbox] = error
                 return []
         kind = GroupResource(resource.collection.group, resource.collection.plural)
-        place = route.place
+        destination = route.destination
         return [
-            UpsyncedObject(place.location, list(place.others), place.target, mailbox, one)
+            UpsyncedObject(destination.location, list(destination.others), destination.target, mailbox, one)
             for one in objects
             if is_upsynced(one) and route.upsyncs(_part(kind, one))
         ]
@@ -159,7 +159,7 @@ def _part(kind: GroupResource, obj: Obj) -> Part:
 class UpsyncRoute(NamedTuple):
     """The upsync of one destination."""
 
-    place: Route
+    destination: CopyDestination
     wanted: SyncScope  #: of the placements with this destination
 
     def may_upsync(self, resource: GroupResource) -> bool:
@@ -189,8 +189,8 @@ def upsync_routes(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str,
             sets.setdefault(mailbox, set()).update(parse_workload_selector(placement).upsync)
     scopes = {some: _upsync_scope(some) for some in set(map(frozenset, sets.values()))}
     return {
-        mailbox: UpsyncRoute(place, scopes[frozenset(sets[mailbox])])
-        for mailbox, place in sorted(places_of(destinations).items())
+        mailbox: UpsyncRoute(destination, scopes[frozenset(sets[mailbox])])
+        for mailbox, destination in sorted(destinations_by_mailbox(destinations).items())
     }
 
 

@@ -21,7 +21,7 @@ from farflung.placement.names import (
     category,
 )
 from farflung.placement.select import Selected, WorkloadSelector
-from farflung.placement.types import ObservedObject, Route
+from farflung.placement.types import CopyDestination, ObservedObject
 
 
 class ObjectIndex:
@@ -82,14 +82,14 @@ class ConfigKey(NamedTuple):
 MailboxKey: TypeAlias = CopyKey | ConfigKey
 
 
-def by_mailbox(pairs: Iterable[tuple[str, Route]]) -> dict[str, Route]:
+def by_mailbox(pairs: Iterable[tuple[str, CopyDestination]]) -> dict[str, CopyDestination]:
     """Of several Locations that select the SyncTarget, the one with the smallest name is used."""
-    routes: dict[str, Route] = {}
-    for mailbox, place in sorted(set(pairs)):
-        first = routes.setdefault(mailbox, place)
-        if first is not place:
-            routes[mailbox] = first._replace(others=(*first.others, place.location))
-    return routes
+    destinations: dict[str, CopyDestination] = {}
+    for mailbox, destination in sorted(set(pairs)):
+        first = destinations.setdefault(mailbox, destination)
+        if first is not destination:
+            destinations[mailbox] = first._replace(others=(*first.others, destination.location))
+    return destinations
 
 
 class CopyReason(NamedTuple):
@@ -97,17 +97,17 @@ class CopyReason(NamedTuple):
 
     placement: PlacementKey
     selected: Selected | None
-    place: Route
+    destination: CopyDestination
 
 
 class _Placement:
     """One placement with its selected objects and destinations."""
 
-    __slots__ = ("bindings", "kinds", "needed", "routes", "selected", "whole", "workload")
+    __slots__ = ("bindings", "destinations", "kinds", "needed", "selected", "whole", "workload")
 
     def __init__(self) -> None:
         self.workload: WorkloadSelector | None = None  #: None: it does not exist, or is invalid
-        self.routes: Mapping[str, Route] = {}  #: by mailbox
+        self.destinations: Mapping[str, CopyDestination] = {}  #: by mailbox
         self.selected: dict[Part, Selected] = {}
         self.whole: set[str] = set()  #: namespaces whose contents are selected as a whole
         self.needed: Counter[Part] = Counter()  #: the number of objects, or kinds, that need a part to exist
@@ -151,9 +151,9 @@ class PlacementIndex:
         found = []
         for key in sorted(self._holders.get(part, ())):
             placement = self._placements[key]
-            place = placement.routes.get(mailbox)
-            if place is not None:
-                found.append(CopyReason(key, placement.selected.get(part), place))
+            destination = placement.destinations.get(mailbox)
+            if destination is not None:
+                found.append(CopyReason(key, placement.selected.get(part), destination))
         return found
 
     def is_desired(self, mailbox: str, part: Part) -> bool:
@@ -164,7 +164,7 @@ class PlacementIndex:
         placement = self._placements.get(key)
         return (
             placement is not None
-            and mailbox in placement.routes
+            and mailbox in placement.destinations
             and key in self._holders.get(part, ())
             and self._permits(mailbox, part, key)
         )
@@ -184,9 +184,9 @@ class PlacementIndex:
         placement = self._placements.get(key)
         return None if placement is None else placement.workload
 
-    def routes(self, key: PlacementKey) -> Mapping[str, Route]:
+    def destinations(self, key: PlacementKey) -> Mapping[str, CopyDestination]:
         placement = self._placements.get(key)
-        return {} if placement is None else placement.routes
+        return {} if placement is None else placement.destinations
 
     def selected(self, key: PlacementKey) -> Mapping[Part, Selected]:
         placement = self._placements.get(key)
@@ -223,13 +223,13 @@ class PlacementIndex:
         self._forget(key, placement)
         return keys
 
-    def put_routes(self, key: PlacementKey, routes: Mapping[str, Route]) -> set[MailboxKey]:
+    def put_destinations(self, key: PlacementKey, destinations: Mapping[str, CopyDestination]) -> set[MailboxKey]:
         """Set the destinations of a placement, by mailbox."""
         placement = self._placements.setdefault(key, _Placement())
-        before, placement.routes = placement.routes, dict(routes)
-        moved = {mailbox for mailbox in {*before, *routes} if before.get(mailbox) != routes.get(mailbox)}
+        before, placement.destinations = placement.destinations, dict(destinations)
+        moved = {mailbox for mailbox in {*before, *destinations} if before.get(mailbox) != destinations.get(mailbox)}
         for mailbox in moved:
-            if mailbox in routes:
+            if mailbox in destinations:
                 self._at.setdefault(mailbox, set()).add(key)
             else:
                 self._at[mailbox].discard(key)
@@ -243,7 +243,7 @@ class PlacementIndex:
 
     def _forget(self, key: PlacementKey, placement: _Placement) -> None:
         """Remove the entry once both the placement and its slices are deleted."""
-        if placement.workload is None and not placement.routes:
+        if placement.workload is None and not placement.destinations:
             del self._placements[key]
 
     def _select_all(self, key: PlacementKey, placement: _Placement) -> set[MailboxKey]:
@@ -382,11 +382,11 @@ def _needs(part: Part) -> Iterator[Part]:
 
 
 def _copies(placement: _Placement, part: Part) -> set[MailboxKey]:
-    return {CopyKey(mailbox, part) for mailbox in placement.routes}
+    return {CopyKey(mailbox, part) for mailbox in placement.destinations}
 
 
 def _configs(placement: _Placement) -> set[MailboxKey]:
-    return {ConfigKey(mailbox) for mailbox in placement.routes}
+    return {ConfigKey(mailbox) for mailbox in placement.destinations}
 
 
 class _Schema(msgspec.Struct, frozen=True, rename="camel"):

@@ -31,7 +31,7 @@ from farflung.placement.names import (
     PlacementKey,
 )
 from farflung.placement.project import content_hash
-from farflung.placement.types import Location, ObservedObject, Placement, Route
+from farflung.placement.types import CopyDestination, Location, ObservedObject, Placement
 
 if TYPE_CHECKING:
     from farflung.placement.index import ObjectIndex, PlacementIndex, ServedKinds
@@ -163,7 +163,7 @@ class Keepers:
             known = self._contested[mailbox] = len(families) > 1
         return known
 
-    def routes_changed(self, mailbox: str) -> None:
+    def destinations_changed(self, mailbox: str) -> None:
         self._contested.pop(mailbox, None)
 
     # --- copies -----------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Keepers:
         """Whether the name is that of a machine of another workspace: of the one with the copy, else of the oldest."""
         copy = self._world.get(self._mailboxes.get(mailbox, ""), part)
         made_for = copy.placements if copy is not None and copy.ours else frozenset()
-        others = [one for one in self._engine.holders(part) if mailbox in self._engine.routes(one)]
+        others = [one for one in self._engine.holders(part) if mailbox in self._engine.destinations(one)]
         if not any(is_delivery(one) for one in (*others, *made_for)):
             return False
         permitted = [
@@ -306,7 +306,7 @@ class Keepers:
         """The placements that select or need something of a unit in a mailbox."""
         for key in self._engine.holders(unit):
             has_source = unit.kind not in SHARED_KINDS or self._source(key, unit) is not None
-            if has_source and mailbox in self._engine.routes(key):
+            if has_source and mailbox in self._engine.destinations(key):
                 yield key
 
     def _age(self, key: PlacementKey) -> tuple[str, str, PlacementKey]:
@@ -327,9 +327,9 @@ class Keepers:
         return self._family[key.cluster] in counts
 
     def _is_allowed(self, mailbox: str, key: PlacementKey, annotation: str) -> bool:
-        route: Route | None = self._engine.routes(key).get(mailbox)
-        return route is not None and all(
-            allows(self._locations.get((route.cluster, name)), annotation) for name in route.locations
+        destination: CopyDestination | None = self._engine.destinations(key).get(mailbox)
+        return destination is not None and all(
+            allows(self._locations.get((destination.cluster, name)), annotation) for name in destination.locations
         )
 
     def _agrees(self, mailbox: str, unit: Part, key: PlacementKey, keeper: str) -> bool:

@@ -27,7 +27,7 @@ from farflung.machinery.fields.sets import Fields, has, path
 from farflung.machinery.names import version_order
 from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
 from farflung.placement.names import NAMESPACES, Part, PlacementKey, Source
-from farflung.placement.types import YES, Location, ObservedObject, Projection, Route, projection_of
+from farflung.placement.types import YES, CopyDestination, Location, ObservedObject, Projection, projection_of
 
 if TYPE_CHECKING:  # a syncer needs no placement engine
     from farflung.placement.index import CopyReason
@@ -707,7 +707,7 @@ def desired(
     wanted: Sequence[CopyReason],
     sources: Sequence[SourceObject],
     customizer_of: Callable[[str], CustomizerOf],
-    locations: Callable[[Route], Location | None],
+    locations: Callable[[CopyDestination], Location | None],
     kept: Iterable[PlacementKey] = (),
     families: Iterable[str] = (),
 ) -> Desired:
@@ -725,12 +725,12 @@ def desired(
     create_only = any(one.selected is not None and one.selected.create_only for one in wanted)
     latest = max(sources, key=lambda one: (one.version, one.cluster))
     obj, customizer = result.obj, _customizer(result.obj, customizer_of(latest.cluster))
-    place, *others = _places(chosen or wanted)
-    after = customized(obj, customizer, _parameters(place, locations))
+    destination, *others = _destinations(chosen or wanted)
+    after = customized(obj, customizer, _parameters(destination, locations))
     ambiguity = ""
     if others and (reference_of(obj) is not None or expands(obj)):
         there = ((one.location, customized(obj, customizer, _parameters(one, locations))) for one in others)
-        ambiguity = _ambiguity(place.location, after, there)
+        ambiguity = _ambiguity(destination.location, after, there)
     if after.problem:
         return Desired(None, after.problem, result.conflicts, ambiguity=ambiguity)
     remarks = tuple(f"the parameter %({name}) is unknown" for name in after.unknown)
@@ -739,10 +739,10 @@ def desired(
     return Desired(marked, "", result.conflicts, remarks, ambiguity)
 
 
-def _places(wanted: Sequence[CopyReason]) -> list[Route]:
+def _destinations(wanted: Sequence[CopyReason]) -> list[CopyDestination]:
     """One for each Location that selects the SyncTarget of the mailbox; the first is used."""
-    names = {name for one in wanted for name in one.place.locations}
-    return [wanted[0].place._replace(location=name, others=()) for name in sorted(names)]
+    names = {name for one in wanted for name in one.destination.locations}
+    return [wanted[0].destination._replace(location=name, others=()) for name in sorted(names)]
 
 
 def _ambiguity(location: str, made: Customized, others: Iterable[tuple[str, Customized]]) -> str:
@@ -766,10 +766,14 @@ def _customizer(obj: Mapping[str, object], customizer_of: CustomizerOf) -> Custo
     return None if reference is None else customizer_of(str(reference))
 
 
-def _parameters(place: Route, locations: Callable[[Route], Location | None]) -> dict[str, str]:
-    found = locations(place)
+def _parameters(
+    destination: CopyDestination, locations: Callable[[CopyDestination], Location | None]
+) -> dict[str, str]:
+    found = locations(destination)
     labels, annotations = ({}, {}) if found is None else (found.labels, found.annotations)
-    return parameters_of(labels, annotations, location=place.location, cluster=place.target, workspace=place.cluster)
+    return parameters_of(
+        labels, annotations, location=destination.location, cluster=destination.target, workspace=destination.cluster
+    )
 
 
 class CopyState(NamedTuple):
@@ -852,7 +856,7 @@ class Projector:
         def customizer_of(cluster: str) -> CustomizerOf:
             return lambda name: self._customizers.get((cluster, name))
 
-        def location(place: Route) -> Location | None:
-            return self._locations.get((place.cluster, place.location))
+        def location(destination: CopyDestination) -> Location | None:
+            return self._locations.get((destination.cluster, destination.location))
 
         return desired(copy.part, copy.reasons, sources, customizer_of, location, copy.kept, copy.families)

@@ -35,7 +35,7 @@ from farflung.placement.names import (
     is_mailbox_name,
 )
 from farflung.placement.project import CopyState, contributing_clusters
-from farflung.placement.types import Location, ObservedObject, Placement, PlacementSlice, Route, Workspace
+from farflung.placement.types import CopyDestination, Location, ObservedObject, Placement, PlacementSlice, Workspace
 
 SERVING_TIMEOUT: Final = 10.0  #: seconds that a binding or definition has to serve its kind before that is reported
 
@@ -105,7 +105,7 @@ class StatusKey(NamedTuple):
 
 CONTAINER_KINDS: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: kinds whose deletion deletes other objects
 WorkKey: TypeAlias = CopyKey | ConfigKey | DiscoveryKey | StatusKey
-PlacementRoute: TypeAlias = tuple[PlacementKey, str]  #: a placement and one of its mailboxes
+PlacementMailbox: TypeAlias = tuple[PlacementKey, str]  #: a placement and one of its mailboxes
 
 
 class PlacementState:
@@ -135,7 +135,7 @@ class PlacementState:
         self._tracked: set[str] = set()  #: workspaces with placements, and mailboxes
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
         self._slices: dict[PlacementKey, dict[str, PlacementSlice]] = {}
-        self._routes_through: dict[tuple[str, str], set[PlacementRoute]] = {}  #: by Location
+        self._placements_through: dict[tuple[str, str], set[PlacementMailbox]] = {}  #: by Location
         self._customized: dict[str, set[Part]] = {}  #: objects with a Customizer or parameters, by cluster
         self._complete = False
 
@@ -186,7 +186,7 @@ class PlacementState:
         affected: set[WorkKey] = {ConfigKey(mailbox)}
         cluster = self.mailboxes.get(mailbox, "")
         parts = {unit, *(self.world.inside(cluster, unit.name) if unit.kind == NAMESPACES else ())}
-        for key in [key for key in self.engine.holders(unit) if mailbox in self.engine.routes(key)]:
+        for key in [key for key in self.engine.holders(unit) if mailbox in self.engine.destinations(key)]:
             parts.update(self.world.inside(key.cluster, unit.name) if unit.kind == NAMESPACES else ())
         for part in parts:
             affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
@@ -206,7 +206,7 @@ class PlacementState:
         affected: set[WorkKey] = set()
         if self.keepers.set_parent(cluster, parent):
             for key in [key for key in self.placements if key.cluster == cluster]:
-                for mailbox in self.engine.routes(key):
+                for mailbox in self.engine.destinations(key):
                     affected |= self._keepers_changed(mailbox)
         return affected
 
@@ -246,7 +246,7 @@ class PlacementState:
                 affected |= self._with_withdrawals(self.engine.put_placement(key, seen.workload))
         self._track_sources(key.cluster)
         if _decisive(before) != _decisive(seen):
-            affected |= self._update_routes(key) | self._unwanted(key)
+            affected |= self._update_destinations(key) | self._unwanted(key)
         return affected
 
     def on_slice(
@@ -261,32 +261,32 @@ class PlacementState:
             self._slices.setdefault(PlacementKey(cluster, after.placement), {})[name] = after
         affected: set[WorkKey] = set()
         for key in keys:
-            affected |= self._update_routes(key) | self._unwanted(key)
+            affected |= self._update_destinations(key) | self._unwanted(key)
         return affected
 
     def _own_slices(self, key: PlacementKey) -> list[PlacementSlice]:
         seen = self.placements.get(key)
         return [one for one in self._slices.get(key, {}).values() if seen is not None and one.owner == seen.uid]
 
-    def _update_routes(self, key: PlacementKey) -> set[WorkKey]:
+    def _update_destinations(self, key: PlacementKey) -> set[WorkKey]:
         """Update the destinations of a placement from its slices.  A placement without slices is not resolved yet, and
         keeps its last destinations."""
         own = self._own_slices(key)
         if key in self.placements and not own:
             return set()
-        routes = by_mailbox(pair for one in own for pair in one.routes)
-        before = self.engine.routes(key)
-        moved = {mailbox for mailbox in {*before, *routes} if before.get(mailbox) != routes.get(mailbox)}
+        destinations = by_mailbox(pair for one in own for pair in one.destinations)
+        before = self.engine.destinations(key)
+        moved = {mailbox for mailbox in {*before, *destinations} if before.get(mailbox) != destinations.get(mailbox)}
         contested = {mailbox for mailbox in moved if self.keepers.is_contested(mailbox)}
-        for location, route in _by_location(key, before):
-            self._routes_through[location].discard(route)
-            if not self._routes_through[location]:
-                del self._routes_through[location]
-        for location, route in _by_location(key, routes):
-            self._routes_through.setdefault(location, set()).add(route)
-        changed = self.engine.put_routes(key, routes)
+        for location, pair in _by_location(key, before):
+            self._placements_through[location].discard(pair)
+            if not self._placements_through[location]:
+                del self._placements_through[location]
+        for location, pair in _by_location(key, destinations):
+            self._placements_through.setdefault(location, set()).add(pair)
+        changed = self.engine.put_destinations(key, destinations)
         for mailbox in moved:
-            self.keepers.routes_changed(mailbox)
+            self.keepers.destinations_changed(mailbox)
         affected = self._with_withdrawals(changed)
         for mailbox in moved:
             if mailbox in contested or self.keepers.is_contested(mailbox):
@@ -297,7 +297,7 @@ class PlacementState:
         """Whether the objects or destinations of a placement are not known yet: then its copies are not withdrawn."""
         if key not in self.placements:
             return False
-        if self.engine.workload(key) is None or not (self.engine.routes(key) or self._own_slices(key)):
+        if self.engine.workload(key) is None or not (self.engine.destinations(key) or self._own_slices(key)):
             return True
         if self.keepers.family(key.cluster) is None:
             return True
@@ -339,18 +339,18 @@ class PlacementState:
             return set()
         affected: set[WorkKey] = {
             CopyKey(mailbox, part)
-            for key, mailbox in self.routes_through(cluster, name)
+            for key, mailbox in self.placements_through(cluster, name)
             for part in self._customized.get(key.cluster, ())
             if self.engine.is_desired_by(key, mailbox, part)
         }
         if permissions_of(before) != permissions_of(seen):
-            for mailbox in {mailbox for _, mailbox in self.routes_through(cluster, name)}:
+            for mailbox in {mailbox for _, mailbox in self.placements_through(cluster, name)}:
                 affected |= self._keepers_changed(mailbox)
         return affected
 
-    def routes_through(self, cluster: str, location: str) -> Iterable[PlacementRoute]:
+    def placements_through(self, cluster: str, location: str) -> Iterable[PlacementMailbox]:
         """Placements and mailboxes that a Location connects."""
-        return self._routes_through.get((cluster, location), ())
+        return self._placements_through.get((cluster, location), ())
 
     def on_customizer(self, cluster: str, name: str, customizer: Customizer | None) -> set[WorkKey]:
         """`name`: `namespace/name`."""
@@ -367,7 +367,7 @@ class PlacementState:
             for key in self.placements
             if key.cluster == cluster
             for part in customized
-            for mailbox in self.engine.routes(key)
+            for mailbox in self.engine.destinations(key)
             if self.engine.is_desired_by(key, mailbox, part)
         }
 
@@ -423,7 +423,7 @@ class PlacementState:
         for key in self.placements:
             if mailbox in self.copies.lost(key) and self.withdrawals.is_held(key):
                 return True
-            reached = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.routes(key)
+            reached = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.destinations(key)
             if reached and self.is_undecided(key):
                 return True
         return False
@@ -470,7 +470,7 @@ class PlacementState:
     def _unwanted(self, key: PlacementKey) -> set[WorkKey]:
         """Unwanted copies of a placement, and the SyncerConfigs of its mailboxes."""
         affected: set[WorkKey] = {StatusKey(key)}
-        affected |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.routes(key)}}
+        affected |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.destinations(key)}}
         for mailbox, part in list(self.copies.made(key)):
             if not self.engine.is_desired_by(key, mailbox, part):
                 affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
@@ -521,11 +521,13 @@ class PlacementState:
         return affected
 
 
-def _by_location(key: PlacementKey, routes: Mapping[str, Route]) -> Iterator[tuple[tuple[str, str], PlacementRoute]]:
+def _by_location(
+    key: PlacementKey, destinations: Mapping[str, CopyDestination]
+) -> Iterator[tuple[tuple[str, str], PlacementMailbox]]:
     """Each Location with the placement and mailbox that it connects."""
-    for mailbox, place in routes.items():
-        for location in place.locations:
-            yield (place.cluster, location), (key, mailbox)
+    for mailbox, destination in destinations.items():
+        for location in destination.locations:
+            yield (destination.cluster, location), (key, mailbox)
 
 
 def _is_alive(seen: ObservedObject | None) -> bool:

@@ -368,7 +368,7 @@ class ObservedObject(msgspec.Struct, frozen=True):
         )
 
 
-class Route(NamedTuple):
+class CopyDestination(NamedTuple):
     """A destination of a placement: the Location and the SyncTarget of a mailbox."""
 
     cluster: str
@@ -496,17 +496,20 @@ _slice: Final = msgspec.json.Decoder(_Slice)
 class PlacementSlice(msgspec.Struct, frozen=True):
     owner: str  #: the uid of the placement
     placement: str  #: its name
-    routes: tuple[tuple[str, Route], ...]  #: by mailbox, sorted
+    destinations: tuple[tuple[str, CopyDestination], ...]  #: by mailbox, sorted
 
 
 def parse_slice(document: bytes) -> PlacementSlice:
     found = _slice.decode(document)
     owner = next((one for one in found.metadata.owner_references or () if one.kind == "EdgePlacement"), _Owner())
-    routes = sorted(
-        (f"{one.cluster}-mb-{one.sync_target_uid}", Route(one.cluster, one.location_name, one.sync_target_name))
+    destinations = sorted(
+        (
+            f"{one.cluster}-mb-{one.sync_target_uid}",
+            CopyDestination(one.cluster, one.location_name, one.sync_target_name),
+        )
         for one in found.destinations or ()
     )
-    return PlacementSlice(owner.uid, owner.name or found.metadata.name, tuple(routes))
+    return PlacementSlice(owner.uid, owner.name or found.metadata.name, tuple(destinations))
 
 
 FIELDS: Final = ("cluster", "locationName", "syncTargetName", "syncTargetUID")  #: of an entry

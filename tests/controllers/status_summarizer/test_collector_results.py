@@ -13,7 +13,7 @@ from farflung.controllers.status_summarizer.collector_results import LARGEST_RES
 from farflung.controllers.status_summarizer.collectors import parse_query
 from farflung.controllers.status_summarizer.health import DestinationRow
 from farflung.machinery.errors import Obj
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 
 OVER = "operation cancelled: actual cost limit exceeded"
 NO_TIME = 'parsing time "Running" as "2006-01-02T15:04:05Z07:00": cannot parse "Running" as "2006"'
@@ -40,13 +40,13 @@ def row(
         "returned": {} if status is None else {"status": status},
         "propagation": {"lastReturnedUpdateTimestamp": at, "stale": False},
     }
-    return DestinationRow(Route(cluster, f"l-{name}", name), given)
+    return DestinationRow(CopyDestination(cluster, f"l-{name}", name), given)
 
 
 def answer_of(spec: dict[str, Any], *rows: DestinationRow) -> Obj:
     answering = CollectorResult("asked", parse_query(spec))
     for each in rows:
-        assert answering.put(f"{each.place.cluster}-mb-{each.place.target}", each) in (True, False)
+        assert answering.put(f"{each.destination.cluster}-mb-{each.destination.target}", each) in (True, False)
     return answering.body()
 
 

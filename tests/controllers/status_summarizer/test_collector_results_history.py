@@ -14,7 +14,7 @@ from farflung.controllers.status_summarizer.collector_results import CollectorRe
 from farflung.controllers.status_summarizer.collectors import parse_query
 from farflung.controllers.status_summarizer.health import DestinationRow
 from farflung.machinery.errors import Obj
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 
 Given = dict[str, Any]
 
@@ -161,9 +161,9 @@ def combined(kind: str, numbers: list[Any]) -> Any:
 
 
 def from_scratch(asked: Asked, rows: dict[str, DestinationRow]) -> Obj:
-    found: list[tuple[list[Any], Route, str]] = []
+    found: list[tuple[list[Any], CopyDestination, str]] = []
     errors: list[Obj] = []
-    for mailbox, row in sorted(rows.items(), key=lambda item: (item[1].place, item[0])):
+    for mailbox, row in sorted(rows.items(), key=lambda item: (item[1].destination, item[0])):
         values: list[Any] = []
         failed: list[tuple[str, str]] = []
         try:
@@ -177,15 +177,15 @@ def from_scratch(asked: Asked, rows: dict[str, DestinationRow]) -> Obj:
                     values.append(column(dict(row.given)))
                 except WrongError as error:
                     failed.append((name, str(error)))
-        place = {"cluster": row.place.cluster, "syncTargetName": row.place.target}
+        place = {"cluster": row.destination.cluster, "syncTargetName": row.destination.target}
         errors += [{**place, "columnName": name, "message": message} for name, message in failed]
         if not failed:
-            found.append((values, row.place, mailbox))
+            found.append((values, row.destination, mailbox))
     table = sorted(table_of(asked, found), key=lambda values: list(map(order, values)))
     return framed(asked, table, errors)
 
 
-def table_of(asked: Asked, found: list[tuple[list[Any], Route, str]]) -> list[list[Any]]:
+def table_of(asked: Asked, found: list[tuple[list[Any], CopyDestination, str]]) -> list[list[Any]]:
     fields = asked.spec.get("combinedFields")
     if not fields:
         return [values for values, _, _ in found]
@@ -224,7 +224,9 @@ USUAL = st.fixed_dictionaries({"ready": NUMBERS, "well": st.just(True)})
 ODD = st.sampled_from(["a", "b", True, None, [1]])
 UNUSUAL = st.fixed_dictionaries({}, optional={"ready": NUMBERS | ODD, "well": st.sampled_from([True, False, "yes"])})
 RETURNED = st.builds(dict, status=USUAL) | st.builds(dict, status=USUAL | UNUSUAL) | st.just({})
-PLACES = st.builds(Route, st.sampled_from(["c1", "c2"]), st.sampled_from(["l1", "l2"]), st.sampled_from(["t1", "t2"]))
+PLACES = st.builds(
+    CopyDestination, st.sampled_from(["c1", "c2"]), st.sampled_from(["l1", "l2"]), st.sampled_from(["t1", "t2"])
+)
 
 
 @st.composite

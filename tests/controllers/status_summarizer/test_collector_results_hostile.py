@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from farflung.controllers.status_summarizer.collector_results import LARGEST_RESULT, CollectorResult
 from farflung.controllers.status_summarizer.collectors import InvalidQueryError, parse_query
 from farflung.controllers.status_summarizer.health import DestinationRow
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 
 SCALARS = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5)
@@ -68,7 +68,7 @@ def test_whatever_is_returned_an_answer_is_json_of_bounded_size(found: list[tupl
         for at, (returned, obj, when) in enumerate(found):
             propagation = {"lastReturnedUpdateTimestamp": when, "stale": False}
             given = {"inventory": {}, "obj": obj, "returned": {"status": returned}, "propagation": propagation}
-            answering.put(f"m{at}", DestinationRow(Route("c", "l", f"t{at}"), given))
+            answering.put(f"m{at}", DestinationRow(CopyDestination("c", "l", f"t{at}"), given))
         written = orjson.dumps(answering.body())
         assert len(written) <= LARGEST_RESULT + 20 * 2048
         for at in range(len(found)):

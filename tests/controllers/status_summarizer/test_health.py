@@ -18,7 +18,7 @@ from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import PLAIN
 from farflung.placement.names import GroupResource
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 
 CLAIMS = GroupResource("", "persistentvolumeclaims")
 CRON_JOBS = GroupResource("batch", "cronjobs")
@@ -337,5 +337,5 @@ def test_whatever_a_cluster_says_can_be_counted(kind: GroupResource, copy: Any) 
         assert len(found.problem.message) <= 256
         assert not found.problem.since or PLAIN.fullmatch(found.problem.since)
     tally = Tally()
-    tally.put("m", CopyReport(Route("cluster", "location", "target"), found))
+    tally.put("m", CopyReport(CopyDestination("cluster", "location", "target"), found))
     assert orjson.loads(orjson.dumps(tally.body()))["destinations"]["reporting"] == found.reporting

@@ -19,7 +19,7 @@ from farflung.apis.edge.summaries import STATUS_SUMMARY
 from farflung.controllers.status_summarizer.health import CopyProblem, CopyReport, Digest
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.machinery.errors import Obj
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 
 NEWER, OLDER = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
 AWAY = CopyProblem("Stale", "its syncer was not heard of", OLDER)
@@ -27,8 +27,8 @@ REFUSED = CopyProblem("Refused", "denied by a webhook")
 UNREADY = CopyProblem("MinimumReplicasUnavailable", "Deployment does not have minimum availability.", OLDER)
 
 
-def place(number: int) -> Route:
-    return Route(f"cluster-{number % 3}", f"location-{number % 2}", f"target-{number:03}")
+def destination(number: int) -> CopyDestination:
+    return CopyDestination(f"cluster-{number % 3}", f"location-{number % 2}", f"target-{number:03}")
 
 
 def tally_of(reports: Mapping[str, CopyReport]) -> Tally:
@@ -45,7 +45,7 @@ def from_scratch(reports: Mapping[str, CopyReport]) -> Obj:
     """The body, slowly."""
     digests = [one.digest for one in reports.values() if one.digest is not None]
     broken = sorted(
-        (one.place[:3], mailbox, one.refused or one.digest.problem or one.stale)
+        (one.destination[:3], mailbox, one.refused or one.digest.problem or one.stale)
         for mailbox, one in reports.items()
         if one.digest is not None and (one.refused or one.digest.problem or one.stale)
     )
@@ -118,10 +118,10 @@ digests = st.builds(
     texts=st.dictionaries(st.sampled_from(["phase", "reason"]), st.sampled_from(["Running", "Pending"])),
     problem=verdicts,
 )
-places = st.builds(Route, *[st.sampled_from(["a", "b"])] * 3)
+places = st.builds(CopyDestination, *[st.sampled_from(["a", "b"])] * 3)
 reports = st.builds(
     CopyReport,
-    place=places,
+    destination=places,
     digest=st.none() | digests,
     refused=st.none() | st.just(REFUSED),
     stale=st.none() | st.just(AWAY),
@@ -131,7 +131,7 @@ histories = st.lists(st.tuples(mailboxes, st.none() | reports), max_size=15)
 
 
 def replicas(number: int) -> CopyReport:
-    return CopyReport(Route("a", "a", "a"), Digest(numbers={"replicas": number}))
+    return CopyReport(CopyDestination("a", "a", "a"), Digest(numbers={"replicas": number}))
 
 
 @settings(max_examples=examples(100))
@@ -165,7 +165,7 @@ def test_the_order_of_reports_is_of_no_influence(known: dict[str, CopyReport], r
 def test_many_destinations_with_much_to_say_are_counted_as_few_are(count: int) -> None:
     known = {
         f"m{number}": CopyReport(
-            place(number),
+            destination(number),
             Digest(
                 True,
                 numbers={f"n{number + more:03}": number / 10 for more in range(64)},
@@ -189,7 +189,7 @@ def test_many_destinations_with_much_to_say_are_counted_as_few_are(count: int) -
 def test_two_copies_that_are_well() -> None:
     one = Digest(True, OLDER, {"readyReplicas": 1}, {"Available": "True"}, {"phase": "Running"})
     other = Digest(True, NEWER, {"readyReplicas": 3}, {"Available": "True"}, {"phase": "Pending"})
-    assert tally_of({"f": CopyReport(place(1), one), "g": CopyReport(place(2), other)}).body() == {
+    assert tally_of({"f": CopyReport(destination(1), one), "g": CopyReport(destination(2), other)}).body() == {
         "destinations": {"expected": 2, "reporting": 2, "missing": 0, "stale": 0, "broken": 0},
         "observedAt": NEWER,
         "aggregates": {"readyReplicas": {"count": 2, "sum": 4, "min": 1, "max": 3}},
@@ -208,21 +208,23 @@ def broken(report: CopyReport) -> list[str]:
 
 def test_a_copy_is_broken_by_a_refusal_then_by_its_problem_then_by_staleness() -> None:
     unready = Digest(True, problem=UNREADY)
-    assert broken(CopyReport(place(1), unready, REFUSED, AWAY)) == ["Refused"]
-    assert broken(CopyReport(place(1), unready, None, AWAY)) == ["MinimumReplicasUnavailable"]
-    assert broken(CopyReport(place(1), Digest(True), None, AWAY)) == ["Stale"]
-    assert broken(CopyReport(place(1), Digest(True))) == []
+    assert broken(CopyReport(destination(1), unready, REFUSED, AWAY)) == ["Refused"]
+    assert broken(CopyReport(destination(1), unready, None, AWAY)) == ["MinimumReplicasUnavailable"]
+    assert broken(CopyReport(destination(1), Digest(True), None, AWAY)) == ["Stale"]
+    assert broken(CopyReport(destination(1), Digest(True))) == []
 
 
 def test_a_copy_that_is_missing_is_not_broken() -> None:
-    body = tally_of({"m": CopyReport(place(1), None, REFUSED, AWAY)}).body()
+    body = tally_of({"m": CopyReport(destination(1), None, REFUSED, AWAY)}).body()
     assert body == {"destinations": {"expected": 1, "reporting": 0, "missing": 1, "stale": 1, "broken": 0}}
 
 
 def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
-    body = tally_of({f"m{one}": CopyReport(place(one), Digest(True, problem=UNREADY)) for one in range(50)}).body()
+    body = tally_of(
+        {f"m{one}": CopyReport(destination(one), Digest(True, problem=UNREADY)) for one in range(50)}
+    ).body()
     told = [(one["cluster"], one["locationName"], one["syncTargetName"]) for one in body["broken"]]
-    assert told == sorted(place(one)[:3] for one in range(50))[:20]
+    assert told == sorted(destination(one)[:3] for one in range(50))[:20]
     assert body["brokenTruncated"] == 30
     assert body["broken"][0] == {
         "cluster": "cluster-0",
@@ -235,15 +237,17 @@ def test_the_broken_ones_are_sorted_and_the_rest_is_counted() -> None:
 
 
 def test_a_renamed_destination_is_listed_once() -> None:
-    tally = tally_of({"m": CopyReport(place(1), Digest(True, problem=UNREADY))})
-    assert tally.put("m", CopyReport(place(2), Digest(True, problem=UNREADY)))
+    tally = tally_of({"m": CopyReport(destination(1), Digest(True, problem=UNREADY))})
+    assert tally.put("m", CopyReport(destination(2), Digest(True, problem=UNREADY)))
     assert [one["syncTargetName"] for one in tally.body()["broken"]] == ["target-002"]
 
 
 def test_sums_do_not_drift() -> None:
-    tally = tally_of({f"m{one}": CopyReport(place(one), Digest(True, numbers={"load": 0.1})) for one in range(10)})
+    tally = tally_of(
+        {f"m{one}": CopyReport(destination(one), Digest(True, numbers={"load": 0.1})) for one in range(10)}
+    )
     assert tally.body()["aggregates"]["load"] == {"count": 10, "sum": 1, "min": 0.1, "max": 0.1}
-    tally.put("huge", CopyReport(place(11), Digest(True, numbers={"load": 1e300})))
+    tally.put("huge", CopyReport(destination(11), Digest(True, numbers={"load": 1e300})))
     tally.remove("huge")
     assert tally.body()["aggregates"]["load"]["sum"] == 1
 
@@ -265,14 +269,14 @@ async def test_a_server_with_strict_validation_accepts_every_summary() -> None:
     some = [1, 0.5, -3, 2**64 - 1, 1.7e308, 1.7e308, 5e-324, -(2**63)]
     wild = {
         f"m{one}": CopyReport(
-            Route(f"cluster-{one}", "", "target"),
+            CopyDestination(f"cluster-{one}", "", "target"),
             Digest(True, NEWER, {"n": number, f"a.b-{one}": number}, {"Ready": "False"}, {"phase": "Lost"}, UNREADY),
         )
         for one, number in enumerate(some * 4)
     }
     bodies = {
         "empty": Tally().body(),
-        "missing": tally_of({"m": CopyReport(place(1), None, REFUSED, AWAY)}).body(),
+        "missing": tally_of({"m": CopyReport(destination(1), None, REFUSED, AWAY)}).body(),
         "wild": tally_of(wild).body(),
     }
     for name, body in bodies.items():

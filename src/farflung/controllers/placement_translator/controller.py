@@ -147,7 +147,9 @@ class PlacementTranslator:
         await self._discovery.ask(cluster)
         keys = [key for key in self._known.placements if key.cluster == cluster]
         self._config_writer.forget()
-        self.controller.queue.add_all(ConfigKey(mailbox) for key in keys for mailbox in self._known.engine.routes(key))
+        self.controller.queue.add_all(
+            ConfigKey(mailbox) for key in keys for mailbox in self._known.engine.destinations(key)
+        )
 
     async def _write_status(self, status: StatusKey, worker: int) -> float | None:
         """Write the status when no other key is queued: short problems are not reported.  At the start, and after the

@@ -40,7 +40,7 @@ from farflung.placement.names import NAMESPACES, THE_ONE, GroupResource, Part, P
 from farflung.placement.project import CopyState, Desired, Projector, ServedVersions, SourceObject, agreed
 from farflung.placement.state import CONTAINER_KINDS, PlacementState, StatusKey, WorkKey
 from farflung.placement.syncer_config import SyncerSpecs
-from farflung.placement.types import ObservedObject, Placement, Route
+from farflung.placement.types import CopyDestination, ObservedObject, Placement
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import InvolvedObject, Recorder
@@ -176,8 +176,8 @@ class Copier:
             for key in state.placements
         }
         for key, reason in state.refused:
-            route = self._known.engine.routes(key)[copy.mailbox]
-            by_placement[key] = [PlacementProblem(reason, refusal(copy, reason, route))]
+            destination = self._known.engine.destinations(key)[copy.mailbox]
+            by_placement[key] = [PlacementProblem(reason, refusal(copy, reason, destination))]
         self._report_problems(copy, by_placement)
 
     def _without_strangers(self, message: str, key: PlacementKey, state: CopyState) -> str:
@@ -314,21 +314,21 @@ def _not_a_copy(copy: CopyKey, wanted: list[CopyReason]) -> list[PlacementProble
     return [PlacementProblem(names.CONFLICT, f"{_at(copy)}{names.FOREIGN}")]
 
 
-def refusal(copy: CopyKey, reason: str, route: Route) -> str:
+def refusal(copy: CopyKey, reason: str, destination: CopyDestination) -> str:
     """Names only objects of the placement's own workspace, and its Location."""
     if reason == names.KIND_IN_USE:
         return (
-            f"{_at(copy)}the mailbox of the Location {route.location} serves {copy.part.kind} of "
+            f"{_at(copy)}the mailbox of the Location {destination.location} serves {copy.part.kind} of "
             "another APIExport, so nothing is copied (bind the APIExport that the other workspaces placed there bind)"
         )
     if reason == names.NAME_IN_USE and copy.part.namespace:
         return (
-            f"{_at(copy)}the name at the Location {route.location} is used by a virtual machine of "
+            f"{_at(copy)}the name at the Location {destination.location} is used by a virtual machine of "
             "another workspace, so it is not copied (rename it)"
         )
     unit = unit_of(copy.part)
     kind = "namespace" if unit.kind == NAMESPACES else "name"
-    what = f"{names.located(unit, copy.mailbox)}the {kind} at the Location {route.location}"
+    what = f"{names.located(unit, copy.mailbox)}the {kind} at the Location {destination.location}"
     if reason == names.NAMESPACE_RESERVED:
         return f"{what} is reserved for the cluster itself, so nothing is copied (rename it)"
     return (

@@ -29,7 +29,7 @@ from farflung.machinery.cel.language.budget import MOST_WORK, OverBudget
 from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library.moments import timestamp_of
 from farflung.machinery.errors import Obj
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 
 MOST_COST: Final = 10_000  #: of all expressions for one copy, some milliseconds
 COPY_WORK: Final = 1 << 18  #: bytes of intermediate values for one copy
@@ -47,11 +47,11 @@ class CollectorResult:
         self.query = query
         self._copies: dict[str, _CopyValues] = {}  #: by mailbox; without copies that the filter excludes
         self._rows: _RowList | _GroupedRows = _GroupedRows(query) if query.combined else _RowList()
-        self._failures: list[tuple[Route, str, int, _Failure]] = []  #: sorted
+        self._failures: list[tuple[CopyDestination, str, int, _Failure]] = []  #: sorted
 
     def put(self, mailbox: str, row: DestinationRow) -> bool:
         evaluation = _evaluate(self.query, row.given)
-        copy = None if evaluation is None else _CopyValues(row.place, evaluation)
+        copy = None if evaluation is None else _CopyValues(row.destination, evaluation)
         if self._copies.get(mailbox) == copy:
             return False
         self.remove(mailbox)
@@ -64,7 +64,7 @@ class CollectorResult:
         if copy is None:
             return False
         if copy.evaluation.values is not None:
-            self._rows.remove(copy.place, mailbox, copy.evaluation.values)
+            self._rows.remove(copy.destination, mailbox, copy.evaluation.values)
         for entry in _entries(mailbox, copy):
             del self._failures[bisect_left(self._failures, entry)]
         return True
@@ -72,7 +72,7 @@ class CollectorResult:
     def _add(self, mailbox: str, copy: _CopyValues) -> None:
         self._copies[mailbox] = copy
         if copy.evaluation.values is not None:
-            self._rows.add(copy.place, mailbox, copy.evaluation.values)
+            self._rows.add(copy.destination, mailbox, copy.evaluation.values)
         for entry in _entries(mailbox, copy):
             insort(self._failures, entry)
 
@@ -80,8 +80,13 @@ class CollectorResult:
         """Empty fields are omitted, except the rows."""
         rows = _fitting(self._rows.first(self.query.limit))
         errors = [
-            {"cluster": place.cluster, "syncTargetName": place.target, "columnName": column, "message": message}
-            for place, _, _, (column, message) in self._failures[:MOST_ERRORS]
+            {
+                "cluster": destination.cluster,
+                "syncTargetName": destination.target,
+                "columnName": column,
+                "message": message,
+            }
+            for destination, _, _, (column, message) in self._failures[:MOST_ERRORS]
         ]
         further = {
             "rowsLeftOut": len(self._rows) - len(rows),
@@ -122,12 +127,12 @@ class _Evaluation(NamedTuple):
 
 
 class _CopyValues(NamedTuple):
-    place: Route
+    destination: CopyDestination
     evaluation: _Evaluation
 
 
-def _entries(mailbox: str, copy: _CopyValues) -> Iterable[tuple[Route, str, int, _Failure]]:
-    return ((copy.place, mailbox, at, failure) for at, failure in enumerate(copy.evaluation.failures))
+def _entries(mailbox: str, copy: _CopyValues) -> Iterable[tuple[CopyDestination, str, int, _Failure]]:
+    return ((copy.destination, mailbox, at, failure) for at, failure in enumerate(copy.evaluation.failures))
 
 
 def _evaluate(query: CollectorQuery, given: Mapping[str, Any]) -> _Evaluation | None:
@@ -191,16 +196,16 @@ class _RowList:
     """A row for each copy, sorted by its values."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[Values, Route, str]] = []
+        self._rows: list[tuple[Values, CopyDestination, str]] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, place: Route, mailbox: str, values: Values) -> None:
-        insort(self._rows, (values, place, mailbox))
+    def add(self, destination: CopyDestination, mailbox: str, values: Values) -> None:
+        insort(self._rows, (values, destination, mailbox))
 
-    def remove(self, place: Route, mailbox: str, values: Values) -> None:
-        del self._rows[bisect_left(self._rows, (values, place, mailbox))]
+    def remove(self, destination: CopyDestination, mailbox: str, values: Values) -> None:
+        del self._rows[bisect_left(self._rows, (values, destination, mailbox))]
 
     def first(self, limit: int) -> Iterable[Values]:
         return (values for values, _, _ in self._rows[:limit])
@@ -217,11 +222,11 @@ class _GroupedRows:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def add(self, _: Route, mailbox: str, values: Values) -> None:
+    def add(self, _: CopyDestination, mailbox: str, values: Values) -> None:
         shared, subjects = values[: self._shared], values[self._shared :]
         self._groups.setdefault(shared, _Group(self._combined)).add(mailbox, subjects)
 
-    def remove(self, _: Route, mailbox: str, values: Values) -> None:
+    def remove(self, _: CopyDestination, mailbox: str, values: Values) -> None:
         shared = values[: self._shared]
         group = self._groups[shared]
         group.remove(mailbox)

@@ -41,7 +41,7 @@ from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, d
 from farflung.placement.index import CopyKey
 from farflung.placement.names import SUMMARY_NAMESPACE, Category, GroupResource, Part, PlacementKey, category
 from farflung.placement.state import PlacementState
-from farflung.placement.types import ObservedObject, Route
+from farflung.placement.types import CopyDestination, ObservedObject
 from farflung.runtime.cache import Key
 
 NAMESPACE: Final = SUMMARY_NAMESPACE  #: of summaries of cluster-scoped objects
@@ -288,7 +288,7 @@ class Summaries:
         """Digest a copy.  Returns the summaries that it affects."""
         mailbox, part = copy
         wanted = {
-            one.placement: one.place
+            one.placement: one.destination
             for one in self._known.engine.requests(mailbox, part)
             if one.selected is not None and self._how(one.placement, part) is not Summarized.NEVER
         }
@@ -300,9 +300,9 @@ class Summaries:
             return touched
         seen = self._seen(copy)
         digest = None if seen is None else digest_of(part.kind, seen.document)
-        for key, place in wanted.items():
+        for key, destination in wanted.items():
             is_ours = seen is not None and key in seen.placements
-            self._put(key, part, mailbox, place, digest if is_ours else None, seen if is_ours else None)
+            self._put(key, part, mailbox, destination, digest if is_ours else None, seen if is_ours else None)
             touched.add(SummarySubject(key, part))
         return touched
 
@@ -316,7 +316,7 @@ class Summaries:
         key: PlacementKey,
         part: Part,
         mailbox: str,
-        place: Route,
+        destination: CopyDestination,
         digest: Digest | None,
         seen: ObservedObject | None,
     ) -> None:
@@ -325,11 +325,11 @@ class Summaries:
         is_permitted = self._known.keepers.permits(mailbox, part, key)  # else the report is about another's object
         report = self._reports.get(cluster, NOTHING) if is_permitted else NOTHING
         stale = self._stale.get(cluster) or report.delay(part)
-        summary.tally.put(mailbox, CopyReport(place, digest, report.refusal(part), stale))
+        summary.tally.put(mailbox, CopyReport(destination, digest, report.refusal(part), stale))
         self._update_collectors(summary, key, part)
         if summary.results:
             source = self._described(summary, SummarySubject(key, part))
-            row = self._row(source, place, digest, seen, is_stale=stale is not None)
+            row = self._row(source, destination, digest, seen, is_stale=stale is not None)
             for result in summary.results.values():
                 result.put(mailbox, row)
 
@@ -377,7 +377,7 @@ class Summaries:
     def _all_of(self, key: PlacementKey) -> set[CopyKey]:
         engine = self._known.engine
         parts = {*engine.selected(key), *self._of.get(key, ())}
-        return {CopyKey(mailbox, part) for part in parts for mailbox in engine.routes(key)}
+        return {CopyKey(mailbox, part) for part in parts for mailbox in engine.destinations(key)}
 
     # --- reports of syncers -----------------------------------------------------------------------
 
@@ -434,13 +434,13 @@ class Summaries:
         for placement in [one for one in self._of if one.cluster == key.cluster]:
             for part, selected in self._known.engine.selected(placement).items():
                 if key.name in selected.collectors and part in self._of[placement]:
-                    copies |= {CopyKey(mailbox, part) for mailbox in self._known.engine.routes(placement)}
+                    copies |= {CopyKey(mailbox, part) for mailbox in self._known.engine.destinations(placement)}
         return copies
 
     def on_location(self, cluster: str, name: str) -> set[CopyKey]:
         """Queries may use its labels."""
         copies: set[CopyKey] = set()
-        for placement, mailbox in self._known.routes_through(cluster, name):
+        for placement, mailbox in self._known.placements_through(cluster, name):
             selected = self._known.engine.selected(placement)
             copies |= {CopyKey(mailbox, part) for part, how in selected.items() if how.collectors}
         return copies
@@ -466,18 +466,24 @@ class Summaries:
         return summary.described[1]
 
     def _row(
-        self, source: Obj, place: Route, digest: Digest | None, seen: ObservedObject | None, *, is_stale: bool
+        self,
+        source: Obj,
+        destination: CopyDestination,
+        digest: Digest | None,
+        seen: ObservedObject | None,
+        *,
+        is_stale: bool,
     ) -> DestinationRow:
-        location = self._known.locations.get((place.cluster, place.location))
+        location = self._known.locations.get((destination.cluster, destination.location))
         returned = None if seen is None else orjson.loads(seen.document).get("status")
         propagation: Obj = {"stale": is_stale}
         if digest is not None and digest.observed:
             propagation["lastReturnedUpdateTimestamp"] = digest.observed
         given: dict[str, Any] = {
             "inventory": {
-                "name": place.target,
-                "location": place.location,
-                "cluster": place.cluster,
+                "name": destination.target,
+                "location": destination.location,
+                "cluster": destination.cluster,
                 "labels": {} if location is None else dict(location.labels),
                 "annotations": {} if location is None else dict(location.annotations),
             },
@@ -485,7 +491,7 @@ class Summaries:
             "returned": {} if returned is None else {"status": returned},
             "propagation": propagation,
         }
-        return DestinationRow(place, given)
+        return DestinationRow(destination, given)
 
 
 def _without_reports(source: ObservedObject) -> Obj:

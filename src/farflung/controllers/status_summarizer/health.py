@@ -15,7 +15,7 @@ from farflung.apis.names import POD_SCHEDULED, REPLICA_FAILURE
 from farflung.machinery import times
 from farflung.placement.names import PODS, GroupResource, Part, PlacementKey
 from farflung.placement.syncer_config import parse_heartbeat
-from farflung.placement.types import Route
+from farflung.placement.types import CopyDestination
 
 
 class SummarySubject(NamedTuple):
@@ -49,7 +49,7 @@ class Digest:
 class CopyReport:
     """The state of one destination."""
 
-    place: Route
+    destination: CopyDestination
     digest: Digest | None = None  #: None: there is no copy
     refused: CopyProblem | None = None  #: why its syncer cannot apply it
     stale: CopyProblem | None = None  #: why the status is stale
@@ -58,7 +58,7 @@ class CopyReport:
 class DestinationRow(NamedTuple):
     """One destination, for expressions."""
 
-    place: Route
+    destination: CopyDestination
     given: Mapping[str, Any]  #: `inventory`, `obj`, `returned`, `propagation`
 
 

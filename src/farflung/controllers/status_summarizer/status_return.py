@@ -307,16 +307,20 @@ class StatusReturner:
         engine, requesting = self._known.engine, self._requesting(*one)
         if not requesting:
             return None
-        mailboxes = {mailbox: place for key in requesting for mailbox, place in engine.routes(key).items()}
+        mailboxes = {
+            mailbox: destination for key in requesting for mailbox, destination in engine.destinations(key).items()
+        }
         if len(mailboxes) != 1:
             return ReturnRequest(len(mailboxes))
         names = frozenset(key.name for key in requesting)
-        [(mailbox, place)] = mailboxes.items()
+        [(mailbox, destination)] = mailboxes.items()
         copy = self._known.world.get(self._known.mailboxes.get(mailbox, ""), one.part)
         if copy is None or not copy.alive or copy.placements.isdisjoint(requesting):
             return ReturnRequest(1)
         status = orjson.loads(copy.document).get("status")
-        return ReturnRequest(1, Returned(place.target, status) if isinstance(status, dict) and status else None, names)
+        return ReturnRequest(
+            1, Returned(destination.target, status) if isinstance(status, dict) and status else None, names
+        )
 
 
 def _requests_status(selected: Selected | None, part: Part) -> bool:

@@ -280,7 +280,7 @@ def _problem(report: CopyReport) -> CopyProblem | None:
 
 
 def _rank(mailbox: str, report: CopyReport) -> Rank:
-    return report.place.cluster, report.place.location, report.place.target, mailbox
+    return report.destination.cluster, report.destination.location, report.destination.target, mailbox
 
 
 def _entry(rank: Rank, problem: CopyProblem) -> Obj:
