@@ -17,6 +17,7 @@ from free_ports import free_ports
 from hub_harness import ADMIN_TOKEN, LocalHub
 from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
 from local_transport import LocalTransport
+from memory_store import MemoryStore
 from platform_harness import MASTER, OPERATOR, platform_hub
 from prometheus_client.exposition import generate_latest
 from simulated_time import simulated_environment
@@ -39,7 +40,6 @@ from farflung.client.rest import Client
 from farflung.hub.catalog import objects
 from farflung.lib.klog import Logger
 from farflung.runtime.informer import SharedInformers
-from farflung.store.memory import MemoryStore
 
 
 def test_who_waits_is_ready_and_who_begins_is_not() -> None:

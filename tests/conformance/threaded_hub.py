@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 from hub_harness import authority, hashed, signing_keys
+from memory_store import MemoryStore
 from servers import NetworkServer
 
 from farflung.cli import credentials, start
@@ -20,7 +21,6 @@ from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
 from farflung.hub.catalog import objects
 from farflung.hub.request.user import User
 from farflung.lib import ids
-from farflung.store.memory import MemoryStore
 
 T = TypeVar("T")
 PATIENCE: Final = 60.0

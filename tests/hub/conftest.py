@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from hub_harness import LocalHub
+from memory_store import MemoryStore
 
 from farflung.hub.catalog import objects
 from farflung.store.base import Store
-from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 
 

@@ -32,6 +32,7 @@ from hub_harness import (
     deployment,
 )
 from hub_process import Client, HubProcess
+from memory_store import MemoryStore
 from policies import bind, policy
 
 from farflung.hub.catalog import objects
@@ -39,7 +40,6 @@ from farflung.hub.registry import call as calls
 from farflung.hub.registry import large_requests
 from farflung.hub.request.audit import Audit
 from farflung.lib.worker_pool import JobOwner, JobTerms
-from farflung.store.memory import MemoryStore
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 CONTAINER = {"name": "main", "image": "nginx"}

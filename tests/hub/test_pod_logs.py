@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from hub_harness import PODS, Collector, LocalHub, pod
+from memory_store import MemoryStore
 
 from farflung.http.messages import Response, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.endpoints import logs
 from farflung.hub.endpoints.logs import LogOptions
 from farflung.machinery.errors import ApiError, Obj
-from farflung.store.memory import MemoryStore
 
 
 class Printing:

@@ -10,11 +10,11 @@ from examples import examples
 from hub_harness import CONFIG_MAPS, PODS, SERVICES, LocalHub, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 
 from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Revision
-from farflung.store.memory import MemoryStore
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from hub_harness import CONFIG_MAPS, MERGE_PATCH, LocalHub
+from memory_store import MemoryStore
 from platform_harness import ALICE, MAPS, OPERATOR, TENANCY, URL, PlatformHub
 
 from farflung.hub.assembly import Options
 from farflung.hub.catalog import objects
 from farflung.hub.registry.call import StorageLimits
-from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import apsw
 import pytest
+from memory_store import MemoryStore
 
 from farflung.store.base import ABSENT, FIRST, Compacted
 from farflung.store.compaction import Marks, compact_older
-from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 
 MAPS = "/core/configmaps/"

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from memory_store import MemoryStore
+
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub.catalog import objects
@@ -29,7 +31,6 @@ from farflung.hub.tenancy.direct_writes import (
 from farflung.hub.tenancy.paths import LogicalClusters
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store
-from farflung.store.memory import MemoryStore
 
 URL = "https://hub:6443"
 NOW = "2024-05-01T12:00:00Z"

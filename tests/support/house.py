@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from hub_harness import NEW_UID, authority, hashed
+from memory_store import MemoryStore
 from simulated_time import now
 
 from farflung.http.certificates import CertificateHolder
@@ -19,7 +20,6 @@ from farflung.hub.controllers.namespaces import Pace
 from farflung.hub.endpoints.logs import LogOptions, Nodes
 from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.machinery.errors import ApiError, Obj
-from farflung.store.memory import MemoryStore
 
 TOKEN = "a-token"
 AT_ONCE = Pace(grace=0, again=0, gather=0)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from memory_store import MemoryStore
+
 from farflung.http.certificates import CertificateHolder, Certificates, new_authority, new_key
 from farflung.http.messages import Pieces, Request, Response, Stream, Uncounted
 from farflung.hub.assembly import Assembly, HubDependencies, Options, Sources
@@ -27,7 +29,6 @@ from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.lib import ids
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
-from farflung.store.memory import MemoryStore
 
 ADMIN_TOKEN = "the-token-of-the-administrator"
 USER_TOKEN = "the-token-of-somebody"

@@ -14,6 +14,7 @@ from typing import Any
 
 from hub_harness import ADMIN_TOKEN, LocalHub
 from local_transport import LocalTransport
+from memory_store import MemoryStore
 
 from farflung.client.rest import Client
 from farflung.edge.node.agent import NodeAgent
@@ -26,7 +27,6 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
-from farflung.store.memory import MemoryStore
 
 FASTER = 50  #: seconds of the clock in one real second
 EPOCH = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hub_harness import ADMIN_TOKEN, Answer, LocalHub, Query
+from memory_store import MemoryStore
 
 from farflung.hub.assembly import Options
 from farflung.hub.catalog import objects
@@ -19,7 +20,6 @@ from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
-from farflung.store.memory import MemoryStore
 
 URL = "https://hub:6443"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

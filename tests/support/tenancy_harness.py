@@ -10,6 +10,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from memory_store import MemoryStore
+
 from farflung.apis.kcp.names import ExportReference
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
@@ -33,7 +35,6 @@ from farflung.hub.tenancy.status import mark_deleted
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store
-from farflung.store.memory import MemoryStore
 
 URL = "https://hub:6443"
 ADMIN = User("kcp-admin", ("system:kcp:admin", "system:authenticated"), uid="1")

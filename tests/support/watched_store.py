@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from local_transport import Function
+from memory_store import MemoryStore
 from simulated_time import now
 
 from farflung.http import messages
@@ -19,7 +20,6 @@ from farflung.machinery.errors import Obj
 from farflung.placement.names import GroupResource, Part
 from farflung.store.base import Compacted, Entry, Revision
 from farflung.store.compaction import Gaps, first_revision
-from farflung.store.memory import MemoryStore
 
 WRITER: ContextVar[str] = ContextVar("WRITER", default="")
 SYNCER = "syncer"

@@ -8,7 +8,7 @@ read returns it.  No read returns a write that may still be lost.
 from __future__ import annotations
 
 import copyreg
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -102,8 +102,7 @@ class FutureRevision(StoreError):
 
 
 class TooSlow(StoreError):
-    """A watch is too far behind: its reader is slow, or too many changes happened.  The reader must list again and
-    watch from there."""
+    """Too many changes happened for memory.  The reader must list again and watch from there."""
 
 
 class Unavailable(StoreError):
@@ -148,7 +147,7 @@ class Store(Protocol):
 
     @property
     def oldest(self) -> Revision:
-        """The oldest revision from which `list_at`, `changes` and `watch` can start."""
+        """The oldest revision from which `list_at` and `changes` can start."""
 
     @property
     def write_error(self) -> str:
@@ -182,10 +181,6 @@ class Store(Protocol):
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
         """The changes after `since` up to and including `until`.  Raises Compacted, FutureRevision or TooSlow."""
-
-    def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
-        """`changes` followed by `subscribe` as one stream, in which no change is missing or repeated.  Raises the
-        errors of `changes`, and TooSlow if the reader falls behind.  Ends when the store closes."""
 
     async def compact(self, before: Revision) -> None:
         """Delete history: `before` becomes the oldest revision, unless that is newer already."""

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from memory_store import MemoryStore
 
 from farflung.store.base import Stamp, Store, unstamped
-from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 
 Open = Callable[..., Awaitable[Store]]

@@ -13,10 +13,10 @@ from examples import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from memory_store import MemoryStore, stream
 
 from farflung.store.base import ABSENT, FIRST, Change, Compacted, Conflict, FutureRevision, Page, Store
 from farflung.store.compaction import PER_SECOND
-from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 
 T = TypeVar("T")
@@ -200,17 +200,17 @@ class Comparison(RuleBasedStateMachine):
     @rule(prefix=prefixes, back=st.integers(0, 8))
     def start_watching(self, prefix: str, back: int) -> None:
         since = self.model.end_of_gap(max(self.model.revision - back, self.model.oldest))
-        self.watches.append((prefix, since, self.store.watch(prefix, since=since)))
+        self.watches.append((prefix, since, stream(self.store, prefix, since=since)))
 
     @rule()
     def check_watches(self) -> None:
-        async def check(prefix: str, since: int, stream: AsyncIterator[Change]) -> None:
+        async def check(prefix: str, since: int, following: AsyncIterator[Change]) -> None:
             expected = self.model.changes(prefix, since, self.model.revision)
-            assert told([await anext(stream) for _ in expected]) == expected
+            assert told([await anext(following) for _ in expected]) == expected
 
-        for prefix, since, stream in self.watches:
+        for prefix, since, following in self.watches:
             if since >= self.model.oldest:
-                self.run(check(prefix, since, stream))
+                self.run(check(prefix, since, following))
         self.watches.clear()
 
     @precondition(lambda self: self.model.revision > FIRST)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from memory_store import stream
 
 from farflung.store.base import (
     ABSENT,
@@ -17,10 +18,8 @@ from farflung.store.base import (
     FutureRevision,
     Page,
     Store,
-    TooSlow,
     Unavailable,
 )
-from farflung.store.fanout import QUEUE
 
 MAPS = "/core/configmaps/"
 ROOT = "/core/configmaps/root/"
@@ -51,8 +50,8 @@ def told(changes: Sequence[Change]) -> list[tuple[int, str, bytes | None, bytes 
     ]
 
 
-async def take(stream: AsyncIterator[Change], count: int) -> list[Change]:
-    return [await anext(stream) for _ in range(count)]
+async def take(following: AsyncIterator[Change], count: int) -> list[Change]:
+    return [await anext(following) for _ in range(count)]
 
 
 # Writing
@@ -266,8 +265,6 @@ async def test_what_is_no_prefix_is_refused(store: Store, bad: str) -> None:
         await store.list_at(bad, FIRST)
     with pytest.raises(ValueError):
         await store.changes(bad, since=FIRST, until=FIRST)
-    with pytest.raises(ValueError):
-        await anext(store.watch(bad, since=FIRST))
 
 
 async def test_a_list_at_a_revision_pages_through_that_state_despite_later_writes(store: Store) -> None:
@@ -410,9 +407,9 @@ async def test_subscribing_or_cancelling_in_a_notification_does_not_affect_other
 
 async def test_a_watch_tells_first_what_happened_and_then_what_happens(store: Store) -> None:
     await create(store, "a", "b")
-    stream = store.watch(MAPS, since=FIRST)
-    assert [change.key for change in await take(stream, 2)] == [key("a"), key("b")]
-    waiting = asyncio.create_task(anext(stream))
+    following = stream(store, MAPS, since=FIRST)
+    assert [change.key for change in await take(following, 2)] == [key("a"), key("b")]
+    waiting = asyncio.create_task(anext(following))
     await create(store, "c")
     assert (await waiting).key == key("c")
 
@@ -429,32 +426,15 @@ async def test_a_watch_from_a_list_misses_nothing_and_repeats_nothing(store: Sto
         await asyncio.sleep(0)
     listed = store.list(ROOT)
     seen = {entry.key: entry for entry in listed.entries}
-    stream = store.watch(ROOT, since=listed.revision)
+    following = stream(store, ROOT, since=listed.revision)
     await asyncio.gather(*writers)
-    for change in await take(stream, store.revision - listed.revision):
+    for change in await take(following, store.revision - listed.revision):
         assert (change.previous is None) == (change.key not in seen)
         if change.entry is None:
             del seen[change.key]
         else:
             seen[change.key] = change.entry
     assert sorted(seen) == [entry.key for entry in store.list(ROOT).entries]
-
-
-async def test_a_watch_that_is_not_read_is_cut_off(store: Store) -> None:
-    stream = store.watch(MAPS, since=store.revision)
-    reading = asyncio.create_task(anext(stream))
-    await create(store, "first")
-    await reading
-    for start in range(0, QUEUE + 1, 1000):
-        await asyncio.gather(*create_all(store, [f"{start + number}" for number in range(1000)]))
-    with pytest.raises(TooSlow):
-        while True:
-            await anext(stream)
-
-
-async def test_the_future_cannot_be_watched(store: Store) -> None:
-    with pytest.raises(FutureRevision):
-        await anext(store.watch(MAPS, since=99))
 
 
 # Forgetting
@@ -470,7 +450,6 @@ async def test_compacted_history_is_deleted_and_the_rest_stays(store: Store) -> 
     for question in (
         store.list_at(MAPS, 3),
         store.changes(MAPS, since=3, until=5),
-        anext(store.watch(MAPS, since=3)),
     ):
         with pytest.raises(Compacted) as refused:
             await question
@@ -507,14 +486,14 @@ async def test_the_future_cannot_be_compacted(store: Store) -> None:
 
 
 async def test_a_watch_continues_through_a_compaction(store: Store) -> None:
-    stream = store.watch(MAPS, since=FIRST)
-    reading = asyncio.create_task(anext(stream))
+    following = stream(store, MAPS, since=FIRST)
+    reading = asyncio.create_task(anext(following))
     await create(store, "a")
     await reading
     await create(store, "b")
     await store.compact(store.revision)
     await create(store, "c")
-    assert [change.key for change in await take(stream, 2)] == [key("b"), key("c")]
+    assert [change.key for change in await take(following, 2)] == [key("b"), key("c")]
 
 
 # Closing
@@ -528,14 +507,3 @@ async def test_a_closed_store_takes_no_writes(store: Store) -> None:
         await store.put(key("b"), b"", expect=ABSENT)
     with pytest.raises(Unavailable):
         await store.delete(key("a"), expect=entry.revision)
-
-
-async def test_a_watch_ends_when_its_store_closes(store: Store) -> None:
-    stream = store.watch(MAPS, since=FIRST)
-    reading = asyncio.create_task(anext(stream))
-    await create(store, "a")
-    await reading
-    rest = asyncio.create_task(anext(stream, None))
-    await asyncio.sleep(0)
-    await store.close()
-    assert await rest is None

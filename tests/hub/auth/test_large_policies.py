@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 from hub_harness import CONFIG_MAPS, USER_TOKEN, LocalHub
 from long_turns import no_long_turns
+from memory_store import MemoryStore
 
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.cluster_roles import ClusterRoleIndex
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import selector_of
 from farflung.store.base import ABSENT
-from farflung.store.memory import MemoryStore
 
 GROUP = "rbac.authorization.k8s.io"
 API = f"/apis/{GROUP}/v1"

@@ -12,6 +12,7 @@ import rbac_twin as twin
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 
 from farflung.hub.auth.authorizer import LARGEST, Authorizer
 from farflung.hub.request.attributes import Attributes
@@ -19,7 +20,6 @@ from farflung.hub.request.user import ADMINISTRATORS, ANONYMOUS, User
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.turns import ALLOWANCE, TurnAllowance, TurnOver
 from farflung.store.base import ABSENT
-from farflung.store.memory import MemoryStore
 
 GROUP = "rbac.authorization.k8s.io"
 ALL_ASKED = [

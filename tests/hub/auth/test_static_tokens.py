@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hub_harness import authority
+from memory_store import MemoryStore
 
 from farflung.http.certificates import CertificateHolder
 from farflung.http.messages import Request
@@ -19,7 +20,6 @@ from farflung.hub.auth.static_tokens import StaticTokens, TokenRecord, read_toke
 from farflung.hub.request.user import AUTHENTICATED, User
 from farflung.machinery.errors import ApiError
 from farflung.store.base import Unusable
-from farflung.store.memory import MemoryStore
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

@@ -10,12 +10,12 @@ from examples import examples
 from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.garbage_collector import WORKERS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Revision, Unavailable
-from farflung.store.memory import MemoryStore
 
 NEVER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": "11111111-2222-3333-4444-555555555555"}
 

@@ -16,11 +16,11 @@ from examples import examples
 from house import House, owned_by
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 
 from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Revision
-from farflung.store.memory import MemoryStore
 
 HOLD = "example.com/hold"
 #: where objects are: two namespaces, or the cluster itself

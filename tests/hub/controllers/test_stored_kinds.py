@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memory_store import MemoryStore
+
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.resource import Resource
 from farflung.hub.catalog import objects
 from farflung.hub.controllers.stored_kinds import KindsChange, KindTable, StoredKinds, StoredKindsWatch
 from farflung.store.base import Change
-from farflung.store.memory import MemoryStore
 
 WIDGETS = "/example.com/widgets/"
 

@@ -10,6 +10,7 @@ from definitions import DEFINITIONS, STRING, THINGS, definition, thing, version
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 from platform_harness import TENANCY, platform_hub
 from tenancy_harness import ADMIN, LocalTenancy, workspace_controller
 
@@ -20,7 +21,6 @@ from farflung.hub.tenancy.home_workspaces import HomeWorkspaces
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, logical_cluster_key, workspace_key
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Entry, Revision, Store
-from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 
 UNIVERSAL = {"name": "universal", "path": "root"}

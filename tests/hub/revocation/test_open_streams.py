@@ -18,6 +18,7 @@ from examples import examples
 from hub_harness import MERGE_PATCH, PODS, LocalHub, Watch, authority, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 from platform_harness import ALICE, APIS, BOB, MAPS, OPERATOR, RBAC, PlatformHub, binding
 from simulated_time import SimulatedLoop, now
 
@@ -29,7 +30,6 @@ from farflung.hub.auth.open_streams import TURN, OpenStreams, Permission
 from farflung.hub.auth.signing_keys import SigningKeys, StoredKey
 from farflung.hub.auth.static_tokens import StaticTokens, TokenRecord, token_hash, write_tokens
 from farflung.machinery.errors import Obj, unauthorized
-from farflung.store.memory import MemoryStore
 
 GRACE = 10.0  #: seconds
 READ_MAPS: Obj = {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["configmaps"]}

@@ -17,6 +17,7 @@ import pytest
 from hub_harness import Answer
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 from platform_harness import PlatformHub
 
 from farflung.http.messages import Request, Response, Stream
@@ -26,7 +27,6 @@ from farflung.hub.tenancy.paths import logical_cluster_key, workspace_key
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
-from farflung.store.memory import MemoryStore
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ALICES, BOBS = "a1a1a1a1a1a1a1a1", "b2b2b2b2b2b2b2b2"

@@ -13,6 +13,7 @@ from apis_harness import URL, workspace_kinds
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 
 from farflung.apis.edge import kinds as edge
 from farflung.hub.catalog import objects
@@ -28,7 +29,6 @@ from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Revision, Store
-from farflung.store.memory import MemoryStore
 
 
 class Started:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hub_harness import MERGE_PATCH, Answer
+from memory_store import MemoryStore
 from platform_harness import ALICE, BOB, MAPS, MASTER, OPERATOR, TENANCY, PlatformHub, platform_hub
 
 from farflung.apis.edge.authors import author_of
@@ -18,7 +19,6 @@ from farflung.hub.tenancy.initializer_views import initializer_route, workspace_
 from farflung.hub.tenancy.paths import logical_cluster_key
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Entry, Revision
-from farflung.store.memory import MemoryStore
 
 CLUSTERS = "/apis/core.kcp.io/v1alpha1/logicalclusters"
 NAMESPACES = "/api/v1/namespaces"

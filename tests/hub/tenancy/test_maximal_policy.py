@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 import pytest
+from memory_store import MemoryStore
 
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
@@ -16,7 +17,6 @@ from farflung.hub.tenancy.workspace_authorizer import (
 )
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
-from farflung.store.memory import MemoryStore
 
 RBAC = "rbac.authorization.k8s.io"
 OPERATOR = User("kcp-admin", (OPERATORS, AUTHENTICATED))

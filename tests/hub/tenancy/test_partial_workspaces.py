@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from memory_store import MemoryStore
 from platform_harness import OPERATOR, TENANCY, PlatformHub, platform_hub
 
 from farflung.hub.catalog import objects
 from farflung.store.base import Entry, Revision, Unavailable
-from farflung.store.memory import MemoryStore
 
 WORKSPACES = f"/clusters/root{TENANCY}/workspaces"
 SPEC = {"type": {"name": "universal", "path": "root"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from memory_store import MemoryStore
 
 from farflung.hub.catalog import objects
 from farflung.hub.request.attributes import Attributes
@@ -13,7 +14,6 @@ from farflung.hub.tenancy.routes import RESOLVED, WorkspaceRoutes
 from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
-from farflung.store.memory import MemoryStore
 
 MASTER = User("shard-admin", (ADMINISTRATORS,))
 ANN = User("ann", ("system:authenticated",))

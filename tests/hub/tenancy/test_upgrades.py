@@ -6,6 +6,7 @@ import itertools
 
 import yaml
 from hub_harness import MERGE_PATCH
+from memory_store import MemoryStore
 from platform_harness import APIS, OPERATOR, PlatformHub
 from seed_machine import MACHINE
 
@@ -14,7 +15,6 @@ from farflung.hub.tenancy.api_exports import schema_key
 from farflung.hub.tenancy.direct_writes import encode_stored
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Store
-from farflung.store.memory import MemoryStore
 
 NAME = "v124.pods.core"
 PODS = "/api/v1/namespaces/default/pods"

@@ -6,6 +6,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 
 from farflung.apis.kcp.names import SHARED_CLUSTER
 from farflung.hub.auth.impersonation import impersonated_user
@@ -27,7 +28,6 @@ from farflung.hub.tenancy.workspace_authorizer import (
 )
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
-from farflung.store.memory import MemoryStore
 
 RBAC = "rbac.authorization.k8s.io"
 MASTER = User("shard-admin", (ADMINISTRATORS, AUTHENTICATED))

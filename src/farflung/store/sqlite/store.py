@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -229,9 +229,6 @@ class SqliteStore:
             return []
         return await self._history.changes(prefix, since=since, until=until)
 
-    def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
-        return self._fanout.watch(self, prefix, since=since)
-
     def _check_revision(self, revision: Revision) -> None:
         if revision < self._oldest:
             raise Compacted(revision, self._oldest)
@@ -309,7 +306,6 @@ class SqliteStore:
     async def _close(self) -> None:
         await asyncio.wait([self._forgetting])
         await asyncio.to_thread(self._stop_threads)
-        self._fanout.close()
 
     def _stop_threads(self) -> None:
         """The threads end before a connection is closed.  SQLite moves the rest of the write-ahead log into the file

@@ -17,11 +17,11 @@ from hub_harness import (
     pod,
 )
 from long_turns import no_long_turns
+from memory_store import MemoryStore
 from policies import BINDINGS, POLICIES, bind, binding, policy, refused, rule
 
 from farflung.hub.admission.policies import session
 from farflung.hub.catalog import objects
-from farflung.store.memory import MemoryStore
 
 
 def config_map(name: str, **metadata: Any) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from examples import examples
 from hub_harness import LocalHub
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from memory_store import MemoryStore
 from policies import BINDINGS, POLICIES, binding, policy, rule
 
 from farflung.hub.catalog import objects
-from farflung.store.memory import MemoryStore
 
 Labels = dict[str, str]
 

@@ -1,7 +1,9 @@
-"""A store in memory: the reference that other stores are tested against, and the store of most tests."""
+"""A store in memory: the reference that other stores are tested against, and the store of most tests.
+The changes of any store as a stream."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
@@ -18,6 +20,7 @@ from farflung.store.base import (
     Page,
     Revision,
     Stamp,
+    Store,
     Subscription,
     Unavailable,
     Watcher,
@@ -146,9 +149,6 @@ class MemoryStore:
         self._check_revision(max(since, until))
         return [change for change in self._log if since < change.revision <= until and change.key.startswith(prefix)]
 
-    def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
-        return self._fanout.watch(self, prefix, since=since)
-
     def _check_revision(self, revision: Revision) -> None:
         if revision < self._oldest:
             raise Compacted(revision, self._oldest)
@@ -171,7 +171,6 @@ class MemoryStore:
 
     async def close(self) -> None:
         self._closed = True
-        self._fanout.close()
 
 
 def _page(
@@ -181,3 +180,21 @@ def _page(
     shown = keys[:limit] if limit > 0 else keys
     remaining = len(keys) - len(shown)
     return Page([entries[key] for key in shown], revision, shown[-1] if remaining else "", remaining)
+
+
+async def stream(store: Store, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
+    """The changes under a prefix after `since`: those of `changes`, followed by those of `subscribe`."""
+    queue: asyncio.Queue[Change] = asyncio.Queue()
+
+    def follow(changes: Sequence[Change]) -> None:
+        for change in changes:
+            queue.put_nowait(change)
+
+    subscription = store.subscribe(prefix, follow)
+    try:
+        for change in await store.changes(prefix, since=since, until=store.revision):
+            yield change
+        while True:
+            yield await queue.get()
+    finally:
+        subscription.cancel()
