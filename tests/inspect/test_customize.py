@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from farflung.apis.edge.names import CUSTOMIZERS
 from farflung.apis.kcp.names import LOCATIONS
 from farflung.apis.names import Collection
-from farflung.cli.customize_output import printed
 from farflung.cli.main import main
+from farflung.cli.output import manifests_text
 from farflung.client.errors import Forbidden
 from farflung.inspect.customize import CustomizeRequest, CustomizeResult, customize_objects, objects, read_missing
 from farflung.inspect.hub import HiddenError
@@ -359,5 +359,5 @@ VALUES = st.recursive(
 @example("a\n\u2028")
 def test_kubernetes_reads_what_is_printed_as_it_was(value: Any) -> None:
     obj = {"apiVersion": "v1", "kind": "X", "again": [value, value], "value": value}
-    assert kubernetes_yaml.parse(printed([obj], "yaml").encode()).value == obj
-    assert orjson.loads(printed([obj], "json")) == obj
+    assert kubernetes_yaml.parse(manifests_text([obj], "yaml").encode()).value == obj
+    assert orjson.loads(manifests_text([obj], "json")) == obj

@@ -14,7 +14,7 @@ from translated import config_map, definition, namespace, widget
 from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.names import Collection
 from farflung.cli.main import main
-from farflung.cli.upsynced_output import printed
+from farflung.cli.trace_output import print_upsynced
 from farflung.client.errors import Forbidden
 from farflung.client.rest import Client
 from farflung.inspect.hub import hub_client
@@ -65,7 +65,7 @@ async def test_what_all_edges_made_is_listed_with_where_it_is_from() -> None:
     await florin.create(WIDGETS, widget("theirs", 4), "shop")
     for word in ("widgets", "widget", "Widget", "widgets.example.org", "widgets.v1.example.org"):
         answer = await upsynced(hub.asked, UpsyncQuery(word))
-        assert [line.split()[:4] for line in printed(answer, "table", NOW).splitlines()] == [
+        assert [line.split()[:4] for line in print_upsynced(answer, "table", NOW).splitlines()] == [
             ["NAMESPACE", "NAME", "LOCATION", "SYNCTARGET"],
             ["shop", "a", "florin", "florin"],
             ["shop", "b", "florin", "florin"],
@@ -73,12 +73,12 @@ async def test_what_all_edges_made_is_listed_with_where_it_is_from() -> None:
         ]
     assert hub.transport.writes == []
     answer = await upsynced(hub.asked, UpsyncQuery("widgets", "shop", "hot=yes"))
-    [hot] = orjson.loads(printed(answer, "json", NOW))["items"]
+    [hot] = orjson.loads(print_upsynced(answer, "json", NOW))["items"]
     assert guilder.prefix.endswith(f":{hot['mailbox']}")
     assert (hot["location"], hot["otherLocations"], hot["syncTarget"]) == ("guilder", [], "guilder")
     assert (hot["object"]["kind"], hot["object"]["spec"]) == ("Widget", {"size": 1})
     nothing = await upsynced(hub.asked, UpsyncQuery("widgets", "default"))
-    assert printed(nothing, "table", NOW) == "No upsynced widgets found."
+    assert print_upsynced(nothing, "table", NOW) == "No upsynced widgets found."
 
 
 async def test_only_what_placements_of_the_workspace_bring_back_is_listed() -> None:

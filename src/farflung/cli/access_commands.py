@@ -124,14 +124,11 @@ def list_certificates(output: str, root_directory: Path) -> None:
     from datetime import UTC, datetime
 
     from farflung.cli import certs as certificates
-    from farflung.cli.output import TABLE, machine_readable, table
+    from farflung.cli.output import TABLE
 
     found, now = certificates.report(root_directory), datetime.now(UTC)
-    if output != TABLE:
-        click.echo(machine_readable(found, output))
-        return
-    click.echo(table(certificates.rows(found, now)))
-    for line in certificates.remarks(found, now):
+    click.echo(certificates.printed(found, output, now))
+    for line in certificates.remarks(found, now) if output == TABLE else ():
         click.echo(line, err=True)
 
 

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from farflung.cli.credential_files import read_uses
 from farflung.cli.credentials import SIGNING_KEYS
+from farflung.cli.output import printer, table
 from farflung.cli.tokens import hub_directory
 from farflung.http.certificates import (
     AuthorityFiles,
@@ -117,8 +118,12 @@ def _server_certificate(directory: Path) -> x509.Certificate | None:
         return None
 
 
-def rows(found: CertificateReport, now: datetime) -> Iterator[list[str]]:
-    """Of a table, the header first."""
+@printer
+def printed(found: CertificateReport, now: datetime) -> Iterator[str]:
+    yield table(_rows(found, now))
+
+
+def _rows(found: CertificateReport, now: datetime) -> Iterator[list[str]]:
     yield ["KIND", "ID", "STATE", "EXPIRES", "LAST USED"]
     for one in found.items:
         expires = "-" if one.expires is UNSET else f"in {human(one.expires - now)}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
 from farflung.apis.names import PODS
-from farflung.cli.output import NONE, machine_readable, table
+from farflung.cli.output import NONE, printer, table
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
@@ -78,13 +78,10 @@ async def _read_state(edge: EmbeddedEdge) -> EdgeState:
     )
 
 
-def printed(found: Sequence[EdgeState], output: str) -> str:
-    if output == "json":
-        return machine_readable(found, "json")
-    if not found:
-        return "No edges found."
+@printer
+def printed(found: Sequence[EdgeState]) -> Iterator[str]:
     now = datetime.now(UTC)
-    return table([HEAD, *(_row(one, now) for one in found)])
+    yield table([HEAD, *(_row(one, now) for one in found)]) if found else "No edges found."
 
 
 def _row(one: EdgeState, now: datetime) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from farflung.apis.edge.names import WORKLOAD_PROJECTED
-from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
+from farflung.cli.output import NONE, pairs, printer, table
 from farflung.controllers.edge_scheduler.decide import READY
 from farflung.inspect.explain import (
     DestinationEntry,
@@ -24,16 +24,13 @@ from farflung.placement.names import GroupResource, Part
 BEHIND: Final = "the scheduler is behind or not running"
 
 
-def printed(answer: PlacementExplanation, output: str, *, detailed: bool = False) -> str:
-    if output != TABLE:
-        return machine_readable(answer, output)
-    parts: list[str] = []
+@printer
+def printed(answer: PlacementExplanation, *, detailed: bool = False) -> Iterator[str]:
     if detailed:
-        parts += map(_detailed, answer.locations)
+        yield from (f"{_detailed(one)}\n" for one in answer.locations)
     elif answer.locations:
-        parts.append(table(_rows(answer.locations)))
-    parts.append("\n".join([_summary(answer), _author(answer), *_now(answer.now), *answer.remarks]))
-    return "\n\n".join(parts)
+        yield f"{table(_rows(answer.locations))}\n"
+    yield from (_summary(answer), _author(answer), *_now(answer.now), *answer.remarks)
 
 
 def _rows(locations: Iterable[LocationVerdict]) -> Iterator[list[str]]:

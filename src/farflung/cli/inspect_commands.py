@@ -220,11 +220,11 @@ def list_upsynced(kind: str, options: UpsyncOptions, as_json: bool, output: str,
     from datetime import UTC
 
     from farflung.cli.connection import query
-    from farflung.cli.upsynced_output import printed
+    from farflung.cli.trace_output import print_upsynced
     from farflung.inspect.upsynced import UpsyncQuery, upsynced
 
     answer = query(connection, lambda hub: upsynced(hub, UpsyncQuery(kind, options.namespace, options.labels)))
-    click.echo(printed(answer, "json" if as_json else output, datetime.now(UTC)))
+    click.echo(print_upsynced(answer, "json" if as_json else output, datetime.now(UTC)))
 
 
 def split_reference(words: Sequence[str]) -> tuple[str, str]:
@@ -352,7 +352,7 @@ def customize(options: CustomizeOptions, output: str, connection: ServerOptions)
     The command only reads.  With --location-file and --customizer-file it needs no server.
     """
     from farflung.cli.connection import query
-    from farflung.cli.customize_output import printed
+    from farflung.cli.output import manifests_text
     from farflung.inspect import customize
     from farflung.inspect.manifests import manifests
 
@@ -368,7 +368,7 @@ def customize(options: CustomizeOptions, output: str, connection: ServerOptions)
     for warning in answer.warnings:
         click.echo(f"Warning: {warning}", err=True)
     if answer.objects:
-        click.echo(printed(answer.objects, output), nl=False)
+        click.echo(manifests_text(answer.objects, output), nl=False)
     for problem in answer.problems:
         click.echo(f"Error: {problem}", err=True)
     if answer.problems:

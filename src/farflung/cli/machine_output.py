@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias
 
-from farflung.cli.output import NONE, TABLE, machine_readable, named, table
+from farflung.cli.output import NONE, named, printer, remark_lines, table
 from farflung.inspect import fields
-from farflung.inspect.explain_machines import ClusterVerdict, MachineExplanation, MachineState, UnwellCluster
+from farflung.inspect.explain_machines import ClusterVerdict, MachineExplanation, MachineState
 from farflung.inspect.scheduler_model import (
     BoundReplica,
     How,
@@ -17,6 +17,7 @@ from farflung.inspect.scheduler_model import (
     RequestedItem,
     RequestSelectors,
     RequestSummary,
+    UnwellCluster,
 )
 from farflung.lib.words import count
 
@@ -40,38 +41,35 @@ class NamedCluster(Protocol):
 Names: TypeAlias = Mapping[tuple[str, str, str], str]
 
 
-def printed(answer: MachineExplanation, output: str, *, limit: int) -> str:
+@printer
+def printed(answer: MachineExplanation, *, limit: int) -> Iterator[str]:
     """`limit`: most Clusters to list; 0: all."""
-    if output != TABLE:
-        return machine_readable(answer, output)
     head = answer.object
     title = f"{head.kind} {head.namespace}/{head.name} in {head.workspace}"
-    remarks = [f"remark: {one}" for one in answer.remarks]
     if not answer.asks:
-        return "\n".join([f"{title} is invalid: {answer.problem}", _now(answer, {}), *remarks])
+        yield from (f"{title} is invalid: {answer.problem}", _now(answer, {}), *remark_lines(answer.remarks))
+        return
     names = names_of([*answer.clusters, *answer.now.bound])
     asked = table([f"  {name}:", text] for name, text in _request_rows(answer.asks))
-    parts = [f"{title} requests\n{asked}"]
+    yield f"{title} requests\n{asked}\n"
     shown, left = answer.clusters[: limit or None], answer.clusters[limit:] if limit else []
     if shown:
-        parts.append("\n".join([table(_rows(shown, names)), *_from_files(shown)]))
+        yield from (table(_rows(shown, names)), *_from_files(shown), "")
     if left:
         reasons = Counter(one.reason or "fit" for one in left).most_common()
         counted = ", ".join(f"{number} {reason}" for reason, number in reasons)
-        parts.append(f"{count(len(left), 'Cluster')} more: {counted}. `--limit 0` lists all.")
+        yield f"{count(len(left), 'Cluster')} more: {counted}. `--limit 0` lists all.\n"
     if fitting := [one for one in shown if one.fits]:
         indifferent = answer.indifferent or {}
         weights = {name: weight for name, weight in (answer.weights or {}).items() if name not in indifferent}
-        same = (
-            f"{name} gives {score:g} to each: the request has no input for it" for name, score in indifferent.items()
-        )
-        parts.append("\n".join([table(_scores(fitting, weights, names)), *same]))
-    unsized = (
-        [f"{' and '.join(answer.unknown_sizes)} is not in the catalogue, {UNSIZED}"] if answer.unknown_sizes else []
-    )
-    decision = decision_lines(answer.decision or MachineDecision(), names)
-    parts.append("\n".join([*unsized, *decision, _now(answer, names), *remarks]))
-    return "\n\n".join(parts)
+        yield table(_scores(fitting, weights, names))
+        for name, score in indifferent.items():
+            yield f"{name} gives {score:g} to each: the request has no input for it"
+        yield ""
+    if answer.unknown_sizes:
+        yield f"{' and '.join(answer.unknown_sizes)} is not in the catalogue, {UNSIZED}"
+    yield from decision_lines(answer.decision or MachineDecision(), names)
+    yield from (_now(answer, names), *remark_lines(answer.remarks))
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol, TextIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TextIO, TypeVar
 
 import orjson
 import yaml
 
+from farflung.inspect import fields
 from farflung.inspect.results import as_document
 from farflung.machinery.codec.yaml import resolved
+from farflung.machinery.errors import Obj
 
 TABLE: Final = "table"
-FORMATS: Final = (TABLE, "json", "yaml")
 NONE: Final = "<none>"
+LONGEST_REMARK: Final = 1000
 FOLDED: Final = frozenset("\x85\u2028\u2029")  #: line breaks of YAML 1.1; a reader keeps them only if escaped
 
 
@@ -31,6 +33,29 @@ def named(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """`a, b and 3 more`"""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{separator.join(names[:most])}{more}"
+
+
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+def printer(lines: Callable[Concatenate[R, P], Iterable[str]]) -> Callable[Concatenate[R, str, P], str]:
+    """A function of a result and an output format.  `lines`: of the result as a table."""
+
+    def printed(result: R, output: str, /, *arguments: P.args, **named: P.kwargs) -> str:
+        if output != TABLE:
+            return machine_readable(result, output)
+        return "\n".join(lines(result, *arguments, **named))
+
+    return printed
+
+
+def object_name(kind: str, namespace: str, name: str) -> str:
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def remark_lines(remarks: Iterable[str]) -> Iterator[str]:
+    return (f"remark: {fields.line(one, LONGEST_REMARK)}" for one in remarks)
 
 
 def machine_readable(result: Any, output: str) -> str:
@@ -61,6 +86,14 @@ def yaml_text(document: Any) -> str:
     """YAML that Kubernetes reads unchanged."""
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     return text
+
+
+def manifests_text(found: Sequence[Obj], output: str) -> str:
+    """For `kubectl apply -f -`."""
+    if output == "json":
+        whole = found[0] if len(found) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(found)}
+        return f"{machine_readable(whole, output)}\n"
+    return "---\n".join(map(yaml_text, found))
 
 
 def pairs(values: Iterable[tuple[str, str]]) -> str:

@@ -12,7 +12,7 @@ from farflung.apis.edge.names import EDGE_GROUP
 from farflung.cli.explain_output import changes
 from farflung.cli.machine_output import NAMED as CLUSTERS_NAMED
 from farflung.cli.machine_output import bound_to, decision_lines, names_of
-from farflung.cli.output import TABLE, machine_readable, named
+from farflung.cli.output import named, object_name, printer, remark_lines
 from farflung.inspect.differences import Difference, SyncerConfigChange
 from farflung.inspect.plan import GONE, Plan, PlannedObject, PlannedPlacement
 from farflung.inspect.plan_copies import PlannedCopy, PlannedDestination
@@ -26,9 +26,8 @@ LONGEST: Final = 100  #: longest printed value
 SYNCER_CONFIGS: Final = GroupResource(EDGE_GROUP, "syncerconfigs")
 
 
-def printed(answer: Plan, output: str, *, verbose: bool = False) -> str:
-    if output != TABLE:
-        return machine_readable(answer, output)
+@printer
+def printed(answer: Plan, *, verbose: bool = False) -> Iterator[str]:
     parts = ["\n".join(_placement(one, verbose)) for one in answer.placements]
     parts += ["\n".join(_object(one)) for one in answer.objects]
     parts += ["\n".join(lines) for lines in copied(answer.destinations)]
@@ -38,8 +37,7 @@ def printed(answer: Plan, output: str, *, verbose: bool = False) -> str:
         errors = sum(bool(one.error) for one in answer.placements)
         wrong = f"; {count(errors, 'placement')} cannot be planned" if errors else ""
         parts.append(f"{count(len(answer.placements), 'EdgePlacement')}: {counts}{wrong}.")
-    parts += [f"remark: {remark}" for remark in answer.remarks]
-    return "\n\n".join(parts)
+    yield "\n\n".join([*parts, *remark_lines(answer.remarks)])
 
 
 def _placement(one: PlannedPlacement, verbose: bool) -> Iterator[str]:
@@ -56,7 +54,7 @@ def _placement(one: PlannedPlacement, verbose: bool) -> Iterator[str]:
 
 
 def _object(one: PlannedObject) -> Iterator[str]:
-    head = f"{one.kind} {one.namespace}/{one.name}" if one.namespace else f"{one.kind} {one.name}"
+    head = object_name(one.kind, one.namespace, one.name)
     if one.error:
         yield f"{head}: error: {one.error}"
         return
@@ -103,7 +101,7 @@ def _machine(decision: MachineDecision) -> Iterator[str]:
         verb = "is bound to it and is evicted if it fits"
         if len(decision.leaving) > 1:
             verb = "are bound to it and are evicted if they fit"
-        machines = [f"{one.kind} {one.namespace}/{one.name}" for one in decision.leaving]
+        machines = [object_name(one.kind, one.namespace, one.name) for one in decision.leaving]
         yield f"{named(machines, CLUSTERS_NAMED)} {verb} elsewhere"
     if decision.released is not UNSET:
         places = decision.released

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from farflung.cli.output import NONE, TABLE, machine_readable, named, table
+from farflung.cli.output import NONE, named, printer, remark_lines, table
 from farflung.inspect import fields, fleet_health
 from farflung.inspect.fleet_health import (
     BrokenCopy,
@@ -37,15 +37,15 @@ NAMED: Final = 5  #: unhealthy Clusters in one line
 REASONS: Final = 3  #: in a summary
 
 
-def printed(answer: FleetStatus, output: str, now: datetime, *, everything: bool = False) -> str:
-    if output != TABLE:
-        return machine_readable(answer, output)
+@printer
+def printed(answer: FleetStatus, now: datetime, *, everything: bool = False) -> Iterator[str]:
     within = "" if answer.workspace == "*" else f", workspace {answer.workspace}"
-    parts = [f"Hub {answer.server}{within}", *_edges(answer, now, everything), *_placements(answer, everything)]
-    parts += _summaries(answer, now, everything)
-    parts += machine_lines(answer.machines, everything=everything) if answer.machines else []
-    parts += [f"remark: {fields.line(one, 1000)}" for one in answer.remarks]
-    return "\n".join(parts)
+    yield f"Hub {answer.server}{within}"
+    yield from _edges(answer, now, everything)
+    yield from _placements(answer, everything)
+    yield from _summaries(answer, now, everything)
+    yield from machine_lines(answer.machines, everything=everything) if answer.machines else ()
+    yield from remark_lines(answer.remarks)
 
 
 def _edges(answer: FleetStatus, now: datetime, everything: bool) -> Iterator[str]:

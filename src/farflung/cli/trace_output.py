@@ -1,29 +1,28 @@
-"""The output of `farflung trace`."""
+"""The output of `farflung trace` and `farflung list-upsynced`."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
-from farflung.cli.output import TABLE, machine_readable, show_progress
+from farflung.cli.output import NONE, object_name, printer, remark_lines, show_progress, table
 from farflung.inspect import fields
 from farflung.inspect.results import as_document
 from farflung.inspect.trace import MANY, ObjectState, Trace, TracedDestination
 from farflung.inspect.trace_source import TracedPlacement
 from farflung.inspect.trace_steps import StepState, age
+from farflung.inspect.upsynced import UpsyncedObject, UpsyncedObjects
 from farflung.lib.words import count
+from farflung.machinery import times
 
 LONGEST: Final = 500  #: characters of a message
 
 
-def printed(answer: Trace, output: str, now: datetime) -> str:
-    return "\n".join(_lines(answer, now)) if output == TABLE else machine_readable(answer, output)
-
-
-def _lines(answer: Trace, now: datetime) -> Iterator[str]:
+@printer
+def printed(answer: Trace, now: datetime) -> Iterator[str]:
     yield _object(answer.object, now)
     for placement in answer.placements:
         yield from _placement(placement, now)
@@ -33,14 +32,14 @@ def _lines(answer: Trace, now: datetime) -> Iterator[str]:
         counts = as_document(answer.left_out)
         others = [f"{counts[state]} {state}" for state in StepState if state is not StepState.DONE and counts[state]]
         yield f"  … and {left_out} more, {', '.join(others) or 'without problems'}"
-    yield from (f"remark: {remark}" for remark in answer.remarks)
+    yield from remark_lines(answer.remarks)
     yield fields.line(answer.conclusion.message, LONGEST)
     if advice := fields.line(answer.conclusion.advice, LONGEST):
         yield f"What to do: {advice}{'' if advice.endswith('?') else '.'}"
 
 
 def _object(one: ObjectState, now: datetime) -> str:
-    name = f"{one.kind} {one.namespace}/{one.name}" if one.namespace else f"{one.kind} {one.name}"
+    name = object_name(one.kind, one.namespace, one.name)
     if not one.exists:
         return f"{name} not found"
     generation = f", generation {one.generation}" if one.generation else ""
@@ -78,3 +77,21 @@ def show_reading(number: int) -> Iterator[None]:
         return
     with show_progress(sys.stderr) as steps, steps.step(f"reading {number} mailboxes"):
         yield
+
+
+# --- list-upsynced --------------------------------------------------------------------------------
+
+
+@printer
+def print_upsynced(answer: UpsyncedObjects, now: datetime) -> Iterator[str]:
+    yield table(_upsynced_rows(answer.items, now)) if answer.items else f"No upsynced {answer.kind} found."
+    yield from remark_lines(answer.remarks)
+
+
+def _upsynced_rows(items: Iterable[UpsyncedObject], now: datetime) -> Iterator[list[str]]:
+    yield ["NAMESPACE", "NAME", "LOCATION", "SYNCTARGET", "AGE"]
+    for one in items:
+        metadata = one.object["metadata"]
+        locations = ",".join([one.location, *one.other_locations])
+        lasting = times.age(fields.text(metadata, "creationTimestamp"), now)
+        yield [metadata.get("namespace") or NONE, metadata["name"], locations, one.sync_target, lasting]

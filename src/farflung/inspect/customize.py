@@ -6,7 +6,7 @@ Location and Customizers come from files or from a hub; the hub is used only for
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
@@ -19,7 +19,7 @@ from farflung.apis.kcp.names import CLUSTER_ANNOTATION, LOCATIONS, SYNC_TARGETS
 from farflung.client.errors import NotFound
 from farflung.inspect.hub import HubClient, Inventory, read_inventory, workspace_name
 from farflung.inspect.manifests import Manifest, manifests
-from farflung.inspect.results import InspectError
+from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
 from farflung.placement.customize import (
     Customizer,
@@ -63,11 +63,10 @@ class CustomizeRequest:
     namespace: str = NAMESPACE  #: of objects without one
 
 
-@dataclass(frozen=True, slots=True)
-class CustomizeResult:
-    objects: list[Obj] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+class CustomizeResult(Result, frozen=True):
+    objects: list[Obj] = []
+    warnings: list[str] = []
+    problems: list[str] = []
 
 
 async def read_missing(

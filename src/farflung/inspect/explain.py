@@ -23,7 +23,7 @@ from farflung.inspect.results import InspectError, Result
 from farflung.machinery.errors import Obj
 from farflung.placement import resolve
 from farflung.placement.feeds import copied_kinds
-from farflung.placement.names import Part, PlacementKey
+from farflung.placement.names import Part, PlacementKey, mailbox_name
 from farflung.placement.resolve import Explanation, Resolution, Resolver
 from farflung.placement.types import (
     YES,
@@ -181,7 +181,7 @@ async def _with_withdrawn(hub: HubClient, explained: ExplainedPlacement, one: Lo
     """With the copies that are being withdrawn from it; selected SyncTargets first, limited in number."""
     selected = {target.name for target in one.inventory or () if target.selected}
     targets = sorted(explained.targets_of(one.cluster), key=lambda target: target.key.name not in selected)
-    names = {f"{one.cluster}-mb-{target.uid}": target.key.name for target in targets[:ASKED]}
+    names = {mailbox_name(one.cluster, target.uid): target.key.name for target in targets[:ASKED]}
     found = await being_withdrawn(hub, names, PlacementKey(*explained.placement.key))
     copies = [
         WithdrawnCopy(names[mailbox], *part.kind, part.namespace, part.name)

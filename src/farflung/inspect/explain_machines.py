@@ -24,6 +24,7 @@ from farflung.inspect.scheduler_model import (
     MachineDecision,
     RequestSummary,
     SchedulerSnapshot,
+    UnwellCluster,
     bound_replica,
     kind_of,
     read,
@@ -77,19 +78,6 @@ class ClusterVerdict(Result, frozen=True):
     flavors: list[str] | UnsetType = UNSET
     score: float | UnsetType = UNSET
     scores: dict[str, float] | UnsetType = UNSET  #: by plugin
-
-
-class UnwellCluster(Result, frozen=True):
-    """A Cluster from which replicas may be evicted."""
-
-    workspace: str
-    namespace: str
-    name: str
-    phase: str
-    is_unhealthy: bool = msgspec.field(name="ails")  #: not only tainted
-    since: str | UnsetType
-    evicted_at: str | None = msgspec.field(name="leaves")  #: when the machine is evicted; None: never
-    is_suspended: bool = msgspec.field(name="held")  #: evictions are stopped
 
 
 class MachineState(Result, frozen=True):
@@ -247,19 +235,8 @@ def _now(
 
 
 def _unwell(known: SchedulerSnapshot, seen: ObservedSubject, held: Iterable[Reservation]) -> list[UnwellCluster]:
-    found = {one.site: known.health(one.site, seen.tolerations) for one in held}
-    return [
-        UnwellCluster(
-            *site_name(site),
-            health.phase,
-            health.is_unhealthy,
-            health.since or UNSET,
-            health.evicted_at,
-            health.is_suspended,
-        )
-        for site, health in found.items()
-        if health is not None
-    ]
+    sites = dict.fromkeys(one.site for one in held)
+    return [found for site in sites if (found := known.health(site, seen.tolerations)) is not None]
 
 
 def _has_reason(condition: Mapping[str, Any], reason: str, message: str) -> bool:

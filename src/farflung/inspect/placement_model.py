@@ -12,7 +12,7 @@ from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
 from farflung.placement.index import CopyKey, MailboxKey, ObjectIndex, PlacementIndex, ServedKinds, by_mailbox
-from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, Part, PlacementKey
+from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, Part, PlacementKey, mailbox_name
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
 from farflung.placement.syncer_config import SyncerSpec, combine_specs
@@ -23,7 +23,7 @@ Locations = Mapping[tuple[str, str], Location]  #: by cluster and name
 
 
 def mailbox_of(destination: Destination) -> str:
-    return f"{destination.cluster}-mb-{destination.uid}"
+    return mailbox_name(destination.cluster, destination.uid)
 
 
 def destinations_by_mailbox(destinations: Iterable[Destination]) -> dict[str, CopyDestination]:

@@ -19,7 +19,6 @@ from farflung.apis.kcp.names import (
     COMPUTE_EXPORT,
     LOGICAL_CLUSTERS,
     SYNC_TARGETS,
-    WORKSPACES,
 )
 from farflung.apis.names import LEASES, PODS
 from farflung.client.errors import Forbidden, NotFound
@@ -43,10 +42,7 @@ from farflung.machines.engine.values import (
     SchedulingDecision,
     SiteKey,
 )
-from farflung.machines.failover import (
-    HEALTH_TAINTS,
-    FailoverOptions,
-)
+from farflung.machines.failover import HEALTH_TAINTS, FailoverOptions
 from farflung.machines.files.configuration import SchedulerConfiguration
 from farflung.machines.inventory import (
     ObservedCluster,
@@ -125,6 +121,19 @@ class BoundReplica(Result, frozen=True):
     name: str
     flavors: list[str]
     score: float | UnsetType = UNSET
+
+
+class UnwellCluster(Result, frozen=True):
+    """A Cluster from which replicas may be evicted."""
+
+    workspace: str
+    namespace: str
+    name: str
+    phase: str
+    is_unhealthy: bool = msgspec.field(name="ails")  #: not only tainted
+    since: str | UnsetType
+    evicted_at: str | None = msgspec.field(name="leaves")  #: when the machine is evicted; None: never
+    is_suspended: bool = msgspec.field(name="held")  #: evictions are stopped
 
 
 class LeavingMachine(Result, frozen=True):
@@ -236,14 +245,6 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named)
 
 
-class SiteHealth(NamedTuple):
-    phase: str
-    is_unhealthy: bool  #: not only tainted
-    since: str | None  #: None: unknown
-    evicted_at: str | None  #: when a machine is evicted; None: never
-    is_suspended: bool  #: evictions are stopped
-
-
 class SchedulerSnapshot(NamedTuple):
     """`state` was read at 0 seconds, which is `now`."""
 
@@ -251,16 +252,17 @@ class SchedulerSnapshot(NamedTuple):
     decoder: SubjectDecoder
     now: datetime
 
-    def health(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> SiteHealth | None:
+    def health(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> UnwellCluster | None:
         """For a machine with these tolerations.  None: the site is healthy or unknown."""
         site = self.state.engine.site(key)
         if site is None or key not in self.state.unhealthy:
             return None
         since, due = self.state.unhealthy_since(key), self.state.eviction_due(key, tolerations)
-        return SiteHealth(
+        return UnwellCluster(
+            *site_name(key),
             site.health.value,
             site.health in HEALTH_TAINTS,
-            _moment(self.now.timestamp() + since) if since else None,
+            (since and _moment(self.now.timestamp() + since)) or UNSET,
             _moment(self.now.timestamp() + due),
             self.state.is_eviction_suspended,
         )
@@ -309,7 +311,8 @@ async def read(
     for site in configured.sites:
         known.state.put_site(site, 0.0)
     pods = await everywhere(compute, PODS, _keyed(known.decoder.pod), export=COMPUTE_EXPORT)
-    mailboxes = await _mailboxes(hub)
+    beside = await hub.mailboxes() or {}
+    mailboxes = {cluster for name, cluster in beside.items() if is_mailbox_name(name)}  # Pods in them are copies
     allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.decoder.allocation))
     for kind, found in ((POD, pods), (ALLOCATION, allocations)):
         for key, seen in found:
@@ -336,15 +339,6 @@ def _put_sites(
         known.state.put_site(site, 0.0, ages=cause_ages(one, site, target, known.now))
         known.state.set_target(one.site.key, key)
         known.state.set_refusals(one.site.key, one.refusals, refusal_age(one.refusals, known.now), 0.0)
-
-
-async def _mailboxes(hub: HubClient) -> set[str]:
-    """Logical clusters of mailboxes, as far as visible: Pods in them are copies."""
-    try:
-        found = await hub.root.workspace(hub.provider).list(WORKSPACES)
-    except (NotFound, Forbidden):
-        return set()
-    return {fields.text(one, "spec", "cluster") for one in found if is_mailbox_name(fields.name_of(one))}
 
 
 async def _targets(
