@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from failing_engines import trusting
 from fleet import PROVIDER, Fleet
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
@@ -125,11 +126,12 @@ def test_a_hub_does_not_start_beside_files_that_are_wrong_unless_nobody_reads_th
 
 async def joined(fleet: Fleet, name: str, manager: Manager, log: Logger) -> asyncio.Task[None]:
     espw, root = fleet.client(f"/clusters/{PROVIDER}"), fleet.client("/clusters/root")
-    edge, targets = [
+    edge, targets, locations = [
         (await find_view(client, name, fleet.env, log)).url
-        for client, name in ((espw, "edge.kcp.io"), (root, "workload.kcp.io"))
+        for client, name in ((espw, "edge.kcp.io"), (root, "workload.kcp.io"), (root, "scheduling.kcp.io"))
     ]
-    clients = SchedulerClients(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
+    everywhere = Client(fleet.masters, "/clusters/*", "test")
+    clients = SchedulerClients(espw, root, everywhere, edge, targets, locations, trusting(log))
     files = Reloader(SchedulerFiles(), LoadedConfiguration(SchedulerConfiguration(), datetime.now(UTC)), log)
     elected.join(clients, files, name, manager, SharedInformers(fleet.env), log, workers=4)
     return asyncio.create_task(manager.run())

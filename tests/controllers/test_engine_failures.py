@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
-from failing_engines import LONG, SERVER, InjectedError, SilentTransport, deliver, failing
+from failing_engines import LONG, SERVER, InjectedError, SilentTransport, deliver, failing, trusting
 from fleet import EDGE
 from simulated_time import monotonic, simulated_environment
 from translated import MAPS, config_map, shop
@@ -24,7 +24,6 @@ from farflung.controllers.edge_scheduler.triggers import Triggers
 from farflung.controllers.mailbox import controller as mailbox
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.controllers.placement_translator.controller import PlacementTranslator
-from farflung.controllers.placing_rights.controller import PlacingRights, TrustedWorkspaces
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.controllers.status_summarizer.decide import Summaries
 from farflung.controllers.status_summarizer.health import SummarySubject
@@ -176,12 +175,6 @@ FEED_HISTORY: list[Step] = [
     ("bindings", at("w", "acme"), True),
     ("workspaces", workspace(2), True),
 ]
-
-
-def trusting(log: Logger) -> PlacingRights:
-    """All may place everywhere."""
-    reviewer = TrustedWorkspaces(("root",), SERVER.workspace)
-    return PlacingRights(reviewer, simulated_environment(), log, by_workspace=True)
 
 
 async def ask_for_rights(made: edge_scheduler.EdgeScheduler) -> None:

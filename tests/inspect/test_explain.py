@@ -247,8 +247,8 @@ async def test_whoever_may_not_see_the_inventory_is_told_which_right_is_missing(
     (remark,) = (found := await explain(hub.asked_by_somebody, "p")).remarks
     assert remark.startswith(
         f"you may not review whether kcp-admin may place on the Locations in {hub.cluster}: this needs permission to "
-        "create subjectaccessreviews and to list clusterroles there; so this assumes that its current destinations are "
-        "all. The server says: "
+        "create subjectaccessreviews and to list clusterroles there; so the scheduler may decide otherwise. "
+        "The server says: "
     )
     assert printed(found, "table").endswith(f"up to date\n{remark}")
     assert replace(found, remarks=[]) == await explain(hub.asked, "p")

@@ -156,7 +156,7 @@ def test_a_cluster_is_avoided_for_a_while_and_then_one_is_tried_until_something_
 
 
 def world() -> SchedulerState:
-    found = SchedulerState(SchedulingEngine(default_policy(), {}), FailoverOptions())
+    found = SchedulerState(SchedulingEngine(default_policy(), {}), FailoverOptions(), lambda author: {})
     found.put_site(Site(SITE, uid="az1", health=Health.READY, capacity=Capacity({"small": 9})), 0.0)
     return found
 

@@ -71,7 +71,7 @@ async def test_who_is_bound_to_a_site_stays_when_files_do_not_name_it_any_more()
 
 def test_what_was_read_with_another_catalogue_and_is_heard_of_now_is_counted_by_this_one() -> None:
     world, there = (
-        SchedulerState(SchedulingEngine(default_policy(), CATALOGUE), FailoverOptions()),
+        SchedulerState(SchedulingEngine(default_policy(), CATALOGUE), FailoverOptions(), lambda author: {}),
         SiteKey("c", "d", "az1"),
     )
     world.configure(default_policy(), {"large": Flavor("large", 2, 1024)}, (), 0.0)

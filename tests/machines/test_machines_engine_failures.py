@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 import pytest
-from failing_engines import LONG, InjectedError, SilentTransport, deliver, failing
+from failing_engines import LONG, InjectedError, SilentTransport, deliver, failing, trusting
 from simulated_time import monotonic, simulated_environment
 
 from farflung.client.rest import Client
@@ -204,8 +204,8 @@ HISTORY: list[tuple[str, Obj, bool]] = [
 
 def made(server: Server) -> GlobalScheduler:
     client, log = Client(server), Logger(io.StringIO())
-    views = [f"http://h/services/apiexport/x/{name}" for name in ("pods", "machines", "workload", "edge")]
-    setting = GlobalSchedulerSetting(client.workspace("*"), client, client, *views, lambda: NOW)
+    views = [f"http://h/services/apiexport/x/{name}" for name in ("pods", "machines", "workload", "scheduling", "edge")]
+    setting = GlobalSchedulerSetting(client.workspace("*"), client, client, *views, trusting(log), lambda: NOW)
     recorder = Recorder(client, "test", lambda: NOW, monotonic, lambda: "x", log)
     scheduler = GlobalScheduler(setting, recorder, SharedInformers(simulated_environment()), log, workers=4)
     for informer in scheduler.informers:
@@ -216,12 +216,13 @@ def made(server: Server) -> GlobalScheduler:
 
 @contextmanager
 def running(scheduler: GlobalScheduler) -> Iterator[None]:
-    task = asyncio.create_task(scheduler.run())
+    task, reviewing = asyncio.create_task(scheduler.run()), asyncio.create_task(scheduler._setting.rights.run())
     try:
         yield
     finally:
         assert not task.done()
         task.cancel()
+        reviewing.cancel()
 
 
 async def run(fail_at: int, *, late: bool = False) -> Outcome:

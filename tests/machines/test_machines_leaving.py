@@ -39,7 +39,7 @@ PATIENCE = FailoverOptions(tolerated=300.0, vanished=5.0)
 
 
 def world(*names: str) -> SchedulerState:
-    found = SchedulerState(SchedulingEngine(default_policy(), {}), PATIENCE)
+    found = SchedulerState(SchedulingEngine(default_policy(), {}), PATIENCE, lambda author: {})
     for name in names:
         found.put_site(site(name), 0.0)
     return found

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from examples import examples
+from failing_engines import trusting
 from fleet import PROVIDER, FaultyTransport
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,14 +66,14 @@ class Contender:
         self._lines = [ordinary, master]
         log, env = Logger(self.one.fleet.log, 3), self.one.fleet.env
         espw, root, compute = (Client(ordinary, f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
-        names = ("kubernetes", "globalscheduler.com", "workload.kcp.io", "edge.kcp.io")
-        exporting = zip((compute, compute, root, espw), names, strict=True)
+        names = ("kubernetes", "globalscheduler.com", "workload.kcp.io", "scheduling.kcp.io", "edge.kcp.io")
+        exporting = zip((compute, compute, root, root, espw), names, strict=True)
         views = [(await find_view(client, name, env, log)).url for client, name in exporting]
         candidate = Candidate(
             LeaseRef(compute, "default", "global-scheduler"), self.name, env, lambda: hub.now, log, TERMS
         )
         clients = [candidate.guarded(one) for one in (Client(master, "/clusters/*"), espw, root)]
-        setting = GlobalSchedulerSetting(*clients, *views, lambda: hub.now, catalogue=CATALOGUE)
+        setting = GlobalSchedulerSetting(*clients, *views, trusting(log), lambda: hub.now, catalogue=CATALOGUE)
 
         async def work() -> None:
             recorder = Recorder(clients[0], self.name, lambda: hub.now, env.monotonic, lambda: self.name, log)
@@ -149,8 +150,8 @@ async def test_a_term_that_ends_before_the_first_list_leaves_nothing_behind() ->
     env = Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
     shared, log = SharedInformers(env), Logger(io.StringIO())
     client = Client(ScriptedServer(lambda request: failure(503)), "/clusters/root")
-    views = (f"https://hub/{name}" for name in ("pods", "scheduling", "workload", "edge"))
-    setting = GlobalSchedulerSetting(client, client, client, *views, lambda: datetime.now(UTC))
+    views = (f"https://hub/{name}" for name in ("pods", "machines", "workload", "scheduling", "edge"))
+    setting = GlobalSchedulerSetting(client, client, client, *views, trusting(log), lambda: datetime.now(UTC))
     recorder = Recorder(client, "one", lambda: datetime.now(UTC), env.monotonic, lambda: "one", log)
     running = asyncio.create_task(GlobalScheduler(setting, recorder, shared, log).run())
     async with asyncio.timeout(60):

@@ -119,15 +119,16 @@ class Fleet:
             for client, name in ((espw, "edge.kcp.io"), (root, "scheduling.kcp.io"), (root, "workload.kcp.io"))
         ]
         informers = SharedInformers(self.env)
+        rights = self.rights = self._rights(informers, log)
+        if scheduler or globals:
+            rights.join(self.manager)
         if scheduler:
-            self.rights = self._rights(informers, log)
-            self.rights.join(self.manager)
-            setting = EdgeSchedulerSetting(espw, root, edge, scheduling, workload, self.rights, lambda: self.hub.now)
+            setting = EdgeSchedulerSetting(espw, root, edge, scheduling, workload, rights, lambda: self.hub.now)
             EdgeScheduler(setting, "edge-scheduler", informers, log).join(self.manager)
         if mailboxes:
             mailbox = MailboxSetting(espw, root, PROVIDER, edge, workload)
             MailboxController(mailbox, informers, log).join(self.manager)
-        if scheduler or mailboxes:
+        if scheduler or mailboxes or globals:
             self._tasks.append(asyncio.create_task(self.manager.run()))
         if translator or summarizer:
             feed = self._feed(edge, scheduling, informers, log)
@@ -138,7 +139,8 @@ class Fleet:
                 self.summarizer = StatusSummarizer(feed, recorder, lambda: self.hub.now, pause=0.02)
             self._tasks.append(asyncio.create_task(feed.run()))
         if globals:
-            self.global_scheduler = await self._global_scheduler(edge, workload, informers, log)
+            views = workload, scheduling, edge
+            self.global_scheduler = await self._global_scheduler(views, rights, informers, log)
             self._tasks.append(asyncio.create_task(self.global_scheduler.run()))
 
     def _rights(self, informers: SharedInformers, log: Logger) -> PlacingRights:
@@ -150,7 +152,7 @@ class Fleet:
         return PlacingRights(reviewer, self.env, log)
 
     async def _global_scheduler(
-        self, edge: str, workload: str, informers: SharedInformers, log: Logger
+        self, views: tuple[str, str, str], rights: PlacingRights, informers: SharedInformers, log: Logger
     ) -> GlobalScheduler:
         espw, root, compute = (self.client(f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
         pods, clusters = [
@@ -163,8 +165,8 @@ class Fleet:
             root,
             pods,
             clusters,
-            workload,
-            edge,
+            *views,
+            rights,
             lambda: self.hub.now,
             **self.globals,
         )

@@ -283,7 +283,7 @@ def _access_to_all(settings: ControllerSettings) -> ClientConfig | None:
 async def placing_rights_of(
     settings: ControllerSettings, servers: Servers, informers: SharedInformers, log: Logger
 ) -> PlacingRights:
-    if await records_authors(servers.provider, informers.env, log):
+    if await records_authors(servers.root, informers.env, log):
         if servers.everywhere is None:
             raise KubeconfigError(
                 f"no context {ADMIN_CONTEXT}: this controller needs access to all workspaces, to review the rights of "
@@ -363,6 +363,7 @@ async def run_controllers(
     """Find the views and run the controllers; again whenever a view moves."""
 
     def join_alone(clients: SchedulerClients, manager: Manager) -> None:
+        clients.rights.join(manager)
         workers = settings.workers_of(GLOBAL)
         elected.join(clients, files, identity, manager, SharedInformers(env), log, workers=workers)
 
@@ -371,7 +372,9 @@ async def run_controllers(
         await _require_one_api(whole, env, log)
         with status.manager(log) as manager:
             plain = PlainClient(whole.transport, whole.prefix, whole.manager, lenient=True)
-            join_alone(SchedulerClients(NOTHING, plain, plain, "", "", has_workspaces=False), manager)
+            trusted = TrustedWorkspaces(("root",), plain.workspace)  # one API has no other tenants
+            rights = PlacingRights(trusted, env, log, by_workspace=True)
+            join_alone(SchedulerClients(NOTHING, plain, plain, "", "", "", rights, has_workspaces=False), manager)
             await manager.run()
     while True:
         may_schedule = servers.everywhere is not None and GLOBAL in settings.controllers
@@ -406,7 +409,13 @@ async def _schedule_without_edge_api(
     assert servers.everywhere is not None
     log.info("No edge API, so virtual machines are bound and not delivered", at=servers.provider.prefix)
     targets = (await find_view(servers.root, WORKLOAD_GROUP, env, log)).url
-    join(SchedulerClients(NOTHING, servers.root, servers.everywhere, "", targets, precedence=settings.precedence))
+    locations = (await find_view(servers.root, SCHEDULING_GROUP, env, log)).url
+    rights = await placing_rights_of(settings, servers, SharedInformers(env), log)
+    precedence = settings.precedence
+    clients = SchedulerClients(
+        NOTHING, servers.root, servers.everywhere, "", targets, locations, rights, precedence=precedence
+    )
+    join(clients)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(manager.run(), name="manager")
         await until_there(servers.provider, EDGE_GROUP, env)
@@ -443,7 +452,7 @@ async def _join(
         used = not set(users).isdisjoint(settings.controllers)
         return (await find_view(servers.root, export, env, log)).url if used else ""
 
-    locations = await view(SCHEDULING_GROUP, SCHEDULER, TRANSLATOR, SUMMARIZER)
+    locations = await view(SCHEDULING_GROUP, SCHEDULER, TRANSLATOR, SUMMARIZER, GLOBAL)
     targets = await view(WORKLOAD_GROUP, SCHEDULER, MAILBOXES, GLOBAL)
     provider = settings.options.provider or edge.path or PROVIDER
     informers = SharedInformers(env)
@@ -457,10 +466,10 @@ async def _join(
     if MAILBOXES in settings.controllers:
         mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets, servers.everywhere)
         MailboxController(mailboxes, informers, log, workers=settings.workers_of(MAILBOXES)).join(manager)
-    if GLOBAL in settings.controllers and servers.everywhere is not None:
+    if GLOBAL in settings.controllers and servers.everywhere is not None and rights is not None:
         home = servers.provider.workspace(provider)
         clients = SchedulerClients(
-            home, servers.root, servers.everywhere, edge.url, targets, precedence=settings.precedence
+            home, servers.root, servers.everywhere, edge.url, targets, locations, rights, precedence=settings.precedence
         )
         workers = settings.workers_of(GLOBAL)
         elected.join(clients, files, identity, manager, informers, log, workers=workers)

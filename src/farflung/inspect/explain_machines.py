@@ -130,9 +130,10 @@ async def explain(
         request, problem = read_request(orjson.dumps({**document, "kind": kind})), ""
     except InvalidRequestError as error:
         request, problem = None, str(error)
+    await known.review(seen.author)
     excluded = {} if request is None else known.state.excluded(request, 0.0)
     known.state.observe(subject, None, 0.0)  # it must not compete with itself
-    remarks = await scheduler_model.remarks(hub.root, configured)
+    remarks = [*await scheduler_model.remarks(hub.root, configured), *known.rights.remarks]
     if request is None:
         now = _now(document, kind, seen, held, None, _unwell(known, seen, held))
         return MachineExplanation(object=head, problem=problem, now=now, remarks=remarks)

@@ -38,25 +38,26 @@ class ReviewedRights:
     async def put(self, engine: Resolver, placement: Placement, current: Iterable[Destination]) -> Placement:
         """Put a placement and the rights of its author into an engine.  Returns it with its author.  `current`: its
         destinations; rights that the user may not review count as those that the edge scheduler found."""
-        if not await self._records_authors():
+        if not await self.records_authors():
             placement = replace(placement, author=workspace_author(placement.key.cluster))
         engine.put_placement(placement)
         if placement.author is None:
             return placement
         for cluster in sorted(engine.undecided(placement.key)):
-            right = await self._right(RightKey(placement.author, cluster))
+            right = await self.right(RightKey(placement.author, cluster))
             used = frozenset(one.location for one in current if one.cluster == cluster)
             engine.put_right(placement.author, cluster, PlacingRight(names=used) if right is None else right)
         return placement
 
-    async def _records_authors(self) -> bool:
+    async def records_authors(self) -> bool:
+        """Whether the server does."""
         if self._records is None:
             self._records = records_authors(orjson.loads(await self._workspace.raw("/version")))
             if not self._records:
                 self.remarks.append(TRUSTED)
         return self._records
 
-    async def _right(self, key: RightKey) -> PlacingRight | None:
+    async def right(self, key: RightKey) -> PlacingRight | None:
         """None: the user may not review it."""
         if key not in self._rights:
             try:
@@ -66,7 +67,7 @@ class ReviewedRights:
                 self.remarks.append(
                     f"you may not review whether {key.author.user} may place on the Locations in {key.cluster}: this "
                     f"needs permission to create {ACCESS_REVIEWS.plural} and to list {CLUSTER_ROLES.plural} there; "
-                    f"so this assumes that its current destinations are all. The server says: {error}"
+                    f"so the scheduler may decide otherwise. The server says: {error}"
                 )
         return self._rights[key]
 

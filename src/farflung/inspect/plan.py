@@ -183,10 +183,10 @@ async def _place_machines(
     machines = [(one, one.machine) for one in dry_runs if one.machine is not None]
     if not machines:
         return []
-    found = await plan_machines.decisions(hub, cluster, [machine for _, machine in machines], configured)
+    found, remarks = await plan_machines.decisions(hub, cluster, [machine for _, machine in machines], configured)
     for (one, _), decision in zip(machines, found, strict=True):
         one.result = replace(one.result, decision=decision)
-    return await scheduler_model.remarks(hub.root, configured)
+    return [*remarks, *await scheduler_model.remarks(hub.root, configured)]
 
 
 async def _destinations(copies: CopyPlan) -> list[PlannedDestination]:

@@ -45,16 +45,19 @@ def is_machine_object(obj: Obj) -> bool:
 
 async def decisions(
     hub: HubClient, cluster: str, dry_run: Sequence[DryRunObject], configured: SchedulerConfiguration
-) -> list[MachineDecision]:
-    """One decision per object.  Clusters are changed first.  Then machines are placed one after the other, by priority,
-    each with the capacity that the previous ones leave.  `cluster`: of the workspace."""
+) -> tuple[list[MachineDecision], list[str]]:
+    """One decision per object, and remarks.  Clusters are changed first.  Then machines are placed one after the other,
+    by priority, each with the capacity that the previous ones leave.  `cluster`: of the workspace."""
     clusters = [one for one in dry_run if is_cluster(one.document)]
     wanted = [one for one in dry_run if not is_cluster(one.document)]
     known = await read(
         hub, configured, {cluster_key(one.document, cluster): _cluster(one, cluster) for one in clusters}
     )
+    for one in wanted:
+        await known.review(_observed(known, one.document, cluster).author)
     found = iter(_decisions(known, cluster, wanted))
-    return [_about(known, one, cluster) if is_cluster(one.document) else next(found) for one in dry_run]
+    about = [_about(known, one, cluster) if is_cluster(one.document) else next(found) for one in dry_run]
+    return about, known.rights.remarks
 
 
 def _cluster(one: DryRunObject, cluster: str) -> ObservedCluster | None:

@@ -12,6 +12,7 @@ import orjson
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
+from farflung.apis.edge.authors import Author
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS, FILES_ANNOTATION
 from farflung.apis.kcp.names import (
     CLUSTER_ANNOTATION,
@@ -23,8 +24,10 @@ from farflung.apis.kcp.names import (
 from farflung.apis.names import LEASES, PODS
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
+from farflung.controllers.placing_rights.decide import RightKey
 from farflung.inspect import fields
-from farflung.inspect.hub import HubClient, everywhere, server_time
+from farflung.inspect.hub import HubClient, Inventory, everywhere, read_inventory, server_time
+from farflung.inspect.placing_rights import ReviewedRights
 from farflung.inspect.results import Result
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
@@ -55,9 +58,11 @@ from farflung.machines.inventory import (
     refusal_age,
 )
 from farflung.machines.object_readers import SubjectDecoder
+from farflung.machines.rights import NO_AUTHOR, closing_reason
 from farflung.machines.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.machines.triggers import TargetShares
 from farflung.placement.names import is_mailbox_name
+from farflung.placement.types import Location
 from farflung.runtime.cache import Key
 
 
@@ -251,6 +256,27 @@ class SchedulerSnapshot(NamedTuple):
     state: SchedulerState
     decoder: SubjectDecoder
     now: datetime
+    inventory: Inventory
+    rights: ReviewedRights
+    closed: dict[Author | None, Mapping[SiteKey, str]]  #: sites that are closed to an author, with the reason
+
+    async def review(self, author: Author | None) -> None:
+        """Find the sites that are closed to an author.  Those that the user of the command may not review are open."""
+        if author in self.closed:
+            return
+        found = dict[SiteKey, str]()
+        locations: dict[str, dict[str, Location]] = {}
+        for one in self.inventory.locations:
+            locations.setdefault(one.key.cluster, {})[one.key.name] = one
+        labels = {(one.key.cluster, one.key.name): one.labels for one in self.inventory.targets}
+        for site, target in self.state.targets():
+            right = None if author is None else await self.rights.right(RightKey(author, target.cluster))
+            there, selected = locations.get(target.cluster, {}), labels.get((target.cluster, target.name), {})
+            if author is None:
+                found[site] = NO_AUTHOR
+            elif right is not None and (reason := closing_reason(right, there, selected)):
+                found[site] = reason
+        self.closed[author] = found
 
     def health(self, key: SiteKey, tolerations: Iterable[MachineToleration]) -> UnwellCluster | None:
         """For a machine with these tolerations.  None: the site is healthy or unknown."""
@@ -299,12 +325,23 @@ async def read(
     """
     compute = hub.root.workspace(COMPUTE)
     now = await server_time(hub)
-    known = SchedulerSnapshot(
-        SchedulerState(SchedulingEngine(configured.policy, configured.flavors), FailoverOptions()),
-        SubjectDecoder(configured.flavors),
-        now,
-    )
+    rights, closed = ReviewedRights(hub), dict[Author | None, Mapping[SiteKey, str]]()
     there = await everywhere(compute, CLUSTERS, _or_none(decode_cluster))
+    is_delivered = any(
+        one is not None and one.target is not None for one in [*there, *(changed_clusters or {}).values()]
+    )
+    known = SchedulerSnapshot(
+        SchedulerState(
+            SchedulingEngine(configured.policy, configured.flavors),
+            FailoverOptions(),
+            lambda author: closed.get(author, {}),
+        ),
+        SubjectDecoder(configured.flavors, by_workspace=not await rights.records_authors()),
+        now,
+        await read_inventory(hub.root) if is_delivered else Inventory((), ()),
+        rights,
+        closed,
+    )
     changed = {one.site.key: one for one in there if one is not None} | dict(changed_clusters or {})
     clusters = [one for one in changed.values() if one is not None]
     targets = await _targets(hub.root, [one for one in clusters if one.target is not None])

@@ -238,5 +238,5 @@ class Evictor:
             self._log.info("evicted", v=1, key=str(subject.key), cluster=str(site))
             why = "the Cluster was deleted" if deleted else "the Cluster is unhealthy"
             if refusal:
-                why = "the Cluster refused it" if refusal.by_cluster else "its name or namespace is in use there"
+                why = refusal.why
             self._recorder.record(event_object(subject, observed), "Warning", "Evicted", f"Evicted from {site}: {why}")

@@ -12,10 +12,13 @@ import msgspec
 
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SYNCER_CONFIGS
 from farflung.apis.globalscheduler.names import ALLOCATIONS, CLUSTERS
-from farflung.apis.kcp.names import API_BINDINGS, SYNC_TARGETS, WORKSPACES
+from farflung.apis.kcp.names import API_BINDINGS, LOCATIONS, SYNC_TARGETS, WORKSPACES
 from farflung.apis.names import PODS, Collection
 from farflung.client.rest import Client
+from farflung.controllers.placing_rights.controller import PlacingRights
+from farflung.controllers.placing_rights.decide import RightKey
 from farflung.lib.klog import Logger
+from farflung.machinery.selectors import Labels
 from farflung.machines import statuses
 from farflung.machines.binder import Evictor, MachineBinder
 from farflung.machines.clusters import ClusterController, ClusterHooks
@@ -36,6 +39,7 @@ from farflung.machines.failover import FailoverOptions, add_refusal_reason
 from farflung.machines.inventory import decode_cluster, decode_target
 from farflung.machines.metrics import SchedulerMetrics
 from farflung.machines.object_readers import SubjectDecoder
+from farflung.machines.rights import REVIEWING, SiteRights
 from farflung.machines.status_writer import (
     DeliverySources,
     DeliveryStatusWriter,
@@ -52,8 +56,13 @@ from farflung.machines.subjects import (
     UnplacedSubject,
 )
 from farflung.placement.names import THE_ONE
-from farflung.placement.types import Workspace
-from farflung.runtime.cache import CacheChange
+from farflung.placement.types import (
+    Location,
+    PlacingRight,
+    Workspace,
+    parse_location,
+)
+from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer, SharedInformers
 from farflung.runtime.manager import Manager
@@ -83,7 +92,9 @@ class GlobalSchedulerSetting:
     pods_view: str  #: URL of the view with Pods, which exists before a workspace binds the export
     scheduler_view: str  #: with Clusters and Allocations
     workload_view: str  #: with SyncTargets
+    scheduling_view: str  #: with Locations
     edge_view: str  #: with EdgePlacements
+    rights: PlacingRights
     now: Callable[[], datetime]
     policy: SchedulerPolicy = field(default_factory=default_policy)
     catalogue: Mapping[str, Flavor] = field(default_factory=dict)
@@ -117,12 +128,13 @@ class GlobalScheduler:
         self._configuration = setting.policy, setting.catalogue, setting.sites
         self._work: asyncio.Task[None] | None = None
         self.rebuilder = Rebuilder(NAME, self._rebuild, env, log, prepare=self._settle)
-        decoder = SubjectDecoder(setting.catalogue)
+        decoder = SubjectDecoder(setting.catalogue, by_workspace=setting.rights.by_workspace)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
         self.pods = self._informer(root.view(setting.pods_view), PODS, decoder.pod)
         self.allocations = self._informer(scheduling, ALLOCATIONS, decoder.allocation)
         self._clusters = self._informer(scheduling, CLUSTERS, decode_cluster)
         self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, decode_target)
+        self._locations = self._informer(root.view(setting.scheduling_view), LOCATIONS, parse_location)
         edge = setting.provider.view(setting.edge_view)
         self._placements = self._informer(edge, EDGE_PLACEMENTS, decode_placement)
         self._configs = self._informer(edge, SYNCER_CONFIGS, decode_refusals)
@@ -132,6 +144,7 @@ class GlobalScheduler:
             ("Workspace", self._workspaces, self._on_workspace),
             ("Cluster", self._clusters, self._on_cluster),
             ("SyncTarget", self._targets, self._on_target),
+            ("Location", self._locations, self._on_location),
             (POD, self.pods, lambda change: self._on_subject(SchedulingSubject(POD, change.key), change)),
             (
                 ALLOCATION,
@@ -150,7 +163,8 @@ class GlobalScheduler:
         """A new engine, and the controllers that use it."""
         setting, env = self._setting, self._env
         policy, catalogue, sites = self._configuration
-        self.state = SchedulerState(SchedulingEngine(policy, catalogue), setting.failover)
+        self._rights = SiteRights(setting.rights, lambda: self.state.targets(), self._labels_of)
+        self.state = SchedulerState(SchedulingEngine(policy, catalogue), setting.failover, self._rights.closed)
         context = SchedulerContext(self.state, env, setting.now, self._log, self.rebuilder, STATUS_WORKERS)
         self.clusters = ClusterController(
             context,
@@ -167,7 +181,7 @@ class GlobalScheduler:
         self._binder = MachineBinder(context, self.pods, self.allocations, self._client_of, self.clusters.names_target)
         self._status_writer = SchedulingStatusWriter(context, self._binder, self._recorder)
         self.evictor = Evictor(context, self._binder, self._recorder, self._wakeup.set, self.clusters.refuse)
-        self._labels = DeliveryLabels(context, self.clusters, self._binder)
+        self._labels = DeliveryLabels(context, self.clusters, self._binder, self._rights)
         self._deliveries = DeliveryController(
             context,
             self._placements,
@@ -260,7 +274,7 @@ class GlobalScheduler:
             self.synced
             and self.rebuilder.clean.is_set()
             and not deciding
-            and all(one.queue.idle for one in self.controllers)
+            and all(one.queue.idle for one in [*self.controllers, self._setting.rights])
         )
 
     def configure(self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
@@ -275,7 +289,8 @@ class GlobalScheduler:
         """Runs until cancelled."""
         self._log.info("starting controller", controller=NAME)
         try:
-            await self._run()
+            with self._setting.rights.used_by(self):
+                await self._run()
         finally:
             for informer in self.informers:
                 informer.stop()  # also those that have not run yet: the next term has its own
@@ -300,6 +315,7 @@ class GlobalScheduler:
     async def _use_engine(self) -> None:
         """Runs until cancelled, before the engine is rebuilt."""
         self.rebuilder.attempt("copies", self._terminating_copies.check_all)
+        self.rebuilder.attempt("rights", lambda: self._check_rights(self._rights.subjects()))
         async with asyncio.TaskGroup() as group:
             for controller in self._engine_controllers:
                 group.create_task(controller.run(), name=controller.name)
@@ -336,6 +352,8 @@ class GlobalScheduler:
             self._terminating_copies.on_copy(subject.key, observed)
             return
         before = self.state.observed(subject)
+        authors = [None if one is None else one.author for one in (before, observed)]
+        self._rights.put_subject(subject, *authors)
         try:
             self.state.observe(subject, observed, self._env.monotonic())
         except Exception:
@@ -371,14 +389,57 @@ class GlobalScheduler:
         if change.old is None or change.new is None:
             for site in self.clusters.users_of(change.key):
                 self._on_site(site)
+        if change.old is None or change.new is None or change.old.labels != change.new.labels:
+            self._check_rights(self._rights.on_selection(change.key.cluster))
         self._wakeup.set()
 
     def _on_site(self, site: SiteKey) -> None:
         """The SyncTarget or the mailbox of the site is known, has changed or was deleted."""
+        self._rights.on_site()
         self._labels.on_target(site)
         self._terminating_copies.on_target(site)
         self._deliveries.on_target(site)
         self._delivery_status.on_site(site)
+
+    # --- rights of authors ----------------------------------------------------------------------------
+
+    def needs_right(self, key: RightKey) -> bool:
+        return self._rights.has_subjects(key.author)
+
+    def doubt_right(self, key: RightKey) -> None:
+        self.rebuilder.attempt(key, lambda: self._rights.forget(key))
+
+    def put_right(self, key: RightKey, right: PlacingRight) -> None:
+        self.rebuilder.attempt(key, lambda: self._change_right(key, right))
+
+    def fail_right(self, key: RightKey) -> None:
+        self.rebuilder.attempt(key, lambda: self._change_right(key, None))
+
+    def _change_right(self, key: RightKey, right: PlacingRight | None) -> None:
+        if not self._rights.has_subjects(key.author) or (right is not None and right == self._rights.known(key)):
+            return
+        if right is None:
+            self._rights.forget(key)
+        else:
+            self._rights.put(key, right)
+        self._check_rights(self._rights.subjects(key.author))
+
+    def _check_rights(self, subjects: Sequence[SchedulingSubject]) -> None:
+        if not subjects:
+            return
+        for subject in subjects:
+            observed = self.state.observed(subject)
+            if subject.kind == POD and observed is not None and observed.site is not None:
+                self._on_machine(subject, observed, observed)
+        self.state.change_rights()
+        self._wakeup.set()
+
+    def _on_location(self, change: CacheChange[Location]) -> None:
+        self._check_rights(self._rights.on_location(change))
+
+    def _labels_of(self, target: Key) -> Labels:
+        found = self._targets.cache.get(target)
+        return {} if found is None else found.labels
 
     # --- decisions ------------------------------------------------------------------------------------
 
@@ -448,7 +509,7 @@ class GlobalScheduler:
     def _report_unplaced(self, refused: UnplacedSubject) -> None:
         self.figures.refused(refused.reasons)
         self._log.info("not placed", v=3, key=str(refused.subject.key), reason=refused.message)
-        if refused.observed.pending:
+        if refused.observed.pending and REVIEWING not in refused.reasons:
             message = add_refusal_reason(refused.message, refused.reasons, refused.observed.refusal)
             self._status_writer.report(refused.subject, refused.observed, statuses.UNSCHEDULABLE, message)
             if refused.subject.kind == POD:

@@ -4,11 +4,12 @@ argument, in monotonic seconds."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 from typing import Final, NamedTuple, TypeVar
 
+from farflung.apis.edge.authors import Author
 from farflung.machines.engine.engine import SchedulingEngine
 from farflung.machines.engine.policy import SchedulerPolicy
 from farflung.machines.engine.queue import SchedulingQueue, shape_of
@@ -64,12 +65,12 @@ class UnconfirmedBinding(NamedTuple):
 
 class MachineLocations:
     def __init__(self) -> None:
-        self._target: dict[SiteKey, Hashable] = {}
-        self._sites: dict[Hashable, set[SiteKey]] = {}  #: several sites may have one SyncTarget
+        self._target: dict[SiteKey, Key] = {}
+        self._sites: dict[Key, set[SiteKey]] = {}  #: several sites may have one SyncTarget
         self._machines: dict[tuple[str, str], Counter[tuple[Key, SiteKey]]] = {}  #: by namespace and name
         self._workspaces: dict[SiteKey, Counter[str]] = {}
 
-    def set_target(self, site: SiteKey, target: Hashable | None) -> bool:
+    def set_target(self, site: SiteKey, target: Key | None) -> bool:
         """Set the SyncTarget of a site.  True if it changed."""
         before = self._target.pop(site, None)
         if before is not None:
@@ -83,6 +84,9 @@ class MachineLocations:
 
     def has_target(self, site: SiteKey) -> bool:
         return site in self._target
+
+    def targets(self) -> Iterable[tuple[SiteKey, Key]]:
+        return self._target.items()
 
     def add(self, machine: Key, site: SiteKey) -> None:
         self._machines.setdefault((machine.namespace, machine.name), Counter())[machine, site] += 1
@@ -118,9 +122,14 @@ def _decrement(counters: dict[K, Counter[M]], key: K, member: M) -> None:
         del counters[key]
 
 
+ClosedSites = Callable[[Author | None], Mapping[SiteKey, str]]  #: sites that are closed to an author, with the reason
+
+
 class SchedulerState:
-    def __init__(self, engine: SchedulingEngine, failover: FailoverOptions) -> None:
+    def __init__(self, engine: SchedulingEngine, failover: FailoverOptions, closed: ClosedSites) -> None:
         self.engine = engine
+        self._closed = closed
+        self._all_changed = False  #: rights changed, so that any request may be placed now
         self.queue = SchedulingQueue()
         self._failover = failover
         self._budget = EvictionBudget(failover)
@@ -195,7 +204,7 @@ class SchedulerState:
         self._changes.setdefault(key, before)
         self.touched[key] = None
 
-    def set_target(self, site: SiteKey, target: Hashable | None) -> bool:
+    def set_target(self, site: SiteKey, target: Key | None) -> bool:
         """Set the SyncTarget that represents a site.  True if it changed."""
         is_new = self._locations.set_target(site, target)
         if is_new:
@@ -204,6 +213,10 @@ class SchedulerState:
 
     def has_target(self, site: SiteKey) -> bool:
         return self._locations.has_target(site)
+
+    def targets(self) -> Iterable[tuple[SiteKey, Key]]:
+        """The sites with a SyncTarget."""
+        return self._locations.targets()
 
     # --- Pods and Allocations -------------------------------------------------------------------------
 
@@ -364,6 +377,10 @@ class SchedulerState:
     def wake(self, now: float) -> None:
         """Retry the waiting requests that a changed site may help."""
         changes, self._changes = self._changes, {}
+        if self._all_changed:
+            self._all_changed = False
+            self.queue.wake(now, lambda request: True)
+            return
         if not changes:
             return
         if len(changes) * self.queue.shapes > MAX_CHECKS:
@@ -375,7 +392,11 @@ class SchedulerState:
 
     @property
     def has_changes(self) -> bool:
-        return bool(self._changes)
+        return self._all_changed or bool(self._changes)
+
+    def change_rights(self) -> None:
+        """Other sites are closed to an author."""
+        self._all_changed = True
 
     def next(self, now: float) -> PlacedSubject | UnplacedSubject | None:
         """Decide about the next request.  A placement is reserved, and counts as being bound until `end_write` or
@@ -441,6 +462,9 @@ class SchedulerState:
     ) -> dict[SiteKey, str]:
         """Sites to which the machine cannot be delivered."""
         found = dict.fromkeys(self._machine_refusals.avoided(request.uid, now), REFUSED)
+        observed = None if subject is None else self._observed.get(subject)
+        author = request.author if request.author is not None or observed is None else observed.author
+        found |= self._closed(author)
         if subject is not None and subject.kind == POD:
             found = dict.fromkeys(self._cluster_refusals.avoided(request.tenant, now), CLUSTER_REFUSED) | found
             found |= dict.fromkeys(self._locations.conflicting_sites(subject.key), NAME_CONFLICT)

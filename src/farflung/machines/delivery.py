@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
-from farflung.apis.edge.names import EDGE_PLACEMENTS, WORKLOAD_PROJECTED
+from farflung.apis.edge.names import AUTHOR, EDGE_PLACEMENTS, PLACE, WORKLOAD_PROJECTED
 from farflung.apis.globalscheduler.names import DELIVERS_TO, DELIVERY_PREFIX
+from farflung.apis.kcp.names import LOCATIONS
 from farflung.client.errors import AlreadyExists, NotFound, UpdateConflict
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.triggers import Mailboxes
@@ -27,9 +28,10 @@ from farflung.machines.clusters import ClusterController
 from farflung.machines.context import SchedulerContext
 from farflung.machines.decide import discard_from
 from farflung.machines.engine.values import SiteKey
+from farflung.machines.rights import SiteRights
 from farflung.machines.subjects import COPY, POD, ObservedSubject, SchedulingSubject
 from farflung.placement.keepers import unit_of
-from farflung.placement.names import PODS, SEPARATOR, Part, located
+from farflung.placement.names import PLACING_NOT_ALLOWED, PODS, SEPARATOR, Part, located
 from farflung.placement.types import ApiBinding, Workspace
 from farflung.runtime.cache import CacheChange, Key
 from farflung.runtime.controller import Controller
@@ -41,6 +43,13 @@ NO_EDGE_API: Final = CopyProblem(
     "NoEdgeAPI",
     "the workspace has no edge API, so its machines are not delivered; "
     "run `kubectl kcp bind apiexport root:espw:edge.kcp.io` in it",
+)
+
+
+NOT_ALLOWED: Final = CopyProblem(
+    PLACING_NOT_ALLOWED,
+    "the author of the spec may not place on a Location of this Cluster; ask its owner for the verb "
+    f'"{PLACE}" on {LOCATIONS.plural}.{LOCATIONS.group}',
 )
 
 
@@ -90,6 +99,7 @@ class ExistingPlacement(NamedTuple):
     owner: str  #: the annotation of its site
     spec: Obj
     problem: CopyProblem | None  #: of its copies
+    has_author: bool = True
 
 
 _binding: Final = msgspec.json.Decoder(ApiBinding)
@@ -98,11 +108,12 @@ _binding: Final = msgspec.json.Decoder(ApiBinding)
 def decode_placement(document: bytes) -> ExistingPlacement:
     obj = orjson.loads(document)
     metadata = obj["metadata"]
-    owner = (metadata.get("annotations") or {}).get(DELIVERS_TO, "")
+    annotations = metadata.get("annotations") or {}
+    owner = annotations.get(DELIVERS_TO, "")
     found = statuses.find_condition(obj.get("status") or {}, WORKLOAD_PROJECTED)
     is_wrong = found.get("status") == "False"
     problem = CopyProblem(found.get("reason", ""), found.get("message", "")) if is_wrong else None
-    return ExistingPlacement(metadata.get("uid", ""), owner, obj.get("spec") or {}, problem)
+    return ExistingPlacement(metadata.get("uid", ""), owner, obj.get("spec") or {}, problem, AUTHOR in annotations)
 
 
 def decode_binding_phase(document: bytes) -> bool:
@@ -162,6 +173,8 @@ class DeliveryController:
     def problem(self, machine: Key, site: SiteKey) -> CopyProblem | None:
         """Why the machine has no copy in the mailbox of the site."""
         delivery = Delivery(machine.cluster, site)
+        if self._labels.is_denied(SchedulingSubject(POD, machine), site):
+            return NOT_ALLOWED
         if delivery in self._unserved.get(machine.cluster, ()):
             return NO_EDGE_API
         found = self._placement(delivery)
@@ -214,7 +227,8 @@ class DeliveryController:
             return LOOKUP_RETRY
         target, there = self._clusters.existing_target(site), self._placement(delivery)
         is_ours = there is not None and there.owner == site.annotation
-        if target is None or workspace not in self._state.workspaces(site):
+        is_needed = target is not None and workspace in self._state.workspaces(site)
+        if target is None or not is_needed or self._labels.denies(delivery):
             discard_from(self._unserved, workspace, delivery)
             if there is not None and is_ours:
                 if self._rebuilder.failing:  # the engine may lack machines
@@ -225,13 +239,14 @@ class DeliveryController:
             self._log.warning("another owner's EdgePlacement has this name", key=workspace, name=placement_name(site))
             return UNSERVED_RETRY
         wanted = new_placement(site, target)
-        if there is not None and all(there.spec.get(field) == value for field, value in wanted["spec"].items()):
+        is_same = there is not None and all(there.spec.get(one) == value for one, value in wanted["spec"].items())
+        if is_same and there is not None and there.has_author:
             return None
         if self._labels.has_stale(delivery):
             return None  # enqueued again when the label is removed
         if there is None:
-            return await self._create(delivery, wanted)
-        patch = {"metadata": {"uid": there.uid}, "spec": wanted["spec"]}
+            return await self._create(delivery, wanted) if self._labels.delivers(delivery) else None
+        patch = {"metadata": {"uid": there.uid, "annotations": {AUTHOR: "me"}}, "spec": wanted["spec"]}
         self._placements.assume(await self._view(workspace).patch(EDGE_PLACEMENTS, placement_name(site), patch))
         return None
 
@@ -269,9 +284,12 @@ class DeliveryLabels:
     """Sets and removes the delivery label of bound machines when the SyncTarget of their Cluster changes.  The Binding
     to a Cluster with a SyncTarget has set it already."""
 
-    def __init__(self, context: SchedulerContext, clusters: ClusterController, binder: MachineBinder) -> None:
+    def __init__(
+        self, context: SchedulerContext, clusters: ClusterController, binder: MachineBinder, rights: SiteRights
+    ) -> None:
         self._state = context.state
         self._clusters = clusters
+        self._rights = rights
         self._binder = binder
         self._rebuilder = context.rebuilder
         self.controller: Controller[SchedulingSubject] = context.controller("global-scheduler-labels", self.reconcile)
@@ -288,10 +306,29 @@ class DeliveryLabels:
     def has_stale(self, delivery: Delivery) -> bool:
         """Whether the EdgePlacement would deliver finished machines again, because they still have the label."""
         return any(
-            observed.label and not self._desired(observed, delivery.site)
-            for subject, observed in self._machines(delivery.site)
-            if subject.key.cluster == delivery.workspace
+            observed.label and not self._desired(observed, delivery.site) for observed in self._machines_of(delivery)
         )
+
+    def is_denied(self, subject: SchedulingSubject, site: SiteKey) -> bool:
+        """Whether the author of a machine may not use its site."""
+        observed, target = self._state.observed(subject), self._clusters.target_key(site)
+        return observed is not None and target is not None and self._rights.may_use(observed.author, target) is False
+
+    def delivers(self, delivery: Delivery) -> bool:
+        """Whether a machine of the workspace is delivered to the site."""
+        return any(self._desired(observed, delivery.site) for observed in self._machines_of(delivery))
+
+    def denies(self, delivery: Delivery) -> bool:
+        """Whether no author of the machines of the workspace may use the site."""
+        target = self._clusters.target_key(delivery.site)
+        return target is not None and all(
+            self._rights.may_use(observed.author, target) is False for observed in self._machines_of(delivery)
+        )
+
+    def _machines_of(self, delivery: Delivery) -> Iterable[ObservedSubject]:
+        for subject, observed in self._machines(delivery.site):
+            if subject.key.cluster == delivery.workspace:
+                yield observed
 
     def _machines(self, site: SiteKey) -> Iterable[tuple[SchedulingSubject, ObservedSubject]]:
         for subject in self._state.machines(site):
@@ -299,10 +336,13 @@ class DeliveryLabels:
                 yield subject, observed
 
     def _desired(self, observed: ObservedSubject, site: SiteKey) -> str:
-        """The label that it must have.  A finished machine is not run again elsewhere."""
+        """The label that it must have.  A finished machine is not run again elsewhere.  While it is not known what the
+        author may use, the label stays."""
         target = self._clusters.target_key(site)
         if target is None:
             return "" if self._clusters.names_target(site) is False else observed.label
+        if (may_use := self._rights.may_use(observed.author, target)) is not True:
+            return "" if may_use is False else observed.label
         if observed.finished_at is not None and not (observed.label and observed.returned_from == target.name):
             return ""
         return statuses.delivery_label(site)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from farflung.apis.globalscheduler.names import FILES_ANNOTATION, GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp.names import COMPUTE, COMPUTE_EXPORT
 from farflung.client.rest import Client
+from farflung.controllers.placing_rights.controller import PlacingRights
 from farflung.lib.klog import Logger
 from farflung.machines.controller import (
     NAME,
@@ -41,6 +42,8 @@ class SchedulerClients:
     everywhere: Client
     edge: str  #: URL of the view of the edge API
     targets: str  #: URL of the view of SyncTargets
+    locations: str  #: URL of the view of Locations
+    rights: PlacingRights
     has_workspaces: bool = True  #: otherwise the server has one API, and the clients are the same
     precedence: Precedence = Precedence.FIRST  #: the hub's own scheduler leaves the Lease to one that a user starts
 
@@ -133,7 +136,9 @@ def join(
             pods,
             clusters,
             allowed.targets,
+            allowed.locations,
             allowed.edge,
+            allowed.rights,
             _now,
             files.current.policy,
             files.current.flavors,

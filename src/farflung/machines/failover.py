@@ -202,7 +202,8 @@ class MachineRefusal(NamedTuple):
 
     site: SiteKey
     since: float
-    by_cluster: bool  #: otherwise, its name or namespace is used there
+    by_cluster: bool  #: otherwise it gets no copy
+    why: str = ""
 
 
 class MachineRefusals:

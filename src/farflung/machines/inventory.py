@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -165,6 +166,7 @@ def decode_cluster(document: bytes) -> ObservedCluster:
 
 class ObservedTarget(msgspec.Struct, frozen=True):
     uid: str
+    labels: Mapping[str, str]
     ready: str  #: True, False or Unknown; empty: no condition
     since: str  #: lastTransitionTime; empty: no condition
     vcpus: int | None
@@ -181,6 +183,7 @@ def decode_target(document: bytes) -> ObservedTarget:
     vcpus, memory = _amount(amounts, "cpu"), _amount(amounts, "memory")
     return ObservedTarget(
         target.metadata.uid,
+        target.metadata.labels or {},
         condition.status,
         condition.last_transition_time,
         vcpus,

@@ -16,10 +16,12 @@ import msgspec
 import orjson
 from msgspec import Meta, Struct, field
 
+from farflung.apis.edge.authors import author_of
 from farflung.apis.edge.names import STATUS_RETURNED_FROM
 from farflung.apis.globalscheduler.names import DELIVERED
 from farflung.apis.globalscheduler.selection import MOST_COPIES, MOST_FLAVORS, MOST_RESOURCES
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION
+from farflung.controllers.placing_rights.decide import workspace_author
 from farflung.machinery import names
 from farflung.machines.engine.claims import compute_claim
 from farflung.machines.engine.values import (
@@ -396,14 +398,22 @@ def _rule_problem(rule: LabelRule) -> str:
 
 
 class SubjectDecoder:
-    def __init__(self, catalogue: Mapping[str, Flavor]) -> None:
+    def __init__(self, catalogue: Mapping[str, Flavor], *, by_workspace: bool = False) -> None:
+        """`by_workspace`: the server records no authors; the workspaces of subjects count as theirs."""
         self._catalogue = catalogue
+        self._by_workspace = by_workspace
+
+    def _authored(self, metadata: Metadata, observed: ObservedSubject) -> ObservedSubject:
+        author = workspace_author(metadata.cluster) if self._by_workspace else author_of(metadata.annotations)
+        request = observed.request
+        return replace(observed, author=author, request=None if request is None else replace(request, author=author))
 
     def pod(self, document: bytes) -> ObservedSubject:
         pod = _pod_decoder.decode(document)
+        return IGNORED if pod.spec.virtual_machine == NULL else self._authored(pod.metadata, self._machine(pod))
+
+    def _machine(self, pod: _Pod) -> ObservedSubject:
         metadata, spec = pod.metadata, pod.spec
-        if spec.virtual_machine == NULL:
-            return IGNORED
         bound_to = spec.node_name or spec.cluster_name
         is_finished = _phase_decoder.decode(pod.status).phase in FINISHED_PHASES
         if bound_to or is_finished:
@@ -471,7 +481,7 @@ class SubjectDecoder:
         request, problem = _request_or_problem(lambda: _allocation_request(found, status))
         reservations = tuple(self._allocation_reservations(metadata, status, request))
         settled = bool(reservations) and status.observed_generation == metadata.generation
-        return ObservedSubject(
+        observed = ObservedSubject(
             metadata.uid,
             metadata.resource_version,
             metadata.generation,
@@ -482,6 +492,7 @@ class SubjectDecoder:
             tolerations=() if request is None else request.selector.tolerations,
             status=bytes(found.status),
         )
+        return self._authored(metadata, observed)
 
     def _allocation_reservations(
         self, metadata: Metadata, status: _AllocationStatus, request: MachineRequest | None

@@ -24,6 +24,7 @@ from farflung.placement.names import (
     NAME_IN_USE,
     NAMESPACE_IN_USE,
     NAMESPACE_RESERVED,
+    PLACING_NOT_ALLOWED,
     PODS,
     THE_ONE,
     Part,
@@ -57,8 +58,14 @@ TRANSIENT_REASONS: Final = frozenset(
 )
 UNDECLARED: Final = "field not declared in schema"  #: in the message of a cluster without virtual machines
 ALL_PODS: Final = Part(PODS, "", ANY)
-#: reasons of the placement kernel for which a machine is bound elsewhere
-NAME_REASONS: Final = frozenset({NAME_IN_USE, NAMESPACE_IN_USE, NAMESPACE_RESERVED, KIND_IN_USE})
+REFUSED_BY_CLUSTER: Final = "the Cluster refused it"
+#: reasons for which a machine without a copy is bound elsewhere, and why it is evicted
+WITHOUT_COPY: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (NAME_IN_USE, NAMESPACE_IN_USE, NAMESPACE_RESERVED, KIND_IN_USE), "its name or namespace is in use there"
+    ),
+    PLACING_NOT_ALLOWED: "its author may not place there",
+}
 
 RefusedParts = Mapping[Part, CopyProblem]
 
@@ -145,7 +152,8 @@ class DeliveryProblem(NamedTuple):
     reason: str
     message: str
     is_refused: bool = False  #: it is bound elsewhere if that lasts
-    by_cluster: bool = False  #: its cluster refuses it; otherwise, its name or namespace is in use there
+    by_cluster: bool = False  #: its cluster refuses it
+    why: str = ""  #: it is evicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +205,8 @@ class DeliveryStatusWriter:
         site = None if observed is None or observed.finished_at is not None else observed.site
         problem = None if site is None else self._find_problem(subject.key, site)
         if problem is not None and problem.is_refused:
-            self._state.refuse(subject, MachineRefusal(problem.site, self._monotonic(), problem.by_cluster))
+            refusal = MachineRefusal(problem.site, self._monotonic(), problem.by_cluster, problem.why)
+            self._state.refuse(subject, refusal)
         else:
             self._state.accept(subject)
         if problem == self._reported.get(subject):
@@ -214,9 +223,11 @@ class DeliveryStatusWriter:
         mailbox = self._sources.mailboxes.cluster(site)
         reported = self._sources.configs.cache.get(Key(mailbox, "", THE_ONE)) or {}
         if cause := reported.get(Part(PODS, key.namespace, key.name)):
-            return DeliveryProblem(site, cause.reason, _message(cause, site), is_refusal(cause), is_refusal(cause))
+            refused = is_refusal(cause)
+            return DeliveryProblem(site, cause.reason, _message(cause, site), refused, refused, REFUSED_BY_CLUSTER)
         if cause := self._sources.deliveries.problem(key, site):
-            return DeliveryProblem(site, cause.reason, cause.message, cause.reason in NAME_REASONS)
+            why = WITHOUT_COPY.get(cause.reason, "")
+            return DeliveryProblem(site, cause.reason, cause.message, bool(why), why=why)
         if cause := reported.get(ALL_PODS):  # the mailbox serves none: existing machines stay
             return DeliveryProblem(site, cause.reason, _message(cause, site))
         return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from farflung.apis.edge.authors import Author
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.machines.engine.values import (
     MachineRequest,
@@ -51,6 +52,7 @@ class ObservedSubject:
     status_outdated: bool = False  #: its status does not agree with its binding
     returned_from: str = ""  #: the SyncTarget from which its status was returned
     label: str = ""  #: the value of the label that selects it for delivery
+    author: Author | None = None  #: None: not recorded
     terminating: bool = False  #: it has a deletionTimestamp
     tolerations: tuple[MachineToleration, ...] = ()
     status: bytes = b"{}"  #: JSON, if it is pending

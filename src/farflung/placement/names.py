@@ -221,6 +221,7 @@ def cluster_of(name: str) -> str:
     return found["cluster"] if found is not None else ""
 
 
+PLACING_NOT_ALLOWED: Final = "PlacingNotAllowed"  #: of the condition Ready, and of machines
 #: reasons of problems, the worst first
 INVALID_SPEC: Final = "InvalidSpec"
 WITHDRAWAL_HELD: Final = "WithdrawalHeld"

@@ -578,6 +578,7 @@ def previous(placement: Placement, observed: Iterable[Mapping[str, Any]]) -> fro
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     uid: str = ""
+    labels: dict[str, str] | None = None
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
 

@@ -21,6 +21,7 @@ from farflung.apis.kcp.names import LOCATIONS
 from farflung.lib.words import count
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, go_quote
+from farflung.placement.names import PLACING_NOT_ALLOWED
 from farflung.placement.resolve import Resolution
 from farflung.placement.types import (
     DIGITS,
@@ -300,7 +301,7 @@ def _left_out(author: Author) -> _LeftOut:
         message = "the edge scheduler does not trust this workspace: name it with --trust-workspaces"
         return _LeftOut("WorkspaceNotTrusted", message)
     return _LeftOut(
-        "PlacingNotAllowed",
+        PLACING_NOT_ALLOWED,
         f"matching Locations are left out, because the author of the spec, {go_quote(author.user)}, may not place "
         f'there; ask their owners for the verb "{PLACE}" on {LOCATIONS.plural}.{LOCATIONS.group} and for access to '
         "their workspace",

@@ -16,7 +16,7 @@ from farflung.apis.edge.names import AUTHOR, EDGE_GROUP, PLACE, PROJECTED
 from farflung.apis.globalscheduler.machines import BINDING_FIELDS
 from farflung.apis.kcp.names import SCHEDULING_GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.auth.virtual_machines import is_machine, is_placement
+from farflung.hub.auth.virtual_machines import has_priority, is_machine, is_placement
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import Write
 from farflung.hub.request.attributes import Attributes
@@ -31,7 +31,7 @@ PLACING: Final = Attributes(PLACE, SCHEDULING_GROUP, "locations")
 
 
 def has_author(resource: Resource) -> bool:
-    return is_placement(resource) or is_machine(resource)
+    return is_placement(resource) or has_priority(resource)
 
 
 def restore_author(write: Write) -> None:
@@ -63,7 +63,7 @@ def responsible_user(call: Call) -> User:
 
 def record_author(write: Write) -> None:
     new, old = write.new, write.old
-    if is_placement(write.call.resource):
+    if not is_machine(write.call.resource):
         changed = old is None or new.get("spec") != old.get("spec")
     else:
         changed = _machine_spec(new) is not None and _machine_spec(new) != _machine_spec(old or {})

@@ -30,7 +30,7 @@ class QueueCounts(NamedTuple):
 
 def shape_of(request: MachineRequest) -> Hashable:
     """What a decision depends on: everything but uid, priority and labels."""
-    return request.items, request.selector, request.replicas, request.tenant, request.current
+    return request.items, request.selector, request.replicas, request.tenant, request.author, request.current
 
 
 class SchedulingQueue:

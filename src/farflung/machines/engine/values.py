@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from farflung.apis.edge.authors import Author
 from farflung.machinery.selectors import LabelSelector
 from farflung.machinery.selectors import Requirement as LabelRequirement
 
@@ -162,6 +163,7 @@ class MachineRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
     current: tuple[SiteKey, ...] = ()  #: sites of its replicas, for the Steady scorer
+    author: Author | None = None  #: None: not recorded
     numbered: bool = False  #: of an Allocation: reservations have the uid `<uid>/<number>`, even a single one
 
 
