@@ -30,7 +30,7 @@ from farflung.hub.registry.call import Call, Redefined, Tools
 from farflung.hub.request import attributes
 from farflung.hub.request.attributes import Attributes
 from farflung.hub.request.audit import Audit, Trail
-from farflung.hub.request.target import RequestRoute, Target, target_of
+from farflung.hub.request.target import RequestRoute, Target
 from farflung.hub.request.turns import in_turns
 from farflung.hub.request.user import User
 from farflung.hub.routing.dispatcher import VERBS, Dispatcher, page_not_found
@@ -97,7 +97,9 @@ class Hub:
             raise
         finally:
             ALLOWANCE.reset(token)
-        if isinstance(answer, Response | Stream):
+        if isinstance(answer, Response):
+            return self._counted(request, answer, trail)
+        if isinstance(answer, Stream):
             return self._counted(request, self._guarded(request, answer), trail)
         return self._finish(request, answer, trail)
 
@@ -118,12 +120,8 @@ class Hub:
         return f"{user.cluster}/{user.name}"
 
     def _admitted(self, request: Request, trail: Trail | None) -> User:
-        route, target, user = self._enter(request, trail)
-        if target is None:
-            self._routes.check(route.cluster, route.view, user, attributes.of_path(request.method, route.path))
-        else:
-            access = attributes.of_target(request.method, target, request.query)
-            self._routes.check(target.cluster, target.view, user, access)
+        route, _, access, user = self._enter(request, trail)
+        self._routes.check(route.cluster, route.view, user, access)
         return user
 
     async def _dispatch_later(self, request: Request, trail: Trail | None) -> Answer:
@@ -159,14 +157,17 @@ class Hub:
         return answer
 
     def _dispatch(self, request: Request, trail: Trail | None) -> Answer | Awaitable[Answer]:
-        route, target, user = self._enter(request, trail)
+        route, target, access, user = self._enter(request, trail)
         if trail is not None:
             self.audit.receive(trail)
+        self._routes.check(route.cluster, route.view, user, access)
+        if trail is not None:
+            trail.authorized = True
         if target is None:
-            return self._document(request, route, user, trail)
-        return self._resource(request, target, user, trail)
+            return self._document(request, route)
+        return self._resource(request, target, access.verb, user, trail)
 
-    def _enter(self, request: Request, trail: Trail | None) -> tuple[RequestRoute, Target | None, User]:
+    def _enter(self, request: Request, trail: Trail | None) -> tuple[RequestRoute, Target | None, Attributes, User]:
         """Authenticate, and find the target.  Without a target the path is that of a document."""
         sender = self._authenticator.user_of(request)
         if trail is not None:
@@ -176,10 +177,10 @@ class Hub:
         requested = route
         if route.view:
             route, user = self._routes.enter(route, user)
-        target = target_of(*route)
+        target, access = attributes.requested(request.method, *route, request.query)
         if trail is not None:
             trail.user, trail.route = user, requested
-        return route, target, user
+        return route, target, access, user
 
     # --- streams ----------------------------------------------------------------------------------
 
@@ -194,13 +195,12 @@ class Hub:
         """Raises ApiError.  `opened`: the route at the first call."""
         sender = self._authenticator.user_of(request)
         requested = self._routes.route(request.path, sender)
-        route, target, user = self._enter(request, None)
+        route, target, access, user = self._enter(request, None)
         if not opened:
             opened.append(route)
         if target is None or route != opened[0]:
             raise unauthorized()
-        access = attributes.of_target(request.method, target, request.query)
-        self._routes.check(target.cluster, target.view, user, access)
+        self._routes.check(route.cluster, route.view, user, access)
         validity = self._authenticator.validity(request)
         depends_on = {*validity.depends_on, *self._routes.depends_on(requested, user, access)}
         if user is not sender:
@@ -211,12 +211,8 @@ class Hub:
     # --- resources --------------------------------------------------------------------------------
 
     def _resource(
-        self, request: Request, target: Target, user: User, trail: Trail | None
+        self, request: Request, target: Target, access_verb: str, user: User, trail: Trail | None
     ) -> Answer | Awaitable[Answer]:
-        access = attributes.of_target(request.method, target, request.query)
-        self._routes.check(target.cluster, target.view, user, access)
-        if trail is not None:
-            trail.authorized = True
         kind = self._kinds.find(target)
         if kind is None:
             if target.view or (target.group and not self._kinds.builtin.catalog.is_builtin(target.group)):
@@ -225,9 +221,7 @@ class Hub:
         call = Call(request, target, kind, user, self._tools, trail)
         if trail is not None:
             trail.definition = kind.resource.definition
-        verb = VERBS.get((request.method, bool(target.name)))
-        if access.verb == "watch":
-            verb = "watch"
+        verb = "watch" if access_verb == "watch" else VERBS.get((request.method, bool(target.name)))
         return self._deprecated(call, verb) if kind.resource.deprecated else self._dispatcher.dispatch(call, verb)
 
     def _deprecated(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
@@ -246,11 +240,8 @@ class Hub:
 
     # --- documents --------------------------------------------------------------------------------
 
-    def _document(self, request: Request, route: RequestRoute, user: User, trail: Trail | None) -> Answer:
+    def _document(self, request: Request, route: RequestRoute) -> Answer:
         cluster, path, view = route
-        self._routes.check(cluster, view, user, attributes.of_path(request.method, path))
-        if trail is not None:
-            trail.authorized = True
         match first_part(path):
             case "healthz" | "livez" | "readyz":
                 return self._health(request, path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from farflung.hub.request.target import Target, is_true, parse_query
+from farflung.hub.request.target import Target, is_true, parse_query, target_of
 from farflung.hub.request.user import User
+from farflung.lib.memory import remember
 from farflung.machinery import names
 from farflung.machinery.errors import ApiError
 from farflung.machinery.selectors import parse_fields
@@ -48,6 +49,13 @@ class Authorization(Protocol):
 
     def depends_on(self, cluster: str, attributes: Attributes) -> Iterator[str]:
         """The keys and prefixes of the objects on which decisions depend."""
+
+
+@remember(8192)
+def requested(method: str, cluster: str, path: str, view: str, query: str) -> tuple[Target | None, Attributes]:
+    """The target of a route, if it is a resource, and what an authorizer decides about."""
+    target = target_of(cluster, path, view)
+    return target, of_path(method, path) if target is None else of_target(method, target, query)
 
 
 def of_path(method: str, path: str) -> Attributes:
