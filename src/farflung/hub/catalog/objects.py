@@ -58,7 +58,8 @@ def prefix(resource: Resource, cluster: str, namespace: str = "") -> str:
 
 
 def key(resource: Resource, cluster: str, namespace: str, name: str) -> str:
-    return prefix(resource, cluster, namespace) + name
+    start = resource.storage_prefix
+    return f"{start}{cluster}/{namespace}/{name}" if namespace else f"{start}{cluster}/{name}"
 
 
 def namespace_key(cluster: str, name: str) -> str:

@@ -101,7 +101,7 @@ class Call:
 
     @property
     def query(self) -> Query:
-        return parse_query(self.request.query)
+        return parse_query(self.request.query) if self.request.query else {}
 
     @property
     def store(self) -> Store:
@@ -109,7 +109,8 @@ class Call:
 
     @property
     def key(self) -> str:
-        return self.key_of(self.target.name)
+        target = self.target
+        return objects.key(self.kind.resource, target.cluster, target.namespace, target.name)
 
     @property
     def prefix(self) -> str:

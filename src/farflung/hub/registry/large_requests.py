@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
-from farflung.http.messages import Answer, Request
+from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, Shape
 from farflung.hub.registry.bodies import media_type
 from farflung.hub.registry.call import Call, Handler, Tools
 from farflung.hub.registry.pipeline import STEPS, Stage, Write, check_open
-from farflung.hub.registry.respond import negotiated
 from farflung.hub.registry.storage_limits import check_room
 from farflung.hub.request import media_types
 from farflung.hub.request.attributes import Attributes, Authorization, Decision
 from farflung.hub.request.audit import Trail
+from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import WriteOptions
 from farflung.hub.request.target import Target
 from farflung.hub.request.user import User
@@ -66,12 +66,10 @@ def is_large(call: Call) -> bool:
     return entry is not None and len(entry.value) > LARGE
 
 
-def is_long_read(call: Call) -> bool:
-    """Whether encoding the object that the path names would hold the event loop."""
-    entry = call.store.get(call.key)
-    if entry is None or len(entry.value) <= LARGE_TEXT:
+def is_long_read(call: Call, representation: Representation, entry: Entry) -> bool:
+    """Whether encoding an object would hold the event loop."""
+    if len(entry.value) <= LARGE_TEXT:
         return False
-    representation = negotiated(call, many=False)
     if representation.media != "json":
         return True
     return len(entry.value) > LARGE_READ and bool(representation.as_ or not call.kind.is_plain(entry))
@@ -316,7 +314,7 @@ def answer_in_worker(ask: Ask, handler: Handler, message: SentRequest) -> Answer
 
 async def answered(handler: Handler, call: Call) -> Answer:
     answer = handler(call)
-    return await answer if asyncio.iscoroutine(answer) else cast(Answer, answer)
+    return answer if isinstance(answer, Response | Stream) else await answer
 
 
 def made(make: Callable[[], Kind]) -> Kind:

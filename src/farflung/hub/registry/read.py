@@ -15,6 +15,7 @@ from farflung.hub.catalog import objects
 from farflung.hub.catalog.objects import EVERY_CLUSTER, ObjectSelection, decode
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
+from farflung.hub.registry.large_requests import compute_beside, is_long_read
 from farflung.hub.registry.snapshots import SELECTED, selected
 from farflung.hub.request.negotiation import Representation
 from farflung.hub.request.options import ListRequestOptions, list_options, revision_of
@@ -23,12 +24,19 @@ from farflung.machinery.selectors import FieldSelector, FieldTerm, parse_fields,
 from farflung.store.base import Compacted, Entry, FutureRevision, Page, Revision
 
 
-def get(call: Call) -> Response:
+def get(call: Call) -> Response | Awaitable[Answer]:
     representation = respond.negotiated(call, many=False)
-    wanted = call.query.get("resourceVersion", "")
-    if wanted:
+    if call.request.query and (wanted := call.query.get("resourceVersion", "")):
         _check_not_future(revision_of(wanted), call)
-    return respond.with_entry(call, representation, call.found())
+    entry = call.found()
+    if is_long_read(call, representation, entry):
+        return compute_beside(call, get_here)
+    return respond.with_entry(call, representation, entry)
+
+
+def get_here(call: Call) -> Response:
+    """In this turn of the event loop, or in this worker."""
+    return respond.with_entry(call, respond.negotiated(call, many=False), call.found())
 
 
 async def get_made(call: Call, made: Awaitable[Obj]) -> Response:

@@ -139,8 +139,6 @@ def computed(call: Call, verb: str, handler: Handler) -> Answer | Awaitable[Answ
     """The answer of a handler.  What takes longer than a turn of the event loop is computed in a worker process."""
     if verb in WRITES:
         return large_requests.compute(call, handler)
-    if verb == "get" and large_requests.is_long_read(call):
-        return large_requests.compute_beside(call, handler)
     return handler(call)
 
 
