@@ -77,7 +77,7 @@ async def insert(write: Write) -> Entry:
             if write.options.dry_run:
                 return Entry(key, objects.without_revision(call.kind.encode(write.new)), 0)
             value = call.kind.encode(write.new)
-            check_room(call, key, len(value))
+            check_room(call, key, len(value), None)
             try:
                 return await call.store.put(key, value, expect=ABSENT)
             except Conflict:

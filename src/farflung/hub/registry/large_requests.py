@@ -84,7 +84,8 @@ async def compute_here(call: Call, handler: Handler) -> Answer:
     """In this turn of the event loop, as far as the allowance permits; otherwise again, in a worker."""
     token = ALLOWANCE.set(TurnAllowance())
     try:
-        return await answered(handler, call)
+        answer = handler(call)
+        return answer if isinstance(answer, Response | Stream) else await answer
     except TurnOver:
         pass  # nothing is written yet
     finally:
@@ -201,7 +202,7 @@ class LargeRequest:
 
     async def put(self, key: str, value: bytes, expect: Revision) -> Revision:
         call = self._call
-        check_room(call, key, len(value))
+        check_room(call, key, len(value), call.store.get(key))
         if key == call.key_of(objects.name_in(key)[1]):
             call.check_current()
             if expect == ABSENT:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.registry.call import Call
 from farflung.hub.request.user import is_administrator
 from farflung.machinery.errors import ApiError, forbidden
+from farflung.store.base import Entry
 
 CONTROLLERS: Final = "system:kube-controller-manager"  #: of the hub: they delete, and create what every namespace has
 
 
-def check_room(call: Call, key: str, size: int) -> None:
+def check_room(call: Call, key: str, size: int, before: Entry | None) -> None:
     """Raises 403 if an object of this size does not fit into its logical cluster.  Concurrent writes may exceed a limit
-    by their number."""
+    by their number.  `before`: the object that it replaces."""
     limits = call.tools.storage_limits
     if call.user.name == CONTROLLERS and is_administrator(call.user):
         return
-    present = call.store.get(key)
-    grown = size - (0 if present is None else len(present.value))
-    used = call.store.amount(cluster_in(key))
-    if present is None and used.keys >= limits.objects:
+    grown = size - (0 if before is None else len(before.value))
+    used = call.store.amount(call.target.cluster)
+    if before is None and used.keys >= limits.objects:
         raise exceeded(call, key, "objects", 1, used.keys, limits.objects)
     if grown > 0 and used.size + grown > limits.size:
         raise exceeded(call, key, "bytes", grown, used.size, limits.size)

@@ -148,7 +148,7 @@ async def replace(call: Call, entry: Entry, new: Obj, *, dry_run: bool) -> Entry
         return Entry(entry.key, value, entry.revision)
     call.check_current()
     if not is_released(call, new):
-        check_room(call, entry.key, len(value))
+        check_room(call, entry.key, len(value), entry)
         return await call.store.put(entry.key, value, expect=entry.revision)
     revision = await call.store.delete(entry.key, expect=entry.revision)
     return Entry(entry.key, objects.stamp(value, revision), revision)
