@@ -203,8 +203,12 @@ async def test_placements_tell_where_they_lead_and_what_came_of_it_to_who_wants_
     answer = await hub.request("PUT", f"{collection('EdgePlacement')}/p/status", {**made, "status": status})
     assert answer.status == 200
     table = (await hub.request("GET", collection("EdgePlacement"), accept=TABLE)).json
-    assert [one["name"] for one in table["columnDefinitions"] if not one["priority"]] == ["Name", "Age"]
-    assert table["rows"][0]["cells"][1:-1] == [3, "False", "NoDestinations", "False"]
+    assert [one["name"] for one in table["columnDefinitions"] if not one["priority"]] == [
+        "Name",
+        "Ready",
+        "Age",
+    ]
+    assert table["rows"][0]["cells"][1:-1] == [3, None, "False", "NoDestinations", "False"]
 
 
 async def test_the_old_way_to_tell_a_syncer_is_accepted(hub: LocalHub) -> None:

@@ -17,6 +17,7 @@ from farflung.apis.edge.names import EDGE_PLACEMENTS
 from farflung.apis.kcp.names import LOCATIONS, SYNC_TARGETS
 from farflung.apis.names import Collection
 from farflung.cli.main import main
+from farflung.controllers.edge_scheduler.decide import NOTHING_SELECTED
 
 BINDINGS = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
 RESOURCE = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
@@ -50,8 +51,9 @@ def test_a_placement_is_planned_made_and_explained(workspaces: HubProcess, web: 
     file.write_text(yaml.safe_dump(placement("p", PROD)))
 
     code, output, _ = run(kubeconfig, "plan", "-f", str(file), *here, "--detailed-exitcode")
-    head, line, summary, _, where, told, *_ = output.splitlines()
-    assert (code, head, summary) == (2, "EdgePlacement p (new)", "1 added, 0 removed, 0 unchanged")
+    head, line, warning, summary, _, where, told, *_ = output.splitlines()
+    assert warning == f"warning: {NOTHING_SELECTED}"
+    assert (code, head, summary) == (2, "EdgePlacement p (new)", "1 added, 0 removed, 0 unchanged; 0 objects selected")
     assert line.split()[::3] == ["+", "prod"]
     assert (where, told) == ("1 destination: prod/prod", "~ syncerconfigs.edge.kcp.io the-one")
 
@@ -72,7 +74,7 @@ def test_a_placement_is_planned_made_and_explained(workspaces: HubProcess, web: 
     both = yaml.safe_dump(placement("p", PROD, {"matchLabels": {"env": "dev"}})).encode()
     code, output, _ = run(kubeconfig, "plan", "-f", "-", *here, stdin=both)
     assert code == 0
-    assert "1 added, 0 removed, 1 unchanged" in output.splitlines()
+    assert "1 added, 0 removed, 1 unchanged; 0 objects selected" in output.splitlines()
     code, output, _ = run(kubeconfig, "explain", "placement", "p", *here, "--location", "dev")
     assert code == 0
     assert 'no: spec.locationSelectors[0]: the label env of the Location is "dev", not "prod"' in output

@@ -30,7 +30,7 @@ def test_definitions_and_placements_are_created_explained_and_deleted(kubectl: K
             == "edgeplacement.edge.kcp.io/all2all created\n"
         )
         assert kubectl(f"apply -f {samples / 'edgeplacement_dev.yaml'}") == "edgeplacement.edge.kcp.io/dev created\n"
-        assert kubectl.table("get epl") == [["NAME", "AGE"], ["all2all", "AGE"], ["dev", "AGE"]]
+        assert kubectl.table("get epl") == [["NAME", "READY", "AGE"], ["all2all", "AGE"], ["dev", "AGE"]]
         assert kubectl.value("epl all2all", ".spec.locationSelectors") == "[{}]"
         assert "Their names" in kubectl("explain edgeplacement.spec.upsync.names")
     finally:

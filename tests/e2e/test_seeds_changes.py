@@ -149,14 +149,11 @@ spec:
   locationSelectors: 7
 EOF
 spec.locationSelectors: Invalid value: "integer": spec.locationSelectors in body must be of type array: "integer"
-$ kubectl get edgeplacements,sps
-NAME                                AGE
-edgeplacement.edge.kcp.io/dev       71s
-edgeplacement.edge.kcp.io/nothing   1s
-
-NAME                                       AGE
-singleplacementslice.edge.kcp.io/dev       9s
-singleplacementslice.edge.kcp.io/nothing   1s
+$ kubectl get edgeplacements,sps -o name
+edgeplacement.edge.kcp.io/dev
+edgeplacement.edge.kcp.io/nothing
+singleplacementslice.edge.kcp.io/dev
+singleplacementslice.edge.kcp.io/nothing
 """
 
 

@@ -36,14 +36,12 @@ default       Active   32m
 $ kubectl get deployments -A
 NAMESPACE     NAME      READY   UP-TO-DATE   AVAILABLE   AGE
 commonstuff   commond   0/0     0            0           6m44s
-$ kubectl get edgeplacements
-NAME               AGE
-edge-placement-c   1s
+$ kubectl get edgeplacements -o name
+edgeplacement.edge.kcp.io/edge-placement-c
 $ kubectl ws root:my-org:wmw-s
 Current workspace is "root:my-org:wmw-s".
-$ kubectl get edgeplacements
-NAME               AGE
-edge-placement-s   1s
+$ kubectl get edgeplacements -o name
+edgeplacement.edge.kcp.io/edge-placement-s
 """
 COMMON_RESOLVED = """\
 $ kubectl ws root:my-org:wmw-c

@@ -31,7 +31,7 @@ customresourcedefinition.apiextensions.k8s.io/syncerconfigs.edge.kcp.io created
 EXPORTS = """\
 apiexport.apis.kcp.io/edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-b43b2f81.customizers.edge.kcp.io created
-apiresourceschema.apis.kcp.io/v1alpha1-ff40c2e2.edgeplacements.edge.kcp.io created
+apiresourceschema.apis.kcp.io/v1alpha1-2bd60692.edgeplacements.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-e7e5e8ef.edgesyncconfigs.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-c501875a.singleplacementslices.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-34da9fe5.statuscollectors.edge.kcp.io created
@@ -159,10 +159,9 @@ $ kubectl get sps
 NAME      AGE
 all2all   6s
 dev       3s
-$ kubectl get edgeplacements
-NAME      AGE
-all2all   6s
-dev       3s
+$ kubectl get edgeplacements -o name
+edgeplacement.edge.kcp.io/all2all
+edgeplacement.edge.kcp.io/dev
 $ kubectl get edgeplacement all2all -o yaml
 apiVersion: edge.kcp.io/v1alpha1
 kind: EdgePlacement
@@ -268,10 +267,9 @@ metadata:
   uid: 45ec86d7-bdf8-4c2d-bc02-087073a1ac17
 """
 PLACED = """\
-$ kubectl get edgeplacements
-NAME     AGE
-dev      1s
-test-1   1s
+$ kubectl get edgeplacements -o name
+edgeplacement.edge.kcp.io/dev
+edgeplacement.edge.kcp.io/test-1
 """
 
 

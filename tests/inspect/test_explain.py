@@ -13,6 +13,7 @@ from farflung.apis.kcp.names import SYNC_TARGETS
 from farflung.cli.explain_output import printed
 from farflung.client.errors import Forbidden
 from farflung.client.rest import Client
+from farflung.controllers.edge_scheduler.decide import NOTHING_SELECTED
 from farflung.inspect.explain import explain
 from farflung.inspect.hub import HiddenError
 from farflung.inspect.results import InspectError, as_document
@@ -20,6 +21,7 @@ from farflung.machinery.errors import Obj
 
 ENTER = {"nonResourceURLs": ["/"], "verbs": ["access"]}
 PROD = {"matchLabels": {"env": "prod"}}
+COUNTED = {"status": {"matchingLocationCount": 0, "selectedObjectCount": 0}}
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 
 
@@ -59,6 +61,19 @@ async def test_every_location_is_chosen_or_has_a_reason() -> None:
         "Slices now: 1 destination in 1 slice; up to date",
     ]
     assert hub.transport.writes == []
+
+
+async def test_a_placement_that_selects_no_object_says_so() -> None:
+    hub = await furnished()
+    await hub.place(placement("p", PROD))
+    await hub.client.patch(EDGE_PLACEMENTS, "p", COUNTED, subresource="status")
+    await hub.schedule()
+    answer = await explain(hub.asked, "p")
+    assert as_document(answer)["summary"]["selected"] == 0
+    assert printed(answer, "table").splitlines()[-3:-1] == [
+        "Status now: Ready=False (NothingSelected), 1 matching, 0 objects selected, of generation 1; up to date",
+        f"Problem now: NothingSelected: {NOTHING_SELECTED}",
+    ]
 
 
 async def test_a_reason_that_is_said_of_the_only_target_is_not_said_twice() -> None:
@@ -193,6 +208,7 @@ async def test_a_placement_that_cannot_be_understood_names_the_path() -> None:
     assert lines[1:] == [
         "Author of the spec: kcp-admin",
         "Status now: Ready=False (InvalidSpec), 0 matching, of generation 1; up to date",
+        f"Problem now: InvalidSpec: {problem}",
         "Slices now: <none>; up to date",
     ]
 
@@ -271,7 +287,7 @@ async def test_locations_that_the_author_may_not_use_are_left_out() -> None:
         ("dev", False, True, "the author may not place on it"),
         ("prod", False, True, "the author may not place on it"),
     ]
-    assert printed(answer, "table").splitlines()[-4:-1] == [
+    assert printed(answer, "table").splitlines()[-5:-2] == [
         "EdgePlacement p: 0 of 2 Locations chosen, 0 matching, 2 left out; 0 destinations.",
         "Author of the spec: somebody",
         "Status now: Ready=False (PlacingNotAllowed), 0 matching, of generation 1; up to date",

@@ -89,8 +89,8 @@ async def test_what_is_not_well_is_listed_and_the_rest_counted() -> None:
         "  guilder   root:places   guilder     stale   14m     11/12     1 object failing",
         "  florin    root:places   florin      ready   10s     7/7       <none>",
         "1 placement: none with problems",
-        "  NAME   WORKSPACE   PROBLEM   MESSAGE",
-        "  p      root:web    <none>",
+        "  NAME   WORKSPACE   OBJECTS   PROBLEM   MESSAGE",
+        "  p      root:web    ?         <none>",
     ]
 
 
@@ -99,7 +99,7 @@ async def test_a_withdrawal_that_is_held_comes_with_the_command_that_confirms_it
     await hub.told("p", READY, HELD)
     lines = await shown(asked(hub))
     at = lines.index("1 placement: 1 with problems, 1 withdrawal held")
-    assert lines[at + 2].split(maxsplit=3)[:3] == ["p", "root:web", "WithdrawalHeld"]
+    assert lines[at + 2].split(maxsplit=4)[:4] == ["p", "root:web", "?", "WithdrawalHeld"]
     assert lines[at + 3] == (
         f"  To confirm the withdrawal of p: kubectl --server={SERVER}/clusters/root:web annotate --overwrite "
         "edgeplacement p edge.kcp.io/confirm-withdrawal=1/12"
@@ -149,9 +149,10 @@ async def test_one_workspace_alone_is_shown_if_somebody_asks_for_it() -> None:
     assert places[-1] == "No placements in this workspace."
     web = await shown(asked(hub, "root:web"), only=True)
     assert web[1:3] == ["No edges in this workspace.", "2 placements: 1 with problems"]
-    assert web[-1].split(maxsplit=3) == [
+    assert web[-1].split(maxsplit=4) == [
         "q",
         "root:web",
+        "?",
         "NotLookedAt",
         "the scheduler has not processed it yet; is it running?",
     ]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from farflung.apis.edge.names import EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES
 from farflung.apis.names import LAST_APPLIED
 from farflung.cli.plan_output import printed
+from farflung.controllers.edge_scheduler.decide import NOTHING_SELECTED
 from farflung.inspect.manifests import Manifest
 from farflung.inspect.plan import Plan, applied, check, plan
 from farflung.inspect.results import InspectError, as_document
@@ -45,7 +46,8 @@ async def test_all_destinations_of_a_new_placement_are_added() -> None:
         "EdgePlacement p (new)",
         "+ C   dev    dev",
         "+ C   prod   prod",
-        "2 added, 0 removed, 0 unchanged",
+        f"warning: {NOTHING_SELECTED}",
+        "2 added, 0 removed, 0 unchanged; 0 objects selected",
         "",
         "2 destinations: dev/dev, prod/prod",
         "~ syncerconfigs.edge.kcp.io the-one",
@@ -73,7 +75,11 @@ async def test_what_stays_is_counted_and_shown_on_demand() -> None:
     await hub.schedule()
     answer = await planned(hub, placement("p", PROD))
     assert not answer.is_change
-    assert shown(hub, answer) == ["EdgePlacement p (unchanged)", "0 added, 0 removed, 1 unchanged"]
+    assert shown(hub, answer) == [
+        "EdgePlacement p (unchanged)",
+        f"warning: {NOTHING_SELECTED}",
+        "0 added, 0 removed, 1 unchanged; 0 objects selected",
+    ]
     assert shown(hub, answer, verbose=True)[1] == "  C   prod   prod"
 
 

@@ -77,7 +77,9 @@ async def test_a_new_placement_brings_what_it_selects_and_what_that_needs() -> N
         await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "3"}))
         await one.at_rest()
         answer = await planned(one, placement(namespaceSelector=PROD))
-        assert shown(answer)[5:] == [
+        assert shown(answer)[3:] == [
+            "2 added, 0 removed, 0 unchanged; 1 object selected",
+            "",
             "2 destinations: florin/florin, guilder/guilder",
             "~ syncerconfigs.edge.kcp.io the-one",
             "    spec.namespaceScope.namespaces: shop added",
@@ -143,6 +145,20 @@ async def test_what_an_object_is_that_is_new_unchanged_or_goes_nowhere() -> None
             len(obj["goesTo"]) for obj in as_document(await planned(one, namespace("shop", env="prod")))["objects"]
         ] == [2]
         assert shown(answer)[-1] == "+ configmaps shop/fresh"
+
+
+async def test_an_object_of_a_placement_without_destinations_is_not_placed_and_names_the_placement() -> None:
+    async with shop() as one:
+        nowhere = placement("q", locationSelectors=[{"matchLabels": {"env": "moon"}}], namespaceSelector=MINE)
+        answer = await planned(one, nowhere, namespace("mine", mine="yes"), config_map("a", {}, namespace="mine"))
+        lines = shown(answer)
+        assert lines[:3] == [
+            "EdgePlacement q (new)",
+            "warning: no destination: no Location matches",
+            "0 added, 0 removed, 0 unchanged; 1 object selected",
+        ]
+        why = "not placed: EdgePlacement q selects it, and has no destinations (farflung explain placement q)"
+        assert lines.count(why) == 2
 
 
 async def test_of_a_secret_only_keys_are_shown() -> None:

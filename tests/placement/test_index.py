@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.placement.index import ConfigKey, CopyKey, ObjectIndex, PlacementIndex, ServedKinds
+from farflung.placement.index import ConfigKey, CopyKey, ObjectIndex, PlacementIndex, SelectionKey, ServedKinds
 from farflung.placement.names import DEFINITIONS, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.select import WorkloadSelector, parse_workload_selector
 from farflung.placement.types import CopyDestination, ObservedObject
@@ -128,6 +128,9 @@ class Twin:
             if mailbox in self.places.get(key, {}) and part in self.parts(key)
         ]
 
+    def counts(self) -> dict[PlacementKey, int]:
+        return {key: len(self.selected(key)) for key in self.whats}
+
     def copies(self) -> dict[CopyKey, Any]:
         """All that decides about a copy."""
         found = {CopyKey(mailbox, part): self.wanted(mailbox, part) for mailbox in MAILBOXES for part in PARTS}
@@ -152,7 +155,7 @@ class Twin:
 def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[Any]) -> None:
     world, twin = ObjectIndex(), Twin()
     engine = PlacementIndex(world, ServedKinds({}))
-    copies, configs = twin.copies(), twin.configs()
+    copies, configs, counts = twin.copies(), twin.configs(), twin.counts()
     for what, *how in [*BEGINNING, *steps]:
         keys: set[Any]
         match what:
@@ -177,7 +180,10 @@ def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[An
         after, config = twin.copies(), twin.configs()
         assert {copy for copy in {*copies, *after} if copies.get(copy) != after.get(copy)} <= keys
         assert {one for one in {*configs, *config} if configs.get(one) != config.get(one)} <= keys
-        copies, configs = after, config
+        count = twin.counts()
+        recounted = {SelectionKey(key) for key in {*counts, *count} if counts.get(key, 0) != count.get(key, 0)}
+        assert recounted <= keys
+        copies, configs, counts = after, config, count
         for mailbox in MAILBOXES:
             for part in PARTS:
                 assert [tuple(one) for one in engine.reasons(mailbox, part)] == twin.wanted(mailbox, part)

@@ -100,7 +100,7 @@ customresourcedefinition.apiextensions.k8s.io/syncerconfigs.edge.kcp.io created
 $ kubectl create -f config/exports
 apiexport.apis.kcp.io/edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-b43b2f81.customizers.edge.kcp.io created
-apiresourceschema.apis.kcp.io/v1alpha1-ff40c2e2.edgeplacements.edge.kcp.io created
+apiresourceschema.apis.kcp.io/v1alpha1-2bd60692.edgeplacements.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-e7e5e8ef.edgesyncconfigs.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-c501875a.singleplacementslices.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-34da9fe5.statuscollectors.edge.kcp.io created

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from farflung.apis.edge.names import WORKLOAD_PROJECTED
+from farflung.apis.edge.names import SELECTED_COUNT, WORKLOAD_PROJECTED
 from farflung.cli.output import NONE, pairs, printer, table
 from farflung.controllers.edge_scheduler.decide import READY
 from farflung.inspect.explain import (
@@ -21,6 +21,7 @@ from farflung.inspect.explain import (
 from farflung.lib.words import count
 from farflung.placement.names import GroupResource, Part
 
+PROBLEMS: Final = {READY: "Problem", WORKLOAD_PROJECTED: "Copies"}  #: words for conditions that are False
 BEHIND: Final = "the scheduler is behind or not running"
 
 
@@ -108,8 +109,8 @@ def _now(now: WrittenState) -> Iterator[str]:
         return
     yield f"Status now: {_status(now.status)}{_describe_state(now.status_is_current)}"
     for one in now.status.get("conditions") or ():
-        if one.get("type") == WORKLOAD_PROJECTED and one.get("status") == "False":
-            yield f"Copies now: {one.get('reason', '')}: {one.get('message', '')}"
+        if one.get("status") == "False" and one.get("type") in PROBLEMS:
+            yield f"{PROBLEMS[one['type']]} now: {one.get('reason', '')}: {one.get('message', '')}"
     destinations = sum(one.destinations for one in now.slices)
     slices = f"{count(destinations, 'destination')} in {count(len(now.slices), 'slice')}"
     yield f"Slices now: {slices if now.slices else NONE}{_describe_state(now.slices_are_current)}"
@@ -122,8 +123,9 @@ def _status(status: Mapping[str, Any]) -> str:
     conditions = [one for one in status.get("conditions") or () if one.get("type") == READY]
     ready = conditions[0] if conditions else {}
     words = [f"Ready={ready.get('status', 'Unknown')}", *([f"({ready['reason']})"] if ready.get("reason") else [])]
-    matching = f"{status.get('matchingLocationCount', 0)} matching, of generation {status.get('specGeneration', 0)}"
-    return f"{' '.join(words)}, {matching}"
+    matching = f"{status.get('matchingLocationCount', 0)} matching"
+    selected = "" if SELECTED_COUNT not in status else f", {count(status[SELECTED_COUNT], 'object')} selected"
+    return f"{' '.join(words)}, {matching}{selected}, of generation {status.get('specGeneration', 0)}"
 
 
 def _describe_state(current: bool) -> str:

@@ -49,8 +49,10 @@ def _placement(one: PlannedPlacement, verbose: bool) -> Iterator[str]:
     yield f"{head} ({one.spec})"
     yield from changes(("+", added), ("-", removed), (" ", unchanged if verbose else ()))
     if one.warning:
-        yield f"warning: {one.warning}"
-    yield f"{len(added)} added, {len(removed)} removed, {len(unchanged)} unchanged"
+        nowhere = "" if added or unchanged else "no destination: "
+        yield f"warning: {nowhere}{one.warning}"
+    selected = "" if one.spec == GONE else f"; {count(one.selected or 0, 'object')} selected"
+    yield f"{len(added)} added, {len(removed)} removed, {len(unchanged)} unchanged{selected}"
 
 
 def _object(one: PlannedObject) -> Iterator[str]:
@@ -63,7 +65,20 @@ def _object(one: PlannedObject) -> Iterator[str]:
         yield from _machine(one.decision)
     number = len(one.goes_to or ())
     if one.spec != GONE and (number or one.decision is UNSET):
-        yield f"placed on {count(number, 'destination')}" if number else "not placed: no EdgePlacement selects it"
+        yield (
+            f"placed on {count(number, 'destination')}" if number else f"not placed: {_unplaced(one.selected_by or [])}"
+        )
+
+
+def _unplaced(selected_by: list[str]) -> str:
+    if not selected_by:
+        return "no EdgePlacement selects it"
+    names = named(selected_by, NAMED)
+    if len(selected_by) == 1:
+        return f"EdgePlacement {names} selects it, and has no destinations (farflung explain placement {names})"
+    return (
+        f"the EdgePlacements {names} select it, and have no destinations (farflung explain placement {selected_by[0]})"
+    )
 
 
 def copied(destinations: Iterable[PlannedDestination]) -> Iterator[list[str]]:

@@ -89,16 +89,17 @@ def _placements(answer: FleetStatus, everything: bool) -> Iterator[str]:
     yield f"{count(counts.all, 'placement')}: {counts.with_problems or 'none'} with problems{held}"
     most = None if everything else LISTED
     rows = (row for one in placements for row in _placement(one))
-    yield from _listed(["NAME", "WORKSPACE", "PROBLEM", "MESSAGE"], rows, most)
+    yield from _listed(["NAME", "WORKSPACE", "OBJECTS", "PROBLEM", "MESSAGE"], rows, most)
     for one in islice((one for one in placements if one.confirm_with), most):
         yield f"  To confirm the withdrawal of {one.name}: {one.confirm_with}"
 
 
 def _placement(one: PlacementHealth) -> Iterator[list[str]]:
+    head = [one.name, one.workspace, "?" if one.selected_objects is None else str(one.selected_objects)]
     for problem in one.problems:
-        yield [one.name, one.workspace, fields.line(problem.reason), fields.line(problem.message)]
+        yield [*head, fields.line(problem.reason), fields.line(problem.message)]
     if not one.problems:
-        yield [one.name, one.workspace, NONE, ""]
+        yield [*head, NONE, ""]
 
 
 def _summaries(answer: FleetStatus, now: datetime, everything: bool) -> Iterator[str]:

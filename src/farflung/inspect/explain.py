@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from farflung.apis.edge.authors import Author
-from farflung.apis.edge.names import PROJECTED
+from farflung.apis.edge.names import PROJECTED, SELECTED_COUNT
 from farflung.apis.names import Collection
 from farflung.client.discovery import discover
 from farflung.client.errors import Forbidden, NotFound
@@ -106,6 +106,7 @@ class PlacementSummary(Result, frozen=True):
     chosen: int
     left_out: int  #: Locations that match, and on which the author may not place
     destinations: int
+    selected: int | UnsetType  #: objects, as the translator counted them; unset: not yet
 
 
 class SliceSummary(Result, frozen=True):
@@ -259,6 +260,7 @@ class ExplainedPlacement:
             self.resolution.chosen,
             self.resolution.left_out,
             len(self.resolution.destinations),
+            (self._document.get("status") or {}).get(SELECTED_COUNT, UNSET),
         )
 
     def now(self) -> WrittenState:

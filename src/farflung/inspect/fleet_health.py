@@ -17,6 +17,7 @@ from farflung.apis.edge.names import (
     EDGE_PLACEMENTS,
     EDGE_REACHABLE,
     ORPHANS_PRESENT,
+    SELECTED_COUNT,
     STALE_AFTER,
     SUMMARY_PLACEMENT,
     WORKLOAD_PROJECTED,
@@ -249,6 +250,7 @@ class PlacementHealth(Result, frozen=True):
     name: str
     cluster: str
     matching_locations: int
+    selected_objects: int | None  #: None: not counted yet
     problems: list[ConditionProblem]
     confirmation: str  #: of a held withdrawal
     workspace: str = ""
@@ -303,6 +305,7 @@ def _placement(document: Obj) -> PlacementHealth:
         fields.name_of(document),
         fields.cluster_of(document),
         fields.number(document, "status", "matchingLocationCount"),
+        selected if isinstance(selected := fields.at(document, "status", SELECTED_COUNT), int) else None,
         problems,
         next((one[1] for one in held if one), ""),
     )

@@ -11,7 +11,7 @@ import orjson
 from farflung.machinery.errors import Obj
 from farflung.placement import project
 from farflung.placement.customize import Customizer, parse_customizer
-from farflung.placement.index import CopyKey, MailboxKey, ObjectIndex, PlacementIndex, ServedKinds, by_mailbox
+from farflung.placement.index import AffectedKey, CopyKey, ObjectIndex, PlacementIndex, ServedKinds, by_mailbox
 from farflung.placement.names import BINDINGS, DEFINITIONS, GroupResource, Part, PlacementKey, mailbox_name
 from farflung.placement.project import Desired, SourceObject, desired
 from farflung.placement.select import parse_workload_selector
@@ -52,7 +52,7 @@ class PlacementModel:
 
     # --- objects --------------------------------------------------------------------------------------
 
-    def put_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[MailboxKey]:
+    def put_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[AffectedKey]:
         """The affected keys."""
         before = self._world.remove(cluster, part) if after is None else self._world.put(cluster, part, after)
         keys = self.engine.object_changed(cluster, part, before, after)
@@ -60,7 +60,7 @@ class PlacementModel:
             keys |= self.engine.served_kinds_changed(cluster)
         return keys
 
-    def put_placement(self, key: PlacementKey, document: Obj | None) -> set[MailboxKey]:
+    def put_placement(self, key: PlacementKey, document: Obj | None) -> set[AffectedKey]:
         """None: deleted.  An invalid one changes nothing."""
         if document is None:
             self.placements.discard(key)
@@ -69,10 +69,10 @@ class PlacementModel:
         what = parse_workload_selector(document)
         return set() if what.problem else self.engine.put_placement(key, what)
 
-    def put_destinations(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[MailboxKey]:
+    def put_destinations(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[AffectedKey]:
         return self.engine.put_destinations(key, destinations_by_mailbox(destinations))
 
-    def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[MailboxKey]:
+    def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[AffectedKey]:
         """`name`: namespace/name."""
         self._customizers.pop((cluster, name), None)
         if document is not None:

@@ -15,7 +15,7 @@ import orjson
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from farflung.apis.edge.names import EDGE_PLACEMENTS
+from farflung.apis.edge.names import EDGE_PLACEMENTS, SELECTED_COUNT
 from farflung.apis.globalscheduler.names import GLOBALSCHEDULER_GROUP
 from farflung.apis.kcp.names import CLUSTER_ANNOTATION, COMPUTE
 from farflung.apis.names import LAST_APPLIED, NAMESPACES, Collection
@@ -49,6 +49,7 @@ class PlannedPlacement(Result, frozen=True):
     spec: str | UnsetType = UNSET  #: NEW, CHANGED, SAME or GONE
     matching: int | UnsetType = UNSET
     chosen: int | UnsetType = UNSET
+    selected: int | UnsetType = UNSET  #: objects
     added: list[DestinationEntry] | UnsetType = UNSET
     removed: list[DestinationEntry] | UnsetType = UNSET
     unchanged: list[DestinationEntry] | UnsetType = UNSET
@@ -64,6 +65,7 @@ class PlannedObject(Result, frozen=True):
     spec: str | UnsetType = UNSET
     decision: MachineDecision | UnsetType = UNSET  #: about virtual machines, Allocations and Clusters
     goes_to: list[str] | UnsetType = UNSET  #: mailboxes
+    selected_by: list[str] | UnsetType = UNSET  #: placements, also those without destinations
 
 
 class PlanSummary(Result, frozen=True):
@@ -137,13 +139,19 @@ async def plan(
     copies = CopyPlan(placement_model.locations_of(known.locations), hub.root, hub.provider, cluster)
     await copies.read(hub.workspace, served, cluster)
     rights, engine = ReviewedRights(hub), known.engine()
-    about_placements = [await _planned(hub, rights, engine, copies, one, delete=delete) for one in placements]
     dry_runs = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
+    about_placements = [await _planned(hub, rights, engine, copies, one, delete=delete) for one in placements]
     remarks = await _place_machines(hub, cluster, dry_runs, configured)
     destinations = await _destinations(copies)
-    objects = [replace(one.result, goes_to=copies.goes_to(one.part)) if one.part else one.result for one in dry_runs]
+    objects = [_with_destinations(one, copies) for one in dry_runs]
     found = [*rights.remarks, *sorted(set(copies.remarks)), *remarks]
     return _result(hub, about_placements, objects, destinations, found)
+
+
+def _with_destinations(one: ObjectDryRun, copies: CopyPlan) -> PlannedObject:
+    if one.part is None:
+        return one.result
+    return replace(one.result, goes_to=copies.goes_to(one.part), selected_by=copies.selected_by(one.part))
 
 
 def _needs_no_placements(served: ServedResources, wanted: Sequence[Manifest]) -> bool:
@@ -305,7 +313,7 @@ async def _deletion(hub: HubClient, copies: CopyPlan, manifest: Manifest) -> Pla
     await hub.workspace.delete(EDGE_PLACEMENTS, name)
     before = {one for obj in await slices_of(hub.workspace, name) for one in destinations_of(obj)}
     copies.place(name, None, ())
-    return PlannedPlacement(name, manifest.source, UNSET, GONE, 0, 0, [], entries(before), [])
+    return PlannedPlacement(name, manifest.source, UNSET, GONE, 0, 0, 0, [], entries(before), [])
 
 
 async def _change(
@@ -323,7 +331,8 @@ async def _change(
     before = {destination for obj in observed for destination in destinations_of(obj)}
     after = set(resolution.destinations)
     copies.place(placement.key.name, document, after)
-    status = decide.status(placement, resolution, None, "")
+    selected = copies.count_selected(placement.key.name)
+    status = decide.status(placement, resolution, {SELECTED_COUNT: selected}, "")
     ready = status["conditions"][0] if status else {}
     return PlannedPlacement(
         placement.key.name,
@@ -331,6 +340,7 @@ async def _change(
         spec=what,
         matching=resolution.matching,
         chosen=resolution.chosen,
+        selected=selected,
         added=entries(after - before),
         removed=entries(before - after),
         unchanged=entries(before & after),

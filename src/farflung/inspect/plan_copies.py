@@ -33,7 +33,7 @@ from farflung.inspect.results import Result
 from farflung.machinery.errors import Obj
 from farflung.placement import guard, project, types
 from farflung.placement.feeds import copied_kinds
-from farflung.placement.index import CopyKey, MailboxKey
+from farflung.placement.index import AffectedKey, CopyKey, SelectionKey
 from farflung.placement.names import FOREIGN, NAMESPACES, GroupResource, Part, PlacementKey
 from farflung.placement.project import Desired
 from farflung.placement.syncer_config import SyncerSpec
@@ -105,7 +105,7 @@ class CopyPlan:
         self._provider = provider
         self.cluster = cluster
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._affected: set[MailboxKey] = set()
+        self._affected: set[AffectedKey] = set()
         self._observed: dict[CopyKey, ObservedObject] = {}
         self._guessed = False  #: mailboxes are not visible: assume that they have what they should
         self._documents: dict[PlacementKey, Obj] = {}  #: after the change
@@ -177,6 +177,14 @@ class CopyPlan:
         pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.destinations(key))
         return sorted({mailbox for key, mailbox in pairs if engine.is_desired_by(key, mailbox, part)})
 
+    def selected_by(self, part: Part) -> list[str]:
+        """The placements of the workspace that select it or need it, also those without destinations."""
+        return sorted(key.name for key in self.after.engine.holders(part) if key.cluster == self.cluster)
+
+    def count_selected(self, name: str) -> int:
+        """The number of objects that a placement selects."""
+        return len(self.after.engine.selected(PlacementKey(self.cluster, name)))
+
     def destination(
         self, mailbox: str, copy_changes: list[CopyChange], syncer_config: list[SyncerConfigChange]
     ) -> PlannedDestination:
@@ -223,7 +231,7 @@ class CopyPlan:
 
     def changed_syncer_configs(self, copy_changes: dict[str, list[CopyChange]]) -> dict[str, list[SyncerConfigChange]]:
         """Changes of SyncerConfigs by mailbox.  Held copies stay in them."""
-        mailboxes = {one.mailbox for one in self._affected} | copy_changes.keys()
+        mailboxes = {one.mailbox for one in self._affected if not isinstance(one, SelectionKey)} | copy_changes.keys()
         found = {
             mailbox: self._changed_syncer_config(mailbox, copy_changes.get(mailbox, []))
             for mailbox in sorted(mailboxes)

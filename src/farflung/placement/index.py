@@ -79,7 +79,13 @@ class ConfigKey(NamedTuple):
     mailbox: str
 
 
-MailboxKey: TypeAlias = CopyKey | ConfigKey
+class SelectionKey(msgspec.Struct, frozen=True):
+    """A placement whose number of selected objects changed.  No tuple: it is unequal to other keys of the placement."""
+
+    placement: PlacementKey
+
+
+AffectedKey: TypeAlias = CopyKey | ConfigKey | SelectionKey
 
 
 def by_mailbox(pairs: Iterable[tuple[str, CopyDestination]]) -> dict[str, CopyDestination]:
@@ -203,7 +209,7 @@ class PlacementIndex:
 
     # --- placements -------------------------------------------------------------------------------
 
-    def put_placement(self, key: PlacementKey, workload: WorkloadSelector) -> set[MailboxKey]:
+    def put_placement(self, key: PlacementKey, workload: WorkloadSelector) -> set[AffectedKey]:
         placement = self._placements.setdefault(key, _Placement())
         before, placement.workload = placement.workload, workload
         self._in_cluster.setdefault(key.cluster, set()).add(key)
@@ -211,7 +217,7 @@ class PlacementIndex:
             return set()
         return self._select_all(key, placement) | _configs(placement)
 
-    def remove_placement(self, key: PlacementKey) -> set[MailboxKey]:
+    def remove_placement(self, key: PlacementKey) -> set[AffectedKey]:
         placement = self._placements.get(key)
         if placement is None or placement.workload is None:
             return set()
@@ -223,7 +229,7 @@ class PlacementIndex:
         self._forget(key, placement)
         return keys
 
-    def put_destinations(self, key: PlacementKey, destinations: Mapping[str, CopyDestination]) -> set[MailboxKey]:
+    def put_destinations(self, key: PlacementKey, destinations: Mapping[str, CopyDestination]) -> set[AffectedKey]:
         """Set the destinations of a placement, by mailbox."""
         placement = self._placements.setdefault(key, _Placement())
         before, placement.destinations = placement.destinations, dict(destinations)
@@ -236,7 +242,7 @@ class PlacementIndex:
                 if not self._at[mailbox]:
                     del self._at[mailbox]
         parts = placement.parts() if moved else set()
-        keys: set[MailboxKey] = {CopyKey(mailbox, part) for mailbox in moved for part in parts}
+        keys: set[AffectedKey] = {CopyKey(mailbox, part) for mailbox in moved for part in parts}
         keys |= {ConfigKey(mailbox) for mailbox in moved}
         self._forget(key, placement)
         return keys
@@ -246,8 +252,8 @@ class PlacementIndex:
         if placement.workload is None and not placement.destinations:
             del self._placements[key]
 
-    def _select_all(self, key: PlacementKey, placement: _Placement) -> set[MailboxKey]:
-        keys: set[MailboxKey] = set()
+    def _select_all(self, key: PlacementKey, placement: _Placement) -> set[AffectedKey]:
+        keys: set[AffectedKey] = set()
         parts = self._world.parts(key.cluster)
         for part in [part for part in placement.selected if part not in parts]:
             keys |= self._select(key, placement, part, None)
@@ -261,9 +267,9 @@ class PlacementIndex:
 
     def object_changed(
         self, cluster: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
-    ) -> set[MailboxKey]:
+    ) -> set[AffectedKey]:
         """`world` has `after` already."""
-        keys: set[MailboxKey] = set()
+        keys: set[AffectedKey] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
             keys |= self._select(key, placement, part, after)
@@ -276,9 +282,9 @@ class PlacementIndex:
                     keys |= self._select(key, placement, inside, self._world.get(cluster, inside))
         return keys
 
-    def served_kinds_changed(self, cluster: str) -> set[MailboxKey]:
+    def served_kinds_changed(self, cluster: str) -> set[AffectedKey]:
         """`offers` has the change already."""
-        keys: set[MailboxKey] = set()
+        keys: set[AffectedKey] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
             for kind in list(placement.kinds):
@@ -287,9 +293,9 @@ class PlacementIndex:
 
     def _select(
         self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None
-    ) -> set[MailboxKey]:
+    ) -> set[AffectedKey]:
         """Update the selection of one part."""
-        keys: set[MailboxKey] = set()
+        keys: set[AffectedKey] = set()
         if part.kind == NAMESPACES:
             labels = _labels(seen)
             workload = placement.workload
@@ -314,6 +320,7 @@ class PlacementIndex:
             if not placement.kinds[part.kind]:
                 del placement.kinds[part.kind]
             keys |= self._bind(key, placement, part.kind)
+            keys.add(SelectionKey(key))
         return keys
 
     def _chosen(
@@ -328,13 +335,13 @@ class PlacementIndex:
         namespace = self._world.get(key.cluster, Part(NAMESPACES, "", part.namespace)) if part.namespace else None
         return placement.workload.selects(part, seen.labels, _labels(namespace))
 
-    def _set_whole(self, key: PlacementKey, placement: _Placement, name: str, *, whole: bool) -> set[MailboxKey]:
+    def _set_whole(self, key: PlacementKey, placement: _Placement, name: str, *, whole: bool) -> set[AffectedKey]:
         if whole == (name in placement.whole):
             return set()
         (placement.whole.add if whole else placement.whole.discard)(name)
         return self._need(key, placement, Part(NAMESPACES, "", name), 1 if whole else -1) | _configs(placement)
 
-    def _bind(self, key: PlacementKey, placement: _Placement, kind: GroupResource) -> set[MailboxKey]:
+    def _bind(self, key: PlacementKey, placement: _Placement, kind: GroupResource) -> set[AffectedKey]:
         """Need the binding of a kind of the selected objects."""
         before = placement.bindings.pop(kind, None)
         after = self._offers.binding(key.cluster, kind) if kind in placement.kinds else None
@@ -345,7 +352,7 @@ class PlacementIndex:
         keys = self._need(key, placement, after, 1) if after is not None else set()
         return keys | self._need(key, placement, before, -1) if before is not None else keys
 
-    def _need(self, key: PlacementKey, placement: _Placement, part: Part, more: int) -> set[MailboxKey]:
+    def _need(self, key: PlacementKey, placement: _Placement, part: Part, more: int) -> set[AffectedKey]:
         placement.needed[part] += more
         if placement.needed[part] == 0:
             del placement.needed[part]
@@ -381,11 +388,11 @@ def _needs(part: Part) -> Iterator[Part]:
         yield Part(DEFINITIONS, "", f"{part.kind.resource}.{part.kind.group}")
 
 
-def _copies(placement: _Placement, part: Part) -> set[MailboxKey]:
+def _copies(placement: _Placement, part: Part) -> set[AffectedKey]:
     return {CopyKey(mailbox, part) for mailbox in placement.destinations}
 
 
-def _configs(placement: _Placement) -> set[MailboxKey]:
+def _configs(placement: _Placement) -> set[AffectedKey]:
     return {ConfigKey(mailbox) for mailbox in placement.destinations}
 
 

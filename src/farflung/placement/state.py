@@ -13,12 +13,13 @@ from farflung.placement import guard
 from farflung.placement.customize import Customizer
 from farflung.placement.guard import GuardedIndexes, Withdrawals
 from farflung.placement.index import (
+    AffectedKey,
     ConfigKey,
     CopyIndex,
     CopyKey,
-    MailboxKey,
     ObjectIndex,
     PlacementIndex,
+    SelectionKey,
     ServedKinds,
     by_mailbox,
     pending_since,
@@ -104,7 +105,7 @@ class StatusKey(NamedTuple):
 
 
 CONTAINER_KINDS: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: kinds whose deletion deletes other objects
-WorkKey: TypeAlias = CopyKey | ConfigKey | DiscoveryKey | StatusKey
+WorkKey: TypeAlias = CopyKey | ConfigKey | DiscoveryKey | SelectionKey | StatusKey
 PlacementMailbox: TypeAlias = tuple[PlacementKey, str]  #: a placement and one of its mailboxes
 
 
@@ -299,9 +300,17 @@ class PlacementState:
             return False
         if self.engine.workload(key) is None or not (self.engine.destinations(key) or self._own_slices(key)):
             return True
-        if self.keepers.family(key.cluster) is None:
-            return True
-        return not all(self._is_listed(source) for source in self.offers.of(key.cluster))
+        return self.keepers.family(key.cluster) is None or not self._lists_all(key.cluster)
+
+    def _lists_all(self, cluster: str) -> bool:
+        """Whether the informers of all kinds that a workspace serves have a list."""
+        return all(self._is_listed(source) for source in self.offers.of(cluster))
+
+    def selected_count(self, key: PlacementKey) -> int | None:
+        """The number of objects that a placement selects; None: not known yet."""
+        if self.engine.workload(key) is None or not self._lists_all(key.cluster):
+            return None
+        return len(self.engine.selected(key))
 
     # --- mailboxes, Locations, Customizers --------------------------------------------------------
 
@@ -396,9 +405,7 @@ class PlacementState:
 
     def is_occupied(self, copy: CopyKey, cluster: str) -> bool:
         """Whether the deletion of a namespace, definition or binding would delete other objects."""
-        if not all(self._is_listed(source) for source in self.offers.of(cluster)):
-            return True
-        return any(True for _ in self._within(copy, cluster))
+        return not self._lists_all(cluster) or any(True for _ in self._within(copy, cluster))
 
     def is_being_emptied(self, copy: CopyKey, cluster: str) -> bool:
         """Whether there are copies to delete in it first."""
@@ -428,7 +435,7 @@ class PlacementState:
                 return True
         return False
 
-    def _with_withdrawals(self, changed: set[MailboxKey]) -> set[WorkKey]:
+    def _with_withdrawals(self, changed: set[AffectedKey]) -> set[WorkKey]:
         """The changed copies, and the keys affected by their withdrawals."""
         affected: set[WorkKey] = set(changed)
         for one in changed if self._complete else ():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from farflung.apis.edge.authors import Author
 from farflung.controllers.edge_scheduler.decide import desired, plan, plan_status, status
 from farflung.placement.names import ObjectKey
 from farflung.placement.resolve import Resolution
+from farflung.placement.select import parse_workload_selector
 from farflung.placement.types import Destination, Placement
 from farflung.runtime.plan import Create, UpdateStatus
 
@@ -40,6 +43,20 @@ def test_a_placement_without_destinations_is_not_ready() -> None:
     assert condition["message"] == "1 Location matches, and has no SyncTarget that can be used"
     (condition,) = written(PLACEMENT, Resolution(), None)["conditions"]
     assert condition["message"] == "no Location matches"
+
+
+def test_a_placement_that_selects_no_object_is_not_ready_unless_it_upsyncs() -> None:
+    (condition,) = written(PLACEMENT, Resolution(SOMEWHERE, matching=1), {"selectedObjectCount": 0})["conditions"]
+    assert (condition["status"], condition["severity"], condition["reason"]) == ("False", "Warning", "NothingSelected")
+    assert condition["message"].startswith("no object of the workspace matches spec.namespaceSelector")
+    counted = written(PLACEMENT, Resolution(SOMEWHERE, matching=1), {"selectedObjectCount": 1})
+    assert (counted["selectedObjectCount"], counted["conditions"][0]["reason"]) == (1, "Resolved")
+    (condition,) = written(PLACEMENT, Resolution(), {"selectedObjectCount": 0})["conditions"]
+    assert condition["reason"] == "NoDestinations"
+    upsyncing = parse_workload_selector({"spec": {"downsync": [], "upsync": [{"resources": ["pods"]}]}})
+    placement = msgspec.structs.replace(PLACEMENT, workload=upsyncing)
+    (condition,) = written(placement, Resolution(SOMEWHERE, matching=1), {"selectedObjectCount": 0})["conditions"]
+    assert condition["reason"] == "Resolved"
 
 
 def test_a_problem_is_reported_and_the_last_count_is_kept() -> None:

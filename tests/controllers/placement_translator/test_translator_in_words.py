@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from translated import (
     MAPS,
     MINE,
     NAMESPACES,
+    PRICES,
     PROD,
     PROJECTED,
     SHOP,
@@ -50,6 +52,48 @@ async def the_one(one: World, box: str = "florin") -> Obj:
     assert found is not None
     spec: Obj = found["spec"]
     return spec
+
+
+# --- the number of selected objects ---------------------------------------------------------------
+
+
+async def status(one: World, name: str = "p") -> Obj:
+    found = await one.get(one.workloads[0], f"{EDGE}/edgeplacements/{name}")
+    assert found is not None
+    return found.get("status") or {}
+
+
+async def count_and_reason(one: World) -> tuple[int | None, str]:
+    found = await status(one)
+    ready: Obj = next((one for one in found.get("conditions") or () if one["type"] == "Ready"), {})
+    return found.get("selectedObjectCount"), ready.get("reason", "")
+
+
+async def test_a_placement_is_ready_while_it_selects_objects_and_its_count_is_written_seldom() -> None:
+    async with shop() as one:
+        here = one.workloads[0]
+
+        async def reports(count: int, reason: str) -> None:
+            async def does() -> bool:
+                return await count_and_reason(one) == (count, reason)
+
+            await one.fleet.eventually(does, f"{count} objects and {reason}")
+
+        await reports(1, "Resolved")
+        await one.delete(here, PRICES)
+        await reports(0, "NothingSelected")
+        await one.at_rest()
+        with one.fleet.hub.writes_nothing():
+            await one.restart()
+            await one.at_rest()
+        versions = set()
+        for number in range(20):
+            await one.must_put(here, MAPS, config_map(f"m{number}", {"a": "b"}))
+            for _ in range(10):
+                versions.add((await one.get(here, f"{EDGE}/edgeplacements/p") or {})["metadata"]["resourceVersion"])
+                await asyncio.sleep(0.03)
+        await reports(20, "Resolved")
+        assert len(versions) < 8  # of 20 changes in 6 seconds
 
 
 # --- copies follow their sources ------------------------------------------------------------------

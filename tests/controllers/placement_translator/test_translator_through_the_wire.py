@@ -157,6 +157,7 @@ class Model:
         self.world = world
         self.objects: dict[str, dict[Part, Obj]] = {}
         self.placements: dict[tuple[str, str], tuple[What, list[str]]] = {}
+        self.statuses: dict[tuple[str, str], Obj] = {}  #: of the placements
         self.locations: dict[str, Obj] = {}
         self.kinds: dict[str, dict[GroupResource, str]] = {}
 
@@ -172,6 +173,7 @@ class Model:
                 wanted = obj["spec"]["locationSelectors"][0].get("matchLabels", {}).items()
                 led = [box for box, found in self.locations.items() if wanted <= labels_of(found).items()]
                 self.placements[cluster, name] = WHATS[placed[workload, name]], led
+                self.statuses[cluster, name] = obj.get("status") or {}
             line = LocalTransport(one.fleet.hub.function, MASTER)  # which never fails
             served = await discover(Client(line, f"/clusters/{cluster}"))
             self.kinds[cluster] = {
@@ -452,6 +454,10 @@ class History:
             config = await self.world.get(cluster, f"{EDGE}/syncerconfigs/the-one")
             if config is None or config["spec"] != model.told(box):
                 return f"{box}: its syncer is told {config and config['spec']} and not {model.told(box)}"
+        for (cluster, name), (what, _) in model.placements.items():
+            count = len(model.selected(cluster, what))
+            if (status := model.statuses[cluster, name]).get("selectedObjectCount") != count:
+                return f"{name} of {cluster}: {count} objects are selected, and its status is {status}"
         for (box, path), obj in self.theirs.items():
             if await self.world.copy(box, path) != obj:
                 return f"{box}: {path} was touched"

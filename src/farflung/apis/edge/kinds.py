@@ -20,7 +20,7 @@ from farflung.apis.custom_kinds import (
     tolerations,
     whole,
 )
-from farflung.apis.edge.names import EDGE_GROUP, WORKLOAD_PROJECTED
+from farflung.apis.edge.names import EDGE_GROUP, SELECTED_COUNT, WORKLOAD_PROJECTED
 from farflung.apis.edge.summaries import STATUS_COLLECTOR, STATUS_SUMMARY
 from farflung.apis.edge.syncer_configs import DOWNSYNC, EDGE_SYNC_CONFIG, NON_NAMESPACED, SYNCER_CONFIG, UPSYNC
 from farflung.machinery.errors import Obj
@@ -82,8 +82,12 @@ EDGE_PLACEMENT: Final = Described(
             {
                 "specGeneration": whole("The observed generation of the spec."),
                 "matchingLocationCount": whole("The number of matching Locations."),
+                SELECTED_COUNT: whole(
+                    "The number of objects that are copied to each destination, without the namespaces and definitions "
+                    "that are copied with them."
+                ),
                 "conditions": conditions(
-                    "Ready: the spec is valid and has destinations, as many Locations as it asks for. "
+                    "Ready: the spec is valid, selects objects, and has as many destinations as it asks for. "
                     "WorkloadProjected: the copies are in the mailboxes."
                 ),
             },
@@ -93,7 +97,8 @@ EDGE_PLACEMENT: Final = Described(
     short_names=("epl",),
     columns=(
         column("Locations", ".status.matchingLocationCount", "Number of matching Locations", "integer", 1),
-        column("Ready", of_condition("Ready"), "Status of the condition Ready", "string", 1),
+        column("Objects", f".status.{SELECTED_COUNT}", "Number of selected objects", "integer", 1),
+        column("Ready", of_condition("Ready"), "Status of the condition Ready", "string"),
         column("Reason", of_condition("Ready", "reason"), "Reason of the condition Ready", "string", 1),
         column("Projected", of_condition(WORKLOAD_PROJECTED), "Whether all copies are in the mailboxes", "string", 1),
         AGE,

@@ -45,10 +45,11 @@ RELEASE_ORPHANS: Final = "edge.kcp.io/release-orphans"  #: of the SyncerConfig: 
 SERVED_BY: Final = "edge.kcp.io/served-by"  #: of the SyncerConfig: uid of the cluster whose syncer takes over at once
 KUBECONFIG_CHECKSUM: Final = "edge.kcp.io/kubeconfig-checksum"  #: of the syncer's Pod, which restarts when it changes
 
-# --- finalizers and conditions --------------------------------------------------------------------
+# --- finalizers, conditions and status fields -----------------------------------------------------
 
 SYNCER_FINALIZER: Final = "edge.kcp.io/syncer"  #: of copies in a mailbox, until the syncer deleted them at the edge
 WORKLOAD_PROJECTED: Final = "WorkloadProjected"  #: of EdgePlacements
+SELECTED_COUNT: Final = "selectedObjectCount"  #: in the status of EdgePlacements; absent: not known yet
 ORPHANS_PRESENT: Final = "OrphansPresent"  #: of SyncerConfigs
 EDGE_REACHABLE: Final = "EdgeReachable"  #: of SyncTargets
 CAPACITY_KNOWN: Final = "CapacityKnown"  #: of SyncTargets

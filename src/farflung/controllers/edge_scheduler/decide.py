@@ -16,7 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from farflung.apis.edge.authors import Author
-from farflung.apis.edge.names import AUTHOR, EDGE_PLACEMENTS, PLACE, SINGLE_PLACEMENT_SLICES, SOURCE_PLACEMENT
+from farflung.apis.edge.names import (
+    AUTHOR,
+    EDGE_PLACEMENTS,
+    PLACE,
+    SELECTED_COUNT,
+    SINGLE_PLACEMENT_SLICES,
+    SOURCE_PLACEMENT,
+)
 from farflung.apis.kcp.names import LOCATIONS
 from farflung.lib.words import count
 from farflung.machinery import names
@@ -206,6 +213,10 @@ class _Plan:
 
 
 READY: Final = "Ready"
+NOTHING_SELECTED: Final = (
+    "no object of the workspace matches spec.namespaceSelector, spec.downsync or spec.nonNamespacedObjects; compare "
+    "them with the objects, and with the labels of their namespaces: kubectl get namespaces --show-labels"
+)
 SHOWN: Final = 3  #: failing objects in a message
 
 
@@ -220,10 +231,11 @@ def plan(placement: Placement, wanted: Sequence[Obj] | None, observed: Iterable[
 
 
 def status(placement: Placement, resolution: Resolution, observed: Mapping[str, Any] | None, now: str) -> Obj | None:
-    """The desired status of the placement; None if it has it.  `now`: a timestamp."""
+    """The desired status of the placement; None if it has it.  `now`: a timestamp.  The placement translator writes the
+    number of selected objects, which decides about Ready too."""
     before = observed or {}
     conditions = [dict(one) for one in before.get("conditions") or () if isinstance(one, dict)]
-    ready = _ready(placement, resolution)
+    ready = _ready(placement, resolution, before.get(SELECTED_COUNT))
     at = next((at for at, one in enumerate(conditions) if one.get("type") == READY), None)
     if at is None:
         conditions.append({**ready, "lastTransitionTime": now})
@@ -239,7 +251,7 @@ def status(placement: Placement, resolution: Resolution, observed: Mapping[str, 
     return None if after == before else after
 
 
-def _ready(placement: Placement, resolution: Resolution) -> Obj:
+def _ready(placement: Placement, resolution: Resolution, selected: int | None) -> Obj:
     if resolution.problem:
         return _condition("False", "Error", "InvalidSpec", resolution.problem)
     if resolution.failing:
@@ -267,10 +279,10 @@ def _ready(placement: Placement, resolution: Resolution) -> Obj:
             "it keeps its destinations and gets no new ones, because the edge scheduler cannot review on which "
             "Locations its author may place; report the scheduler's log line \"placing-rights controller didn't sync\"",
         )
-    return _ready_if_enough(placement, resolution)
+    return _ready_if_enough(placement, resolution, selected)
 
 
-def _ready_if_enough(placement: Placement, resolution: Resolution) -> Obj:
+def _ready_if_enough(placement: Placement, resolution: Resolution, selected: int | None) -> Obj:
     matching = resolution.matching
     match = "matches" if matching == 1 else "match"
     left_out = _left_out(placement.author) if resolution.left_out and placement.author is not None else None
@@ -286,6 +298,8 @@ def _ready_if_enough(placement: Placement, resolution: Resolution) -> Obj:
         return _condition(
             "False", "Warning", "NoDestinations", f"{found}{further}" if matching else "no Location matches"
         )
+    if selected == 0 and not placement.workload.upsync:
+        return _condition("False", "Warning", "NothingSelected", NOTHING_SELECTED)
     ready = {"type": READY, "status": "True", "reason": "Resolved"}
     return ready if left_out is None else ready | {"message": left_out.message}
 

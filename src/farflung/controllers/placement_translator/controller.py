@@ -15,7 +15,7 @@ from farflung.controllers.placement_translator.writers import (
     TranslatorContext,
 )
 from farflung.placement.feeds import DiscoveryCache, PlacementFeed
-from farflung.placement.index import ConfigKey, CopyKey
+from farflung.placement.index import ConfigKey, CopyKey, SelectionKey
 from farflung.placement.names import THE_ONE, PlacementKey
 from farflung.placement.state import DiscoveryKey, PlacementState, StatusKey, WorkKey
 from farflung.runtime.cache import CacheChange
@@ -77,7 +77,7 @@ class PlacementTranslator:
 
     def reset(self, known: PlacementState) -> None:
         feed = self._feed
-        context = TranslatorContext(known, feed.views, self._now, feed.log, feed.failing_objects)
+        context = TranslatorContext(known, feed.views, self._now, self._env.monotonic, feed.log, feed.failing_objects)
         self._known = known
         self._caught_up = False
         self._status_writer = StatusWriter(context, feed.placements, self._recorder, self._enqueue_status)
@@ -89,7 +89,7 @@ class PlacementTranslator:
 
     def notify(self, affected: AbstractSet[WorkKey], assumed: CopyKey | None) -> None:
         """An own write needs no reconcile; other changes of the copy have their own events."""
-        keys = [work for work in affected if work != assumed and not isinstance(work, StatusKey)]
+        keys = [work for work in affected if work != assumed and not isinstance(work, StatusKey | SelectionKey)]
         if any(isinstance(work, ConfigKey) for work in keys):
             self._config_writer.forget()
         if keys:
@@ -97,6 +97,8 @@ class PlacementTranslator:
         for work in affected:
             if isinstance(work, StatusKey):
                 self._on_status(work)
+            elif isinstance(work, SelectionKey):
+                self._enqueue_status(StatusKey(work.placement))
 
     def _workspace_of(self, work: WorkKey) -> str:
         """Of one source of a copy; empty: the work of no workspace."""
@@ -161,5 +163,4 @@ class PlacementTranslator:
         elif not self._caught_up or self._env.monotonic() < self._due.get(key, 0.0):
             return SOON
         self._due.pop(key, None)
-        await self._status_writer.write(key)
-        return None
+        return await self._status_writer.write(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from farflung.apis.edge.names import WORKLOAD_PROJECTED
+from farflung.apis.edge.names import SELECTED_COUNT, WORKLOAD_PROJECTED
 from farflung.machinery.errors import Obj
 from farflung.placement.names import HARMLESS, REASONS, SEPARATOR, PlacementKey
 
@@ -79,6 +79,13 @@ def condition(problems: list[PlacementProblem]) -> Obj:
         "reason": problems[0].reason,
         "message": f"{shown}{more}",
     }
+
+
+def with_count(status: Obj | None, selected: int | None) -> Obj | None:
+    """The status with the number of selected objects; None if it has it, or the number is not known."""
+    if selected is None or (status or {}).get(SELECTED_COUNT) == selected:
+        return None
+    return {"matchingLocationCount": 0, **(status or {}), SELECTED_COUNT: selected}
 
 
 def with_condition(status: Mapping[str, Any] | None, wanted: Obj, now: str) -> Obj | None:

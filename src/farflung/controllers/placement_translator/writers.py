@@ -29,6 +29,7 @@ from farflung.controllers.placement_translator.decide import (
     PlacementProblems,
     condition,
     with_condition,
+    with_count,
 )
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -53,6 +54,7 @@ class TranslatorContext:
     known: PlacementState
     views: FeedViews
     now: Callable[[], datetime]
+    monotonic: Callable[[], float]
     log: Logger
     failing_objects: Callable[..., list[str]]  #: of a workspace, or of all; see `PlacementFeed`
 
@@ -372,6 +374,9 @@ def _ambiguities(copy: CopyKey, want: Desired) -> list[PlacementProblem]:
 # --- conditions of EdgePlacements -----------------------------------------------------------------
 
 
+COUNT_PACE: Final = 2.0  #: seconds between writes of the number of selected objects of a placement
+
+
 class StatusWriter:
     def __init__(
         self,
@@ -387,8 +392,11 @@ class StatusWriter:
         self._recorder = recorder
         self._changed = changed
         self._now = context.now
+        self._monotonic = context.monotonic
+        self._failing_objects = context.failing_objects
         self._log = context.log
         self._problems = PlacementProblems()
+        self._next_count: dict[PlacementKey, float] = {}  #: earliest time at which only the number is written again
         self._news: dict[PlacementKey, list[PlacementProblem]] = {}  #: problems without an Event
 
     def report(self, copy: CopyKey, problems: Mapping[PlacementKey, list[PlacementProblem]]) -> None:
@@ -403,6 +411,7 @@ class StatusWriter:
     def forget(self, key: PlacementKey) -> None:
         self._problems.forget(key)
         self._news.pop(key, None)
+        self._next_count.pop(key, None)
 
     def _put(self, key: PlacementKey, about: object, found: list[PlacementProblem]) -> None:
         if found and self._seen(key) is None:
@@ -418,14 +427,22 @@ class StatusWriter:
         seen = self._placements.cache.get(Key(key.cluster, "", key.name))
         return seen if seen is not None and seen.alive else None
 
-    async def write(self, key: PlacementKey) -> None:
+    async def write(self, key: PlacementKey) -> float | None:
+        """Seconds after which to write it again, or None: a change of the number of objects alone is paced."""
         seen = self._seen(key)
         if seen is None:
-            return
+            return None
         self._check(key, seen)
         obj = orjson.loads(seen.document)
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         status = with_condition(obj.get("status"), condition(self._problems.of(key)), now)
+        counted = with_count(status or obj.get("status"), self._selected_count(key))
+        if counted is not None:
+            wait = self._next_count.get(key, 0.0) - self._monotonic()
+            if status is None and wait > 0:
+                return wait
+            self._next_count[key] = self._monotonic() + COUNT_PACE
+            status = counted
         if status is not None:
             answer = await self._view(key.cluster).update(EDGE_PLACEMENTS, obj | {"status": status}, "status")
             self._record(key, seen)
@@ -433,6 +450,11 @@ class StatusWriter:
         self._news.pop(key, None)  # problems that the condition had already got their Event before
         if status is None and self._known.withdrawals.is_confirmation_used_up(key):
             await self._remove_confirmation(key, seen)
+        return None
+
+    def _selected_count(self, key: PlacementKey) -> int | None:
+        """None also if the engine fails with objects that may be selected."""
+        return None if self._failing_objects(key.cluster) else self._known.selected_count(key)
 
     def _check(self, key: PlacementKey, seen: Placement) -> None:
         """Set the problems of the placement itself."""
