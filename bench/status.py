@@ -232,7 +232,7 @@ EVENTS = 10_000
 
 def seen(part: Part, obj: Obj, version: int = 1) -> ObservedObject:
     obj["metadata"] |= {"uid": f"{version:036}", "resourceVersion": str(version)}
-    return parse_object(part.kind, "v1", orjson.dumps(obj))
+    return parse_object(part.resource, "v1", orjson.dumps(obj))
 
 
 def copy_at(number: int, version: int) -> ObservedObject:
@@ -251,7 +251,7 @@ def mailbox(number: int) -> str:
 
 def world(count: int) -> tuple[PlacementState, Summaries]:
     """All is known, and every copy has reported once."""
-    known = PlacementState({KIND: "v1", NAMESPACE.kind: "v1"}, WithdrawalLimits())
+    known = PlacementState({KIND: "v1", NAMESPACE.resource: "v1"}, WithdrawalLimits())
     known.on_object(CLUSTER, NAMESPACE, seen(NAMESPACE, namespace(SPACE)))
     known.on_object(CLUSTER, PART, seen(PART, deployment("nginx:1")))
     selecting = placement()

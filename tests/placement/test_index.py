@@ -92,7 +92,7 @@ class Twin:
             part: what.selects(part, seen.labels, self.namespace(cluster, part.namespace) if part.namespace else None)
             for (cluster, part), seen in self.objects.items()
             if what is not None and cluster == key.cluster and seen.alive and not seen.ours and not seen.system
-            if part.kind != EVENTS
+            if part.resource != EVENTS
         }
         return {part: selected for part, selected in found.items() if selected is not None}
 
@@ -102,7 +102,7 @@ class Twin:
     def definitions(self, key: PlacementKey) -> set[Part]:
         """Those that go along and are there."""
         definition = Part(DEFINITIONS, "", "widgets.acme.io")
-        needed = any(part.kind == WIDGETS for part in self.selected(key))
+        needed = any(part.resource == WIDGETS for part in self.selected(key))
         return {definition} if needed and (key.cluster, definition) in self.objects else set()
 
     def whole(self, key: PlacementKey) -> set[str]:
@@ -110,7 +110,7 @@ class Twin:
         return {
             part.name
             for (cluster, part), seen in self.objects.items()
-            if what is not None and cluster == key.cluster and part.kind == NAMESPACES and seen.alive
+            if what is not None and cluster == key.cluster and part.resource == NAMESPACES and seen.alive
             if not seen.system and what.selects_namespace(seen.labels)
         }
 
@@ -118,7 +118,7 @@ class Twin:
         selected = self.selected(key)
         needed = {Part(NAMESPACES, "", part.namespace) for part in selected if part.namespace}
         needed |= {Part(NAMESPACES, "", name) for name in self.whole(key)}
-        needed |= {Part(DEFINITIONS, "", "widgets.acme.io") for part in selected if part.kind == WIDGETS}
+        needed |= {Part(DEFINITIONS, "", "widgets.acme.io") for part in selected if part.resource == WIDGETS}
         return {part: selected.get(part) for part in {*selected, *needed}}
 
     def wanted(self, mailbox: str, part: Part) -> list[Any]:

@@ -52,14 +52,14 @@ def kinds_of(table: dict[str, str]) -> list[GroupResource]:
     return [GroupResource(group, resource) for group, resources in table.items() for resource in resources.split()]
 
 
-@pytest.mark.parametrize("kind", kinds_of(EDGE), ids=str)
-def test_workloads_are_copied_to_edges(kind: GroupResource) -> None:
-    assert category(kind) is Category.EDGE
+@pytest.mark.parametrize("resource", kinds_of(EDGE), ids=str)
+def test_workloads_are_copied_to_edges(resource: GroupResource) -> None:
+    assert category(resource) is Category.EDGE
 
 
-@pytest.mark.parametrize("kind", kinds_of(NOWHERE), ids=str)
-def test_kinds_of_the_hub_or_of_one_cluster_are_not_copied(kind: GroupResource) -> None:
-    assert category(kind) is Category.NOWHERE
+@pytest.mark.parametrize("resource", kinds_of(NOWHERE), ids=str)
+def test_kinds_of_the_hub_or_of_one_cluster_are_not_copied(resource: GroupResource) -> None:
+    assert category(resource) is Category.NOWHERE
 
 
 def test_bindings_reach_the_mailbox_and_not_the_edge() -> None:
@@ -80,7 +80,7 @@ MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 
 @pytest.mark.parametrize(
-    ("kind", "obj"),
+    ("resource", "obj"),
     [
         (SECRETS, {"type": "kubernetes.io/service-account-token"}),
         (SECRETS, {"type": "bootstrap.kubernetes.io/token"}),
@@ -110,12 +110,12 @@ MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
         (SLICES, {"metadata": {"labels": {MANAGED_BY: "endpointslicemirroring-controller.k8s.io"}}}),
     ],
 )
-def test_every_cluster_has_these_of_its_own(kind: GroupResource, obj: dict[str, Any]) -> None:
-    assert is_system(kind, obj)
+def test_every_cluster_has_these_of_its_own(resource: GroupResource, obj: dict[str, Any]) -> None:
+    assert is_system(resource, obj)
 
 
 @pytest.mark.parametrize(
-    ("kind", "obj"),
+    ("resource", "obj"),
     [
         (SECRETS, {"metadata": {"name": "default"}}),
         (SECRETS, {"type": "Opaque", "metadata": {"namespace": "default"}}),
@@ -134,5 +134,5 @@ def test_every_cluster_has_these_of_its_own(kind: GroupResource, obj: dict[str, 
         (SECRETS, {}),
     ],
 )
-def test_what_people_make_is_no_part_of_the_system(kind: GroupResource, obj: dict[str, Any]) -> None:
-    assert not is_system(kind, obj)
+def test_what_people_make_is_no_part_of_the_system(resource: GroupResource, obj: dict[str, Any]) -> None:
+    assert not is_system(resource, obj)

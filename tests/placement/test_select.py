@@ -382,8 +382,8 @@ def matches_one(selectors: list[dict[str, Any]] | None, labels: Mapping[str, str
 
 def in_set(one: dict[str, Any], part: Part, labels: Mapping[str, str]) -> bool:
     return (
-        one.get("apiGroup", "") == part.kind.group
-        and listed(one.get("resources"), part.kind.resource, empty=False)
+        one.get("apiGroup", "") == part.resource.group
+        and listed(one.get("resources"), part.resource.resource, empty=False)
         and (listed(one.get("resourceNames"), part.name, empty=False) or matches_one(one.get("labelSelectors"), labels))
     )
 
@@ -391,8 +391,8 @@ def in_set(one: dict[str, Any], part: Part, labels: Mapping[str, str]) -> bool:
 def in_clause(one: dict[str, Any], part: Part, labels: Mapping[str, str], around: Mapping[str, str]) -> bool:
     namespaces = one.get("namespaces")
     return (
-        one.get("apiGroup") in (None, part.kind.group)
-        and listed(one.get("resources"), part.kind.resource, empty=True)
+        one.get("apiGroup") in (None, part.resource.group)
+        and listed(one.get("resources"), part.resource.resource, empty=True)
         and (listed(namespaces, part.namespace, empty=True) if part.namespace else namespaces in (None, [], ["*"]))
         and (not one.get("namespaceSelectors") or matches_one(one["namespaceSelectors"], around))
         and listed(one.get("objectNames"), part.name, empty=True)
@@ -402,8 +402,8 @@ def in_clause(one: dict[str, Any], part: Part, labels: Mapping[str, str], around
 
 def comes_back(one: dict[str, Any], part: Part) -> bool:
     return (
-        one.get("apiGroup", "") == part.kind.group
-        and listed(one.get("resources"), part.kind.resource, empty=False)
+        one.get("apiGroup", "") == part.resource.group
+        and listed(one.get("resources"), part.resource.resource, empty=False)
         and (not part.namespace or listed(one.get("namespaces"), part.namespace, empty=False))
         and listed(one.get("names"), part.name, empty=False)
     )

@@ -99,7 +99,7 @@ def config(*workloads: tuple[dict[str, Any], dict[str, dict[str, str]]]) -> dict
     binding = Part(BINDINGS, "", "bind-kube")
     return spec_of(
         namespaces=[name for what, some in whats for name, labels in some.items() if what.selects_namespace(labels)],
-        kinds=[*OFFERED, *NOT_FOR_THE_EDGE],
+        resources=[*OFFERED, *NOT_FOR_THE_EDGE],
         parts=[binding for what, _ in whats if what.selects(binding, {}, None)],
         versions=VERSIONS,
         upsync=[one for what, _ in whats for one in what.upsync],
@@ -152,7 +152,7 @@ def test_a_cluster_role_is_listed_and_an_apibinding_is_not() -> None:
 
 def test_nothing_is_an_empty_scope() -> None:
     assert spec_of(versions={}) == {"namespaceScope": {}}
-    assert spec_of(kinds=OFFERED, versions=VERSIONS) == {"namespaceScope": {}}
+    assert spec_of(resources=OFFERED, versions=VERSIONS) == {"namespaceScope": {}}
 
 
 def test_an_empty_namespace_is_listed() -> None:
@@ -199,7 +199,7 @@ def test_single_objects_are_listed_by_namespace_unless_their_whole_namespace_is_
     config_maps, crons = GroupResource("", "configmaps"), GroupResource("example.com", "crons")
     spec = spec_of(
         namespaces=["whole"],
-        kinds=[config_maps],
+        resources=[config_maps],
         parts=[
             Part(config_maps, "b", "2"),
             Part(config_maps, "b", "1"),
@@ -288,25 +288,27 @@ def told(spec: dict[str, Any]) -> set[Item]:
 )
 def test_a_syncer_config_lists_everything_for_the_edge_and_nothing_else(
     namespaces: list[str],
-    kinds: list[GroupResource],
+    resources: list[GroupResource],
     parts: list[Part],
     upsync: list[UpsyncSet],
     served: set[GroupResource],
     order: Any,
 ) -> None:
-    versions = {kind: f"v1{kind.resource[0]}" for kind in served}
-    going = {kind for kind in served if category(kind) is Category.EDGE}
-    spec = spec_of(namespaces=namespaces, kinds=kinds, parts=parts, versions=versions, upsync=upsync)
-    whole = {(kind, versions[kind], namespace, "*") for kind in going & {*kinds} for namespace in namespaces}
+    versions = {resource: f"v1{resource.resource[0]}" for resource in served}
+    going = {resource for resource in served if category(resource) is Category.EDGE}
+    spec = spec_of(namespaces=namespaces, resources=resources, parts=parts, versions=versions, upsync=upsync)
+    whole = {
+        (resource, versions[resource], namespace, "*") for resource in going & {*resources} for namespace in namespaces
+    }
     single = {
-        (part.kind, versions[part.kind], part.namespace, part.name)
+        (part.resource, versions[part.resource], part.namespace, part.name)
         for part in parts
-        if part.kind in going and (part.kind, versions[part.kind], part.namespace, "*") not in whole
+        if part.resource in going and (part.resource, versions[part.resource], part.namespace, "*") not in whole
     }
     assert told(spec) == whole | single
     assert spec["namespaceScope"].get("namespaces", []) == sorted({*namespaces})
     assert len(spec.get("upsync", ())) == len({*upsync})
-    for some in (namespaces, kinds, parts, upsync):
+    for some in (namespaces, resources, parts, upsync):
         order.shuffle(some)
-    again = spec_of(namespaces=namespaces, kinds=kinds, parts=parts, versions=versions, upsync=upsync)
+    again = spec_of(namespaces=namespaces, resources=resources, parts=parts, versions=versions, upsync=upsync)
     assert repr(again) == repr(spec)

@@ -67,10 +67,10 @@ def _down(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
         elif not wanted.covers(part) and SYNCER_FINALIZER not in (copy["metadata"].get("finalizers") or ()):
             continue  # what was brought once is followed, be it wanted still or not
         elif live is None:
-            if reason != "NotServedError" or part.kind.group != "example.org" or DEFINITION in objects:
+            if reason != "NotServedError" or part.resource.group != "example.org" or DEFINITION in objects:
                 yield f"{part} is not at the edge"
         elif not is_downsynced(live):
-            if reason != "NotManaged" and not is_create_only(copy) and part.kind.resource != "namespaces":
+            if reason != "NotManaged" and not is_create_only(copy) and part.resource.resource != "namespaces":
                 yield f"{part} is somebody else's at the edge, and nobody says so"
         else:
             yield from _differences(part, copy, live)
@@ -84,9 +84,9 @@ def _differences(part: Part, copy: Obj, live: Obj) -> Iterator[str]:
     if not is_create_only(copy):
         if not identical(for_edge(copy), live):
             yield f"{part} is not as the mailbox has it: {origin_of(copy)} and {origin_of(live)}"
-        if part.kind == GroupResource("", "configmaps") and live.get("data") != copy.get("data"):
+        if part.resource == GroupResource("", "configmaps") and live.get("data") != copy.get("data"):
             yield f"{part} has {live.get('data')} and should have {copy.get('data')}"
-    if takes_status(part.kind) and live.get("status") and live["status"] != copy.get("status"):
+    if takes_status(part.resource) and live.get("status") and live["status"] != copy.get("status"):
         yield f"{part} has the status {live['status']} at the edge and {copy.get('status')} in the mailbox"
 
 
@@ -95,7 +95,7 @@ def _up(world: World, wanted: SyncScope, report: Obj) -> Iterator[str]:
     for part in BORN:
         obj, copy = objects.get(part), copies.get(part)
         if obj is None or not wanted.upsyncs(*part):
-            if copy is not None and not (world.forgot and not wanted.may_upsync(part.kind)):
+            if copy is not None and not (world.forgot and not wanted.may_upsync(part.resource)):
                 yield f"{part} is in the mailbox still"
         elif copy is None:
             yield f"{part} is not in the mailbox"

@@ -132,7 +132,7 @@ class Laws:
     def _wrong_end(self, part: Part, obj: Obj) -> str:
         if not self._may_go(part, obj):
             return f"the syncer deleted what nobody withdrew, from {origin_of(obj)}"
-        if part.kind in (NAMESPACES, DEFINITIONS):
+        if part.resource in (NAMESPACES, DEFINITIONS):
             for inner, other in self._edge().held(EDGE).items():
                 if is_in(inner, part) and not self._may_go_along(inner, other):
                     return f"the syncer deleted it with {inner} in it, from {origin_of(other) or 'somebody else'}"
@@ -155,8 +155,8 @@ class Laws:
             (is_downsynced(obj) and (self._may_go(part, obj) or is_create_only(obj)))
             or metadata.get("ownerReferences")
             or is_going(obj)
-            or is_system(part.kind, obj)
-            or part.kind.resource in BESIDE
+            or is_system(part.resource, obj)
+            or part.resource.resource in BESIDE
             or not self._was_seen(part, metadata["uid"])
         )
 
@@ -165,11 +165,11 @@ class Laws:
         deletes then cannot know what was made between the two."""
         if self.deceived:
             return False
-        root = f"/apis/{part.kind.group}/" if part.kind.group else "/api/v1/"
+        root = f"/apis/{part.resource.group}/" if part.resource.group else "/api/v1/"
         return any(
             one.method == "GET"
             and one.target.startswith(root)
-            and f"/{part.kind.resource}?" in one.target
+            and f"/{part.resource.resource}?" in one.target
             and "watch=" not in one.target
             for one in self._link.down.requests[self._born.get(uid, 0) :]
         )
@@ -211,7 +211,7 @@ def _unmarked(obj: Obj) -> dict[str, Any]:
 
 
 def is_in(part: Part, container: Part) -> bool:
-    if container.kind == NAMESPACES:
+    if container.resource == NAMESPACES:
         return part.namespace == container.name
     plural, _, group = container.name.partition(".")
-    return part.kind == GroupResource(group, plural)
+    return part.resource == GroupResource(group, plural)

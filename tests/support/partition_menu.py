@@ -58,7 +58,7 @@ SPECS: tuple[Obj, ...] = (
 def made(part: Part, number: int, **annotations: str) -> Obj:
     """A copy, that says which one it is."""
     name = part.name
-    match part.kind.resource:
+    match part.resource.resource:
         case "namespaces":
             obj = namespace(name, tier=f"t{number}")
         case "configmaps":
@@ -78,7 +78,7 @@ def made(part: Part, number: int, **annotations: str) -> Obj:
 
 def edited(part: Part) -> Obj:
     """A change of what is ours."""
-    match part.kind.resource:
+    match part.resource.resource:
         case "configmaps":
             return {"data": {"v": "edited"}}
         case "deployments":

@@ -117,19 +117,19 @@ class World:
         number = next(self._count)
         obj = made(part, number, **annotations)
         obj["metadata"].setdefault("labels", {})[PROJECTED] = "yes"
-        collection = COLLECTIONS[part.kind]
+        collection = COLLECTIONS[part.resource]
         with contextlib.suppress(ClientError):
             if part not in self.copies():
                 await self.link.mailbox.create(collection, obj, part.namespace)
                 return
-            if part.kind == GroupResource("", "configmaps"):
+            if part.resource == GroupResource("", "configmaps"):
                 obj["data"][f"k{(number + 1) % 2}"] = None
             obj["metadata"]["annotations"].setdefault(CREATE_ONLY, None)
             await self.link.mailbox.patch(collection, part.name, obj, part.namespace)
 
     async def withdraw(self, part: Part) -> None:
         with contextlib.suppress(ClientError):
-            await self.link.mailbox.delete(COLLECTIONS[part.kind], part.name, part.namespace)
+            await self.link.mailbox.delete(COLLECTIONS[part.resource], part.name, part.namespace)
 
     async def configure(self, number: int) -> None:
         with contextlib.suppress(ClientError):
@@ -153,7 +153,7 @@ class World:
     # --- what happens at the edge -----------------------------------------------------------------
 
     async def at_edge(self, what: str, part: Part) -> None:
-        client, collection = self.link.cluster, COLLECTIONS[part.kind]
+        client, collection = self.link.cluster, COLLECTIONS[part.resource]
         live = self.objects().get(part)
         ours = live is not None and is_downsynced(live)
         with contextlib.suppress(ClientError):
@@ -168,9 +168,9 @@ class World:
                 case "unmark" if ours:
                     unmarked = {"metadata": {"annotations": {DOWNSYNCED: None}}}
                     await client.patch(collection, part.name, unmarked, part.namespace)
-                case "say" if ours and part.kind.resource in ("deployments", "widgets"):
+                case "say" if ours and part.resource.resource in ("deployments", "widgets"):
                     status = {"status": {"replicas": next(self._count) % 10}}
-                    within = "status" if part.kind.resource == "deployments" else ""
+                    within = "status" if part.resource.resource == "deployments" else ""
                     await client.patch(collection, part.name, status, part.namespace, within)
                 case "stranger" if live is None:
                     obj = made(part, 0)
@@ -249,7 +249,7 @@ class World:
         return {
             part
             for part, copy in held.items()
-            if SYNCER_FINALIZER in (copy["metadata"].get("finalizers") or ()) and part.kind not in named
+            if SYNCER_FINALIZER in (copy["metadata"].get("finalizers") or ()) and part.resource not in named
         }
 
     def save_hub(self) -> None:

@@ -81,8 +81,8 @@ class Twin:
         one = self.world
         for cluster in [*one.workloads, *one.boxes.values()]:
             self.parts[cluster] = {
-                Part(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
-                for kind, path in PATHS.items()
+                Part(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
+                for resource, path in PATHS.items()
                 for obj in await one.items(cluster, path)
             }
             self.spaces[cluster] = by_name(await one.items(cluster, NAMESPACES))
@@ -113,7 +113,7 @@ class Twin:
             found = matches(spec["namespaceSelector"], around)
         for clause in spec.get("downsync") or ():
             names, selectors = clause.get("objectNames") or ["*"], clause.get("labelSelectors") or [{}]
-            if clause["apiGroup"] != part.kind.group or part.kind.resource not in clause["resources"]:
+            if clause["apiGroup"] != part.resource.group or part.resource.resource not in clause["resources"]:
                 continue
             if (names == ["*"] or part.name in names) and any(matches(one, obj) for one in selectors):
                 found = True
@@ -146,7 +146,7 @@ class Twin:
     def problem(self, mailbox: str, part: Part, direction: str) -> tuple[str, str] | None:
         """An object by its name, or all of a kind."""
         problems = (self.told[mailbox].get("status") or {}).get("problems") or []
-        for wanted in (part, Part(part.kind, "", "*")):
+        for wanted in (part, Part(part.resource, "", "*")):
             for one in reversed([problem for problem in problems if problem["direction"] == direction]):
                 if (
                     Part(GroupResource(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"])
@@ -193,12 +193,12 @@ class Twin:
     def is_summarized(self, placement: Obj, part: Part, copies: list[Copy]) -> bool:
         wish = annotations_of(placement).get(SUMMARIZE)
         if wish is not None:
-            return str(part.kind) in wish.split(",")
-        return part.kind == DEPLOYMENTS or any(one.there and one.there.get("status") for one in copies)
+            return str(part.resource) in wish.split(",")
+        return part.resource == DEPLOYMENTS or any(one.there and one.there.get("status") for one in copies)
 
     def summary(self, cluster: str, placement: Obj, part: Part, how: How) -> Obj:
         source, copies = self.parts[cluster][part], self.copies(cluster, placement, part)
-        digests = {one.mailbox: digest_of(part.kind, orjson.dumps(one.there)) for one in copies if one.there}
+        digests = {one.mailbox: digest_of(part.resource, orjson.dumps(one.there)) for one in copies if one.there}
         reporting = [digest for digest in digests.values() if digest.reporting]
         broken = [entry for one in copies if (entry := broken_of(one, digests.get(one.mailbox))) is not None]
         owner = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "EdgePlacement"}
@@ -207,10 +207,10 @@ class Twin:
             "owners": [owner | {field: placement["metadata"][field] for field in ("name", "uid")}],
             "labels": labels,
             "subject": {
-                "group": part.kind.group,
+                "group": part.resource.group,
                 "version": "v1",
                 "kind": source["kind"],
-                "resource": part.kind.resource,
+                "resource": part.resource.resource,
                 "namespace": part.namespace,
                 "name": part.name,
                 "uid": source["metadata"]["uid"],

@@ -252,7 +252,7 @@ async def test_what_a_restored_hub_holds_is_followed_although_the_hub_refuses_li
 
     async with at_rest(tmp_path) as world:
         for part in PARTS:
-            if part.kind == A_MAP.kind:
+            if part.resource == A_MAP.resource:
                 await world.withdraw(part)
                 await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
         await world.configure(3)
@@ -385,15 +385,15 @@ async def test_a_kind_counts_as_listed_only_after_the_syncer_compared_the_list_w
             world.link.cluster,
             world.link.env,
             read_object,
-            InformerHandlers(lambda part, cluster, obj: None, lambda kind, error: None, listed=listed.append),
+            InformerHandlers(lambda part, cluster, obj: None, lambda resource, error: None, listed=listed.append),
         )
         async with asyncio.TaskGroup() as group:
-            informers.watch(group, {A_MAP.kind: MAPS})
+            informers.watch(group, {A_MAP.resource: MAPS})
             while not listed:
-                assert not informers.is_listed(A_MAP.kind)
+                assert not informers.is_listed(A_MAP.resource)
                 assert not list(informers.positions())
                 await asyncio.sleep(0)
-            assert informers.is_listed(A_MAP.kind)
+            assert informers.is_listed(A_MAP.resource)
             informers.stop_all()
 
 
@@ -409,7 +409,7 @@ async def test_objects_that_wait_for_a_namespace_are_forgotten_with_it(tmp_path:
         await world.furnish()
         world.link.down.gate = gate
         await world.link.start()
-        inside = [part for part in PARTS if part.namespace == "shop" and part.kind.resource != "widgets"]
+        inside = [part for part in PARTS if part.namespace == "shop" and part.resource.resource != "widgets"]
 
         def are_held() -> bool:
             copies = world.copies()

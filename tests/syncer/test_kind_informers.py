@@ -39,12 +39,12 @@ async def test_an_informer_that_was_replaced_delivers_no_more_objects() -> None:
         changes.append(part.name)
         informers.watch(group, {WIDGETS: V2})
 
-    def decode(kind: GroupResource, document: bytes) -> Obj:
+    def decode(resource: GroupResource, document: bytes) -> Obj:
         found: Obj = orjson.loads(document)
         return found
 
     env = Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
-    handlers: InformerHandlers[Obj] = InformerHandlers(changed, lambda kind, error: None)
+    handlers: InformerHandlers[Obj] = InformerHandlers(changed, lambda resource, error: None)
     informers: KindInformers[Obj] = KindInformers(Client(ScriptedServer(answer)), env, decode, handlers)
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         informers.watch(group, {WIDGETS: V1})

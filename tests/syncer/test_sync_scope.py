@@ -379,19 +379,19 @@ def twin_covers(spec: Obj, part: Part) -> bool:
         for within in one["objectsByNamespace"]
         if within["names"]
     ]
-    kind = asked(part.kind)
+    kind = asked(part.resource)
     needed = [*inside, *(within for _, within, _ in named)]
-    if part.kind == NAMESPACES and not part.namespace and fits(part.name, needed):
+    if part.resource == NAMESPACES and not part.namespace and fits(part.name, needed):
         return True
     if not part.namespace:
-        some = [one["objects"] for one in spec.get("clusterScope", []) if one["resource"] == part.kind.resource]
+        some = [one["objects"] for one in spec.get("clusterScope", []) if one["resource"] == part.resource.resource]
         return any(fits(part.name, names) for names in some)
-    if part.kind != NAMESPACES and kind in scope.get("resources", []) and fits(part.namespace, inside):
+    if part.resource != NAMESPACES and kind in scope.get("resources", []) and fits(part.namespace, inside):
         return True
     return any(
         kind == one and fits(part.namespace, [within]) and fits(part.name, names)
         for one, within, names in named
-        if part.kind != NAMESPACES
+        if part.resource != NAMESPACES
     )
 
 
@@ -421,7 +421,7 @@ def test_all_configurations_count_as_the_definition_says(specs: list[Obj]) -> No
     for part in parts:
         covered = any(twin_covers(one, part) for one in specs)
         assert wanted.covers(part) == covered, part
-        assert not covered or part.kind in wanted.resources
+        assert not covered or part.resource in wanted.resources
         brought = any(twin_brings(one, *part) for one in specs)
         assert wanted.upsyncs(*part) == brought, part
-        assert not brought or wanted.may_upsync(part.kind)
+        assert not brought or wanted.may_upsync(part.resource)

@@ -99,11 +99,13 @@ def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[SyncerC
 
 
 def _entries(spec: SyncerSpec) -> dict[str, set[str]]:
-    downsynced = [part for part in spec.parts if category(part.kind) is Category.EDGE]
+    downsynced = [part for part in spec.parts if category(part.resource) is Category.EDGE]
     upsync = spec.spec().get("upsync") or ()
     return {
         "spec.namespaceScope.namespaces": set(spec.namespaces),
-        "spec.namespaceScope.resources": {f"{kind} {spec.versions.get(kind, '')}".rstrip() for kind in spec.kinds},
+        "spec.namespaceScope.resources": {
+            f"{resource} {spec.versions.get(resource, '')}".rstrip() for resource in spec.resources
+        },
         "spec.namespacedObjects": {str(part) for part in downsynced if part.namespace},
         "spec.clusterScope": {str(part) for part in downsynced if not part.namespace},
         "spec.upsync": {orjson.dumps(one).decode() for one in upsync},

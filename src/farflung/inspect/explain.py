@@ -185,7 +185,7 @@ async def _with_withdrawn(hub: HubClient, explained: ExplainedPlacement, one: Lo
     names = {mailbox_name(one.cluster, target.uid): target.key.name for target in targets[:ASKED]}
     found = await being_withdrawn(hub, names, PlacementKey(*explained.placement.key))
     copies = [
-        WithdrawnCopy(names[mailbox], *part.kind, part.namespace, part.name)
+        WithdrawnCopy(names[mailbox], *part.resource, part.namespace, part.name)
         for mailbox in sorted(found, key=lambda name: names[name])
         for part in found[mailbox]
     ]
@@ -295,15 +295,15 @@ async def being_withdrawn(hub: HubClient, mailboxes: Iterable[str], key: Placeme
 
 async def _find_terminating(mailbox: Client, key: PlacementKey) -> list[Part]:
     try:
-        kinds = copied_kinds((await discover(mailbox)).resources())
+        resources = copied_kinds((await discover(mailbox)).resources())
     except (NotFound, Forbidden):
         return []
     found: list[Part] = []
-    for kind, resource in kinds.items():
-        for obj in await _listed(mailbox, resource.collection):
+    for resource, discovered in resources.items():
+        for obj in await _listed(mailbox, discovered.collection):
             metadata = obj["metadata"]
-            if metadata.get("deletionTimestamp") and key in observed_object(kind, obj).placements:
-                found.append(Part(kind, metadata.get("namespace") or "", metadata["name"]))
+            if metadata.get("deletionTimestamp") and key in observed_object(resource, obj).placements:
+                found.append(Part(resource, metadata.get("namespace") or "", metadata["name"]))
     return sorted(found)
 
 

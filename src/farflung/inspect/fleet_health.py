@@ -217,8 +217,8 @@ def _reported(report: Obj | None) -> Iterator[str]:
 
 
 def _part(problem: Obj) -> Part:
-    kind = GroupResource(fields.text(problem, "group"), fields.text(problem, "resource"))
-    return Part(kind, fields.text(problem, "namespace"), fields.text(problem, "name"))
+    resource = GroupResource(fields.text(problem, "group"), fields.text(problem, "resource"))
+    return Part(resource, fields.text(problem, "namespace"), fields.text(problem, "name"))
 
 
 def _remarks(target: Obj, now: datetime) -> Iterator[str]:

@@ -34,11 +34,11 @@ def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], Location]:
     return {(one.key.cluster, one.key.name): one for one in known}
 
 
-def observed_object(kind: GroupResource, obj: Obj) -> ObservedObject:
+def observed_object(resource: GroupResource, obj: Obj) -> ObservedObject:
     """`obj`: with apiVersion."""
     metadata = {**obj["metadata"], "resourceVersion": obj["metadata"].get("resourceVersion") or NEWEST}
     version = obj["apiVersion"].rpartition("/")[2]
-    return parse_object(kind, version, orjson.dumps({**obj, "metadata": metadata}))
+    return parse_object(resource, version, orjson.dumps({**obj, "metadata": metadata}))
 
 
 class PlacementModel:
@@ -56,7 +56,7 @@ class PlacementModel:
         """The affected keys."""
         before = self._world.remove(cluster, part) if after is None else self._world.put(cluster, part, after)
         keys = self.engine.object_changed(cluster, part, before, after)
-        if part.kind in (BINDINGS, DEFINITIONS) and self._offers.changed(cluster, part, after):
+        if part.resource in (BINDINGS, DEFINITIONS) and self._offers.changed(cluster, part, after):
             keys |= self.engine.served_kinds_changed(cluster)
         return keys
 

@@ -84,10 +84,10 @@ class CopyChange:
     anew: bool = False  #: it is created again after the deletion
 
     def result(self) -> PlannedCopy:
-        kind, namespace, name = self.part
+        resource, namespace, name = self.part
         return PlannedCopy(
-            kind.group,
-            kind.resource,
+            resource.group,
+            resource.resource,
             namespace,
             name,
             self.differences if self.what == CHANGED else UNSET,
@@ -117,16 +117,16 @@ class CopyPlan:
     async def read(self, client: Client, served: ServedResources, cluster: str) -> None:
         """Read a workspace with placements."""
         self._served[cluster] = copied_kinds(served.resources())
-        kinds = {
-            kind: one.collection
-            for kind, one in self._served[cluster].items()
+        resources = {
+            resource: one.collection
+            for resource, one in self._served[cluster].items()
             if one.collection not in (EDGE_PLACEMENTS, SINGLE_PLACEMENT_SLICES)
         }
-        lists = await asyncio.gather(*(self._listed(client, one) for one in kinds.values()))
-        for kind, objs in zip(kinds, lists, strict=True):
+        lists = await asyncio.gather(*(self._listed(client, one) for one in resources.values()))
+        for resource, objs in zip(resources, lists, strict=True):
             for obj in objs:
                 for world in (self.before, self.after):
-                    world.put_object(cluster, _part(kind, obj), observed_object(kind, obj))
+                    world.put_object(cluster, _part(resource, obj), observed_object(resource, obj))
         for obj in await self._listed(client, CUSTOMIZERS):
             name = f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
             for world in (self.before, self.after):
@@ -162,13 +162,15 @@ class CopyPlan:
             self._affected |= self.after.put_destinations(key, destinations)
 
     def change(self, collection: Collection, obj: Obj, *, deleted: bool) -> Part:
-        kind = GroupResource(collection.group, collection.plural)
-        part = _part(kind, obj)
+        resource = GroupResource(collection.group, collection.plural)
+        part = _part(resource, obj)
         if (collection.group, collection.plural) == (CUSTOMIZERS.group, CUSTOMIZERS.plural):
             name = f"{part.namespace}/{part.name}"
             self._affected |= self.after.put_customizer(self.cluster, name, None if deleted else obj)
         else:
-            self._affected |= self.after.put_object(self.cluster, part, None if deleted else observed_object(kind, obj))
+            self._affected |= self.after.put_object(
+                self.cluster, part, None if deleted else observed_object(resource, obj)
+            )
         return part
 
     def goes_to(self, part: Part) -> list[str]:
@@ -247,11 +249,13 @@ class CopyPlan:
         return syncer_config_changes(before, after)
 
     def _namespaced(self, cluster: str) -> dict[GroupResource, str]:
-        return {kind: one.collection.version for kind, one in self._served[cluster].items() if one.namespaced}
+        return {resource: one.collection.version for resource, one in self._served[cluster].items() if one.namespaced}
 
     def _in_versions(self, spec: SyncerSpec) -> SyncerSpec:
         """With the versions of the workspaces, which mailboxes share."""
-        versions = {kind: one.collection.version for served in self._served.values() for kind, one in served.items()}
+        versions = {
+            resource: one.collection.version for served in self._served.values() for resource, one in served.items()
+        }
         return spec._replace(versions={**versions, **spec.versions})
 
     async def _observe(self, copies: list[CopyKey]) -> None:
@@ -261,7 +265,7 @@ class CopyPlan:
             self._guessed = True
             self.remarks.append(f"mailboxes are not visible; the plan assumes that they are up to date: {error}")
             return
-        kinds = sorted({(copy.mailbox, copy.part.kind, self._version(copy)) for copy in copies})
+        kinds = sorted({(copy.mailbox, copy.part.resource, self._version(copy)) for copy in copies})
         await asyncio.gather(*(self._read_copies(*one) for one in kinds if one[0] in known and one[2]))
         await self._read_others()
 
@@ -273,10 +277,10 @@ class CopyPlan:
                 return str(obj["apiVersion"].rpartition("/")[2])
         return ""
 
-    async def _read_copies(self, mailbox: str, kind: GroupResource, version: str) -> None:
+    async def _read_copies(self, mailbox: str, resource: GroupResource, version: str) -> None:
         client = self._server.workspace(f"{self._provider}:{mailbox}")
-        for obj in await self._listed(client, Collection(kind.group, version, kind.resource, "")):
-            self._observed[CopyKey(mailbox, _part(kind, obj))] = observed_object(kind, obj)
+        for obj in await self._listed(client, Collection(resource.group, version, resource.resource, "")):
+            self._observed[CopyKey(mailbox, _part(resource, obj))] = observed_object(resource, obj)
 
     async def _read_others(self) -> None:
         """Read other workspaces with sources of the same copies."""
@@ -321,14 +325,14 @@ class CopyPlan:
     def _observed_copy(self, copy: CopyKey, before: Desired) -> ObservedObject | None:
         if not self._guessed:
             return self._observed.get(copy)
-        return None if before.obj is None else observed_object(copy.part.kind, before.obj)
+        return None if before.obj is None else observed_object(copy.part.resource, before.obj)
 
     def _would_be_deleted(self, copy: CopyKey, observed: ObservedObject) -> bool:
         """Whether an undesired copy would be deleted."""
         unknown = observed.placements - self.before.placements
         if not observed.ours or any(key.cluster != self.cluster for key in unknown):
             return False
-        if copy.part.kind != NAMESPACES:
+        if copy.part.resource != NAMESPACES:
             return True
         inside = (one for one in self._observed.items() if one[0].mailbox == copy.mailbox)
         return not any(
@@ -374,9 +378,9 @@ def _marked(observed: Obj) -> Obj:
     return {**bare, "metadata": {**bare["metadata"], "labels": labels}}
 
 
-def _part(kind: GroupResource, obj: Obj) -> Part:
+def _part(resource: GroupResource, obj: Obj) -> Part:
     metadata = obj["metadata"]
-    return Part(kind, metadata.get("namespace") or "", metadata["name"])
+    return Part(resource, metadata.get("namespace") or "", metadata["name"])
 
 
 def _is_of(one: Obj, placement: Obj) -> bool:

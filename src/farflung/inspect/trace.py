@@ -156,20 +156,20 @@ class Tracer:
         self,
         hub: HubClient,
         request: TraceRequest,
-        resource: DiscoveredResource,
+        discovered: DiscoveredResource,
         now: datetime,
         progress: Progress,
     ) -> None:
         self._hub = hub
         self._progress = progress
         self._request = request
-        self._collection = resource.collection
+        self._collection = discovered.collection
         self._now = now
-        kind = GroupResource(resource.collection.group, resource.collection.plural)
-        namespace = request.namespace if resource.namespaced else ""
-        self._part = Part(kind, namespace, request.name)
-        has_status = "status" in resource.subresources and takes_status(kind)
-        self._subject = TracedObject(self._part, category(kind) is Category.EDGE, has_status)
+        resource = GroupResource(discovered.collection.group, discovered.collection.plural)
+        namespace = request.namespace if discovered.namespaced else ""
+        self._part = Part(resource, namespace, request.name)
+        has_status = "status" in discovered.subresources and takes_status(resource)
+        self._subject = TracedObject(self._part, category(resource) is Category.EDGE, has_status)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._remarks: list[str] = []
 
@@ -216,13 +216,13 @@ class Tracer:
         with self._progress(len(asked)):
             reports = await self._reports() if len(asked) >= MANY else None
             found = await asyncio.gather(*(self._read_destination(one, workspaces, reports) for one in asked))
-        kept = [one for one in found if one.placements or cluster in _source_clusters(self._part.kind, one.copy)]
+        kept = [one for one in found if one.placements or cluster in _source_clusters(self._part.resource, one.copy)]
         await self._read_others(sources, kept, cluster)
         return [
             replace(
                 sources.with_desired_copy(one, cluster),
                 conditions=None if known is None else conditions.get(_target_of(one.mailbox), ()),
-                digest=digest_of(self._part.kind, orjson.dumps(one.copy)) if isinstance(one.copy, dict) else None,
+                digest=digest_of(self._part.resource, orjson.dumps(one.copy)) if isinstance(one.copy, dict) else None,
             )
             for one in kept
         ]
@@ -301,7 +301,7 @@ class Tracer:
     async def _read_others(self, sources: TraceSources, facts: Iterable[ObservedDestination], cluster: str) -> None:
         """Read other workspaces with sources of the same copy."""
         for other in sorted(
-            {one for some in facts for one in _source_clusters(self._part.kind, some.copy)} - {cluster}
+            {one for some in facts for one in _source_clusters(self._part.resource, some.copy)} - {cluster}
         ):
             try:
                 await sources.read(self._hub.root.workspace(other), other)
@@ -330,13 +330,13 @@ class Tracer:
         )
 
     def _object(self, obj: Obj | None) -> ObjectState:
-        kind, namespace, name = self._part
+        resource, namespace, name = self._part
         metadata = (obj or {}).get("metadata") or {}
         return ObjectState(
             workspace_name(self._hub),
-            kind.group,
+            resource.group,
             self._collection.version,
-            kind.resource,
+            resource.resource,
             self._collection.kind,
             namespace,
             name,
@@ -400,8 +400,8 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
         return HiddenObject(str(error))
 
 
-def _source_clusters(kind: GroupResource, copy: Obj | HiddenObject | None) -> set[str]:
-    return {key.cluster for key in recorded_placements(kind, copy)}
+def _source_clusters(resource: GroupResource, copy: Obj | HiddenObject | None) -> set[str]:
+    return {key.cluster for key in recorded_placements(resource, copy)}
 
 
 def _target_of(mailbox: str) -> str:

@@ -95,7 +95,7 @@ class TraceSources:
             namespace = Part(NAMESPACES, "", self._part.namespace)
             self._imagined.put_object(cluster, namespace, observed_object(NAMESPACES, source.namespace))
         if source.object is not None:
-            found = observed_object(self._part.kind, source.object)
+            found = observed_object(self._part.resource, source.object)
             self._imagined.put_object(cluster, self._part, found)
             if found.customizer:
                 space, _, name = found.customizer.partition("/")
@@ -120,8 +120,8 @@ class TraceSources:
         """Why the object is not placed; empty if a placement selects it."""
         source = self._known[cluster]
         found = self._imagined.get(cluster, self._part)
-        if category(self._part.kind) is Category.NOWHERE:
-            return f"objects of the kind {self._part.kind} are never placed"
+        if category(self._part.resource) is Category.NOWHERE:
+            return f"objects of the kind {self._part.resource} are never placed"
         if found is not None and found.ours:
             return "it is a copy itself"
         if found is not None and found.system:
@@ -153,7 +153,7 @@ class TraceSources:
 
     def _is_whole(self, key: PlacementKey) -> bool:
         """Whether it is a namespace that the placement selects with all objects."""
-        return self._part.kind == NAMESPACES and self._part.name in self._imagined.engine.whole_namespaces(key)
+        return self._part.resource == NAMESPACES and self._part.name in self._imagined.engine.whole_namespaces(key)
 
     def _slices_of(self, cluster: str, name: str) -> list[Obj]:
         source = self._known[cluster]
@@ -191,9 +191,9 @@ class TraceSources:
         part, labels = self._part, _labels(source.object)
         around, namespaced = _labels(source.namespace), bool(self._part.namespace)
         first = len(what.alternatives) - len((document.get("spec") or {}).get("downsync") or ())
-        found = ["spec.namespaceSelector"] if part.kind == NAMESPACES and what.selects_namespace(labels) else []
+        found = ["spec.namespaceSelector"] if part.resource == NAMESPACES and what.selects_namespace(labels) else []
         for at, one in enumerate(what.alternatives):
-            if one.fits_kind(part.kind, namespaced=namespaced) and one.fits(part, labels, around):
+            if one.fits_kind(part.resource, namespaced=namespaced) and one.fits(part, labels, around):
                 others = "spec.namespaceSelector" if one.selected.whole_namespace else "spec.nonNamespacedObjects"
                 found.append(others if at < first else f"spec.downsync[{at - first}]")
         return list(dict.fromkeys(found))
@@ -217,9 +217,9 @@ class TraceSources:
         copy = CopyKey(facts.mailbox, self._part)
         wanted = self._imagined.engine.reasons(*copy)
         desired = self._imagined.desired(copy)
-        recorded = recorded_placements(self._part.kind, facts.copy)
+        recorded = recorded_placements(self._part.resource, facts.copy)
         along = []
-        if self._part.kind in (NAMESPACES, DEFINITIONS) and not facts.placements:
+        if self._part.resource in (NAMESPACES, DEFINITIONS) and not facts.placements:
             along = sorted(
                 key.name for key in recorded if key.cluster == cluster and key.name in self._known[cluster].placements
             )
@@ -276,9 +276,9 @@ def _problems(document: Obj) -> Iterator[FalseCondition]:
             yield FalseCondition(type, reason, message, since)
 
 
-def recorded_placements(kind: GroupResource, copy: Obj | HiddenObject | None) -> frozenset[PlacementKey]:
+def recorded_placements(resource: GroupResource, copy: Obj | HiddenObject | None) -> frozenset[PlacementKey]:
     """The placements that a copy names as its sources."""
-    return observed_object(kind, copy).placements if isinstance(copy, dict) else frozenset()
+    return observed_object(resource, copy).placements if isinstance(copy, dict) else frozenset()
 
 
 def _listing(slices: Iterable[Obj]) -> dict[str, dict[str, str]]:

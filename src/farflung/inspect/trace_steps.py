@@ -82,7 +82,7 @@ class EdgeReport:
         whose last heartbeat is late enough after the write: timestamps have whole seconds, and a report may be older
         than its heartbeat.
         """
-        through = (self.through or {}).get((part.kind.group, part.kind.resource))
+        through = (self.through or {}).get((part.resource.group, part.resource.resource))
         if through is None:
             return False
         if 0 < _whole(version) <= through:

@@ -80,13 +80,13 @@ class UpsyncReader:
         if not routes:
             return [], [self._explain_nothing(placements)]
         there = await self._existing(routes)
-        resource = await self._resource(there)
-        kind = GroupResource(resource.collection.group, resource.collection.plural)
-        asked = {name: route for name, route in there.items() if route.may_upsync(kind)}
+        discovered = await self._resource(there)
+        resource = GroupResource(discovered.collection.group, discovered.collection.plural)
+        asked = {name: route for name, route in there.items() if route.may_upsync(resource)}
         if not asked:
-            reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} upsyncs {kind} (spec.upsync)"
+            reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} upsyncs {resource} (spec.upsync)"
             return [], [reason]
-        lists = await asyncio.gather(*(self._read_mailbox(name, route, resource) for name, route in asked.items()))
+        lists = await asyncio.gather(*(self._read_mailbox(name, route, discovered) for name, route in asked.items()))
         return [item for some in lists for item in some], self._remarks(len(asked))
 
     def _explain_nothing(self, placements: list[Obj]) -> str:
@@ -116,32 +116,32 @@ class UpsyncReader:
         )
 
     async def _read_mailbox(
-        self, mailbox: str, route: UpsyncRoute, resource: DiscoveredResource
+        self, mailbox: str, route: UpsyncRoute, discovered: DiscoveredResource
     ) -> list[UpsyncedObject]:
         async with self._turns:
             try:
-                objects = await self._listed(self._hub.mailbox(mailbox), resource)
+                objects = await self._listed(self._hub.mailbox(mailbox), discovered)
             except Forbidden as error:
                 self._hidden[mailbox] = error
                 return []
-        kind = GroupResource(resource.collection.group, resource.collection.plural)
+        resource = GroupResource(discovered.collection.group, discovered.collection.plural)
         destination = route.destination
         return [
             UpsyncedObject(destination.location, list(destination.others), destination.target, mailbox, one)
             for one in objects
-            if is_upsynced(one) and route.upsyncs(_part(kind, one))
+            if is_upsynced(one) and route.upsyncs(_part(resource, one))
         ]
 
-    async def _listed(self, mailbox: Client, resource: DiscoveredResource) -> list[Obj]:
+    async def _listed(self, mailbox: Client, discovered: DiscoveredResource) -> list[Obj]:
         """In the version that the mailbox serves; empty, if none."""
-        selection = ListOptions(self._query.namespace if resource.namespaced else "", self._query.labels)
+        selection = ListOptions(self._query.namespace if discovered.namespaced else "", self._query.labels)
         try:
-            return await mailbox.list(resource.collection, selection)
+            return await mailbox.list(discovered.collection, selection)
         except NotFound:
-            other = (await discover(mailbox)).find(resource.collection.group, resource.collection.plural)
-        if other is None or other.collection == resource.collection:
+            other = (await discover(mailbox)).find(discovered.collection.group, discovered.collection.plural)
+        if other is None or other.collection == discovered.collection:
             return []
-        return await self._listed(mailbox, replace(other, namespaced=resource.namespaced))
+        return await self._listed(mailbox, replace(other, namespaced=discovered.namespaced))
 
     def _remarks(self, asked: int) -> list[str]:
         if not self._hidden:
@@ -152,8 +152,8 @@ class UpsyncReader:
         return [f"{len(self._hidden)} of {asked} mailboxes are not visible and are ignored: {first}"]
 
 
-def _part(kind: GroupResource, obj: Obj) -> Part:
-    return Part(kind, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
+def _part(resource: GroupResource, obj: Obj) -> Part:
+    return Part(resource, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
 
 
 class UpsyncRoute(NamedTuple):

@@ -142,7 +142,7 @@ def _condition(subject: SchedulingSubject) -> str:
 
 def decode_refusals(document: bytes) -> RefusedParts:
     """Problems of Pods in a syncer's report."""
-    return {part: cause for part, cause in parse_syncer_report(document).refused.items() if part.kind == PODS}
+    return {part: cause for part, cause in parse_syncer_report(document).refused.items() if part.resource == PODS}
 
 
 class DeliveryProblem(NamedTuple):

@@ -89,7 +89,7 @@ class ObjectFeeds:
             informer = self._informers[source] = self._informer(source)
             running = self._run(source, informer)
             try:
-                self._running[source] = group.create_task(running, name=f"informer of {source.kind}")
+                self._running[source] = group.create_task(running, name=f"informer of {source.resource}")
             except RuntimeError:  # the group is shutting down
                 running.close()
                 raise
@@ -104,15 +104,15 @@ class ObjectFeeds:
         client = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
 
         def decode(document: bytes) -> ObservedObject:
-            return parse_object(source.kind, source.version, document)
+            return parse_object(source.resource, source.version, document)
 
         informer: Informer[ObservedObject] = self._shared.informer(client, source.collection(), decode, self._trouble)
-        informer.subscribe(self._rebuilder.guarded(str(source.kind), self._listener(source), source.cluster))
+        informer.subscribe(self._rebuilder.guarded(str(source.resource), self._listener(source), source.cluster))
         return informer
 
     def _listener(self, source: Source) -> Callable[[CacheChange[ObservedObject]], None]:
         def listener(change: CacheChange[ObservedObject]) -> None:
-            part = Part(source.kind, change.key.namespace, change.key.name)
+            part = Part(source.resource, change.key.namespace, change.key.name)
             self._notify(change.key.cluster or source.cluster, part, change.new)
 
         return listener
@@ -120,13 +120,13 @@ class ObjectFeeds:
     def replay(self) -> None:
         """Deliver all objects in the caches to a new engine."""
         for source, informer in list(self._informers.items()):
-            self._rebuilder.replay(str(source.kind), informer.cache, self._listener(source), source.cluster)
+            self._rebuilder.replay(str(source.resource), informer.cache, self._listener(source), source.cluster)
 
     def _stop(self, source: Source) -> None:
         self._running.pop(source).cancel()
         informer = self._informers.pop(source)
         informer.stop()
-        listener = self._rebuilder.guarded(str(source.kind), self._listener(source), source.cluster)
+        listener = self._rebuilder.guarded(str(source.resource), self._listener(source), source.cluster)
         for key, seen in informer.cache.items():
             listener(CacheChange(key, seen, None))
         self._changed(source)
@@ -190,22 +190,22 @@ class DiscoveryCache:
         served = await discover(self._workspace(cluster))
         found = copied_kinds(served.resources())
         kinds = self._known[cluster] = DiscoveredKinds(
-            {kind: one.collection.version for kind, one in found.items() if one.namespaced},
-            {kind: tuple(_versions(served, kind)) for kind in found},
+            {resource: one.collection.version for resource, one in found.items() if one.namespaced},
+            {resource: tuple(_versions(served, resource)) for resource in found},
         )
         return kinds
 
-    async def versions(self, cluster: str, kind: GroupResource) -> tuple[str, ...]:
+    async def versions(self, cluster: str, resource: GroupResource) -> tuple[str, ...]:
         """Raises ClientError."""
         known = self._known.get(cluster) or await self.ask(cluster)
-        return known.versions.get(kind, ())
+        return known.versions.get(resource, ())
 
 
-def _versions(served: ServedResources, kind: GroupResource) -> Iterable[str]:
+def _versions(served: ServedResources, resource: GroupResource) -> Iterable[str]:
     for group in served.groups:
-        if group.name == kind.group:
+        if group.name == resource.group:
             for version in group.versions:
-                if any(one.collection.plural == kind.resource for one in version.resources):
+                if any(one.collection.plural == resource.resource for one in version.resources):
                     yield version.name
 
 
@@ -216,12 +216,12 @@ def copied_kinds(resources: Iterable[DiscoveredResource]) -> dict[GroupResource,
         for one in resources
         if {"list", "watch"} <= one.verbs
     }
-    return {kind: one for kind, one in found.items() if category(kind) is not Category.NOWHERE}
+    return {resource: one for resource, one in found.items() if category(resource) is not Category.NOWHERE}
 
 
-def is_builtin(kind: GroupResource) -> bool:
+def is_builtin(resource: GroupResource) -> bool:
     """Whether the group is one of those that a workspace may serve without a binding."""
-    return kind == BINDINGS or "." not in kind.group or kind.group.endswith(".k8s.io")
+    return resource == BINDINGS or "." not in resource.group or resource.group.endswith(".k8s.io")
 
 
 T = TypeVar("T")
@@ -423,13 +423,15 @@ class PlacementFeed:
     async def _kinds_of_root(self) -> dict[GroupResource, str]:
         root = self.views.root
         served = await discover(root)
-        found = {kind: one for kind, one in copied_kinds(served.resources()).items() if is_builtin(kind)}
+        found = {resource: one for resource, one in copied_kinds(served.resources()).items() if is_builtin(resource)}
         own: set[GroupResource] = set()
-        for kind in {BINDINGS, DEFINITIONS} & found.keys():
-            for obj in await root.list(found[kind].collection):
-                seen = parse_object(kind, "", orjson.dumps(obj))
-                own |= {source.kind for source in kinds_from("root", Part(kind, "", obj["metadata"]["name"]), seen)}
-        return {kind: one.collection.version for kind, one in found.items() if kind not in own}
+        for resource in {BINDINGS, DEFINITIONS} & found.keys():
+            for obj in await root.list(found[resource].collection):
+                seen = parse_object(resource, "", orjson.dumps(obj))
+                own |= {
+                    source.resource for source in kinds_from("root", Part(resource, "", obj["metadata"]["name"]), seen)
+                }
+        return {resource: one.collection.version for resource, one in found.items() if resource not in own}
 
     def _update_informers(self) -> None:
         """Start and stop informers after the needed sources changed."""
@@ -454,7 +456,7 @@ class PlacementFeed:
         self._notify(affected, copy if reports or self.feeds.is_assuming else None)
         for listener in self._object_listeners:
             listener(cluster, part, after)
-        if part.kind in (BINDINGS, DEFINITIONS) and self._started:
+        if part.resource in (BINDINGS, DEFINITIONS) and self._started:
             self._update_informers()
 
     def _on_source(self, source: Source) -> None:

@@ -118,7 +118,7 @@ class Withdrawals:
         seen = self._world.get(cluster, part)
         if seen is not None:
             return not seen.alive
-        source = self._offers.source(cluster, part.kind)
+        source = self._offers.source(cluster, part.resource)
         return source is not None and self._is_listed(source)
 
     def is_held(self, key: PlacementKey) -> bool:

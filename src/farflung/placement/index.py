@@ -109,7 +109,7 @@ class CopyReason(NamedTuple):
 class _Placement:
     """One placement with its selected objects and destinations."""
 
-    __slots__ = ("bindings", "destinations", "kinds", "needed", "selected", "whole", "workload")
+    __slots__ = ("bindings", "destinations", "needed", "resources", "selected", "whole", "workload")
 
     def __init__(self) -> None:
         self.workload: WorkloadSelector | None = None  #: None: it does not exist, or is invalid
@@ -117,7 +117,7 @@ class _Placement:
         self.selected: dict[Part, Selected] = {}
         self.whole: set[str] = set()  #: namespaces whose contents are selected as a whole
         self.needed: Counter[Part] = Counter()  #: the number of objects, or kinds, that need a part to exist
-        self.kinds: Counter[GroupResource] = Counter()  #: of the selected objects
+        self.resources: Counter[GroupResource] = Counter()  #: of the selected objects
         self.bindings: dict[GroupResource, Part] = {}  #: which of `needed` serve these kinds
 
     def parts(self) -> set[Part]:
@@ -275,9 +275,9 @@ class PlacementIndex:
             keys |= self._select(key, placement, part, after)
             if part in placement.selected or part in placement.needed:
                 keys |= _copies(placement, part)
-            if part.kind == DEFINITIONS and part in placement.needed and (before is None) != (after is None):
+            if part.resource == DEFINITIONS and part in placement.needed and (before is None) != (after is None):
                 keys |= _configs(placement)
-            if part.kind == NAMESPACES and _labels(before) != _labels(after):
+            if part.resource == NAMESPACES and _labels(before) != _labels(after):
                 for inside in list(self._world.inside(cluster, part.name)):
                     keys |= self._select(key, placement, inside, self._world.get(cluster, inside))
         return keys
@@ -287,8 +287,8 @@ class PlacementIndex:
         keys: set[AffectedKey] = set()
         for key in self._in_cluster.get(cluster, ()):
             placement = self._placements[key]
-            for kind in list(placement.kinds):
-                keys |= self._bind(key, placement, kind)
+            for resource in list(placement.resources):
+                keys |= self._bind(key, placement, resource)
         return keys
 
     def _select(
@@ -296,7 +296,7 @@ class PlacementIndex:
     ) -> set[AffectedKey]:
         """Update the selection of one part."""
         keys: set[AffectedKey] = set()
-        if part.kind == NAMESPACES:
+        if part.resource == NAMESPACES:
             labels = _labels(seen)
             workload = placement.workload
             whole = workload is not None and labels is not None and workload.selects_namespace(labels)
@@ -316,10 +316,10 @@ class PlacementIndex:
             more = 1 if before is None else -1
             for needed in _needs(part):
                 keys |= self._need(key, placement, needed, more)
-            placement.kinds[part.kind] += more
-            if not placement.kinds[part.kind]:
-                del placement.kinds[part.kind]
-            keys |= self._bind(key, placement, part.kind)
+            placement.resources[part.resource] += more
+            if not placement.resources[part.resource]:
+                del placement.resources[part.resource]
+            keys |= self._bind(key, placement, part.resource)
             keys.add(SelectionKey(key))
         return keys
 
@@ -330,7 +330,7 @@ class PlacementIndex:
         copied."""
         if placement.workload is None or seen is None or not seen.alive or seen.ours or seen.system:
             return None
-        if category(part.kind) is Category.NOWHERE:
+        if category(part.resource) is Category.NOWHERE:
             return None
         namespace = self._world.get(key.cluster, Part(NAMESPACES, "", part.namespace)) if part.namespace else None
         return placement.workload.selects(part, seen.labels, _labels(namespace))
@@ -341,12 +341,12 @@ class PlacementIndex:
         (placement.whole.add if whole else placement.whole.discard)(name)
         return self._need(key, placement, Part(NAMESPACES, "", name), 1 if whole else -1) | _configs(placement)
 
-    def _bind(self, key: PlacementKey, placement: _Placement, kind: GroupResource) -> set[AffectedKey]:
+    def _bind(self, key: PlacementKey, placement: _Placement, resource: GroupResource) -> set[AffectedKey]:
         """Need the binding of a kind of the selected objects."""
-        before = placement.bindings.pop(kind, None)
-        after = self._offers.binding(key.cluster, kind) if kind in placement.kinds else None
+        before = placement.bindings.pop(resource, None)
+        after = self._offers.binding(key.cluster, resource) if resource in placement.resources else None
         if after is not None:
-            placement.bindings[kind] = after
+            placement.bindings[resource] = after
         if before == after:
             return set()
         keys = self._need(key, placement, after, 1) if after is not None else set()
@@ -359,7 +359,7 @@ class PlacementIndex:
         elif placement.needed[part] > 1 or more < 0:
             return set()
         self._hold(key, placement, part)
-        return _copies(placement, part) | (_configs(placement) if part.kind == DEFINITIONS else set())
+        return _copies(placement, part) | (_configs(placement) if part.resource == DEFINITIONS else set())
 
     def _hold(self, key: PlacementKey, placement: _Placement, part: Part) -> None:
         if part in placement.selected or part in placement.needed:
@@ -384,8 +384,8 @@ def _needs(part: Part) -> Iterator[Part]:
     """Objects that must exist first.  The definition may not exist."""
     if part.namespace:
         yield Part(NAMESPACES, "", part.namespace)
-    if "." in part.kind.group:
-        yield Part(DEFINITIONS, "", f"{part.kind.resource}.{part.kind.group}")
+    if "." in part.resource.group:
+        yield Part(DEFINITIONS, "", f"{part.resource.resource}.{part.resource.group}")
 
 
 def _copies(placement: _Placement, part: Part) -> set[AffectedKey]:
@@ -464,7 +464,7 @@ class ServedKinds:
     """`builtin`: the kinds that every workspace serves, and their versions."""
 
     def __init__(self, builtin: Mapping[GroupResource, str]) -> None:
-        self._builtin = {kind: Source(kind, version) for kind, version in builtin.items()}
+        self._builtin = {resource: Source(resource, version) for resource, version in builtin.items()}
         self._of: dict[str, dict[Part, frozenset[Source]]] = {}  #: cluster → binding or definition → its kinds
         self._found: dict[str, dict[GroupResource, Source]] = {}  #: the same by kind
 
@@ -475,9 +475,9 @@ class ServedKinds:
         """The kinds of all workspaces."""
         return {*self._builtin.values(), *(source for found in self._found.values() for source in found.values())}
 
-    def source(self, cluster: str, kind: GroupResource) -> Source | None:
+    def source(self, cluster: str, resource: GroupResource) -> Source | None:
         """None if the workspace does not serve the kind."""
-        return self._builtin.get(kind) or self._found.get(cluster, _NO_SOURCES).get(kind)
+        return self._builtin.get(resource) or self._found.get(cluster, _NO_SOURCES).get(resource)
 
     def of(self, cluster: str) -> Iterable[Source]:
         """The kinds of its bindings and definitions."""
@@ -487,17 +487,17 @@ class ServedKinds:
         """The kinds of one binding or definition."""
         return self._of.get(cluster, {}).get(part, frozenset())
 
-    def serving(self, cluster: str, kind: GroupResource) -> Iterator[Part]:
+    def serving(self, cluster: str, resource: GroupResource) -> Iterator[Part]:
         """The bindings and definitions that serve a kind."""
         for part, served in self._of.get(cluster, {}).items():
-            if any(source.kind == kind for source in served):
+            if any(source.resource == resource for source in served):
                 yield part
 
-    def binding(self, cluster: str, kind: GroupResource) -> Part | None:
+    def binding(self, cluster: str, resource: GroupResource) -> Part | None:
         """The binding that serves a kind; None for kinds of definitions and of all workspaces."""
-        if kind in self._builtin:
+        if resource in self._builtin:
             return None
-        return min((part for part in self.serving(cluster, kind) if part.kind == BINDINGS), default=None)
+        return min((part for part in self.serving(cluster, resource) if part.resource == BINDINGS), default=None)
 
     def changed(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
         """Apply a change of a binding or a definition.  Whether it changes the served kinds."""
@@ -510,7 +510,7 @@ class ServedKinds:
         else:
             del by_part[part]
         self._found[cluster] = {
-            source.kind: source
+            source.resource: source
             for source in sorted({one for sources in by_part.values() for one in sources}, reverse=True)
         }
         if not by_part:
@@ -520,9 +520,9 @@ class ServedKinds:
 
 def kinds_from(cluster: str, part: Part, seen: ObservedObject) -> frozenset[Source]:
     try:
-        if part.kind == BINDINGS:
+        if part.resource == BINDINGS:
             return frozenset(_bound(_binding.decode(seen.document)))
-        if part.kind == DEFINITIONS:
+        if part.resource == DEFINITIONS:
             return frozenset(_defined(cluster, _definition.decode(seen.document)))
     except msgspec.ValidationError:
         pass  # an invalid object serves nothing
@@ -531,9 +531,9 @@ def kinds_from(cluster: str, part: Part, seen: ObservedObject) -> frozenset[Sour
 
 def _bound(binding: _Binding) -> Iterator[Source]:
     for one in (binding.status.bound_resources if binding.status is not None else None) or ():
-        kind = GroupResource(one.group, one.resource)
-        if category(kind) is not Category.NOWHERE and one.storage_versions:
-            yield Source(kind, one.storage_versions[-1], one.schema.identity_hash)
+        resource = GroupResource(one.group, one.resource)
+        if category(resource) is not Category.NOWHERE and one.storage_versions:
+            yield Source(resource, one.storage_versions[-1], one.schema.identity_hash)
 
 
 def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
@@ -541,16 +541,16 @@ def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
     conditions = (definition.status.conditions if definition.status is not None else None) or ()
     if not any(one.type == "Established" and one.status == "True" for one in conditions):
         return
-    kind = GroupResource(definition.spec.group, definition.spec.names.plural)
+    resource = GroupResource(definition.spec.group, definition.spec.names.plural)
     served = sorted((not one.storage, one.name) for one in definition.spec.versions if one.served)
-    if served and category(kind) is not Category.NOWHERE:
-        yield Source(kind, served[0][1], "", cluster)
+    if served and category(resource) is not Category.NOWHERE:
+        yield Source(resource, served[0][1], "", cluster)
 
 
 def pending_since(part: Part, seen: ObservedObject) -> datetime | None:
     """The creation of a binding or definition that may still serve its kinds; None: it does, or was refused."""
     try:
-        pending = _is_unbound(seen.document) if part.kind == BINDINGS else _is_unestablished(seen.document)
+        pending = _is_unbound(seen.document) if part.resource == BINDINGS else _is_unestablished(seen.document)
         return _made.decode(seen.document).metadata.creation_timestamp if pending else None
     except msgspec.ValidationError:
         return None

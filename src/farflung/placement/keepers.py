@@ -220,12 +220,12 @@ class Keepers:
     def kept_namespaces(self, mailbox: str, key: PlacementKey) -> set[str]:
         """Those with copies of the family of a placement."""
         units = self._observed.get(self._mailboxes.get(mailbox, ""), {})
-        found = [unit for unit in units if unit.kind == NAMESPACES]
+        found = [unit for unit in units if unit.resource == NAMESPACES]
         return {unit.name for unit in found if self.keeper(mailbox, unit) == self._family.get(key.cluster)}
 
     def _problem(self, mailbox: str, part: Part, key: PlacementKey, family: str) -> str:
         problem = self._family_problem(mailbox, part, key, family)
-        return problem or (NAME_IN_USE if part.kind == PODS and self._has_namesake(mailbox, part, key) else "")
+        return problem or (NAME_IN_USE if part.resource == PODS and self._has_namesake(mailbox, part, key) else "")
 
     def _has_namesake(self, mailbox: str, part: Part, key: PlacementKey) -> bool:
         """Whether the name is that of a machine of another workspace: of the one with the copy, else of the oldest."""
@@ -248,7 +248,7 @@ class Keepers:
         return metadata.get("creationTimestamp", "~"), metadata.get("uid", "")
 
     def _family_problem(self, mailbox: str, part: Part, key: PlacementKey, family: str) -> str:
-        if self._is_of_another_export(mailbox, part.kind, key.cluster):
+        if self._is_of_another_export(mailbox, part.resource, key.cluster):
             return KIND_IN_USE
         unit = unit_of(part)
         if self._is_reserved(mailbox, unit, key):
@@ -258,22 +258,22 @@ class Keepers:
         keeper = self.keeper(mailbox, unit)
         if keeper in ("", family) or self._is_shared(mailbox, unit, key, keeper):
             return ""
-        if unit.kind in SHARED_KINDS and self._agrees(mailbox, unit, key, keeper):
+        if unit.resource in SHARED_KINDS and self._agrees(mailbox, unit, key, keeper):
             return ""
-        return NAMESPACE_IN_USE if unit.kind == NAMESPACES else NAME_IN_USE
+        return NAMESPACE_IN_USE if unit.resource == NAMESPACES else NAME_IN_USE
 
-    def _is_of_another_export(self, mailbox: str, kind: GroupResource, source: str) -> bool:
+    def _is_of_another_export(self, mailbox: str, resource: GroupResource, source: str) -> bool:
         """Whether the mailbox and the workspace of a placement serve different kinds of this name: the owner of the
         other export could read the copies."""
-        there = self._offers.source(self._mailboxes.get(mailbox, ""), kind)
-        here = self._offers.source(source, kind)
+        there = self._offers.source(self._mailboxes.get(mailbox, ""), resource)
+        here = self._offers.source(source, resource)
         return there is not None and here is not None and there.identity != here.identity
 
     def _is_reserved(self, mailbox: str, unit: Part, key: PlacementKey) -> bool:
         if is_reserved_for_syncers(unit):
             return True
         return (
-            unit.kind == NAMESPACES
+            unit.resource == NAMESPACES
             and unit.name in SYSTEM_NAMESPACES
             and not self._is_allowed(mailbox, key, ALLOW_SYSTEM_NAMESPACES)
         )
@@ -295,7 +295,7 @@ class Keepers:
     def _oldest_copy(self, mailbox: str, unit: Part, counts: Counter[str]) -> str:
         """Only after sharing was allowed, or by copies of an earlier version."""
         cluster = self._mailboxes[mailbox]
-        inside = self._world.inside(cluster, unit.name) if unit.kind == NAMESPACES else ()
+        inside = self._world.inside(cluster, unit.name) if unit.resource == NAMESPACES else ()
         copies = [seen for part in (unit, *inside) if (seen := self._world.get(cluster, part)) and seen.ours]
         oldest = min(copies, key=lambda seen: (not self._families_of(seen), seen.created, seen.uid))
         families = set(self._families_of(oldest)) & counts.keys()
@@ -305,7 +305,7 @@ class Keepers:
     def _holders(self, mailbox: str, unit: Part) -> Iterator[PlacementKey]:
         """The placements that select or need something of a unit in a mailbox."""
         for key in self._engine.holders(unit):
-            has_source = unit.kind not in SHARED_KINDS or self._source(key, unit) is not None
+            has_source = unit.resource not in SHARED_KINDS or self._source(key, unit) is not None
             if has_source and mailbox in self._engine.destinations(key):
                 yield key
 

@@ -33,30 +33,30 @@ class GroupResource(NamedTuple):
 class Part(NamedTuple):
     """The name of an object within its workspace."""
 
-    kind: GroupResource
+    resource: GroupResource
     namespace: str  #: empty: cluster-scoped
     name: str
 
     def __str__(self) -> str:
         within = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {within}"
+        return f"{self.resource} {within}"
 
 
 class Source(NamedTuple):
     """The collection in which objects of a kind are watched."""
 
-    kind: GroupResource
+    resource: GroupResource
     version: str  #: of the API
     identity: str = ""  #: of the APIExport of the kind; empty for others
     cluster: str = ""  #: the workspace whose definition serves the kind; empty: all workspaces
 
     def collection(self) -> Collection:
-        plural = f"{self.kind.resource}:{self.identity}" if self.identity else self.kind.resource
-        return Collection(self.kind.group, self.version, plural, "")
+        plural = f"{self.resource.resource}:{self.identity}" if self.identity else self.resource.resource
+        return Collection(self.resource.group, self.version, plural, "")
 
     def collection_in(self, api_version: str) -> Collection:
         """Where one workspace serves the kind in this version, with or without its group."""
-        return Collection(self.kind.group, api_version.rpartition("/")[2], self.kind.resource, "")
+        return Collection(self.resource.group, api_version.rpartition("/")[2], self.resource.resource, "")
 
 
 NAMESPACES: Final = GroupResource("", "namespaces")
@@ -120,11 +120,11 @@ _STAYING_KINDS: Final = frozenset(
 _MAILBOX_KINDS: Final = frozenset({GroupResource(APIS_GROUP, "apibindings")})
 
 
-def category(kind: GroupResource) -> Category:
+def category(resource: GroupResource) -> Category:
     """Where objects of a kind are copied to.  Unknown kinds are copied to edges."""
-    if kind in _STAYING_KINDS or kind.group in _OF_THE_HUB:
+    if resource in _STAYING_KINDS or resource.group in _OF_THE_HUB:
         return Category.NOWHERE
-    return Category.MAILBOX if kind in _MAILBOX_KINDS else Category.EDGE
+    return Category.MAILBOX if resource in _MAILBOX_KINDS else Category.EDGE
 
 
 # --- objects that every cluster creates for itself ------------------------------------------------
@@ -144,14 +144,14 @@ _ENDPOINTS_MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 _ENDPOINTS_CHANGED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
-def may_be_system(kind: GroupResource) -> bool:
+def may_be_system(resource: GroupResource) -> bool:
     """Whether objects of a kind can be system objects."""
-    return kind in _JUDGES
+    return resource in _JUDGES
 
 
-def is_system(kind: GroupResource, obj: Mapping[str, Any]) -> bool:
+def is_system(resource: GroupResource, obj: Mapping[str, Any]) -> bool:
     """Whether an object is one that every cluster creates for itself, and that is never copied."""
-    judge = _JUDGES.get(kind)
+    judge = _JUDGES.get(resource)
     return judge is not None and judge(obj, obj.get("metadata") or {})
 
 

@@ -698,8 +698,8 @@ NOTHING: Final = Desired(None)
 
 def contributing_clusters(part: Part, wanted: Iterable[CopyReason], kept: Iterable[PlacementKey]) -> list[str]:
     """The clusters whose objects are merged into the copy, sorted.  A namespace that is only needed is not merged."""
-    chosen = {one.placement.cluster for one in wanted if one.selected is not None or part.kind != NAMESPACES}
-    return sorted(chosen | {key.cluster for key in kept if part.kind != NAMESPACES})
+    chosen = {one.placement.cluster for one in wanted if one.selected is not None or part.resource != NAMESPACES}
+    return sorted(chosen | {key.cluster for key in kept if part.resource != NAMESPACES})
 
 
 def desired(
@@ -717,7 +717,7 @@ def desired(
         return NOTHING
     marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
     chosen = [one for one in wanted if one.selected is not None]
-    if part.kind == NAMESPACES and not chosen:
+    if part.resource == NAMESPACES and not chosen:
         return Desired(projected(bare_namespace(part.name), sources=marks, families=families))
     result = merged(sources)
     if result.obj is None:

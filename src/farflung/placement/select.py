@@ -79,12 +79,12 @@ class SelectorClause(NamedTuple):
     selectors: tuple[LabelSelector, ...] = ()
     namespaced: bool | None = None  #: None: both
 
-    def fits_kind(self, kind: GroupResource, *, namespaced: bool) -> bool:
+    def fits_kind(self, resource: GroupResource, *, namespaced: bool) -> bool:
         if self.namespaced is not None and self.namespaced is not namespaced:
             return False
-        if self.group is not None and self.group != kind.group:
+        if self.group is not None and self.group != resource.group:
             return False
-        if self.resources is not None and kind.resource not in self.resources:
+        if self.resources is not None and resource.resource not in self.resources:
             return False
         return namespaced or (self.namespaces is None and _one_matches(self.namespace_selectors, _NO_LABELS))
 
@@ -133,9 +133,9 @@ class WorkloadSelector:
         categories of kinds and system objects."""
         namespaced = part.namespace != ""
         try:
-            clauses = self._of_kinds[part.kind, namespaced]
+            clauses = self._of_kinds[part.resource, namespaced]
         except KeyError:
-            clauses = self._clauses_of(part.kind, namespaced=namespaced)
+            clauses = self._clauses_of(part.resource, namespaced=namespaced)
         if clauses is None or (namespaced and namespace_labels is None):
             return None
         around = _NO_LABELS if namespace_labels is None else namespace_labels
@@ -151,19 +151,23 @@ class WorkloadSelector:
         """Whether a namespace with these labels is selected as a whole."""
         return self.namespaces is not None and self.namespaces.matches(labels)
 
-    def _clauses_of(self, kind: GroupResource, *, namespaced: bool) -> _KindClauses | None:
+    def _clauses_of(self, resource: GroupResource, *, namespaced: bool) -> _KindClauses | None:
         """None: no object of the kind can be selected."""
-        if (kind, namespaced) not in self._of_kinds:
-            downsynced = _of_kind(self.alternatives, kind, namespaced=namespaced)
+        if (resource, namespaced) not in self._of_kinds:
+            downsynced = _of_kind(self.alternatives, resource, namespaced=namespaced)
             clauses = (
-                _KindClauses(downsynced, _of_kind(self.upsynced, kind, namespaced=namespaced)) if downsynced else None
+                _KindClauses(downsynced, _of_kind(self.upsynced, resource, namespaced=namespaced))
+                if downsynced
+                else None
             )
-            self._of_kinds[kind, namespaced] = clauses
-        return self._of_kinds[kind, namespaced]
+            self._of_kinds[resource, namespaced] = clauses
+        return self._of_kinds[resource, namespaced]
 
 
-def _of_kind(some: tuple[SelectorClause, ...], kind: GroupResource, *, namespaced: bool) -> tuple[SelectorClause, ...]:
-    return tuple(one for one in some if one.fits_kind(kind, namespaced=namespaced))
+def _of_kind(
+    some: tuple[SelectorClause, ...], resource: GroupResource, *, namespaced: bool
+) -> tuple[SelectorClause, ...]:
+    return tuple(one for one in some if one.fits_kind(resource, namespaced=namespaced))
 
 
 def _one_matches(selectors: tuple[LabelSelector, ...], labels: Labels) -> bool:

@@ -51,7 +51,7 @@ class Neighbors:
         """The namespace of a part and the objects that serve its kind: they may be unneeded after its deletion."""
         if part.namespace:
             yield Part(NAMESPACES, "", part.namespace)
-        yield from self._offers.serving(cluster, part.kind)
+        yield from self._offers.serving(cluster, part.resource)
 
     def is_closing(self, cluster: str, part: Part) -> bool:
         """Whether the part cannot be created: its namespace or the object that serves its kind is terminating."""
@@ -59,12 +59,12 @@ class Neighbors:
             namespace = self._world.get(cluster, Part(NAMESPACES, "", part.namespace))
             if namespace is not None and not namespace.alive:
                 return True
-        serving = [self._world.get(cluster, one) for one in self._offers.serving(cluster, part.kind)]
+        serving = [self._world.get(cluster, one) for one in self._offers.serving(cluster, part.resource)]
         return bool(serving) and not any(seen is not None and seen.alive for seen in serving)
 
     def waiting(self, mailbox: str, cluster: str, part: Part) -> Iterator[Part]:
         """Missing copies that may have waited for the deletion of a namespace, a binding or a definition."""
-        if part.kind == NAMESPACES:
+        if part.resource == NAMESPACES:
             wanted = (
                 one
                 for key in self._engine.placements_at(mailbox)
@@ -76,11 +76,11 @@ class Neighbors:
         yield from (one for one in wanted if self._world.get(cluster, one) is None)
 
     def serving_delay(
-        self, mailbox: str, cluster: str, kind: GroupResource, sources: Iterable[str], now: datetime
+        self, mailbox: str, cluster: str, resource: GroupResource, sources: Iterable[str], now: datetime
     ) -> float:
         """Seconds until it is reported that a mailbox does not serve a kind, because a binding or definition of one of
         `sources` may still serve it; infinite: until an event."""
-        serving = (one for source in sources for one in self._offers.serving(source, kind))
+        serving = (one for source in sources for one in self._offers.serving(source, resource))
         wanted = (one for one in serving if self._engine.is_desired(mailbox, one))
         return max((_left(one, self._world.get(cluster, one), now) for one in wanted), default=0.0)
 
@@ -157,7 +157,7 @@ class PlacementState:
         affected = self._with_withdrawals(self.engine.object_changed(cluster, part, before, after))
         if self._complete and cluster in self.engine.sources() and _is_alive(before) != _is_alive(after):
             affected |= self._source_changed(cluster, part)
-        if part.kind in (BINDINGS, DEFINITIONS):
+        if part.resource in (BINDINGS, DEFINITIONS):
             affected |= self._on_serving_object(cluster, part, after)
         self._track_customized(cluster, part, after)
         name = self._names.get(cluster)
@@ -178,7 +178,7 @@ class PlacementState:
         cluster = self.mailboxes[mailbox]
         if not _is_alive(after):
             affected |= {CopyKey(mailbox, one) for one in self.neighbors.of(cluster, part)}
-        if part.kind in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
+        if part.resource in CONTAINER_KINDS and before is not None and (after is None or after.alive > before.alive):
             affected |= {CopyKey(mailbox, one) for one in self.neighbors.waiting(mailbox, cluster, part)}
         return affected | self._recheck(mailbox, part) | self._review(were - are)
 
@@ -186,9 +186,9 @@ class PlacementState:
         """Another family may have a unit now, or none."""
         affected: set[WorkKey] = {ConfigKey(mailbox)}
         cluster = self.mailboxes.get(mailbox, "")
-        parts = {unit, *(self.world.inside(cluster, unit.name) if unit.kind == NAMESPACES else ())}
+        parts = {unit, *(self.world.inside(cluster, unit.name) if unit.resource == NAMESPACES else ())}
         for key in [key for key in self.engine.holders(unit) if mailbox in self.engine.destinations(key)]:
-            parts.update(self.world.inside(key.cluster, unit.name) if unit.kind == NAMESPACES else ())
+            parts.update(self.world.inside(key.cluster, unit.name) if unit.resource == NAMESPACES else ())
         for part in parts:
             affected |= {CopyKey(mailbox, part)} | self._recheck(mailbox, part)
         return affected
@@ -390,12 +390,12 @@ class PlacementState:
         part = copy.part
         requests, observed = self.engine.requests(*copy), self.world.get(cluster, part)
         reasons = [one for one in requests if self.keepers.permits(copy.mailbox, part, one.placement)]
-        served, placements = self.offers.source(cluster, part.kind), frozenset(one.placement for one in reasons)
+        served, placements = self.offers.source(cluster, part.resource), frozenset(one.placement for one in reasons)
         others = observed.placements - placements if observed is not None else ()
         kept = sorted(key for key in others if self.is_undecided(key))
         found = [(one, self.world.get(one, part)) for one in contributing_clusters(part, reasons, kept)]
         sources = [(one, seen) for one, seen in found if seen and seen.alive and not seen.ours and not seen.system]
-        if part.kind in SHARED_KINDS and self.keepers.is_contested(copy.mailbox):
+        if part.resource in SHARED_KINDS and self.keepers.is_contested(copy.mailbox):
             keeper = self.keepers.keeper(copy.mailbox, part)  # the others have the same content, or had
             sources = [one for one in sources if self.keepers.family(one[0]) == keeper] or sources
         families = self.keepers.families([*placements, *kept])
@@ -414,13 +414,13 @@ class PlacementState:
     def _within(self, copy: CopyKey, cluster: str) -> Iterator[ObservedObject]:
         """Objects in a namespace, or of the kinds of a definition or binding."""
         part = copy.part
-        if part.kind == NAMESPACES:
+        if part.resource == NAMESPACES:
             inside = (self.world.get(cluster, one) for one in self.world.inside(cluster, part.name))
             yield from (seen for seen in inside if seen is not None and not seen.system)
             return
-        served = {source.kind for source in self.offers.served_by(cluster, part)}
+        served = {source.resource for source in self.offers.served_by(cluster, part)}
         for one, seen in self.world.parts(cluster).items():
-            if one.kind in served:
+            if one.resource in served:
                 yield seen
 
     # --- withdrawals ------------------------------------------------------------------------------
@@ -504,18 +504,18 @@ class PlacementState:
         clusters = [source.cluster] if source.cluster else [*self._tracked]
         affected: set[WorkKey] = set()
         for cluster in clusters:
-            if self.offers.source(cluster, source.kind) in (source, None):
-                affected |= self._all_of(cluster, source.kind)
+            if self.offers.source(cluster, source.resource) in (source, None):
+                affected |= self._all_of(cluster, source.resource)
         return affected
 
-    def is_unlisted(self, cluster: str, kind: GroupResource) -> bool:
+    def is_unlisted(self, cluster: str, resource: GroupResource) -> bool:
         """Whether the first list of a kind of this workspace is missing."""
-        source = self.offers.source(cluster, kind)
+        source = self.offers.source(cluster, resource)
         if source is None or self._is_listed(source):
             return False
         return source in self.sources or source in self.offers.builtin()
 
-    def _all_of(self, cluster: str, kind: GroupResource) -> set[WorkKey]:
+    def _all_of(self, cluster: str, resource: GroupResource) -> set[WorkKey]:
         affected: set[WorkKey] = set()
         for key in self.placements if cluster in self.engine.sources() else ():
             if key.cluster == cluster:
@@ -524,7 +524,7 @@ class PlacementState:
         if name is not None:
             ours = (part for part, seen in self.world.parts(cluster).items() if seen.ours)
             affected |= {CopyKey(name, part) for part in ours if not self.engine.is_desired(name, part)}
-            affected |= {CopyKey(name, part) for part in self.engine.parts_at(name) if part.kind == kind}
+            affected |= {CopyKey(name, part) for part in self.engine.parts_at(name) if part.resource == resource}
         return affected
 
 

@@ -143,7 +143,7 @@ class SyncerSpec(NamedTuple):
     """The spec of a SyncerConfig, without order."""
 
     namespaces: frozenset[str] = frozenset()
-    kinds: frozenset[GroupResource] = frozenset()
+    resources: frozenset[GroupResource] = frozenset()
     parts: frozenset[Part] = frozenset()
     versions: Mapping[GroupResource, str] = {}
     upsync: frozenset[UpsyncSet] = frozenset()
@@ -155,7 +155,7 @@ class SyncerSpec(NamedTuple):
         """The union.  Versions of `other` have precedence."""
         return SyncerSpec(
             self.namespaces | other.namespaces,
-            self.kinds | other.kinds,
+            self.resources | other.resources,
             self.parts | other.parts,
             {**self.versions, **other.versions},
             self.upsync | other.upsync,
@@ -174,7 +174,7 @@ def combine_specs(
     the mailbox."""
     namespaces: set[str] = set()
     parts: set[Part] = set()
-    kinds: dict[GroupResource, str] = {}
+    resources: dict[GroupResource, str] = {}
     upsync: set[UpsyncSet] = set()
     for key in placements:
         workload = engine.workload(key)
@@ -189,10 +189,10 @@ def combine_specs(
             selected = {part: how for part, how in selected.items() if names.permits(part, key)}
         namespaces |= whole
         if whole:
-            kinds |= namespaced(key.cluster)
+            resources |= namespaced(key.cluster)
         parts.update(part for part, how in selected.items() if not how.whole_namespace)
-        parts.update(_definitions(world, key.cluster, {part.kind for part in selected}))
-    return SyncerSpec(frozenset(namespaces), frozenset(kinds), frozenset(parts), kinds, frozenset(upsync))
+        parts.update(_definitions(world, key.cluster, {part.resource for part in selected}))
+    return SyncerSpec(frozenset(namespaces), frozenset(resources), frozenset(parts), resources, frozenset(upsync))
 
 
 class MailboxNames:
@@ -217,10 +217,10 @@ class MailboxNames:
         return wanted._replace(namespaces=tuple(sorted(permitted))) if permitted else None
 
 
-def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[GroupResource]) -> Iterator[Part]:
+def _definitions(world: ObjectIndex, cluster: str, resources: Iterable[GroupResource]) -> Iterator[Part]:
     """The definitions of these kinds, if they exist."""
-    for kind in kinds:
-        definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
+    for resource in resources:
+        definition = Part(DEFINITIONS, "", f"{resource.resource}.{resource.group}")
         if world.get(cluster, definition) is not None:
             yield definition
 
@@ -252,12 +252,12 @@ class SyncerSpecs:
         tenancy = MailboxNames(keepers, mailbox) if keepers.is_contested(mailbox) else None
         sharing: tuple[object, ...] = placements if tenancy is None else (mailbox,)
         if sharing not in self._combined:
-            kinds_in = {cluster: kinds or {} for cluster, kinds in kinds_of.items()}
+            kinds_in = {cluster: resources or {} for cluster, resources in kinds_of.items()}
             combined = combine_specs(engine, self._known.world, placements, kinds_in.__getitem__, tenancy)
-            self._combined[sharing] = combined, frozenset(part.kind for part in combined.parts)
-        combined, kinds = self._combined[sharing]
-        served = ((kind, self._known.offers.source(cluster, kind)) for kind in kinds)
-        versions = {kind: source.version for kind, source in served if source is not None}
+            self._combined[sharing] = combined, frozenset(part.resource for part in combined.parts)
+        combined, resources = self._combined[sharing]
+        served = ((resource, self._known.offers.source(cluster, resource)) for resource in resources)
+        versions = {resource: source.version for resource, source in served if source is not None}
         shared = sharing, tuple(versions.items())
         if shared not in self._specs:
             wanted = combined._replace(versions={**versions, **combined.versions})
@@ -357,40 +357,42 @@ def read_syncer_spec(spec: Mapping[str, Any], fields: ConfigFields) -> SyncerSpe
     versions: dict[GroupResource, str] = {}
     parts: set[Part] = set()
 
-    def resource(where: str, one: Obj) -> GroupResource | None:
+    def parse_resource(where: str, one: Obj) -> GroupResource | None:
         found = fields.resource(where, one)
         if found is None:
             return None
-        kind, version = found
-        versions[kind] = min(versions.get(kind) or version, version or versions.get(kind, ""), key=version_order)
-        return kind
+        resource, version = found
+        versions[resource] = min(
+            versions.get(resource) or version, version or versions.get(resource, ""), key=version_order
+        )
+        return resource
 
     scope = fields.map(spec, "namespaceScope", "spec.")
     namespaces = frozenset(fields.texts(scope, "namespaces", "spec.namespaceScope."))
-    whole = [resource(where, one) for where, one in fields.maps(scope, "resources", "spec.namespaceScope.")]
+    whole = [parse_resource(where, one) for where, one in fields.maps(scope, "resources", "spec.namespaceScope.")]
     for where, one in fields.maps(spec, "namespacedObjects", "spec."):
-        kind = resource(where, one)
+        resource = parse_resource(where, one)
         for inner, within in fields.maps(one, "objectsByNamespace", f"{where}."):
             namespace = fields.text(within, "namespace", f"{inner}.")
             names = fields.texts(within, "names", f"{inner}.")
             if not namespace:
                 fields.missing(f"{inner}.namespace")
-            elif kind is not None:
-                parts.update(Part(kind, namespace, name) for name in names)
+            elif resource is not None:
+                parts.update(Part(resource, namespace, name) for name in names)
     for where, one in fields.maps(spec, "clusterScope", "spec."):
-        kind, names = resource(where, one), fields.texts(one, "objects", f"{where}.")
-        if kind is not None:
-            parts.update(Part(kind, "", name) for name in names)
+        resource, names = parse_resource(where, one), fields.texts(one, "objects", f"{where}.")
+        if resource is not None:
+            parts.update(Part(resource, "", name) for name in names)
     upsync: set[UpsyncSet] = set()
     for where, one in fields.maps(spec, "upsync", "spec."):
         group = fields.group(where, one, "apiGroup")
-        resources, *others = (fields.texts(one, key, f"{where}.") for key in ("resources", "namespaces", "names"))
-        plurals = tuple(plural for plural in resources if plural == ANY or fields.is_plural(where, plural))
+        requested, *others = (fields.texts(one, key, f"{where}.") for key in ("resources", "namespaces", "names"))
+        plurals = tuple(plural for plural in requested if plural == ANY or fields.is_plural(where, plural))
         if group is not None:
             upsync.add(UpsyncSet(group, plurals, *others))
-    kinds = frozenset(kind for kind in whole if kind is not None)
-    known = {kind: version for kind, version in versions.items() if version}
-    return SyncerSpec(namespaces, kinds, frozenset(parts), known, frozenset(upsync))
+    resources = frozenset(resource for resource in whole if resource is not None)
+    known = {resource: version for resource, version in versions.items() if version}
+    return SyncerSpec(namespaces, resources, frozenset(parts), known, frozenset(upsync))
 
 
 def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
@@ -401,47 +403,50 @@ def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
 def spec_of(
     *,
     namespaces: Iterable[str] = (),
-    kinds: Iterable[GroupResource] = (),
+    resources: Iterable[GroupResource] = (),
     parts: Iterable[Part] = (),
     versions: Mapping[GroupResource, str],
     upsync: Iterable[UpsyncSet] = (),
 ) -> Obj:
     """The spec of `the-one`: sorted, and equal for equal sets.
 
-    `namespaces`: selected as a whole, for these namespaced `kinds`; `parts`: selected one by one.  Omits parts in
+    `namespaces`: selected as a whole, for these namespaced `resources`; `parts`: selected one by one.  Omits parts in
     whole namespaces, and parts of kinds that are only copied to mailboxes or have no known version."""
-    all_kinds = {kind for kind in kinds if kind in versions and category(kind) is Category.EDGE}
+    all_kinds = {resource for resource in resources if resource in versions and category(resource) is Category.EDGE}
     whole = set(namespaces)
     inside: dict[GroupResource, dict[str, set[str]]] = {}
     outside: dict[GroupResource, set[str]] = {}
-    for kind, namespace, name in parts:
+    for resource, namespace, name in parts:
         if not namespace:
-            outside.setdefault(kind, set()).add(name)
-        elif namespace not in whole or kind not in all_kinds:
-            inside.setdefault(kind, {}).setdefault(namespace, set()).add(name)
+            outside.setdefault(resource, set()).add(name)
+        elif namespace not in whole or resource not in all_kinds:
+            inside.setdefault(resource, {}).setdefault(namespace, set()).add(name)
     spec: Obj = {"namespaceScope": {}}
     if whole:
         spec["namespaceScope"] = {
             "namespaces": sorted(whole),
-            "resources": [_resource(kind, versions) for kind in sorted(all_kinds)],
+            "resources": [_resource(resource, versions) for resource in sorted(all_kinds)],
         }
     if some := _downsynced(inside, versions):
         spec["namespacedObjects"] = [
-            {**_resource(kind, versions), "objectsByNamespace": _by_namespace(inside[kind])} for kind in some
+            {**_resource(resource, versions), "objectsByNamespace": _by_namespace(inside[resource])}
+            for resource in some
         ]
     if some := _downsynced(outside, versions):
-        spec["clusterScope"] = [{**_resource(kind, versions), "objects": sorted(outside[kind])} for kind in some]
+        spec["clusterScope"] = [
+            {**_resource(resource, versions), "objects": sorted(outside[resource])} for resource in some
+        ]
     if sets := sorted(set(upsync)):
         spec["upsync"] = [_upsync(one) for one in sets]
     return spec
 
 
-def _downsynced(kinds: Iterable[GroupResource], versions: Mapping[GroupResource, str]) -> list[GroupResource]:
-    return sorted(kind for kind in kinds if kind in versions and category(kind) is Category.EDGE)
+def _downsynced(resources: Iterable[GroupResource], versions: Mapping[GroupResource, str]) -> list[GroupResource]:
+    return sorted(resource for resource in resources if resource in versions and category(resource) is Category.EDGE)
 
 
-def _resource(kind: GroupResource, versions: Mapping[GroupResource, str]) -> Obj:
-    return {"apiVersion": versions[kind], "group": kind.group, "resource": kind.resource}
+def _resource(resource: GroupResource, versions: Mapping[GroupResource, str]) -> Obj:
+    return {"apiVersion": versions[resource], "group": resource.group, "resource": resource.resource}
 
 
 def _by_namespace(names: Mapping[str, set[str]]) -> list[Obj]:

@@ -429,7 +429,7 @@ _MARKS: Final = frozenset(
 )
 
 
-def parse_object(kind: GroupResource, api_version: str, document: bytes) -> ObservedObject:
+def parse_object(resource: GroupResource, api_version: str, document: bytes) -> ObservedObject:
     """Decodes only the metadata, except for kinds that can be system objects."""
     metadata = _headed.decode(document).metadata
     annotations = metadata.annotations or {}
@@ -449,7 +449,7 @@ def parse_object(kind: GroupResource, api_version: str, document: bytes) -> Obse
         labels=metadata.labels or NO_LABELS,
         annotated=hash(tuple(annotations.items())),
         alive=metadata.deletion_timestamp is None,
-        system=not ours and may_be_system(kind) and is_system(kind, orjson.loads(document)),
+        system=not ours and may_be_system(resource) and is_system(resource, orjson.loads(document)),
         ours=ours,
         placements=_made_for(projection.sources) if ours else NO_PLACEMENTS,
         families=projection.families,

@@ -39,7 +39,7 @@ class ConfigInformers:
             context.options.mailbox,
             context.mailbox_env,
             read_object,
-            InformerHandlers(self._on_config, self._on_error, listed=lambda kind: changed()),
+            InformerHandlers(self._on_config, self._on_error, listed=lambda resource: changed()),
         )
 
     def watch(self, group: asyncio.TaskGroup) -> None:
@@ -62,10 +62,10 @@ class ConfigInformers:
         if before.get("spec") != config.get("spec") or requested_release(before) != requested_release(config):
             self._changed()
 
-    def _on_error(self, kind: GroupResource, error: Exception) -> None:
+    def _on_error(self, resource: GroupResource, error: Exception) -> None:
         if isinstance(error, Forbidden):
             self._changed()
-        self._log.info("cannot watch the mailbox", v=2, resource=str(kind), error=str(error))
+        self._log.info("cannot watch the mailbox", v=2, resource=str(resource), error=str(error))
 
     # --- what is known ----------------------------------------------------------------------------
 
@@ -77,15 +77,15 @@ class ConfigInformers:
     def is_known(self) -> bool:
         """Whether all configurations were listed.  Before that, the syncer watches no copies: it would ignore copies
         that are selected, and withdraw upsynced objects."""
-        if self._kinds.mailbox.groups == () or not self._informers.is_listed(REPORTED.kind):
+        if self._kinds.mailbox.groups == () or not self._informers.is_listed(REPORTED.resource):
             return False
         return all(map(self._is_settled, CONFIGURATIONS))
 
-    def _is_settled(self, kind: GroupResource) -> bool:
+    def _is_settled(self, resource: GroupResource) -> bool:
         """Whether configurations of a kind were listed, or cannot be."""
         informers = self._informers
-        silent = self._kinds.in_mailbox(kind, "") is None or isinstance(informers.error(kind), Forbidden)
-        return silent or informers.is_listed(kind)
+        silent = self._kinds.in_mailbox(resource, "") is None or isinstance(informers.error(resource), Forbidden)
+        return silent or informers.is_listed(resource)
 
     def digest(self) -> str:
         return hashlib.sha256(orjson.dumps([one.get("spec") for one in self._sorted()])).hexdigest()

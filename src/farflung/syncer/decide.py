@@ -116,7 +116,7 @@ def _withdraw(entry: JournalEntry, live: Mapping[str, Any] | None) -> Action:
         return ReleaseCopy()
     if "deletionTimestamp" in live["metadata"]:
         return AwaitDeletion()
-    return DeleteObject(_uid(live), container=entry.part.kind in (NAMESPACES, DEFINITIONS))
+    return DeleteObject(_uid(live), container=entry.part.resource in (NAMESPACES, DEFINITIONS))
 
 
 def _consider_adoption(entry: JournalEntry, live: Mapping[str, Any], adopt: Adopt) -> Action:
@@ -125,7 +125,7 @@ def _consider_adoption(entry: JournalEntry, live: Mapping[str, Any], adopt: Adop
         return LeaveObject(LeaveReason.ORPHANED)
     if entry.create_only:
         return LeaveObject(LeaveReason.CREATE_ONLY)
-    if entry.part.kind == NAMESPACES:
+    if entry.part.resource == NAMESPACES:
         return NoChange()
     if adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(orjson.loads(entry.desired), live)):
         return ApplyObject(ApplyReason.ADOPTED, _uid(live), live["metadata"].get("resourceVersion") or "")

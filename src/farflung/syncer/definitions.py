@@ -32,12 +32,12 @@ class UpsyncedDefinitions:
 
     def plan(self, kinds: Collection[GroupResource]) -> Iterator[Part]:
         """The definitions to copy, of the upsynced kinds."""
-        names = {f"{kind.resource}.{kind.group}": kind for kind in kinds if kind.group}
+        names = {f"{resource.resource}.{resource.group}": resource for resource in kinds if resource.group}
         self._wanted = frozenset(names)
         self._copied = {name: state for name, state in self._copied.items() if name in names}
-        for name, kind in sorted(names.items()):
+        for name, resource in sorted(names.items()):
             state = self._state_of(name)
-            if state is not None and (self._kinds.in_mailbox(kind, "") is None or self._copied.get(name) != state):
+            if state is not None and (self._kinds.in_mailbox(resource, "") is None or self._copied.get(name) != state):
                 yield Part(DEFINITIONS, "", name)
 
     async def copy(self, name: str) -> None:

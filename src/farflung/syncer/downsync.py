@@ -125,10 +125,10 @@ class Downsync:
         self._enqueue(part)
         self._enqueue_containers(part)
 
-    def on_list(self, kind: GroupResource) -> None:
+    def on_list(self, resource: GroupResource) -> None:
         """All copies of a kind were listed: entries without a copy lost it."""
-        known = self._mailbox.copies.of(kind)
-        for entry in [one for one in self._journal.entries_of(kind) if one.part not in known]:
+        known = self._mailbox.copies.of(resource)
+        for entry in [one for one in self._journal.entries_of(resource) if one.part not in known]:
             if not entry.orphaned and entry.uid:
                 self._lose_copy(entry.part, entry)
 
@@ -138,8 +138,8 @@ class Downsync:
             self._enqueue(part)
             self._enqueue_status(part)
 
-    def enqueue_kind(self, kind: GroupResource) -> None:
-        for entry in self._journal.entries_of(kind):
+    def enqueue_kind(self, resource: GroupResource) -> None:
+        for entry in self._journal.entries_of(resource):
             self._enqueue(entry.part)
             self._enqueue_status(entry.part)
 
@@ -165,11 +165,11 @@ class Downsync:
         """The namespace and the definition of an object: they may wait for its deletion, or report that it stays."""
         if part.namespace:
             self._enqueue(Part(NAMESPACES, "", part.namespace))
-        self._enqueue(definition_of(part.kind))
+        self._enqueue(definition_of(part.resource))
 
     def _enqueue_waiting(self, part: Part) -> None:
         """The objects that wait for a namespace, when it exists at the edge or has no entry any more."""
-        if part.kind == NAMESPACES:
+        if part.resource == NAMESPACES:
             for waiting in self._waiting.pop(part.name, ()):
                 self._enqueue(waiting)
 
@@ -195,11 +195,11 @@ class Downsync:
         copy = self._mailbox.copies.get(part)
         if copy is not None and copy.withdrawn and copy.has_finalizer and copy.uid != entry.uid:
             await self._mailbox.remove_finalizer(part, copy)
-        collection = self._edge.kinds.at_edge(part.kind, entry.version)
+        collection = self._edge.kinds.at_edge(part.resource, entry.version)
         if collection is None:
             return await self._without_kind(part, entry)
-        if not self._edge.objects.is_listed(part.kind):
-            error = self._edge.objects.error(part.kind)
+        if not self._edge.objects.is_listed(part.resource):
+            error = self._edge.objects.error(part.resource)
             if isinstance(error, ClientError):
                 raise error
             return None  # reconciled again after the list
@@ -230,9 +230,9 @@ class Downsync:
 
     async def _without_kind(self, part: Part, entry: JournalEntry) -> float | None:
         """Without the kind, the edge has none of its objects, so a withdrawal is complete."""
-        if entry.withdrawn and self._edge.kinds.edge_lacks(part.kind):
+        if entry.withdrawn and self._edge.kinds.edge_lacks(part.resource):
             return await self._finish_withdrawal(part, entry)
-        raise NotServedError(f"the edge does not serve {part.kind.resource} {entry.version}".strip())
+        raise NotServedError(f"the edge does not serve {part.resource.resource} {entry.version}".strip())
 
     def _has_namespace(self, part: Part) -> bool:
         """Whether its namespace exists at the edge, if the syncer applies it.  If not, the object waits for it."""
@@ -276,7 +276,7 @@ class Downsync:
 
     def _mark_synced(self, part: Part, entry: JournalEntry) -> None:
         self._clear_problem(part)
-        if part.kind == NAMESPACES:
+        if part.resource == NAMESPACES:
             now = self._journal.get(part)
             if now is not None and not now.applied and not now.edge_uid:  # created by others, and used as it is
                 self._journal.put(replace(now, edge_uid="theirs"))
@@ -293,7 +293,7 @@ class Downsync:
         now = self._journal.get(part) or replace(entry, orphaned=True)  # if its copy was deleted meanwhile
         owned, uid = owned_fields(answer, SYNCER_MANAGER), answer["metadata"].get("uid") or ""
         self._journal.put(replace(now, applied=digest(entry.desired), owned=owned, edge_uid=uid))
-        self._edge.objects.assume(part.kind, answer)
+        self._edge.objects.assume(part.resource, answer)
         self.writes.applied += 1
         if action.why is ApplyReason.DRIFT:
             self.writes.drift += 1
@@ -368,9 +368,11 @@ class Downsync:
 
     def _inside(self, container: Part) -> list[JournalEntry]:
         """Entries in a namespace, or of the kind of a definition."""
-        namespace = container.name if container.kind == NAMESPACES else None
+        namespace = container.name if container.resource == NAMESPACES else None
         parts = [
-            one for one in self._journal.parts() if one.namespace == namespace or definition_of(one.kind) == container
+            one
+            for one in self._journal.parts()
+            if one.namespace == namespace or definition_of(one.resource) == container
         ]
         return [entry for part in parts if (entry := self._journal.get(part)) is not None]
 
@@ -430,9 +432,9 @@ class Downsync:
 
     def _may_return_status(self, entry: JournalEntry, copy: MailboxCopy, live: Obj) -> bool:
         current = not entry.withdrawn and not entry.orphaned and entry.uid == copy.uid
-        return current and takes_status(entry.part.kind) and is_downsynced(live)
+        return current and takes_status(entry.part.resource) and is_downsynced(live)
 
 
-def definition_of(kind: GroupResource) -> Part:
+def definition_of(resource: GroupResource) -> Part:
     """The CustomResourceDefinition of a kind, if it is not built in."""
-    return Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
+    return Part(DEFINITIONS, "", f"{resource.resource}.{resource.group}")

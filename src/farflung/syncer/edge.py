@@ -52,7 +52,7 @@ class EdgeClient:
     async def stranger_in(self, part: Part) -> str:
         """An object in a namespace, or of the kind of a definition, that was not withdrawn; empty if there is
         none.  The journal has no entries in it any more."""
-        if part.kind == GroupResource("", "namespaces"):
+        if part.resource == GroupResource("", "namespaces"):
             inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
             for collection in inside:
                 if found := await self._stranger(collection, ListOptions(namespace=part.name)):

@@ -22,7 +22,7 @@ from farflung.syncer.journal import SUSPICION
 T = TypeVar("T")
 
 
-def never(kind: GroupResource, collection: Collection, informer: Informer[T]) -> None:
+def never(resource: GroupResource, collection: Collection, informer: Informer[T]) -> None:
     """Resume nothing."""
 
 
@@ -30,7 +30,7 @@ def never(kind: GroupResource, collection: Collection, informer: Informer[T]) ->
 class InformerHandlers(Generic[T]):
     changed: Callable[[Part, str, T | None], None]  #: the object, its logical cluster, its new value; None: deleted
     failed: Callable[[GroupResource, Exception], None]
-    listed: Callable[[GroupResource], None] = lambda kind: None  #: after the first list of a kind
+    listed: Callable[[GroupResource], None] = lambda resource: None  #: after the first list of a kind
     relisted: Callable[[], None] = lambda: None  #: when the server cannot resume a watch
     resume: Callable[[GroupResource, Collection, Informer[T]], None] = (
         never  #: may resume a new informer from a known state
@@ -62,55 +62,55 @@ class KindInformers(Generic[T]):
 
     def watch(self, group: asyncio.TaskGroup, collections: Mapping[GroupResource, Collection]) -> None:
         """Watch these kinds, and stop all others."""
-        for kind in [one for one, collection in self._collections.items() if collections.get(one) != collection]:
-            self.stop(kind)
-        for kind, collection in collections.items():
-            if kind not in self._collections:
-                self._start(group, kind, collection)
+        for resource in [one for one, collection in self._collections.items() if collections.get(one) != collection]:
+            self.stop(resource)
+        for resource, collection in collections.items():
+            if resource not in self._collections:
+                self._start(group, resource, collection)
 
-    def _start(self, group: asyncio.TaskGroup, kind: GroupResource, collection: Collection) -> None:
+    def _start(self, group: asyncio.TaskGroup, resource: GroupResource, collection: Collection) -> None:
         def fail(what: str, error: Exception) -> None:
-            if self._informers.get(kind) is informer:
-                self._errors[kind] = error
-                self._handlers.failed(kind, error)
+            if self._informers.get(resource) is informer:
+                self._errors[resource] = error
+                self._handlers.failed(resource, error)
 
-        decode = partial(self._decode, kind)
+        decode = partial(self._decode, resource)
         informer: Informer[T] = Informer(self._client, collection, decode, self._env, fail, self._selection)
         informer.relisted = self._handlers.relisted
-        self._objects[kind] = {}
-        self._collections[kind] = collection
-        self._informers[kind] = informer
-        self._handlers.resume(kind, collection, informer)
+        self._objects[resource] = {}
+        self._collections[resource] = collection
+        self._informers[resource] = informer
+        self._handlers.resume(resource, collection, informer)
         for key, value in informer.cache.items():
-            self._objects[kind][Part(kind, key.namespace, key.name)] = value
-        informer.subscribe(lambda change: self._handle(kind, informer, change))
-        running = self._run(kind, informer)
-        self._running[kind] = group.create_task(running, name=f"informer of {collection.plural}")
+            self._objects[resource][Part(resource, key.namespace, key.name)] = value
+        informer.subscribe(lambda change: self._handle(resource, informer, change))
+        running = self._run(resource, informer)
+        self._running[resource] = group.create_task(running, name=f"informer of {collection.plural}")
 
-    async def _run(self, kind: GroupResource, informer: Informer[T]) -> None:
+    async def _run(self, resource: GroupResource, informer: Informer[T]) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(informer.run())
             await informer.synced.wait()
-            self._errors.pop(kind, None)
-            self._listed.add(kind)
-            self._handlers.listed(kind)
+            self._errors.pop(resource, None)
+            self._listed.add(resource)
+            self._handlers.listed(resource)
 
-    def stop(self, kind: GroupResource) -> None:
+    def stop(self, resource: GroupResource) -> None:
         """Stop the informer of a kind and forget its objects, without calling handlers."""
-        self._running.pop(kind).cancel()
-        del self._informers[kind], self._collections[kind], self._objects[kind]
-        self._errors.pop(kind, None)
-        self._listed.discard(kind)
+        self._running.pop(resource).cancel()
+        del self._informers[resource], self._collections[resource], self._objects[resource]
+        self._errors.pop(resource, None)
+        self._listed.discard(resource)
 
     def stop_all(self) -> None:
-        for kind in self.kinds():
-            self.stop(kind)
+        for resource in self.kinds():
+            self.stop(resource)
 
-    def _handle(self, kind: GroupResource, informer: Informer[T], change: CacheChange[T]) -> None:
-        if self._informers.get(kind) is not informer:
+    def _handle(self, resource: GroupResource, informer: Informer[T], change: CacheChange[T]) -> None:
+        if self._informers.get(resource) is not informer:
             return  # it was stopped, and another one may have been started since
-        part = Part(kind, change.key.namespace, change.key.name)
-        objects = self._objects[kind]
+        part = Part(resource, change.key.namespace, change.key.name)
+        objects = self._objects[resource]
         if change.new is not None:
             objects[part] = change.new
         else:
@@ -120,40 +120,40 @@ class KindInformers(Generic[T]):
     # --- the cache --------------------------------------------------------------------------------
 
     def get(self, part: Part) -> T | None:
-        return self._objects.get(part.kind, {}).get(part)
+        return self._objects.get(part.resource, {}).get(part)
 
-    def of(self, kind: GroupResource) -> Mapping[Part, T]:
+    def of(self, resource: GroupResource) -> Mapping[Part, T]:
         """All objects of a kind, as a live view."""
-        return self._objects.get(kind, {})
+        return self._objects.get(resource, {})
 
     def kinds(self) -> list[GroupResource]:
         return list(self._objects)
 
-    def collection(self, kind: GroupResource) -> Collection | None:
-        return self._collections.get(kind)
+    def collection(self, resource: GroupResource) -> Collection | None:
+        return self._collections.get(resource)
 
-    def is_listed(self, kind: GroupResource) -> bool:
+    def is_listed(self, resource: GroupResource) -> bool:
         """Whether the kind was listed, and the handler `listed` was called.  Between the two, the journal does not know
         yet which copies the list lacks."""
-        return kind in self._listed
+        return resource in self._listed
 
-    def error(self, kind: GroupResource) -> Exception | None:
+    def error(self, resource: GroupResource) -> Exception | None:
         """The last error of a kind that was not listed yet."""
-        return None if self.is_listed(kind) else self._errors.get(kind)
+        return None if self.is_listed(resource) else self._errors.get(resource)
 
     def positions(self) -> Iterator[tuple[GroupResource, Collection, int]]:
         """For each listed kind, the resourceVersion up to which all changes arrived."""
-        for kind in self._listed:
-            yield kind, self._collections[kind], self._informers[kind].cache.delivered
+        for resource in self._listed:
+            yield resource, self._collections[resource], self._informers[resource].cache.delivered
 
     # --- own writes -------------------------------------------------------------------------------
 
-    def assume(self, kind: GroupResource, written: Obj) -> None:
-        if informer := self._informers.get(kind):
+    def assume(self, resource: GroupResource, written: Obj) -> None:
+        if informer := self._informers.get(resource):
             informer.assume(written)
 
     def forget(self, part: Part, cluster: str = "") -> None:
-        if informer := self._informers.get(part.kind):
+        if informer := self._informers.get(part.resource):
             informer.forget(Key(cluster, part.namespace, part.name))
 
 
@@ -174,17 +174,17 @@ class CopyInformers:
         self._log = context.log
         self._resumed: set[GroupResource] = set()
 
-    def _resume(self, kind: GroupResource, collection: Collection, informer: Informer[MailboxCopy]) -> None:
-        position = self._journal.positions().get(kind)
-        entries = list(self._journal.entries_of(kind))
+    def _resume(self, resource: GroupResource, collection: Collection, informer: Informer[MailboxCopy]) -> None:
+        position = self._journal.positions().get(resource)
+        entries = list(self._journal.entries_of(resource))
         if position is None or position.version != collection.version or not position.revision:
             return
         if any(entry.orphaned for entry in entries):
             return  # the last list may have been incomplete
-        if not entries and self.awaits_list(kind):
+        if not entries and self.awaits_list(resource):
             return  # a watch may end before it delivers the copies that a list shows at once
         informer.resume(list(map(copy_from_entry, entries)), int(position.revision))
-        self._resumed.add(kind)
+        self._resumed.add(resource)
 
     # --- listing again ----------------------------------------------------------------------------
 
@@ -205,16 +205,16 @@ class CopyInformers:
     def forget_unwatched(self) -> None:
         """List a kind that is no longer watched when it is named again: the journal has no entries of copies that were
         not named when their events arrived."""
-        for kind, position in list(self._journal.positions().items()):
-            if position.revision and self.informers.collection(kind) is None:
-                self._journal.set_revision(kind, "", "")
+        for resource, position in list(self._journal.positions().items()):
+            if position.revision and self.informers.collection(resource) is None:
+                self._journal.set_revision(resource, "", "")
 
-    def _relist(self, kinds: Iterable[GroupResource]) -> None:
-        for kind in kinds:
-            self._journal.set_revision(kind, "", "")
-            if self.informers.collection(kind) is not None:
-                self.informers.stop(kind)
-        self._resumed.difference_update(kinds)
+    def _relist(self, resources: Iterable[GroupResource]) -> None:
+        for resource in resources:
+            self._journal.set_revision(resource, "", "")
+            if self.informers.collection(resource) is not None:
+                self.informers.stop(resource)
+        self._resumed.difference_update(resources)
 
     # --- the journal ------------------------------------------------------------------------------
 
@@ -222,15 +222,15 @@ class CopyInformers:
         """Write the resourceVersion of each kind to the journal.  One that decreases shows a restored hub.  Returns the
         kinds with changes since the last call."""
         changed = []
-        for kind, collection, version in self.informers.positions():
-            before, now = self._journal.revision_of(kind), str(version)
+        for resource, collection, version in self.informers.positions():
+            before, now = self._journal.revision_of(resource), str(version)
             if before == now:
                 continue
             if before and version < int(before):
                 self._log.warning("the hub was restored from a backup", before=before, now=version)
                 self._journal.set_fact(SUSPICION, f"HubRestored: the hub was at {before} and is at {version} again")
-            changed.append(kind)
-            self._journal.set_revision(kind, collection.version, now)
+            changed.append(resource)
+            self._journal.set_revision(resource, collection.version, now)
         return changed
 
     def remember_kinds(self) -> None:
@@ -247,8 +247,8 @@ class CopyInformers:
         finalizer."""
         through = [one for one in status.get("syncedThrough") or () if isinstance(one, dict)]
         names = [(one.get("group"), one.get("resource")) for one in through]
-        kinds = {GroupResource(*map(str, one)) for one in names if all(isinstance(text, str) for text in one)}
-        self._journal.set_kinds(EARLIER, kinds)
+        resources = {GroupResource(*map(str, one)) for one in names if all(isinstance(text, str) for text in one)}
+        self._journal.set_kinds(EARLIER, resources)
 
     def kinds_to_list(self) -> list[GroupResource]:
         """Kinds that have to be listed once, and were not yet."""
@@ -256,9 +256,9 @@ class CopyInformers:
         self._journal.set_kinds(EARLIER, left)
         return left
 
-    def awaits_list(self, kind: GroupResource) -> bool:
+    def awaits_list(self, resource: GroupResource) -> bool:
         """Whether a kind is watched until it was listed once, as of the last plan."""
-        return kind in self._journal.get_kinds(EARLIER)
+        return resource in self._journal.get_kinds(EARLIER)
 
-    def _add_kinds_to_list(self, kinds: Iterable[GroupResource]) -> None:
-        self._journal.set_kinds(EARLIER, self._journal.get_kinds(EARLIER).union(kinds))
+    def _add_kinds_to_list(self, resources: Iterable[GroupResource]) -> None:
+        self._journal.set_kinds(EARLIER, self._journal.get_kinds(EARLIER).union(resources))

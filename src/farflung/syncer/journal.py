@@ -345,16 +345,16 @@ class Journal:
     # --- entries ----------------------------------------------------------------------------------
 
     def get(self, part: Part) -> JournalEntry | None:
-        return self._entries.get(part.kind, {}).get(part)
+        return self._entries.get(part.resource, {}).get(part)
 
     def parts(self) -> Iterator[Part]:
         """Of all entries.  Do not put or drop entries while iterating."""
         for some in self._entries.values():
             yield from some
 
-    def entries_of(self, kind: GroupResource) -> Iterable[JournalEntry]:
+    def entries_of(self, resource: GroupResource) -> Iterable[JournalEntry]:
         """Do not put or drop entries while iterating."""
-        return self._entries.get(kind, {}).values()
+        return self._entries.get(resource, {}).values()
 
     def entries(self) -> Iterator[JournalEntry]:
         """All entries.  Do not put or drop entries while iterating."""
@@ -370,36 +370,36 @@ class Journal:
 
     def put(self, entry: JournalEntry) -> None:
         """Written to the file by the next `flush`."""
-        self._entries.setdefault(entry.part.kind, {})[entry.part] = entry
+        self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
         with self._noting:
             self._changes.entries[entry.part] = entry
 
     def drop(self, part: Part) -> None:
-        some = self._entries.get(part.kind, {})
+        some = self._entries.get(part.resource, {})
         if some.pop(part, None) is None:
             return
         if not some:
-            del self._entries[part.kind]
+            del self._entries[part.resource]
         with self._noting:
             self._changes.entries[part] = None
 
     # --- positions of watches, and facts ----------------------------------------------------------
 
-    def revision_of(self, kind: GroupResource) -> str:
+    def revision_of(self, resource: GroupResource) -> str:
         """The resourceVersion to resume from; empty: list."""
-        return self._positions.get(kind, WatchPosition()).revision
+        return self._positions.get(resource, WatchPosition()).revision
 
     def positions(self) -> Mapping[GroupResource, WatchPosition]:
         return MappingProxyType(self._positions)
 
-    def set_revision(self, kind: GroupResource, version: str, revision: str) -> None:
+    def set_revision(self, resource: GroupResource, version: str, revision: str) -> None:
         """In the file, a position is never ahead of the entries that were put before it."""
         position = WatchPosition(version, revision)
-        if self._positions.get(kind) == position:
+        if self._positions.get(resource) == position:
             return
-        self._positions[kind] = position
+        self._positions[resource] = position
         with self._noting:
-            self._changes.positions[kind] = position
+            self._changes.positions[resource] = position
 
     def get_fact(self, name: str) -> str:
         """Empty if it was never set."""
@@ -416,10 +416,10 @@ class Journal:
         """A fact that is a set of kinds."""
         return {GroupResource(*one) for one in orjson.loads(self.get_fact(fact) or "[]")}
 
-    def set_kinds(self, fact: str, resources: Iterable[GroupResource]) -> None:
-        kinds = set(resources)
-        if kinds != self.get_kinds(fact):
-            self.set_fact(fact, orjson.dumps(list(map(list, sorted(kinds)))).decode())
+    def set_kinds(self, fact: str, wanted: Iterable[GroupResource]) -> None:
+        resources = set(wanted)
+        if resources != self.get_kinds(fact):
+            self.set_fact(fact, orjson.dumps(list(map(list, sorted(resources)))).decode())
 
     # --- the file ---------------------------------------------------------------------------------
 
@@ -474,7 +474,7 @@ class Journal:
         former: list[JournalEntry] = []
         for row in self._connection.execute("select * from entry"):
             entry = _entry(unsealed(row), self._ring)
-            self._entries.setdefault(entry.part.kind, {})[entry.part] = entry
+            self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
             if key_id_of(row[-2]) != self._ring.first_id:
                 former.append(entry)
         for entry in former:
@@ -488,7 +488,7 @@ class Journal:
 
 
 def _key(part: Part) -> tuple[str, str, str, str]:
-    return *part.kind, part.namespace, part.name
+    return *part.resource, part.namespace, part.name
 
 
 def _row(entry: JournalEntry, ring: KeyRing) -> Row:

@@ -59,9 +59,9 @@ class MailboxClient:
         await self._set_finalizers(part, copy, add=False)
 
     async def _set_finalizers(self, part: Part, copy: MailboxCopy, *, add: bool) -> None:
-        collection = self.copies.collection(part.kind)
+        collection = self.copies.collection(part.resource)
         if collection is None:
-            raise MailboxEndsError(f"the mailbox does not serve {part.kind.resource}")
+            raise MailboxEndsError(f"the mailbox does not serve {part.resource.resource}")
         finalizers, version = copy.finalizers, str(copy.revision)
         with ignore_absence(part):
             if finalizers is None:
@@ -72,14 +72,14 @@ class MailboxClient:
             patch = {"metadata": {"uid": copy.uid, "resourceVersion": version, "finalizers": wanted}}
             answer = await self.client.patch(collection, part.name, patch, part.namespace)
             if add or others:
-                self.copies.assume(part.kind, answer)
+                self.copies.assume(part.resource, answer)
 
     async def set_status(self, part: Part, copy: MailboxCopy, status: Obj) -> None:
         """Do nothing if the copy was deleted or replaced."""
-        collection = self.copies.collection(part.kind)
+        collection = self.copies.collection(part.resource)
         if collection is None:
             return
-        subresource = "status" if self.kinds.has_status(part.kind, collection.version) else ""
+        subresource = "status" if self.kinds.has_status(part.resource, collection.version) else ""
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": copy.uid},
             {"op": "add", "path": "/status", "value": status},
@@ -88,7 +88,7 @@ class MailboxClient:
             answer = await self.client.patch(
                 collection, part.name, patch, part.namespace, subresource, how=PatchType.JSON
             )
-            self.copies.assume(part.kind, answer)
+            self.copies.assume(part.resource, answer)
 
 
 INCARNATION: Final = "incarnation"  #: fact of the journal: the last logical cluster of the mailbox

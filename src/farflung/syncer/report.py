@@ -62,7 +62,7 @@ class Problems:
     def keep_kinds(self, resources: Set[GroupResource], direction: Direction) -> None:
         """Clear problems of whole kinds, except these."""
         for part, one in list(self._known):
-            if part == all_of(part.kind) and one is direction and part.kind not in resources:
+            if part == all_of(part.resource) and one is direction and part.resource not in resources:
                 self.clear(part, direction)
 
     def listed(self) -> list[Obj]:
@@ -70,8 +70,8 @@ class Problems:
         found = sorted(self._known.items(), key=lambda one: one[0])[:MOST]
         return [
             {
-                "group": part.kind.group,
-                "resource": part.kind.resource,
+                "group": part.resource.group,
+                "resource": part.resource.resource,
                 "namespace": part.namespace,
                 "name": part.name,
                 "direction": direction.value,
@@ -92,22 +92,22 @@ class Problems:
         return max(0, len(self._known) - MOST)
 
 
-def all_of(kind: GroupResource) -> Part:
+def all_of(resource: GroupResource) -> Part:
     """In place of an object: the whole kind."""
-    return Part(kind, "", ANY)
+    return Part(resource, "", ANY)
 
 
 def describe_error(part: Part, error: ClientError) -> tuple[str, str]:
     """Reason and message.  A server may quote the object that it refuses, so messages about Secrets are replaced."""
     reason = error.reason if isinstance(error, Refused) and error.reason else type(error).__name__
-    if part.kind == SECRETS and isinstance(error, Refused):
+    if part.resource == SECRETS and isinstance(error, Refused):
         return reason, f"the server refused it with {error.status}; its message may contain the Secret and is omitted"
     return reason, str(error)
 
 
 def without_secrets(part: Part, error: ClientError) -> ClientError:
     """The same error for logs."""
-    if part.kind != SECRETS or not isinstance(error, Refused):
+    if part.resource != SECRETS or not isinstance(error, Refused):
         return error
     _, message = describe_error(part, error)
     return type(error)(error.status, error.reason, message, retry_after=error.retry_after)
@@ -122,15 +122,15 @@ class Progress:
 
     def start(self, part: Part, revision: int) -> None:
         """A copy has to be applied."""
-        self._under_way.setdefault(part.kind, {}).setdefault(part, revision)
-        self.advance(part.kind, revision)
+        self._under_way.setdefault(part.resource, {}).setdefault(part, revision)
+        self.advance(part.resource, revision)
 
-    def advance(self, kind: GroupResource, revision: int) -> None:
-        self._latest[kind] = max(self._latest.get(kind, 0), revision)
+    def advance(self, resource: GroupResource, revision: int) -> None:
+        self._latest[resource] = max(self._latest.get(resource, 0), revision)
 
     def finish(self, part: Part) -> None:
         """The copy is applied, or will not be."""
-        self._under_way.get(part.kind, {}).pop(part, None)
+        self._under_way.get(part.resource, {}).pop(part, None)
 
     @property
     def pending(self) -> int:
@@ -139,13 +139,13 @@ class Progress:
     def synced_through(self) -> list[Obj]:
         """In the format of a SyncerConfig's status."""
         return [
-            {"group": kind.group, "resource": kind.resource, "resourceVersion": str(self._through(kind))}
-            for kind in sorted(self._latest)
+            {"group": resource.group, "resource": resource.resource, "resourceVersion": str(self._through(resource))}
+            for resource in sorted(self._latest)
         ]
 
-    def _through(self, kind: GroupResource) -> int:
-        under_way = self._under_way.get(kind)
-        return min(under_way.values()) - 1 if under_way else self._latest[kind]
+    def _through(self, resource: GroupResource) -> int:
+        under_way = self._under_way.get(resource)
+        return min(under_way.values()) - 1 if under_way else self._latest[resource]
 
 
 @dataclass(frozen=True, slots=True)

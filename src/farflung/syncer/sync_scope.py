@@ -138,11 +138,11 @@ class _ScopeReader:
 
     def _add_syncer_spec(self, spec: SyncerSpec) -> None:
         self._namespaces |= spec.namespaces
-        for kind in spec.kinds if spec.namespaces else ():
-            self._watch(kind, spec.versions.get(kind, ""))
-            self._whole.setdefault(kind, set()).add(spec.namespaces)
+        for resource in spec.resources if spec.namespaces else ():
+            self._watch(resource, spec.versions.get(resource, ""))
+            self._whole.setdefault(resource, set()).add(spec.namespaces)
         for part in spec.parts:
-            self._select(part, spec.versions.get(part.kind, ""))
+            self._select(part, spec.versions.get(part.resource, ""))
         for one in spec.upsync:
             if one.resources and one.names:
                 key = one.group, frozenset(one.resources), frozenset(one.namespaces)
@@ -159,7 +159,7 @@ class _ScopeReader:
     def _add_upsynced(self, where: str, one: Obj) -> None:
         if part := self._named_object(where, one):
             namespaces = frozenset([part.namespace]) if part.namespace else _NOTHING
-            key = part.kind.group, frozenset([part.kind.resource]), namespaces
+            key = part.resource.group, frozenset([part.resource.resource]), namespaces
             self._upsync.setdefault(key, set()).add(part.name)
 
     def _named_object(self, where: str, one: Obj) -> Part | None:
@@ -184,7 +184,7 @@ class _ScopeReader:
     # --- selection --------------------------------------------------------------------------------
 
     def _select(self, part: Part, version: str) -> None:
-        self._watch(part.kind, version)
+        self._watch(part.resource, version)
         self._parts.add(part)
         if part.namespace:
             self._namespaces.add(part.namespace)

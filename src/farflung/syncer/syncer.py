@@ -135,8 +135,8 @@ class Syncer:
             self._nodes,
             self._is_scope_listed,
         )
-        for kind in journal.kinds():
-            self.progress.advance(kind, max(entry.revision for entry in journal.entries_of(kind)))
+        for resource in journal.kinds():
+            self.progress.advance(resource, max(entry.revision for entry in journal.entries_of(resource)))
 
     def _create_informers(self, context: SyncerContext) -> None:
         mailbox, edge = context.options.mailbox, context.options.edge
@@ -148,7 +148,9 @@ class Syncer:
             edge,
             context.edge_env,
             read_edge_object,
-            InformerHandlers(self._on_object, self._on_edge_error, lambda kind: self.downsync.enqueue_kind(kind)),
+            InformerHandlers(
+                self._on_object, self._on_edge_error, lambda resource: self.downsync.enqueue_kind(resource)
+            ),
             OURS,
         )
         self._upsynced: KindInformers[Obj] = KindInformers(
@@ -161,7 +163,7 @@ class Syncer:
             edge,
             context.edge_env,
             read_object,
-            InformerHandlers(self._on_edge_object, self._on_edge_error, lambda kind: self.upsync.enqueue_all()),
+            InformerHandlers(self._on_edge_object, self._on_edge_error, lambda resource: self.upsync.enqueue_all()),
         )
 
     def _controller(self, name: str, reconcile: Callable[[Part, int], Any]) -> Controller[Part]:
@@ -190,7 +192,7 @@ class Syncer:
         if copy is not None and not self._is_ours(cluster):
             return
         self.downsync.on_copy(part, cluster, copy)
-        if not self._downsync_watches.has_entries(part.kind) and self._journal.get(part) is not None:
+        if not self._downsync_watches.has_entries(part.resource) and self._journal.get(part) is not None:
             self._replan.set()
         self._reporter.notify()
 
@@ -209,11 +211,11 @@ class Syncer:
         self._discovery.doubt("mailbox")
         self.upsync.enqueue_all()
 
-    def _on_copies_listed(self, kind: GroupResource) -> None:
-        self.problems.clear(all_of(kind), Direction.DOWN)
-        self.downsync.on_list(kind)
-        self.downsync.enqueue_kind(kind)  # copies that did not change since the journal was written have no event
-        if self._copies.awaits_list(kind):
+    def _on_copies_listed(self, resource: GroupResource) -> None:
+        self.problems.clear(all_of(resource), Direction.DOWN)
+        self.downsync.on_list(resource)
+        self.downsync.enqueue_kind(resource)  # copies that did not change since the journal was written have no event
+        if self._copies.awaits_list(resource):
             self._replan.set()  # the plan may end its watch
         self._consider_release()
 
@@ -227,8 +229,8 @@ class Syncer:
         if self._orphans.has_release_request and self._is_complete:
             self._replan.set()
 
-    def _on_upsynced_listed(self, kind: GroupResource) -> None:
-        self.problems.clear(all_of(kind), Direction.DOWN)
+    def _on_upsynced_listed(self, resource: GroupResource) -> None:
+        self.problems.clear(all_of(resource), Direction.DOWN)
         self.upsync.enqueue_all()
 
     def _accepts(self, part: Part, cluster: str, config: Obj) -> bool:
@@ -299,23 +301,23 @@ class Syncer:
         self._nodes.reset()
         self._discovery.doubt("edge")
 
-    def _on_mailbox_error(self, kind: GroupResource, error: Exception) -> None:
+    def _on_mailbox_error(self, resource: GroupResource, error: Exception) -> None:
         if isinstance(error, NotFound):
             self._discovery.doubt("mailbox")
         elif isinstance(error, Refused) and not isinstance(error, Expired):
-            if kind in self._synced_kinds():
-                reason, message = describe_error(all_of(kind), error)
-                self.problems.put(all_of(kind), Direction.DOWN, reason, message, self._options.now())
+            if resource in self._synced_kinds():
+                reason, message = describe_error(all_of(resource), error)
+                self.problems.put(all_of(resource), Direction.DOWN, reason, message, self._options.now())
                 self._reporter.notify()
             self._consider_release()
-        self._log.info("cannot watch the mailbox", v=2, resource=str(kind), error=str(error))
+        self._log.info("cannot watch the mailbox", v=2, resource=str(resource), error=str(error))
 
-    def _on_edge_error(self, kind: GroupResource, error: Exception) -> None:
+    def _on_edge_error(self, resource: GroupResource, error: Exception) -> None:
         if isinstance(error, NotFound):
             self._discovery.doubt("edge")
         elif isinstance(error, Refused):
-            self.downsync.enqueue_kind(kind)
-        self._log.info("cannot watch the edge", v=2, resource=str(kind), error=str(error))
+            self.downsync.enqueue_kind(resource)
+        self._log.info("cannot watch the edge", v=2, resource=str(resource), error=str(error))
 
     # --- the journal ------------------------------------------------------------------------------
 
@@ -338,8 +340,8 @@ class Syncer:
 
     def record_positions(self) -> None:
         """Record positions of watches and the last heartbeat in the journal."""
-        for kind in self._copies.record_positions():
-            self.problems.clear(all_of(kind), Direction.DOWN)
+        for resource in self._copies.record_positions():
+            self.problems.clear(all_of(resource), Direction.DOWN)
         self._journal.set_fact(HEARTBEAT, self._reporter.heartbeat)
         self._journal.set_fact(SERVED, self._reporter.edge_uid)
 
@@ -401,8 +403,8 @@ class Syncer:
         before = self._kinds.edge
         lacking: set[Side] = set() if await self._discovery.discover("edge") else {"edge"}
         if self._kinds.edge != before:
-            for kind in self._journal.kinds():
-                self.downsync.enqueue_kind(kind)
+            for resource in self._journal.kinds():
+                self.downsync.enqueue_kind(resource)
         if not await self._ask_mailbox(group):
             lacking.add("mailbox")
         self._read_configs()
@@ -445,8 +447,8 @@ class Syncer:
     def _enter_new_copies(self) -> None:
         """Copies that were not selected before may be now."""
         copies = self._copies.informers
-        for kind in copies.kinds():
-            for part, copy in list(copies.of(kind).items()):
+        for resource in copies.kinds():
+            for part, copy in list(copies.of(resource).items()):
                 if self._journal.get(part) is None:
                     self.downsync.on_copy(part, self._identity.last_cluster, copy)
         known = copies.kinds()

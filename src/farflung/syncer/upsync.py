@@ -59,19 +59,19 @@ class Upsync:
     def enqueue_all(self) -> None:
         """After a change of the scope, or a list."""
         for side in (self._copies, self._objects):
-            for kind in side.kinds():
-                for part in side.of(kind):
+            for resource in side.kinds():
+                for part in side.of(resource):
                     self.on_change(part, "", None)
 
     def count(self) -> int:
-        every = (copy for kind in self._copies.kinds() for copy in self._copies.of(kind).values())
+        every = (copy for resource in self._copies.kinds() for copy in self._copies.of(resource).values())
         return sum(map(is_upsynced, every))
 
     # --- one object -------------------------------------------------------------------------------
 
     async def reconcile(self, part: Part, worker: int) -> float | None:
         try:
-            if part.kind == DEFINITIONS and not self._scope().upsyncs(*part):
+            if part.resource == DEFINITIONS and not self._scope().upsyncs(*part):
                 await self._copy_definition(part.name)
                 self._problems.clear(part, Direction.UP)
             return await self._reconcile(part)
@@ -80,19 +80,19 @@ class Upsync:
             raise
 
     async def _reconcile(self, part: Part) -> float | None:
-        collection = self._copies.collection(part.kind)
+        collection = self._copies.collection(part.resource)
         if collection is None:
             if self._scope().upsyncs(*part) and self._objects.get(part) is not None:
-                raise NotServedError(f"the mailbox does not serve {part.kind.resource}")
+                raise NotServedError(f"the mailbox does not serve {part.resource.resource}")
             return None
         is_selected = self._scope().upsyncs(*part)
-        if not self._copies.is_listed(part.kind) or (is_selected and not self._objects.is_listed(part.kind)):
+        if not self._copies.is_listed(part.resource) or (is_selected and not self._objects.is_listed(part.resource)):
             return None
         obj, copy = self._objects.get(part), self._copies.get(part)
         if is_selected and obj is not None and _originates_at_edge(part, obj):
             await self._upsert(part, collection, obj, copy)
         elif copy is not None and is_upsynced(copy):
-            if part.kind == NAMESPACES and self._has_downsynced(part.name):
+            if part.resource == NAMESPACES and self._has_downsynced(part.name):
                 sentence = f"{part} is not selected any more and stays in the mailbox: it contains copies for the edge"
                 self._report(part, "NotEmpty", sentence)
                 return STRANGERS
@@ -110,7 +110,7 @@ class Upsync:
             return
         elif (updated := updated_upsync(copy, desired)) is not None:
             copy = await self._mailbox.update(collection, updated)
-            self._copies.assume(part.kind, copy)
+            self._copies.assume(part.resource, copy)
         await self._write_status(part, collection, obj, copy)
         self._problems.clear(part, Direction.UP)
 
@@ -123,7 +123,7 @@ class Upsync:
                 raise
             await self._make_namespace(part.namespace)
             made = await self._mailbox.create(collection, fresh, part.namespace)
-        self._copies.assume(part.kind, made)
+        self._copies.assume(part.resource, made)
         self._log.info("upsynced", v=2, object=str(part))
         return made
 
@@ -137,7 +137,7 @@ class Upsync:
         status = returned_status(obj)
         if not status or status == copy.get("status"):
             return
-        subresource = "status" if self._kinds.has_status(part.kind, collection.version) else ""
+        subresource = "status" if self._kinds.has_status(part.resource, collection.version) else ""
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": copy["metadata"].get("uid")},
             {"op": "add", "path": "/status", "value": status},
@@ -145,13 +145,13 @@ class Upsync:
         answer = await self._mailbox.patch(
             collection, part.name, patch, part.namespace, subresource, how=PatchType.JSON
         )
-        self._copies.assume(part.kind, answer)
+        self._copies.assume(part.resource, answer)
 
     async def _withdraw(self, part: Part, collection: Collection, copy: Obj) -> None:
         """Delete the copy of an object that is not selected any more, or that the edge's server says does not
         exist.  Its absence from the informer is not enough."""
         if self._scope().upsyncs(*part):
-            at_edge = self._objects.collection(part.kind)
+            at_edge = self._objects.collection(part.resource)
             if at_edge is None:
                 return
             with ignore_absence(part):
@@ -173,10 +173,10 @@ class Upsync:
 
 def _originates_at_edge(part: Part, obj: Obj) -> bool:
     """Whether the syncer did not apply it, and it is not one that every cluster creates for itself."""
-    return not is_downsynced(obj) and not is_system(part.kind, obj)
+    return not is_downsynced(obj) and not is_system(part.resource, obj)
 
 
-def read_object(kind: GroupResource, document: bytes) -> Obj:
+def read_object(resource: GroupResource, document: bytes) -> Obj:
     """An object without managedFields."""
     obj: Obj = orjson.loads(document)
     obj["metadata"].pop("managedFields", None)

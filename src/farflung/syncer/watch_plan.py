@@ -43,8 +43,8 @@ class DownsyncWatches:
         objects = {one: self._at_edge(one, copies[one], versions[one]) for one in versions if one in self._entered}
         unserved = [one for one in objects if objects[one] is None and self._objects.collection(one) is not None]
         self._objects.watch(group, served_only(objects))
-        for kind in unserved:
-            self._downsync.enqueue_kind(kind)
+        for resource in unserved:
+            self._downsync.enqueue_kind(resource)
         lacking: set[Side] = set()
         if None in copies.values() or scope.unknown:
             lacking.add("mailbox")
@@ -56,25 +56,25 @@ class DownsyncWatches:
         """Kinds of which the mailbox may hold copies for this syncer → the requested version; empty: any."""
         kinds_to_list = self._copies.kinds_to_list()
         versions = {**dict.fromkeys([*self._served(kinds_to_list), *self._journal.kinds()], ""), **scope.resources}
-        for kind in self._journal.kinds():
-            entry = next(iter(self._journal.entries_of(kind)))
-            versions[kind] = versions[kind] or entry.version
+        for resource in self._journal.kinds():
+            entry = next(iter(self._journal.entries_of(resource)))
+            versions[resource] = versions[resource] or entry.version
         return versions
 
-    def _at_edge(self, kind: GroupResource, copies: Collection | None, version: str) -> Collection | None:
-        return self._kinds.at_edge(kind, version if copies is None else copies.version)
+    def _at_edge(self, resource: GroupResource, copies: Collection | None, version: str) -> Collection | None:
+        return self._kinds.at_edge(resource, version if copies is None else copies.version)
 
-    def _lose_kinds(self, kinds: list[GroupResource]) -> None:
+    def _lose_kinds(self, resources: list[GroupResource]) -> None:
         """The mailbox does not serve these kinds any more, which deletes their copies.  List them later."""
-        for kind in kinds:
-            self._journal.set_revision(kind, "", "")
-            self._downsync.on_list(kind)
+        for resource in resources:
+            self._journal.set_revision(resource, "", "")
+            self._downsync.on_list(resource)
 
     # --- progress of the lists --------------------------------------------------------------------
 
-    def has_entries(self, kind: GroupResource) -> bool:
+    def has_entries(self, resource: GroupResource) -> bool:
         """Whether the journal had entries of a kind at the last plan."""
-        return kind in self._entered
+        return resource in self._entered
 
     def is_complete(self, scope: SyncScope) -> bool:
         """Whether every kind of which the mailbox may hold copies was listed, if the mailbox serves and allows it."""
@@ -88,8 +88,8 @@ class DownsyncWatches:
         some = {*informers.kinds(), *self._served(scope.resources)}
         return all(informers.is_listed(one) or informers.error(one) is not None for one in some)
 
-    def _served(self, kinds: Iterable[GroupResource]) -> list[GroupResource]:
-        return [one for one in kinds if self._kinds.in_mailbox(one, "") is not None]
+    def _served(self, resources: Iterable[GroupResource]) -> list[GroupResource]:
+        return [one for one in resources if self._kinds.in_mailbox(one, "") is not None]
 
 
 UPSYNCED: Final = "upsynced"  #: fact of the journal: kinds of which the syncer may have created objects in the mailbox
@@ -139,9 +139,9 @@ class UpsyncWatches:
         return named
 
     def _report(self, named: set[GroupResource], lacking: set[GroupResource]) -> None:
-        for kind in sorted(named):
-            if kind in lacking:
-                sentence = f"the mailbox does not serve {kind.resource}: its objects stay at the edge only"
-                self._problems.put(all_of(kind), Direction.UP, "NotServed", sentence, self._now())
+        for resource in sorted(named):
+            if resource in lacking:
+                sentence = f"the mailbox does not serve {resource.resource}: its objects stay at the edge only"
+                self._problems.put(all_of(resource), Direction.UP, "NotServed", sentence, self._now())
             else:
-                self._problems.clear(all_of(kind), Direction.UP)
+                self._problems.clear(all_of(resource), Direction.UP)

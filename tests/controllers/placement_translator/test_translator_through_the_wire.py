@@ -68,7 +68,7 @@ INSIDE = {
 }
 EVERYTHING = {
     **OUTSIDE,
-    **{kind: f"/{'api' if v == 'v1' else 'apis'}/{v}/{plural}" for kind, (plural, v) in INSIDE.items()},
+    **{resource: f"/{'api' if v == 'v1' else 'apis'}/{v}/{plural}" for resource, (plural, v) in INSIDE.items()},
 }
 WIDGET_DEFINITION = Part(DEFINITION, "", "widgets.example.org")
 UPSYNC = {"apiGroup": "group1.test", "resources": ["sprockets"], "namespaces": ["orbital"], "names": ["*"]}
@@ -118,14 +118,14 @@ WHATS = [
             How(whole=True)
             if part.namespace and is_prod(around)
             else How()
-            if part in (Part(BINDING, "", "kube"), Part(SPACE, "", "one")) or (part.kind == ROLES and is_prod(obj))
+            if part in (Part(BINDING, "", "kube"), Part(SPACE, "", "one")) or (part.resource == ROLES and is_prod(obj))
             else None
         ),
         is_prod,
     ),
     What(
         {"downsync": [{"apiGroup": "", "resources": ["configmaps"], "labelSelectors": [PROD]}]},
-        lambda part, obj, around: How() if part.kind == MAPS and is_prod(obj) else None,
+        lambda part, obj, around: How() if part.resource == MAPS and is_prod(obj) else None,
     ),
     What(
         {
@@ -136,9 +136,9 @@ WHATS = [
         },
         lambda part, obj, around: (
             How(create_only=True)
-            if part.kind == SECRETS and part.namespace == "one"
+            if part.resource == SECRETS and part.namespace == "one"
             else How()
-            if part.kind == WIDGETS and is_prod(around)
+            if part.resource == WIDGETS and is_prod(around)
             else None
         ),
     ),
@@ -177,8 +177,8 @@ class Model:
             line = LocalTransport(one.fleet.hub.function, MASTER)  # which never fails
             served = await discover(Client(line, f"/clusters/{cluster}"))
             self.kinds[cluster] = {
-                kind: found.collection.version
-                for kind, found in copied_kinds(served.resources()).items()
+                resource: found.collection.version
+                for resource, found in copied_kinds(served.resources()).items()
                 if found.namespaced
             }
         return self
@@ -190,7 +190,7 @@ class Model:
         for part, obj in self.objects[cluster].items():
             around = self.objects[cluster].get(Part(SPACE, "", part.namespace)) if part.namespace else None
             if (
-                part.kind == CUSTOMIZER
+                part.resource == CUSTOMIZER
                 or is_system(part)
                 or is_going(obj)
                 or (part.namespace and (around is None or is_going(around)))
@@ -201,7 +201,7 @@ class Model:
         return found
 
     def whole(self, cluster: str, what: What) -> set[str]:
-        spaces = {part.name: obj for part, obj in self.objects[cluster].items() if part.kind == SPACE}
+        spaces = {part.name: obj for part, obj in self.objects[cluster].items() if part.resource == SPACE}
         return {name for name, obj in spaces.items() if not is_going(obj) and what.whole(obj)}
 
     def keeper(self, box: str, part: Part) -> str:
@@ -213,7 +213,7 @@ class Model:
         return marks.pop() if marks else ""
 
     def permits(self, box: str, part: Part, cluster: str) -> bool:
-        if part.kind in (DEFINITION, BINDING):
+        if part.resource in (DEFINITION, BINDING):
             return True  # all have the same content
         return self.keeper(box, part) in ("", self.world.families[cluster])
 
@@ -234,8 +234,8 @@ class Model:
             selected = self.selected(cluster, what)
             needed = {Part(SPACE, "", part.namespace) for part in selected if part.namespace}
             needed |= {Part(SPACE, "", name) for name in self.whole(cluster, what)}
-            needed |= {WIDGET_DEFINITION for part in selected if part.kind == WIDGETS}
-            needed |= {Part(BINDING, "", "kube") for part in selected if part.kind == DEPLOYMENTS}
+            needed |= {WIDGET_DEFINITION for part in selected if part.resource == WIDGETS}
+            needed |= {Part(BINDING, "", "kube") for part in selected if part.resource == DEPLOYMENTS}
             for part in needed - selected.keys():
                 found.setdefault(part, {}).setdefault(cluster, None)
             for part, how in selected.items():
@@ -258,22 +258,22 @@ class Model:
         for part in {Part(SPACE, "", part.namespace) for part in theirs if part.namespace and not is_system(part)}:
             if part in there and part not in theirs:
                 found.setdefault(part, None)
-        for kind, bringer in ((WIDGETS, WIDGET_DEFINITION), (DEPLOYMENTS, Part(BINDING, "", "kube"))):
-            if bringer in there and bringer not in theirs and any(part.kind == kind for part in theirs):
+        for resource, bringer in ((WIDGETS, WIDGET_DEFINITION), (DEPLOYMENTS, Part(BINDING, "", "kube"))):
+            if bringer in there and bringer not in theirs and any(part.resource == resource for part in theirs):
                 found.setdefault(bringer, None)
-        for kind, bringer in ((WIDGETS, WIDGET_DEFINITION), (DEPLOYMENTS, Part(BINDING, "", "kube"))):
+        for resource, bringer in ((WIDGETS, WIDGET_DEFINITION), (DEPLOYMENTS, Part(BINDING, "", "kube"))):
             if bringer not in found and bringer not in theirs:
-                found = {part: content for part, content in found.items() if part.kind != kind}
+                found = {part: content for part, content in found.items() if part.resource != resource}
         return found
 
     def content(self, box: str, part: Part, why: dict[str, How | None]) -> Obj | None:
         """Without our marks.  MISSING: nowhere is anything of it; None: whatever is there."""
         chosen = [cluster for cluster, how in why.items() if how is not None]
-        if part.kind == SPACE and not chosen:
+        if part.resource == SPACE and not chosen:
             return {"metadata": {"name": part.name}}
         sources = [
             Source(cluster, obj)
-            for cluster in (chosen if part.kind == SPACE else why)
+            for cluster in (chosen if part.resource == SPACE else why)
             if (obj := self.objects[cluster].get(part)) is not None and not is_going(obj)
             if PROJECTED not in labels_of(obj)
         ]
@@ -299,7 +299,7 @@ class Model:
     def told(self, box: str) -> Obj:
         """What its syncer should be told."""
         namespaces: set[str] = set()
-        kinds: dict[GroupResource, str] = {}
+        resources: dict[GroupResource, str] = {}
         parts: set[Part] = set()
         upsync: set[UpsyncSet] = set()
         for (cluster, _), (what, led) in self.placements.items():
@@ -309,9 +309,9 @@ class Model:
             whole = {name for name in whole if self.permits(box, Part(SPACE, "", name), cluster)}
             selected = {part: how for part, how in selected.items() if self.permits(box, part, cluster)}
             namespaces |= whole
-            kinds |= self.kinds[cluster] if whole else {}
+            resources |= self.kinds[cluster] if whole else {}
             parts |= {part for part, how in selected.items() if not how.whole}
-            if any(part.kind == WIDGETS for part in selected) and WIDGET_DEFINITION in self.objects[cluster]:
+            if any(part.resource == WIDGETS for part in selected) and WIDGET_DEFINITION in self.objects[cluster]:
                 parts.add(WIDGET_DEFINITION)
             if "upsync" in what.spec:
                 upsync.add(UpsyncSet("group1.test", ("sprockets",), ("orbital",), ("*",)))
@@ -321,7 +321,9 @@ class Model:
             versions[WIDGETS] = "v1"
         if Part(BINDING, "", "kube") in there:
             versions[DEPLOYMENTS] = "v1"
-        return spec_of(namespaces=namespaces, kinds=kinds, parts=parts, versions=versions | kinds, upsync=upsync)
+        return spec_of(
+            namespaces=namespaces, resources=resources, parts=parts, versions=versions | resources, upsync=upsync
+        )
 
 
 MISSING: Obj = {"missing": True}
@@ -345,8 +347,8 @@ class Separation:
         self._boxes = {cluster: box for box, cluster in world.boxes.items()}
         self._marks: dict[str, tuple[tuple[str, str], list[str]]] = {}  #: by key in the store
         self.broken: list[str] = []
-        for kind in (SPACE, MAPS, SECRETS, ROLES):
-            world.fleet.hub.store.subscribe(f"/{kind.group or 'core'}/{kind.resource}/", self._on_changes)
+        for resource in (SPACE, MAPS, SECRETS, ROLES):
+            world.fleet.hub.store.subscribe(f"/{resource.group or 'core'}/{resource.resource}/", self._on_changes)
 
     def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -368,7 +370,7 @@ class Separation:
 
 
 def is_system(part: Part) -> bool:
-    return part.name in ("kube-root-ca.crt", "default") and part.kind != SPACE
+    return part.name in ("kube-root-ca.crt", "default") and part.resource != SPACE
 
 
 def is_going(obj: Obj) -> bool:
@@ -397,10 +399,10 @@ def together(sources: list[Source]) -> Obj:
 async def objects_of(one: World, cluster: str) -> dict[Part, Obj]:
     found: dict[Part, Obj] = {}
     customizers = {CUSTOMIZER: f"{EDGE}/customizers"}
-    for kind, path in {**EVERYTHING, **customizers}.items():
+    for resource, path in {**EVERYTHING, **customizers}.items():
         for obj in await one.items(cluster, path):
             metadata = obj["metadata"]
-            found[Part(kind, metadata.get("namespace", ""), metadata["name"])] = obj
+            found[Part(resource, metadata.get("namespace", ""), metadata["name"])] = obj
     return found
 
 
@@ -585,7 +587,7 @@ async def turns(count: int) -> None:
 
 
 def path_of(part: Part) -> str:
-    return f"{inside(part.namespace, *INSIDE[part.kind]) if part.namespace else OUTSIDE[part.kind]}/{part.name}"
+    return f"{inside(part.namespace, *INSIDE[part.resource]) if part.namespace else OUTSIDE[part.resource]}/{part.name}"
 
 
 async def disturb(one: World, what: str, box: str, number: int) -> None:
@@ -594,7 +596,7 @@ async def disturb(one: World, what: str, box: str, number: int) -> None:
     copies = [
         part
         for part, obj in (await objects_of(one, cluster)).items()
-        if PROJECTED in labels_of(obj) and (part.kind not in (SPACE, DEFINITION, BINDING) or what == "hold copy")
+        if PROJECTED in labels_of(obj) and (part.resource not in (SPACE, DEFINITION, BINDING) or what == "hold copy")
     ]
     if not copies:
         return
@@ -609,7 +611,7 @@ async def disturb(one: World, what: str, box: str, number: int) -> None:
         await one.patch(cluster, path, {"metadata": {"finalizers": [*before, SYNCER]}})
         return
     change: Obj = {"metadata": {"labels": {"env": None, "theirs": "1"}, "annotations": {PROJECTION: None}}}
-    if part.kind == MAPS:
+    if part.resource == MAPS:
         change["data"] = {"k0": "theirs", "more": "theirs"}
     await one.patch(cluster, path, change)
 

@@ -46,12 +46,12 @@ def written(*moments: str) -> Obj:
     return {"name": "one", "managedFields": [made, *({**entry, "time": moment} for moment in moments)]}
 
 
-def read(kind: GroupResource, status: Any, spec: Any = None, metadata: Any = None) -> Digest:
-    return digest_of(kind, orjson.dumps({"metadata": metadata or {}, "spec": spec or {}, "status": status}))
+def read(resource: GroupResource, status: Any, spec: Any = None, metadata: Any = None) -> Digest:
+    return digest_of(resource, orjson.dumps({"metadata": metadata or {}, "spec": spec or {}, "status": status}))
 
 
-def verdict(kind: GroupResource, status: Any, spec: Any = None) -> CopyProblem | None:
-    return read(kind, status, spec).problem
+def verdict(resource: GroupResource, status: Any, spec: Any = None) -> CopyProblem | None:
+    return read(resource, status, spec).problem
 
 
 UNAVAILABLE = condition(
@@ -188,7 +188,7 @@ def test_a_custom_resource() -> None:
 
 @pytest.mark.parametrize("status", [None, {}, [], "", 0, "Ready", ["x"], True])
 def test_a_copy_without_a_status_does_not_report(status: Any) -> None:
-    assert [read(kind, status) for kind in KINDS] == [Digest()] * len(KINDS)
+    assert [read(resource, status) for resource in KINDS] == [Digest()] * len(KINDS)
 
 
 def test_zeros_that_the_hub_wrote_are_no_report_of_a_set() -> None:
@@ -216,7 +216,7 @@ def test_it_was_observed_when_its_status_was_written_last(moments: list[str], ex
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "status", "expected"),
+    ("resource", "spec", "status", "expected"),
     [
         (DEPLOYMENTS, {"replicas": 3}, {**DEPLOYMENT, "conditions": [UNAVAILABLE]}, "MinimumReplicasUnavailable"),
         (DEPLOYMENTS, {"replicas": 3}, {**DEPLOYMENT, "readyReplicas": 2}, "ReplicasNotReady"),
@@ -272,8 +272,10 @@ def test_it_was_observed_when_its_status_was_written_last(moments: list[str], ex
         (SERVICES, {}, {"loadBalancer": {}}, None),
     ],
 )
-def test_what_is_wrong_by_its_own_account(kind: GroupResource, spec: Obj, status: Obj, expected: str | None) -> None:
-    found = verdict(kind, status, spec)
+def test_what_is_wrong_by_its_own_account(
+    resource: GroupResource, spec: Obj, status: Obj, expected: str | None
+) -> None:
+    found = verdict(resource, status, spec)
     assert (found and found.reason) == expected
 
 
@@ -325,10 +327,10 @@ WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 
 @settings(max_examples=examples(200))
 @given(st.sampled_from(KINDS), st.sampled_from(REAL).flatmap(altered) | st.fixed_dictionaries({"status": ANYTHING}))
-def test_whatever_a_cluster_says_can_be_counted(kind: GroupResource, copy: Any) -> None:
+def test_whatever_a_cluster_says_can_be_counted(resource: GroupResource, copy: Any) -> None:
     document = json.dumps(copy).encode()
-    found = digest_of(kind, document)
-    assert found == digest_of(kind, document)
+    found = digest_of(resource, document)
+    assert found == digest_of(resource, document)
     assert not found.observed or PLAIN.fullmatch(found.observed)
     assert {type(number) for number in found.numbers.values()} <= {int, float}
     assert set(found.conditions.values()) <= {"True", "False", "Unknown"}

@@ -104,10 +104,10 @@ REACHED: list[Obj] = [
 ]
 
 
-def problem(kind: GroupResource, space: str, direction: str, reason: str) -> Obj:
+def problem(resource: GroupResource, space: str, direction: str, reason: str) -> Obj:
     """Without a namespace: of all objects of the kind."""
-    name = NAMES[kind] if space else "*"
-    about = {"group": kind.group, "resource": kind.resource, "namespace": space, "name": name}
+    name = NAMES[resource] if space else "*"
+    about = {"group": resource.group, "resource": resource.resource, "namespace": space, "name": name}
     return {**about, "direction": direction, "reason": reason, "message": "no", "tries": 3}
 
 
@@ -171,20 +171,20 @@ class History:
             await self.world.delete(cluster, f"{DEFINITIONS}/widgets.example.org")
 
     async def object(
-        self, workload: int, kind: GroupResource, space: str, version: int, labels: dict[str, str]
+        self, workload: int, resource: GroupResource, space: str, version: int, labels: dict[str, str]
     ) -> None:
-        made = deployment("web", f"image:{version}") if kind == DEPLOYMENTS else widget("w", version)
+        made = deployment("web", f"image:{version}") if resource == DEPLOYMENTS else widget("w", version)
         if labels:
             made["metadata"]["labels"] = labels
-        path = f"{collection(kind, space)}/{NAMES[kind]}"
+        path = f"{collection(resource, space)}/{NAMES[resource]}"
         cluster = self.world.workloads[workload]
         if await self.world.get(cluster, path) is None:
-            await self.world.put(cluster, collection(kind, space), made)
+            await self.world.put(cluster, collection(resource, space), made)
             return
         await self.world.patch(cluster, path, {"spec": made["spec"], "metadata": {"labels": {"env": None, **labels}}})
 
-    async def no_object(self, workload: int, kind: GroupResource, space: str) -> None:
-        await self.world.delete(self.world.workloads[workload], f"{collection(kind, space)}/{NAMES[kind]}")
+    async def no_object(self, workload: int, resource: GroupResource, space: str) -> None:
+        await self.world.delete(self.world.workloads[workload], f"{collection(resource, space)}/{NAMES[resource]}")
 
     async def placement(
         self, workload: int, name: str, what: int, where: dict[str, str], singleton: bool, wish: str | None
@@ -222,9 +222,9 @@ class History:
 
     # --- at the edges
 
-    async def report(self, box: str, kind: GroupResource, space: str, number: int) -> None:
-        path = f"{collection(kind, space)}/{NAMES[kind]}/status"
-        status = STATUSES[kind][number % len(STATUSES[kind])]
+    async def report(self, box: str, resource: GroupResource, space: str, number: int) -> None:
+        path = f"{collection(resource, space)}/{NAMES[resource]}/status"
+        status = STATUSES[resource][number % len(STATUSES[resource])]
         await self.world.patch(self.world.boxes[box], path, {"status": None})
         if status is not None:
             await self.world.patch(self.world.boxes[box], path, {"status": status})
@@ -241,9 +241,9 @@ class History:
         for cluster in self.world.boxes.values():
             await self.world.patch(cluster, THE_ONE, {"metadata": {"annotations": {"poke": str(now)}}})
 
-    async def disturb(self, what: str, box: str, kind: GroupResource, space: str) -> None:
+    async def disturb(self, what: str, box: str, resource: GroupResource, space: str) -> None:
         """Somebody deletes a copy, holds it, lets it go, or makes it theirs."""
-        cluster, path = self.world.boxes[box], f"{collection(kind, space)}/{NAMES[kind]}"
+        cluster, path = self.world.boxes[box], f"{collection(resource, space)}/{NAMES[resource]}"
         match what:
             case "delete":
                 await self.world.delete(cluster, path)
@@ -269,16 +269,16 @@ class History:
         else:
             await self.world.delete(cluster, path)
 
-    async def meddle(self, workload: int, kind: GroupResource, space: str) -> None:
+    async def meddle(self, workload: int, resource: GroupResource, space: str) -> None:
         """With what came back, if anything did."""
-        cluster, path = self.world.workloads[workload], f"{collection(kind, space)}/{NAMES[kind]}"
+        cluster, path = self.world.workloads[workload], f"{collection(resource, space)}/{NAMES[resource]}"
         found = await self.world.get(cluster, path)
         if found is not None and "edge.kcp.io/status-returned-from" in (found["metadata"].get("annotations") or {}):
             await self.world.patch(cluster, f"{path}/status", {"status": {"replicas": 99}})
 
 
-def collection(kind: GroupResource, space: str) -> str:
-    return inside(space, kind.resource, f"{kind.group}/v1")
+def collection(resource: GroupResource, space: str) -> str:
+    return inside(space, resource.resource, f"{resource.group}/v1")
 
 
 # --- histories ------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ Step = tuple[str, Any]
 #: something of everything, so that the steps after it have something to change
 BEGINNING: list[Step] = [
     *(("namespace", (workload, space, {"env": "prod"})) for workload in (0, 1) for space in SPACES),
-    *(("object", (0, kind, space, 1, {"env": "prod"})) for kind in (DEPLOYMENTS, WIDGETS) for space in SPACES),
+    *(("object", (0, resource, space, 1, {"env": "prod"})) for resource in (DEPLOYMENTS, WIDGETS) for space in SPACES),
     ("object", (1, DEPLOYMENTS, "one", 1, {})),
     *(("location", (box, env, "")) for box, env in zip(BOXES, ("prod", "dev", "prod"), strict=True)),
     ("collector", (0, "rows", 0)),
@@ -347,7 +347,7 @@ BEGINNING: list[Step] = [
 ]
 REPORTS: list[Step] = [
     *(("beat", box) for box in BOXES),
-    *(("report", (box, kind, "one", 1)) for kind in (DEPLOYMENTS, WIDGETS) for box in BOXES),
+    *(("report", (box, resource, "one", 1)) for resource in (DEPLOYMENTS, WIDGETS) for box in BOXES),
 ]
 
 

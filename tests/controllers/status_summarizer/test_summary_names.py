@@ -30,7 +30,7 @@ NEVER, ALWAYS, IF_REPORTING = Summarized.NEVER, Summarized.ALWAYS, Summarized.IF
 
 
 @pytest.mark.parametrize(
-    ("placement", "kind", "name", "expected"),
+    ("placement", "resource", "name", "expected"),
     [
         ("edge-placement-s", DEPLOYMENTS, "speciald", "edge-placement-s.deployments.apps.speciald"),
         ("all", PODS, "one", "all.pods.one"),
@@ -38,9 +38,9 @@ NEVER, ALWAYS, IF_REPORTING = Summarized.NEVER, Summarized.ALWAYS, Summarized.IF
     ],
 )
 def test_a_summary_is_called_after_its_placement_and_its_object(
-    placement: str, kind: GroupResource, name: str, expected: str
+    placement: str, resource: GroupResource, name: str, expected: str
 ) -> None:
-    assert summary_name(placement, Part(kind, "default", name)) == expected
+    assert summary_name(placement, Part(resource, "default", name)) == expected
 
 
 def test_a_name_that_is_too_long_is_cut_and_has_a_hash_of_the_whole_one() -> None:
@@ -77,8 +77,8 @@ kinds = st.sampled_from([DEPLOYMENTS, PODS, ROLES, WIDGETS, GroupResource("b", "
 
 
 @given(words, kinds, words)
-def test_names_and_labels_are_always_good(placement: str, kind: GroupResource, name: str) -> None:
-    part = Part(kind, "", name)
+def test_names_and_labels_are_always_good(placement: str, resource: GroupResource, name: str) -> None:
+    part = Part(resource, "", name)
     assert not dns_subdomain(summary_name(placement, part))
     assert not [value for value in summary_labels(placement, part).values() if label_value(value)]
 
@@ -87,7 +87,7 @@ def test_names_and_labels_are_always_good(placement: str, kind: GroupResource, n
 def test_other_objects_have_other_summaries(
     one: tuple[str, GroupResource, str], other: tuple[str, GroupResource, str]
 ) -> None:
-    names = [summary_name(placement, Part(kind, "", name)) for placement, kind, name in (one, other)]
+    names = [summary_name(placement, Part(resource, "", name)) for placement, resource, name in (one, other)]
     assert (names[0] == names[1]) == (one == other)
 
 
@@ -116,7 +116,7 @@ def test_a_label_has_the_beginning_and_a_hash_of_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "builtin", "expected"),
+    ("resource", "builtin", "expected"),
     [
         (DEPLOYMENTS, True, ALWAYS),
         (DEPLOYMENTS, False, ALWAYS),
@@ -144,14 +144,14 @@ def test_a_label_has_the_beginning_and_a_hash_of_what_does_not_fit() -> None:
     ],
 )
 def test_workloads_are_summarized_and_custom_resources_that_report(
-    kind: GroupResource, builtin: bool, expected: Summarized
+    resource: GroupResource, builtin: bool, expected: Summarized
 ) -> None:
-    assert is_summarized(kind, None, builtin=builtin) is expected
+    assert is_summarized(resource, None, builtin=builtin) is expected
 
 
 @pytest.mark.parametrize("annotation", ["false", " False "])
 def test_a_placement_can_do_without_summaries(annotation: str) -> None:
-    found = {is_summarized(kind, annotation, builtin=False) for kind in (DEPLOYMENTS, PODS, WIDGETS)}
+    found = {is_summarized(resource, annotation, builtin=False) for resource in (DEPLOYMENTS, PODS, WIDGETS)}
     assert found == {NEVER}
 
 
@@ -167,10 +167,10 @@ def test_what_lists_no_kind_means_the_default(annotation: str | None) -> None:
 def test_a_list_stands_instead_of_the_default() -> None:
     annotation = "deployments.apps, ingresses.networking.k8s.io,secrets,roles.rbac.authorization.k8s.io"
     asked = {
-        kind: is_summarized(kind, annotation, builtin=kind is not WIDGETS)
-        for kind in (DEPLOYMENTS, INGRESSES, PODS, WIDGETS, ROLES, GroupResource("", "secrets"))
+        resource: is_summarized(resource, annotation, builtin=resource is not WIDGETS)
+        for resource in (DEPLOYMENTS, INGRESSES, PODS, WIDGETS, ROLES, GroupResource("", "secrets"))
     }
-    assert {kind for kind, found in asked.items() if found is ALWAYS} == {DEPLOYMENTS, INGRESSES}
+    assert {resource for resource, found in asked.items() if found is ALWAYS} == {DEPLOYMENTS, INGRESSES}
     assert IF_REPORTING not in asked.values()
 
 

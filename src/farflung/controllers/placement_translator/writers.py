@@ -70,13 +70,13 @@ class SourceReader:
 
     async def read(self, copy: CopyKey, observed: list[tuple[str, ObservedObject]]) -> tuple[list[SourceObject], str]:
         """The objects, and why others are left out.  `observed`: by cluster.  Raises ClientError."""
-        kind = copy.part.kind
+        resource = copy.part.resource
         offers: list[ServedVersions] = []
         for cluster, seen in observed:
-            versions = await self._serving.versions(cluster, kind) or (seen.api_version,)
+            versions = await self._serving.versions(cluster, resource) or (seen.api_version,)
             offers.append(ServedVersions(cluster, versions, versions[0]))
-        agreement = agreed(offers, self._agreed.get((copy.mailbox, kind)))
-        self._agreed[copy.mailbox, kind] = agreement.version
+        agreement = agreed(offers, self._agreed.get((copy.mailbox, resource)))
+        self._agreed[copy.mailbox, resource] = agreement.version
         found = [
             await self._read_one(agreement.version, cluster, copy.part, seen)
             for cluster, seen in observed
@@ -91,7 +91,7 @@ class SourceReader:
         remembered = self._projector.remembered(cluster, part, seen.version, version)
         if remembered is not None:
             return remembered
-        collection = Collection(part.kind.group, version, part.kind.resource, "")
+        collection = Collection(part.resource.group, version, part.resource.resource, "")
         try:
             obj = await self._everywhere.workspace(cluster).get(collection, part.name, part.namespace)
         except NotFound:
@@ -192,9 +192,9 @@ class Copier:
 
     def _report_unserved(self, copy: CopyKey, state: CopyState) -> float | None:
         """Report the kind, unless a binding or definition may still serve it."""
-        kind, sources = copy.part.kind, sorted({one.cluster for one in state.placements})
-        left = self._known.neighbors.serving_delay(copy.mailbox, state.cluster, kind, sources, self._now())
-        unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}the mailbox does not serve {kind}")
+        resource, sources = copy.part.resource, sorted({one.cluster for one in state.placements})
+        left = self._known.neighbors.serving_delay(copy.mailbox, state.cluster, resource, sources, self._now())
+        unknown = PlacementProblem(names.NOT_SERVED, f"{_at(copy)}the mailbox does not serve {resource}")
         self._report(copy, state, [] if left else [unknown])
         return left if 0 < left < math.inf else None
 
@@ -210,7 +210,7 @@ class Copier:
                 answer = await client.update(collection, changed)
                 self._log_write("Updated", copy)
                 self._feeds.assume(served, answer)
-                if copy.part.kind in SHARED_KINDS and self._known.keepers.is_contested(copy.mailbox):
+                if copy.part.resource in SHARED_KINDS and self._known.keepers.is_contested(copy.mailbox):
                     self._enqueue({copy})  # the sources of other families agree with it by now, or no longer
         except AlreadyExists:
             return  # an event follows
@@ -242,7 +242,7 @@ class Copier:
         """Whether a copy with immutable fields can be deleted and created again.  A dry run of the creation
         validates the object before it answers AlreadyExists."""
         left_alone = wanted["metadata"]["annotations"].get(DOWNSYNC_OVERWRITE) == project.NEVER
-        if copy.part.kind in CONTAINER_KINDS or left_alone:
+        if copy.part.resource in CONTAINER_KINDS or left_alone:
             return False
         try:
             await client.with_dry_run().create(collection, wanted, copy.part.namespace)
@@ -260,7 +260,7 @@ class Copier:
             return
         if state.served is None:
             return  # deleted with its kind
-        if copy.part.kind not in CONTAINER_KINDS or not known.is_occupied(copy, cluster):
+        if copy.part.resource not in CONTAINER_KINDS or not known.is_occupied(copy, cluster):
             await self._delete(copy, cluster, state.served, observed)
         elif observed.placements and not known.is_being_emptied(copy, cluster):
             # it is deleted later, when the objects in it are deleted by others
@@ -306,7 +306,7 @@ def _at(copy: CopyKey) -> str:
 
 def _message(copy: CopyKey, error: Refused) -> str:
     """The message of the server may quote values, so that of Secrets is left out."""
-    return error.reason or str(error.status) if copy.part.kind == SECRETS else str(error)
+    return error.reason or str(error.status) if copy.part.resource == SECRETS else str(error)
 
 
 def _not_a_copy(copy: CopyKey, wanted: list[CopyReason]) -> list[PlacementProblem]:
@@ -320,7 +320,7 @@ def refusal(copy: CopyKey, reason: str, destination: CopyDestination) -> str:
     """Names only objects of the placement's own workspace, and its Location."""
     if reason == names.KIND_IN_USE:
         return (
-            f"{_at(copy)}the mailbox of the Location {destination.location} serves {copy.part.kind} of "
+            f"{_at(copy)}the mailbox of the Location {destination.location} serves {copy.part.resource} of "
             "another APIExport, so nothing is copied (bind the APIExport that the other workspaces placed there bind)"
         )
     if reason == names.NAME_IN_USE and copy.part.namespace:
@@ -329,7 +329,7 @@ def refusal(copy: CopyKey, reason: str, destination: CopyDestination) -> str:
             "another workspace, so it is not copied (rename it)"
         )
     unit = unit_of(copy.part)
-    kind = "namespace" if unit.kind == NAMESPACES else "name"
+    kind = "namespace" if unit.resource == NAMESPACES else "name"
     what = f"{names.located(unit, copy.mailbox)}the {kind} at the Location {destination.location}"
     if reason == names.NAMESPACE_RESERVED:
         return f"{what} is reserved for the cluster itself, so nothing is copied (rename it)"

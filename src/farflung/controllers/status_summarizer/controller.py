@@ -196,7 +196,7 @@ class StatusSummarizer:
         except NotFound:
             return True  # the kind was deleted with its objects
         except ClientError as error:
-            self._feed.trouble(f"cannot find {source.kind} with returned status", error)
+            self._feed.trouble(f"cannot find {source.resource} with returned status", error)
             return False
         for one in found:
             self._schedule(one)
@@ -308,9 +308,9 @@ class StatusSummarizer:
         """Whether the kind of the object was not listed yet."""
         if isinstance(key, Key):
             found = self._existing.cache.get(key)
-            return found is not None and self._known.is_unlisted(key.cluster, found.kind)
+            return found is not None and self._known.is_unlisted(key.cluster, found.resource)
         cluster = key.cluster if isinstance(key, WorkspaceObject) else key.placement.cluster
-        return self._known.is_unlisted(cluster, key.part.kind)
+        return self._known.is_unlisted(cluster, key.part.resource)
 
     async def _check_age(self, cluster: str, worker: int) -> float | None:
         await self._set_clock()

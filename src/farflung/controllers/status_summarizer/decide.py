@@ -57,7 +57,7 @@ def summary_name(placement: str, part: Part) -> str:
     Names are unique: a hash is appended if dots make the name ambiguous, if it is too long, or if it has characters
     that a summary's name may not have (a role may be called `system:node`).
     """
-    words = [placement, part.kind.resource, part.kind.group, part.name]
+    words = [placement, part.resource.resource, part.resource.group, part.name]
     plain = ".".join(word for word in words if word)
     if "." in placement or "." in part.name:
         return _fitting_name(plain, "\0".join(words))
@@ -73,8 +73,8 @@ def summary_labels(placement: str, part: Part) -> dict[str, str]:
     text."""
     return {
         SUMMARY_PLACEMENT: _fitting_value(placement),
-        SUMMARY_GROUP: _fitting_value(part.kind.group),
-        SUMMARY_RESOURCE: _fitting_value(part.kind.resource),
+        SUMMARY_GROUP: _fitting_value(part.resource.group),
+        SUMMARY_RESOURCE: _fitting_value(part.resource.resource),
         SUMMARY_NAME: _fitting_value(part.name),
     }
 
@@ -123,7 +123,7 @@ _BY_DEFAULT: Final = frozenset(
 
 
 _CORE_ON_REQUEST: Final = frozenset({"persistentvolumes", "resourcequotas"})
-_CORE: Final = _CORE_ON_REQUEST | {kind.resource for kind in _BY_DEFAULT if not kind.group}
+_CORE: Final = _CORE_ON_REQUEST | {resource.resource for resource in _BY_DEFAULT if not resource.group}
 _GROUPS_WITHOUT: Final = frozenset({RBAC_GROUP})
 _KINDS_WITHOUT: Final = frozenset(
     {
@@ -135,19 +135,19 @@ _KINDS_WITHOUT: Final = frozenset(
 )  #: without the status of a workload
 
 
-def is_summarized(kind: GroupResource, annotation: str | None, *, builtin: bool) -> Summarized:
+def is_summarized(resource: GroupResource, annotation: str | None, *, builtin: bool) -> Summarized:
     """By the annotation of the EdgePlacement.
 
     `false`: no kind.  A list such as `deployments.apps,ingresses.networking.k8s.io,pods`: these kinds, if they can be
     summarized; entries need a group, except kinds of the core group with a status.  Anything else: workloads, Services,
     PersistentVolumeClaims, and custom resources with a status.
     """
-    if kind in _KINDS_WITHOUT or kind.group in _GROUPS_WITHOUT or category(kind) is not Category.EDGE:
+    if resource in _KINDS_WITHOUT or resource.group in _GROUPS_WITHOUT or category(resource) is not Category.EDGE:
         return Summarized.NEVER
     listed = _listed_kinds(annotation) if annotation else None
     if listed is not None:
-        return Summarized.ALWAYS if kind in listed else Summarized.NEVER
-    if kind in _BY_DEFAULT:
+        return Summarized.ALWAYS if resource in listed else Summarized.NEVER
+    if resource in _BY_DEFAULT:
         return Summarized.ALWAYS
     return Summarized.NEVER if builtin else Summarized.IF_REPORTING
 
@@ -158,8 +158,8 @@ def _listed_kinds(annotation: str) -> frozenset[GroupResource] | None:
     if annotation.strip().lower() == "false":
         return frozenset()
     named = [word.strip().partition(".") for word in annotation.split(",")]
-    kinds = {GroupResource(group, resource) for resource, _, group in named if _is_kind(resource, group)}
-    return frozenset(kinds) or None
+    resources = {GroupResource(group, resource) for resource, _, group in named if _is_kind(resource, group)}
+    return frozenset(resources) or None
 
 
 def _is_kind(resource: str, group: str) -> bool:
@@ -203,7 +203,7 @@ _NONE: Final[Mapping[Part, _Summary]] = {}
 class Summaries:
     def __init__(self, known: PlacementState) -> None:
         self._known = known
-        self._builtin = frozenset(source.kind for source in known.offers.builtin())
+        self._builtin = frozenset(source.resource for source in known.offers.builtin())
         self._of: dict[PlacementKey, dict[Part, _Summary]] = {}
         self._holders: dict[Part, set[PlacementKey]] = {}  #: placements with a summary of an object
         self._called: dict[Key, SummarySubject] = {}
@@ -252,14 +252,14 @@ class Summaries:
         }
 
     def _subject(self, subject: SummarySubject) -> Obj:
-        kind, namespace, name = subject.part
+        resource, namespace, name = subject.part
         seen = self._known.world.get(subject.placement.cluster, subject.part)
         document = {} if seen is None else orjson.loads(seen.document)
         words = {
-            "group": kind.group,
+            "group": resource.group,
             "version": "" if seen is None else seen.api_version,
             "kind": str(document.get("kind") or ""),
-            "resource": kind.resource,
+            "resource": resource.resource,
             "namespace": namespace,
             "name": name,
             "uid": "" if seen is None else seen.uid,
@@ -299,7 +299,7 @@ class Summaries:
         if not wanted:
             return touched
         seen = self._seen(copy)
-        digest = None if seen is None else digest_of(part.kind, seen.document)
+        digest = None if seen is None else digest_of(part.resource, seen.document)
         for key, destination in wanted.items():
             is_ours = seen is not None and key in seen.placements
             self._put(key, part, mailbox, destination, digest if is_ours else None, seen if is_ours else None)
@@ -361,7 +361,7 @@ class Summaries:
     # --- placements -------------------------------------------------------------------------------
 
     def _how(self, key: PlacementKey, part: Part) -> Summarized:
-        return is_summarized(part.kind, self._annotations.get(key), builtin=part.kind in self._builtin)
+        return is_summarized(part.resource, self._annotations.get(key), builtin=part.resource in self._builtin)
 
     def on_placement(self, key: PlacementKey) -> set[CopyKey]:
         """Its annotations may have changed, or it was deleted.  Returns the copies to digest, as all `on_…` do."""
@@ -392,8 +392,12 @@ class Summaries:
         if mailbox is None:
             return set()
         others = report.differences(before)
-        kinds = {part.kind for part in others if part.name == ANY}
-        of_kinds = {part for part in self._known.engine.parts_at(mailbox) if part.kind in kinds} if kinds else set()
+        resources = {part.resource for part in others if part.name == ANY}
+        of_kinds = (
+            {part for part in self._known.engine.parts_at(mailbox) if part.resource in resources}
+            if resources
+            else set()
+        )
         return {CopyKey(mailbox, part) for part in others | of_kinds}
 
     def report(self, cluster: str) -> SyncerReport:

@@ -89,16 +89,16 @@ Conditions = Mapping[str, Mapping[str, Any]]  #: by their types
 
 
 def find_problem(
-    kind: GroupResource, spec: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
+    resource: GroupResource, spec: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
 ) -> CopyProblem | None:
     """The first problem: a condition with the wrong status, fewer ready than desired replicas, or a failed phase."""
-    if kind == PODS and status.get("phase") == "Succeeded":
+    if resource == PODS and status.get("phase") == "Succeeded":
         return None
-    return _by_condition(kind, conditions) or _by_count(kind, spec, status) or _by_phase(kind, status)
+    return _by_condition(resource, conditions) or _by_count(resource, spec, status) or _by_phase(resource, status)
 
 
-def _by_condition(kind: GroupResource, conditions: Conditions) -> CopyProblem | None:
-    for good in _GOOD_OF.get(kind, _GOOD):
+def _by_condition(resource: GroupResource, conditions: Conditions) -> CopyProblem | None:
+    for good in _GOOD_OF.get(resource, _GOOD):
         found = conditions.get(good)
         if found is not None and found.get("status") == "False" and found.get("reason") != "PodCompleted":
             return _condition_problem(found, f"Not{good}")
@@ -106,7 +106,7 @@ def _by_condition(kind: GroupResource, conditions: Conditions) -> CopyProblem | 
         found = conditions.get(bad)
         if found is not None and found.get("status") == "True":
             return _condition_problem(found, bad)
-    found = conditions.get("Progressing") if kind == DEPLOYMENTS else None
+    found = conditions.get("Progressing") if resource == DEPLOYMENTS else None
     if found is None or found.get("status") != "False" or found.get("reason") != "ProgressDeadlineExceeded":
         return None
     return _condition_problem(found, "NotProgressing")
@@ -120,10 +120,10 @@ def _condition_problem(condition: Mapping[str, Any], otherwise: str) -> CopyProb
     )
 
 
-def _by_count(kind: GroupResource, spec: Mapping[str, Any], status: Mapping[str, Any]) -> CopyProblem | None:
-    if kind == DAEMON_SETS:
+def _by_count(resource: GroupResource, spec: Mapping[str, Any], status: Mapping[str, Any]) -> CopyProblem | None:
+    if resource == DAEMON_SETS:
         return _short("Pods", _whole(status.get("numberReady"), 0), _whole(status.get("desiredNumberScheduled"), 0))
-    if kind not in _REPLICATED:
+    if resource not in _REPLICATED:
         return None
     decided_there = _whole(status.get("replicas"), 1)
     return _short("Replicas", _whole(status.get("readyReplicas"), 0), _whole(spec.get("replicas"), decided_there))
@@ -135,8 +135,8 @@ def _short(what: str, ready: int, desired: int) -> CopyProblem | None:
     return CopyProblem(f"{what}NotReady", f"{ready} of {desired} {what.lower()} are ready")
 
 
-def _by_phase(kind: GroupResource, status: Mapping[str, Any]) -> CopyProblem | None:
-    bad = _BAD_PHASES.get(kind)
+def _by_phase(resource: GroupResource, status: Mapping[str, Any]) -> CopyProblem | None:
+    bad = _BAD_PHASES.get(resource)
     if bad is None or status.get("phase") != bad:
         return None
     return CopyProblem(word(status.get("reason")) or bad, sentence(status.get("message")))
@@ -208,7 +208,7 @@ _CREATED_WITH_ZEROS: Final = frozenset(
 V = TypeVar("V")
 
 
-def digest_of(kind: GroupResource, document: bytes) -> Digest:
+def digest_of(resource: GroupResource, document: bytes) -> Digest:
     """`document`: the copy in its mailbox, as JSON.
 
     Numbers are read from nested objects down to DEPTH, not from lists.  Texts are words such as `Running`, and words of
@@ -218,7 +218,7 @@ def digest_of(kind: GroupResource, document: bytes) -> Digest:
     copy = _decoded(document)
     status = _object(copy.get("status"))
     observed = _observed(_object(copy.get("metadata")).get("managedFields"))
-    if not status or (kind in _CREATED_WITH_ZEROS and not observed and not any(status.values())):
+    if not status or (resource in _CREATED_WITH_ZEROS and not observed and not any(status.values())):
         return Digest()
     conditions = _conditions(status.get("conditions"))
     numbers, texts = _leaves(status)
@@ -228,7 +228,7 @@ def digest_of(kind: GroupResource, document: bytes) -> Digest:
         numbers=numbers,
         conditions=_statuses(conditions),
         texts=texts,
-        problem=find_problem(kind, _object(copy.get("spec")), status, conditions),
+        problem=find_problem(resource, _object(copy.get("spec")), status, conditions),
     )
 
 
@@ -345,7 +345,7 @@ class SyncerReport(NamedTuple):
 
 
 def _about(problems: Mapping[Part, CopyProblem], part: Part) -> CopyProblem | None:
-    return problems.get(part) or problems.get(Part(part.kind, "", ANY))
+    return problems.get(part) or problems.get(Part(part.resource, "", ANY))
 
 
 NOTHING: Final = SyncerReport()

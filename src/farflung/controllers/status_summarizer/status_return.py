@@ -67,9 +67,9 @@ class ReturnStep(NamedTuple):
     status: Obj | None = None
 
 
-def is_returnable(kind: GroupResource) -> bool:
+def is_returnable(resource: GroupResource) -> bool:
     """Whether status is ever returned to objects of this kind."""
-    return category(kind) is Category.EDGE and kind not in _NEVER
+    return category(resource) is Category.EDGE and resource not in _NEVER
 
 
 def is_marked(document: bytes) -> bool:
@@ -77,13 +77,15 @@ def is_marked(document: bytes) -> bool:
     return any(mark.encode() in document for mark in MARKS)
 
 
-def next_step(kind: GroupResource, obj: Mapping[str, Any], request: ReturnRequest | None) -> ReturnStep | None:
+def next_step(resource: GroupResource, obj: Mapping[str, Any], request: ReturnRequest | None) -> ReturnStep | None:
     """`request`: None if no placement requests the status.  Returns None if nothing is to be written."""
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(STATUS_RETURNED_FROM)
-    only = request.only if request is not None and request.clusters == 1 and _uses_copy(kind, obj, request) else None
-    if only is None and there[1] is not None and is_returnable(kind):
-        left = _without_copy(kind, obj)
+    only = (
+        request.only if request is not None and request.clusters == 1 and _uses_copy(resource, obj, request) else None
+    )
+    if only is None and there[1] is not None and is_returnable(resource):
+        left = _without_copy(resource, obj)
         if (obj.get("status") or {}) != left:
             return ReturnStep(status=left)
     wanted = None if request is None else str(request.clusters), None if only is None else only.target
@@ -91,31 +93,31 @@ def next_step(kind: GroupResource, obj: Mapping[str, Any], request: ReturnReques
         return ReturnStep(*wanted)
     if only is None:
         return None
-    status = {**only.status, **_with_own(kind, obj, only.status)}
+    status = {**only.status, **_with_own(resource, obj, only.status)}
     return None if obj.get("status") == status else ReturnStep(*wanted, status)
 
 
 # --- virtual machines -----------------------------------------------------------------------------
 
 
-def _machine(kind: GroupResource, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _machine(resource: GroupResource, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The spec of a virtual machine."""
     spec = obj.get("spec")
-    is_machine = kind == PODS and isinstance(spec, dict) and spec.get("virtualMachine") is not None
+    is_machine = resource == PODS and isinstance(spec, dict) and spec.get("virtualMachine") is not None
     return spec if is_machine else None
 
 
-def _uses_copy(kind: GroupResource, obj: Mapping[str, Any], request: ReturnRequest) -> bool:
-    spec, labels = _machine(kind, obj), (obj.get("metadata") or {}).get("labels") or {}
+def _uses_copy(resource: GroupResource, obj: Mapping[str, Any], request: ReturnRequest) -> bool:
+    spec, labels = _machine(resource, obj), (obj.get("metadata") or {}).get("labels") or {}
     is_bound = spec is not None and bool(spec.get("nodeName") or spec.get("clusterName"))
-    return is_returnable(kind) and (
+    return is_returnable(resource) and (
         not is_bound or f"{DELIVERY_PREFIX}{labels.get(CLUSTER_LABEL)}" in request.placements
     )
 
 
-def _own_conditions(kind: GroupResource, obj: Mapping[str, Any]) -> list[Obj]:
+def _own_conditions(resource: GroupResource, obj: Mapping[str, Any]) -> list[Obj]:
     """The status that the global scheduler writes."""
-    if _machine(kind, obj) is None:
+    if _machine(resource, obj) is None:
         return []
     return [one for one in _conditions(obj.get("status")) if one.get("type") in OWN]
 
@@ -125,20 +127,20 @@ def _conditions(status: object) -> list[Obj]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def _with_own(kind: GroupResource, obj: Mapping[str, Any], returned: Mapping[str, Any]) -> Obj:
+def _with_own(resource: GroupResource, obj: Mapping[str, Any], returned: Mapping[str, Any]) -> Obj:
     """The conditions, if they differ from the returned ones."""
-    if _machine(kind, obj) is None:
+    if _machine(resource, obj) is None:
         return {}
     all_returned = _conditions(returned)
     others = [one for one in all_returned if one.get("type") != DELIVERED]
     types = [one.get("type") for one in others]
-    kept = [one for one in _own_conditions(kind, obj) if one.get("type") not in types]
+    kept = [one for one in _own_conditions(resource, obj) if one.get("type") not in types]
     return {"conditions": [*others, *kept]} if kept or others != all_returned else {}
 
 
-def _without_copy(kind: GroupResource, obj: Mapping[str, Any]) -> Obj:
+def _without_copy(resource: GroupResource, obj: Mapping[str, Any]) -> Obj:
     """The status of an object without an only copy."""
-    own, status = _own_conditions(kind, obj), obj.get("status")
+    own, status = _own_conditions(resource, obj), obj.get("status")
     if own and isinstance(status, dict) and status.get("phase") in ENDED:
         return status
     return {"phase": "Pending", "conditions": own} if own else {}
@@ -190,10 +192,10 @@ class StatusReturner:
             seen is not None and not seen.ours and self._requesting(cluster, part)
         ):
             found.add(WorkspaceObject(cluster, part))
-        if part.kind == NAMESPACES and cluster in self._known.engine.sources():
+        if part.resource == NAMESPACES and cluster in self._known.engine.sources():
             for key in [one for one in self._known.placements if one.cluster == cluster]:
                 found |= self.requested_by(key)
-        if part.kind in (DEFINITIONS, BINDINGS):
+        if part.resource in (DEFINITIONS, BINDINGS):
             found |= self._reconsidered(cluster)
         return found
 
@@ -227,18 +229,18 @@ class StatusReturner:
         for obj in await everywhere.list(source.collection(), MARKED):
             metadata = obj["metadata"]
             cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER_ANNOTATION, "")
-            found.add(WorkspaceObject(cluster, Part(source.kind, metadata.get("namespace", ""), metadata["name"])))
+            found.add(WorkspaceObject(cluster, Part(source.resource, metadata.get("namespace", ""), metadata["name"])))
         return found
 
     async def reconcile(self, one: WorkspaceObject) -> bool:
         """Whether a placement requests its status."""
         seen = self._known.world.get(*one)
-        source = self._known.offers.source(one.cluster, one.part.kind)
+        source = self._known.offers.source(one.cluster, one.part.resource)
         request = self._request(one)
         if source is None or (seen is not None and (not seen.alive or seen.ours)):
             return False
         client = self._everywhere.workspace(one.cluster)
-        collection = Collection(one.part.kind.group, source.version, one.part.kind.resource, "")
+        collection = Collection(one.part.resource.group, source.version, one.part.resource.resource, "")
         if seen is not None:
             obj: Obj = orjson.loads(seen.document)
         else:  # workspaces without placements may have no informer
@@ -247,7 +249,7 @@ class StatusReturner:
             except NotFound:
                 return False
         for _ in range(MOST_STEPS):
-            following = next_step(one.part.kind, obj, request)
+            following = next_step(one.part.resource, obj, request)
             if following is None:
                 self._refused.pop(one, None)
                 break
@@ -325,7 +327,7 @@ class StatusReturner:
 
 def _requests_status(selected: Selected | None, part: Part) -> bool:
     """Status is returned only for kinds that are applied at the edge."""
-    return selected is not None and selected.singleton and category(part.kind) is Category.EDGE
+    return selected is not None and selected.singleton and category(part.resource) is Category.EDGE
 
 
 def _discard(index: dict[K, set[V]], key: K, value: V) -> None:

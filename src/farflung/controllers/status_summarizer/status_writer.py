@@ -52,7 +52,7 @@ class StoredSummary(msgspec.Struct, frozen=True):
 
     document: bytes
     ours: bool  #: whether the summarizer created it
-    kind: GroupResource  #: of its subject
+    resource: GroupResource  #: of its subject
 
 
 def parse_summary(document: bytes) -> StoredSummary:
